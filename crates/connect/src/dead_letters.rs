@@ -1,0 +1,197 @@
+//! The dead-letter file: refused records are kept, with their place and the reason.
+//!
+//! One JSON object per line. The file is made when the first record is refused and appended to by
+//! later runs, so nothing is lost. Every line is one write: what was refused before a crash is
+//! there after it. A lock is fine, because bad records are rare.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::source::{DeadLetters, Rejected};
+
+use crate::options::{OptionError, Options};
+use crate::table::{TableDefinition, table_settings};
+
+/// Folder of the dead-letter files whose table names no other, in the working folder.
+const DEFAULT_FOLDER: &str = "slackwater-dead-letter";
+
+/// Counts and keeps the refused records of one table.
+#[derive(Debug)]
+pub struct FileDeadLetters {
+    table: String,
+    path: PathBuf,
+    fail: bool,
+    count: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    names: HashMap<u32, String>,
+    file: Option<File>,
+}
+
+/// Makes the dead letters of a source table from its options `on_error` and `dead_letter`.
+pub fn dead_letters(table: &TableDefinition) -> std::result::Result<FileDeadLetters, OptionError> {
+    let options = Options::new(&table.options);
+    let fail = table_settings(table)?.on_error_fail;
+    let path = match options.text("dead_letter") {
+        Some("") => {
+            return Err(OptionError::new(
+                "dead_letter",
+                "is empty",
+                "write the path of a file, or leave the option out",
+            ));
+        }
+        Some(path) => PathBuf::from(path),
+        None => {
+            // A quoted table name may hold anything; the file must stay in its folder.
+            let name = table.name.replace(['/', '\\', '\0'], "_");
+            Path::new(DEFAULT_FOLDER).join(format!("{name}.jsonl"))
+        }
+    };
+    Ok(FileDeadLetters {
+        table: table.name.clone(),
+        path,
+        fail,
+        count: AtomicU64::new(0),
+        state: Mutex::default(),
+    })
+}
+
+impl FileDeadLetters {
+    /// Records refused so far.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The file's path, once this run has written to it.
+    pub fn path_if_created(&self) -> Option<PathBuf> {
+        self.lock().file.is_some().then(|| self.path.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The names and the file are whole after a panic elsewhere.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self, state: &State, rejected: &Rejected) -> String {
+        let name = match rejected.partition {
+            None => self.table.clone(),
+            Some(partition) => match state.names.get(&partition) {
+                Some(name) => name.clone(),
+                None => format!("{} partition {partition}", self.table),
+            },
+        };
+        match rejected.position {
+            None => name,
+            Some(position) => format!("{name}:{position}"),
+        }
+    }
+
+    fn keep(&self, state: &mut State, line: &[u8]) -> std::io::Result<()> {
+        if state.file.is_none() {
+            if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty())
+            {
+                std::fs::create_dir_all(folder)?;
+            }
+            state.file = Some(OpenOptions::new().append(true).create(true).open(&self.path)?);
+        }
+        state.file.as_mut().map_or(Ok(()), |file| file.write_all(line))
+    }
+}
+
+impl DeadLetters for FileDeadLetters {
+    fn name_partition(&self, partition: u32, name: &str) {
+        self.lock().names.insert(partition, name.to_string());
+    }
+
+    fn reject(&self, rejected: &Rejected) -> Result<()> {
+        let mut state = self.lock();
+        let place = self.place(&state, rejected);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if self.fail {
+            return Err(Error::new(place, rejected.reason.clone())
+                .mend("mend the record, or skip bad records with 'on_error' = 'skip'"));
+        }
+        let line = serde_json::json!({
+            "table": self.table,
+            "place": place,
+            "reason": rejected.reason,
+            "record": rejected.record,
+        });
+        self.keep(&mut state, format!("{line}\n").as_bytes()).map_err(|error| {
+            Error::new(self.path.display().to_string(), format!("can't keep a bad record: {error}"))
+                .mend("name a file that can be written with 'dead_letter' = 'path'")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::table;
+
+    fn rejected(position: u64) -> Rejected {
+        Rejected {
+            partition: Some(3),
+            position: Some(position),
+            reason: "7 fields where 5 are declared".into(),
+            record: "a,\"b\"\u{fffd}\n".into(),
+        }
+    }
+
+    #[test]
+    fn kept_with_place_and_appended_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/er/bad.jsonl");
+        let table = table(&[], &[("dead_letter", path.to_str().unwrap())]);
+        for run in 1..=2u64 {
+            let letters = dead_letters(&table).unwrap();
+            assert_eq!(letters.path_if_created(), None);
+            letters.name_partition(3, "flights.csv");
+            letters.reject(&rejected(812)).unwrap();
+            assert_eq!(letters.count(), 1);
+            assert_eq!(letters.path_if_created(), Some(path.clone()));
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(text.lines().count() as u64, run);
+            let line: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+            assert_eq!(line["place"], "flights.csv:812");
+            assert_eq!(line["record"], "a,\"b\"\u{fffd}\n");
+            assert_eq!(line["table"], "t");
+        }
+    }
+
+    #[test]
+    fn fail_names_the_place_and_keeps_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.jsonl");
+        let options = [("on_error", "fail"), ("dead_letter", path.to_str().unwrap())];
+        let letters = dead_letters(&table(&[], &options)).unwrap();
+        letters.name_partition(3, "flights.csv");
+        let error = letters.reject(&rejected(812)).unwrap_err();
+        assert_eq!(error.place, "flights.csv:812");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn an_unwritable_file_is_an_error() {
+        let options = [("dead_letter", "/proc/nowhere/bad.jsonl")];
+        let letters = dead_letters(&table(&[], &options)).unwrap();
+        let error = letters.reject(&rejected(1)).unwrap_err();
+        assert!(error.to_string().contains("/proc/nowhere/bad.jsonl"), "{error}");
+    }
+
+    #[test]
+    fn a_wild_table_name_stays_in_the_folder() {
+        let mut wild = table(&[], &[]);
+        wild.name = "../../x".into();
+        let letters = dead_letters(&wild).unwrap();
+        assert_eq!(letters.path, Path::new("slackwater-dead-letter/.._.._x.jsonl"));
+    }
+}

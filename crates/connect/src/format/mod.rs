@@ -1,0 +1,294 @@
+//! Formats of text, in both directions.
+//!
+//! Reading: [`Format`] is what the options say; a [`Decoder`] turns a block of bytes into columns,
+//! positions and refused records. A decoder never sees less than a whole record: where a block
+//! ends within one, it says so and the rest is carried into the next block (`lines.rs`). So the
+//! rows do not depend on how the bytes were cut.
+
+mod cells;
+mod combined_log;
+mod csv;
+mod csv_quoted;
+mod csv_scan;
+mod json;
+mod json_columns;
+mod number;
+mod progress;
+mod types;
+
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::Buffer;
+use arrow_schema::{Schema, SchemaRef};
+use slackwater_engine::chunk::Positions;
+use slackwater_engine::source::Rejected;
+
+use crate::options::{OptionError, Options};
+use crate::time;
+use cells::{Cells, Condemned, Span};
+use combined_log::{LogScanner, Part};
+use csv_scan::CsvScanner;
+use json::JsonDecoder;
+use progress::{Progress, each_line, rejected};
+
+pub(crate) use csv::CsvOptions;
+pub(crate) use progress::{RECORD_BYTES_MAX, Stop};
+pub(crate) use types::sql_type_name;
+
+/// A format, as a table's options choose it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Format {
+    Csv(CsvOptions),
+    Json,
+    CombinedLog(Vec<Part>),
+    Raw,
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    Csv,
+    Json,
+    CombinedLog,
+    Raw,
+}
+
+const SOURCE_FORMATS: &[(&str, Name)] = &[
+    ("csv", Name::Csv),
+    ("json", Name::Json),
+    ("combined_log", Name::CombinedLog),
+    ("raw", Name::Raw),
+];
+
+const SINK_FORMATS: &[(&str, Name)] = &[("csv", Name::Csv), ("json", Name::Json)];
+
+impl Format {
+    /// The name of a source's format and the options that it has.
+    pub(crate) fn options_of_source(
+        options: &Options<'_>,
+    ) -> Result<(&'static str, &'static [&'static str]), OptionError> {
+        Ok(match options.choice("format", SOURCE_FORMATS, Name::Csv)? {
+            Name::Csv => ("csv", csv::SOURCE_OPTIONS),
+            Name::Json => ("json", &[]),
+            Name::CombinedLog => ("combined_log", &[]),
+            Name::Raw => ("raw", &[]),
+        })
+    }
+
+    /// A source's format, able to give the columns.
+    pub(crate) fn of_source(
+        options: &Options<'_>,
+        schema: &Schema,
+    ) -> Result<Format, OptionError> {
+        if schema.fields().is_empty() {
+            return Err(OptionError::table("the table has no column", "declare at least one"));
+        }
+        match options.choice("format", SOURCE_FORMATS, Name::Csv)? {
+            Name::Csv => {
+                types::check_scalar(schema, "csv")?;
+                Ok(Format::Csv(CsvOptions::read(options)?))
+            }
+            Name::Json => {
+                types::check_nested(schema, "json")?;
+                Ok(Format::Json)
+            }
+            Name::CombinedLog => Ok(Format::CombinedLog(combined_log::parts(schema)?)),
+            Name::Raw => {
+                let strings = [arrow_schema::DataType::Utf8View];
+                if !schema.fields().iter().map(|field| field.data_type()).eq(&strings) {
+                    return Err(OptionError::table(
+                        "format raw gives each line as one value",
+                        "declare exactly one column, of type STRING",
+                    ));
+                }
+                Ok(Format::Raw)
+            }
+        }
+    }
+
+    /// The name of a sink's format and the options that it has.
+    pub(crate) fn options_of_sink(
+        options: &Options<'_>,
+    ) -> Result<(&'static str, &'static [&'static str]), OptionError> {
+        Ok(match options.choice("format", SINK_FORMATS, Name::Csv)? {
+            Name::Json => ("json", &[]),
+            _ => ("csv", csv::SINK_OPTIONS),
+        })
+    }
+
+    /// A sink's format, able to hold the columns.
+    pub(crate) fn of_sink(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
+        match options.choice("format", SINK_FORMATS, Name::Csv)? {
+            Name::Json => Ok(Format::Json),
+            _ => {
+                types::check_flat(schema, "csv")?;
+                Ok(Format::Csv(CsvOptions::read(options)?))
+            }
+        }
+    }
+
+    /// A decoder for one partition, for the columns `projection` of `schema`.
+    pub(crate) fn decoder(&self, schema: &Schema, projection: &[usize]) -> Decoder {
+        let fields = projection.iter().map(|&index| Arc::clone(&schema.fields()[index]));
+        let read = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut parse_time: ParseTime = time::parse_timestamp;
+        let (kind, null) = match self {
+            Format::Csv(options) => {
+                let scanner = CsvScanner::new(options, schema.fields().len(), projection);
+                (Kind::Csv(scanner), Some(options.null.clone().into_bytes()))
+            }
+            Format::Json => (Kind::Json(JsonDecoder::new(&read)), None),
+            Format::CombinedLog(parts) => {
+                parse_time = time::parse_log_time;
+                let read = projection.iter().map(|&index| parts[index]).collect();
+                (Kind::Log(LogScanner::new(read)), None)
+            }
+            Format::Raw => (Kind::Raw, None),
+        };
+        Decoder { kind, read, null, parse_time, progress: Progress::new() }
+    }
+}
+
+type ParseTime = fn(&[u8]) -> Option<time::Instant>;
+
+/// Rows of one partition, and what was refused among them.
+#[derive(Debug)]
+pub(crate) struct DecodedRows {
+    pub(crate) batch: RecordBatch,
+    pub(crate) positions: Positions,
+    /// In the order of their positions.
+    pub(crate) rejected: Vec<Rejected>,
+}
+
+impl DecodedRows {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch.num_rows() == 0 && self.rejected.is_empty()
+    }
+}
+
+#[derive(Debug)]
+enum Kind {
+    Csv(CsvScanner),
+    Json(JsonDecoder),
+    Log(LogScanner),
+    Raw,
+}
+
+/// Reads one partition.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    kind: Kind,
+    /// The columns that are read.
+    read: SchemaRef,
+    null: Option<Vec<u8>>,
+    parse_time: ParseTime,
+    progress: Progress,
+}
+
+impl Decoder {
+    /// Reads records from `block[from..]` until there are `rows_max` rows. `last` says that the
+    /// partition ends with the block, so that a record without a line end is complete. Returns the
+    /// rows, the place behind the last record that was read, and why it stopped.
+    pub(crate) fn decode(
+        &mut self,
+        block: &Buffer,
+        from: usize,
+        last: bool,
+        rows_max: usize,
+    ) -> (DecodedRows, usize, Stop) {
+        let progress = &mut self.progress;
+        progress.begin(rows_max);
+        let bytes = block.as_slice();
+        let (at, stop) = match &mut self.kind {
+            Kind::Csv(scanner) => scanner.scan(bytes, from, last, progress),
+            Kind::Json(decoder) => decoder.scan(bytes, from, last, progress),
+            Kind::Log(scanner) => scanner.scan(bytes, from, last, progress),
+            Kind::Raw => each_line(bytes, from, last, progress, |progress, start, end| {
+                if self.read.fields().len() == 1 {
+                    progress.records.spans.push(Span::new(start, end));
+                }
+                progress.accept(start, end);
+            }),
+        };
+        (self.rows(block), at, stop)
+    }
+
+    fn rows(&mut self, block: &Buffer) -> DecodedRows {
+        let progress = &mut self.progress;
+        let mut condemned = vec![];
+        let columns = match &mut self.kind {
+            Kind::Json(decoder) => decoder.finish(),
+            _ => {
+                let aside = Buffer::from(std::mem::take(&mut progress.records.aside));
+                let mut cells = Cells {
+                    block,
+                    aside: &aside,
+                    spans: &progress.records.spans,
+                    nth: 0,
+                    stride: self.read.fields().len(),
+                    null: self.null.as_deref(),
+                };
+                let fields = self.read.fields().iter().enumerate();
+                fields
+                    .map(|(nth, field)| {
+                        cells.nth = nth;
+                        cells.column(field, self.parse_time, &mut condemned)
+                    })
+                    .collect()
+            }
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(progress.rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.read), columns, &options)
+            .expect("columns were made for the schema, all with the same number of rows");
+        let rows = DecodedRows {
+            batch,
+            positions: progress.positions(),
+            rejected: std::mem::take(&mut progress.rejected),
+        };
+        if condemned.is_empty() { rows } else { without(rows, condemned, block, progress) }
+    }
+
+    /// Number of the line that comes next.
+    pub(crate) fn line(&self) -> u64 {
+        self.progress.line
+    }
+
+    /// Refuses the record that begins with `beginning` because it is too long.
+    pub(crate) fn reject_too_long(&self, beginning: &[u8]) -> Rejected {
+        let mebibytes = RECORD_BYTES_MAX / (1024 * 1024);
+        rejected(self.line(), beginning, format!("longer than {mebibytes} MiB"))
+    }
+
+    /// Goes on behind a record that was skipped, with that many line ends in it.
+    pub(crate) fn skip_lines(&mut self, lines: u64) {
+        self.progress.line += lines;
+    }
+}
+
+/// Takes the condemned rows out.
+#[cold]
+fn without(
+    mut rows: DecodedRows,
+    mut condemned: Vec<Condemned>,
+    block: &[u8],
+    progress: &Progress,
+) -> DecodedRows {
+    // The first column that can't be read gives the reason.
+    condemned.sort_by_key(|(row, _)| *row);
+    condemned.dedup_by_key(|(row, _)| *row);
+    let mut keep = vec![true; rows.batch.num_rows()];
+    for (row, reason) in condemned {
+        keep[row] = false;
+        let (start, end) = progress.records.bounds[row];
+        let record = &block[start as usize..end as usize];
+        rows.rejected.push(rejected(rows.positions.at(row), record, reason));
+    }
+    rows.rejected.sort_by_key(|rejected| rejected.position);
+    let positions =
+        (0..keep.len()).filter(|&row| keep[row]).map(|row| rows.positions.at(row)).collect();
+    rows.positions = Positions::List(positions);
+    let keep = BooleanArray::from(keep);
+    rows.batch = arrow_select::filter::filter_record_batch(&rows.batch, &keep)
+        .expect("the filter has as many rows as the batch");
+    rows
+}

@@ -1,0 +1,144 @@
+//! What every decoder collects while it goes through a block: rows, their positions, and what was
+//! refused.
+
+use arrow_array::UInt64Array;
+use slackwater_engine::chunk::Positions;
+use slackwater_engine::source::{REJECTED_RECORD_BYTES_MAX, Rejected};
+
+use super::cells::Records;
+
+/// A longer record is refused and skipped: 16 MiB is far beyond any sensible line, and bounds what
+/// one partition can hold in memory while it looks for the end of a record.
+pub(crate) const RECORD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Why a decoder stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It has as many rows as it was asked for.
+    Full,
+    /// What is left is the beginning of a record, or nothing.
+    Incomplete,
+    /// The next record is longer than [`RECORD_BYTES_MAX`].
+    TooLong,
+}
+
+/// Rows and refusals so far.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) records: Records,
+    pub(crate) rejected: Vec<Rejected>,
+    /// Number of the line that comes next, from 1.
+    pub(crate) line: u64,
+    rows: usize,
+    rows_max: usize,
+    first: u64,
+    /// Positions once they are no longer one run.
+    list: Option<Vec<u64>>,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Progress {
+        Progress { line: 1, ..Progress::default() }
+    }
+
+    pub(crate) fn begin(&mut self, rows_max: usize) {
+        debug_assert!(rows_max > 0);
+        self.records.clear();
+        self.rejected.clear();
+        self.rows = 0;
+        self.rows_max = rows_max;
+        self.list = None;
+    }
+
+    /// Refused records count, so that a block full of them is bounded too.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.rows + self.rejected.len() >= self.rows_max
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The record at `start..end`, which began on the current line, is a row.
+    #[inline(always)]
+    pub(crate) fn accept(&mut self, start: usize, end: usize) {
+        self.records.bounds.push((start as u32, end as u32));
+        if self.rows == 0 {
+            self.first = self.line;
+        } else if self.list.is_some() || self.first + self.rows as u64 != self.line {
+            self.accept_after_gap();
+        }
+        self.rows += 1;
+    }
+
+    /// The positions are no run, because of a line that was no row.
+    #[inline(never)]
+    fn accept_after_gap(&mut self) {
+        let run = self.first..self.first + self.rows as u64;
+        self.list.get_or_insert_with(|| run.collect()).push(self.line);
+    }
+
+    /// The record that began on the current line is refused.
+    #[cold]
+    pub(crate) fn reject(&mut self, record: &[u8], reason: impl Into<String>) {
+        self.rejected.push(rejected(self.line, record, reason.into()));
+    }
+
+    /// The positions of the rows.
+    pub(crate) fn positions(&mut self) -> Positions {
+        match self.list.take() {
+            None => Positions::Run { first: self.first },
+            Some(list) => Positions::List(UInt64Array::from(list)),
+        }
+    }
+}
+
+/// A refused record; its partition is filled in by the source.
+pub(crate) fn rejected(position: u64, record: &[u8], reason: String) -> Rejected {
+    let kept = &record[..record.len().min(REJECTED_RECORD_BYTES_MAX)];
+    Rejected {
+        partition: None,
+        position: Some(position),
+        reason,
+        record: String::from_utf8_lossy(kept).into_owned(),
+    }
+}
+
+/// Goes through the lines of `block[from..]`, calling `record` with the bounds of each one that is
+/// not empty, until there are rows enough. Returns where it stopped and why.
+pub(crate) fn each_line(
+    block: &[u8],
+    from: usize,
+    last: bool,
+    progress: &mut Progress,
+    mut record: impl FnMut(&mut Progress, usize, usize),
+) -> (usize, Stop) {
+    let mut start = from;
+    loop {
+        let (newline, next) = match memchr::memchr(b'\n', &block[start..]) {
+            Some(length) => (start + length, start + length + 1),
+            None if block.len() - start > RECORD_BYTES_MAX => return (start, Stop::TooLong),
+            None if last && start < block.len() => (block.len(), block.len()),
+            None => return (start, Stop::Incomplete),
+        };
+        if newline - start > RECORD_BYTES_MAX {
+            return (start, Stop::TooLong);
+        }
+        let end = without_return(block, start, newline);
+        if end > start {
+            record(progress, start, end);
+        }
+        progress.line += 1;
+        start = next;
+        if progress.is_full() {
+            return (start, Stop::Full);
+        }
+    }
+}
+
+/// The end of a record without the carriage return before its line end.
+#[inline]
+pub(crate) fn without_return(block: &[u8], start: usize, end: usize) -> usize {
+    if end > start && block[end - 1] == b'\r' { end - 1 } else { end }
+}

@@ -1,0 +1,176 @@
+//! Sources, sinks and formats.
+//!
+//! In the order in which data meets the modules:
+//!
+//! ```text
+//! table, options            what the DDL says, checked before anything is opened
+//! source ── block ── lines  bytes into blocks, blocks into records
+//!            └── format     records into columns (csv, json, combined_log, raw)
+//! datagen                   made-up rows
+//! dead_letters              refused records
+//! encode ── sink            columns into text, text to files, sockets, the terminal
+//! ```
+//!
+//! A connector is made from a [`TableDefinition`] by [`source`] or [`sink`], which check every
+//! option and whether the format can hold the columns. What is wrong with a table is an
+//! [`OptionError`]; what goes wrong later is the engine's `Error`, with the file and line, or the
+//! peer. Nothing that comes from outside panics, and every buffer has a named limit.
+//!
+//! Shutdown: `close` of a source and `finish` of a sink release files, sockets and threads; the
+//! one exception is the thread that reads standard input, which sleeps until the process ends.
+
+mod options;
+mod table;
+
+mod block;
+mod datagen;
+mod format;
+mod lines;
+mod pacer;
+mod source;
+mod time;
+
+mod dead_letters;
+
+mod encode;
+mod sink;
+
+use std::sync::Arc;
+
+use slackwater_engine::sink::SinkConnector;
+use slackwater_engine::source::SourceConnector;
+
+use format::Format;
+use options::Options;
+
+pub use dead_letters::{FileDeadLetters, dead_letters};
+pub use options::{OptionError, known_table_options, parse_duration_ns};
+pub use table::{TableDefinition, TableSettings, table_settings};
+
+#[derive(Clone, Copy)]
+enum Connector {
+    File,
+    Stdin,
+    Tcp,
+    Datagen,
+    Blackhole,
+    Print,
+}
+
+impl Connector {
+    fn read(
+        options: &Options<'_>,
+        known: &[(&'static str, Connector)],
+    ) -> Result<(&'static str, Connector), OptionError> {
+        options.required("connector", known[0].0)?;
+        let numbered = (0..known.len()).map(|index| (known[index].0, index));
+        let index = options.choice("connector", &numbered.collect::<Vec<_>>(), 0)?;
+        Ok(known[index])
+    }
+}
+
+fn joined(lists: &[&[&'static str]]) -> Vec<&'static str> {
+    lists.concat()
+}
+
+/// The connector of a table that is read. Checks all options, and finds files; opens nothing.
+pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, OptionError> {
+    let options = Options::new(&table.options);
+    let connectors = [
+        ("file", Connector::File),
+        ("stdin", Connector::Stdin),
+        ("tcp", Connector::Tcp),
+        ("datagen", Connector::Datagen),
+    ];
+    if let Some(only @ ("print" | "blackhole")) = options.text("connector") {
+        let reason = format!("{only} can only be written");
+        return Err(OptionError::new("connector", reason, "read from file, stdin, tcp or datagen"));
+    }
+    let (name, connector) = Connector::read(&options, &connectors)?;
+    if let Connector::Datagen = connector {
+        let known = joined(&[table::SOURCE_OPTIONS, source::datagen::OPTIONS]);
+        options.check_known("a datagen source", &known)?;
+        check_settings(table, connector)?;
+        return Ok(Arc::new(source::datagen::DatagenConnector::new(table, &options)?));
+    }
+    let own = match connector {
+        Connector::File => source::file::OPTIONS,
+        Connector::Stdin => source::stdin::OPTIONS,
+        _ => source::tcp::OPTIONS,
+    };
+    let (format_name, format_options) = Format::options_of_source(&options)?;
+    let what = format!("a {name} source with format {format_name}");
+    options.check_known(&what, &joined(&[table::SOURCE_OPTIONS, own, format_options]))?;
+    check_settings(table, connector)?;
+    let format = Format::of_source(&options, &table.schema)?;
+    let schema = Arc::clone(&table.schema);
+    Ok(match connector {
+        Connector::File => Arc::new(source::file::FileConnector::new(table, &options, format)?),
+        Connector::Stdin => Arc::new(source::stdin::StdinConnector { schema, format }),
+        _ => {
+            let endpoint = source::tcp::Endpoint::read(&options)?;
+            Arc::new(source::tcp::TcpConnector { schema, format, endpoint })
+        }
+    })
+}
+
+fn check_settings(table: &TableDefinition, connector: Connector) -> Result<(), OptionError> {
+    let settings = table_settings(table)?;
+    dead_letters(table)?;
+    if settings.unit_of_work_file && !matches!(connector, Connector::File) {
+        return Err(OptionError::new(
+            "unit_of_work",
+            "'file' needs a source of files",
+            "leave it out, or use 'connector' = 'file'",
+        ));
+    }
+    Ok(())
+}
+
+/// The connector of a table that is written. Checks all options; opens nothing.
+pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionError> {
+    let options = Options::new(&table.options);
+    let connectors = [
+        ("file", Connector::File),
+        ("tcp", Connector::Tcp),
+        ("print", Connector::Print),
+        ("blackhole", Connector::Blackhole),
+    ];
+    if let Some(only @ ("stdin" | "datagen")) = options.text("connector") {
+        let reason = format!("{only} can only be read");
+        return Err(OptionError::new("connector", reason, "write to file, tcp, print or blackhole"));
+    }
+    let (name, connector) = Connector::read(&options, &connectors)?;
+    match connector {
+        Connector::Print => {
+            options.check_known("a print sink", sink::print::OPTIONS)?;
+            return Ok(Arc::new(sink::print::PrintConnector::new(&table.schema)));
+        }
+        Connector::Blackhole => {
+            options.check_known("a blackhole sink", sink::blackhole::OPTIONS)?;
+            return Ok(Arc::new(sink::blackhole::BlackholeConnector));
+        }
+        _ => {}
+    }
+    let own = match connector {
+        Connector::File => sink::file::OPTIONS,
+        _ => sink::tcp::OPTIONS,
+    };
+    let (format_name, format_options) = Format::options_of_sink(&options)?;
+    let what = format!("a {name} sink with format {format_name}");
+    options.check_known(&what, &joined(&[own, format_options]))?;
+    let format = Format::of_sink(&options, &table.schema)?;
+    Ok(match connector {
+        Connector::File => Arc::new(sink::file::FileConnector::new(table, &options, format)?),
+        _ => {
+            let endpoint = source::tcp::Endpoint::read(&options)?;
+            let schema = Arc::clone(&table.schema);
+            Arc::new(sink::tcp::TcpConnector { schema, format, endpoint })
+        }
+    })
+}
+
+/// The connector that prints rows to the terminal: the sink of a `SELECT` without one.
+pub fn print(schema: &arrow_schema::SchemaRef) -> Arc<dyn SinkConnector> {
+    Arc::new(sink::print::PrintConnector::new(schema))
+}

@@ -1,0 +1,193 @@
+//! From bytes of a partition to its rows, whatever pieces the bytes come in.
+//!
+//! A [`RecordReader`] owns the block that is being filled. When there may be a complete record in
+//! it, the block is sealed, decoded as far as it goes, and what is left (the beginning of a
+//! record) is carried into the next block. Memory: one block, or at most [`RECORD_BYTES_MAX`] and
+//! a block while a long record is collected.
+
+use std::sync::Arc;
+
+use arrow_buffer::Buffer;
+use memchr::{memchr, memchr_iter};
+use slackwater_engine::source::Rejected;
+
+use crate::block::{BlockPool, seal};
+use crate::format::{DecodedRows, Decoder, RECORD_BYTES_MAX, Stop};
+
+/// Reads the records of one partition.
+#[derive(Debug)]
+pub(crate) struct RecordReader {
+    decoder: Decoder,
+    pool: Arc<BlockPool>,
+    /// The block that is being filled.
+    block: Vec<u8>,
+    filled: usize,
+    /// A sealed block, and how far it was read.
+    sealed: Option<(Buffer, usize)>,
+    /// Line ends among the bytes that came since the last look.
+    line_ends: usize,
+    /// No more bytes will come.
+    ended: bool,
+    /// A record that was too long is being skipped up to its line end.
+    skipping: bool,
+    /// The beginning was looked at for a byte order mark.
+    begun: bool,
+    refused: Vec<Rejected>,
+}
+
+impl RecordReader {
+    pub(crate) fn new(decoder: Decoder, pool: &Arc<BlockPool>) -> RecordReader {
+        RecordReader {
+            decoder,
+            block: pool.take(0),
+            pool: Arc::clone(pool),
+            filled: 0,
+            sealed: None,
+            line_ends: 0,
+            ended: false,
+            skipping: false,
+            begun: false,
+            refused: vec![],
+        }
+    }
+
+    /// Room for more bytes; empty when [`RecordReader::rows`] has to be asked first.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        if self.sealed.is_some() {
+            return &mut [];
+        }
+        &mut self.block[self.filled..]
+    }
+
+    /// Says that the first `bytes` of the room were filled.
+    pub(crate) fn filled(&mut self, bytes: usize) {
+        let new = &self.block[self.filled..self.filled + bytes];
+        self.line_ends += memchr_iter(b'\n', new).count();
+        self.filled += bytes;
+    }
+
+    /// Says that `bytes` were filled without counting their lines, for a reader that fills whole
+    /// blocks and never asks for [`RecordReader::line_ends`].
+    pub(crate) fn filled_uncounted(&mut self, bytes: usize) {
+        self.filled += bytes;
+        self.line_ends = 1;
+    }
+
+    /// Line ends that came since the last rows: an upper bound for the rows that wait.
+    pub(crate) fn line_ends(&self) -> usize {
+        self.line_ends
+    }
+
+    /// Whether rows may be had without more bytes.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.sealed.is_some()
+            || self.line_ends > 0
+            || self.filled == self.block.len()
+            || (self.ended && self.filled > 0)
+    }
+
+    /// Lines that were read to their end.
+    pub(crate) fn lines_read(&self) -> u64 {
+        self.decoder.line() - 1
+    }
+
+    /// Says that no more bytes will come.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// At most `rows_max` rows; `None` when more bytes are needed (or, after the end, when nothing
+    /// is left).
+    pub(crate) fn rows(&mut self, rows_max: usize) -> Option<DecodedRows> {
+        while self.has_rows() {
+            if self.skipping && !self.skip() {
+                return self.take_refused(rows_max);
+            }
+            let (block, from) = self.sealed.take().unwrap_or_else(|| self.seal_block());
+            // Nothing is filled while a sealed block is read, so after the end it is the last one.
+            let (mut rows, at, stop) =
+                self.decoder.decode(&block, from, self.ended, rows_max);
+            match stop {
+                Stop::Full => self.sealed = Some((block, at)),
+                Stop::Incomplete => self.carry(&block[at..]),
+                Stop::TooLong => {
+                    let record = &block[at..];
+                    self.refused.push(self.decoder.reject_too_long(record));
+                    let inside = memchr_iter(b'\n', &record[..RECORD_BYTES_MAX]).count();
+                    self.decoder.skip_lines(inside as u64);
+                    self.skipping = true;
+                    self.carry(&record[RECORD_BYTES_MAX..]);
+                    self.line_ends = usize::from(memchr(b'\n', &self.block[..self.filled]).is_some());
+                }
+            }
+            rows.rejected.append(&mut self.refused);
+            if !rows.is_empty() {
+                return Some(rows);
+            }
+        }
+        self.take_refused(rows_max)
+    }
+
+    /// Refusals without rows beside them.
+    fn take_refused(&mut self, rows_max: usize) -> Option<DecodedRows> {
+        if self.refused.is_empty() {
+            return None;
+        }
+        let (mut rows, _, _) = self.decoder.decode(&Buffer::from(&[][..]), 0, false, rows_max);
+        rows.rejected.append(&mut self.refused);
+        Some(rows)
+    }
+
+    /// Makes the block readable by arrays.
+    fn seal_block(&mut self) -> (Buffer, usize) {
+        self.line_ends = 0;
+        let mut from = 0;
+        if !std::mem::replace(&mut self.begun, true) && self.block[..self.filled].starts_with(BOM) {
+            from = BOM.len();
+        }
+        // A few lines in a big block are copied out: a chunk that lives on downstream then holds
+        // the bytes of its rows, not of the block.
+        const COPIED_SHARE: usize = 8;
+        let filled = std::mem::take(&mut self.filled);
+        if filled * COPIED_SHARE < self.block.len() {
+            return (Buffer::from(&self.block[..filled]), from);
+        }
+        let block = std::mem::take(&mut self.block);
+        (seal(block, filled, &self.pool), from)
+    }
+
+    /// Begins the next block with what is left of the last one.
+    fn carry(&mut self, rest: &[u8]) {
+        debug_assert!(self.filled == 0 && self.sealed.is_none());
+        if self.block.len() <= rest.len() {
+            // A record that fills half of the block needs a larger one: twice what there is, but
+            // no more than shows that the record is too long.
+            let larger = (rest.len() * 2).min(RECORD_BYTES_MAX + self.pool.block_bytes());
+            let needed = if rest.len() * 2 > self.pool.block_bytes() { larger } else { 0 };
+            let full = std::mem::replace(&mut self.block, self.pool.take(needed));
+            self.pool.give_back(full);
+        }
+        self.block[..rest.len()].copy_from_slice(rest);
+        self.filled = rest.len();
+        self.line_ends = 0;
+    }
+
+    /// Drops bytes up to the next line end; whether it was found.
+    fn skip(&mut self) -> bool {
+        let (skipped, found) = match memchr(b'\n', &self.block[..self.filled]) {
+            Some(length) => (length + 1, true),
+            None => (self.filled, self.ended),
+        };
+        self.block.copy_within(skipped..self.filled, 0);
+        self.filled -= skipped;
+        self.line_ends = memchr_iter(b'\n', &self.block[..self.filled]).count();
+        if found {
+            self.skipping = false;
+            self.decoder.skip_lines(1);
+        }
+        found && self.has_rows()
+    }
+}
+
+/// Some editors begin a UTF-8 file with it.
+const BOM: &[u8] = b"\xEF\xBB\xBF";

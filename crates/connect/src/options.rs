@@ -1,0 +1,381 @@
+//! Options of a table: the `WITH (…)` of its DDL.
+//!
+//! Every option is checked before anything is opened: an unknown one is refused with the nearest
+//! known name, and a value that can't be read names the form that is expected.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Why a table's options can't be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionError {
+    /// The option it is about; `None` when the table as a whole is wrong (a column's type).
+    pub option: Option<String>,
+    /// What is wrong.
+    pub reason: String,
+    /// What to write instead.
+    pub mend: String,
+}
+
+impl OptionError {
+    /// An error about an option.
+    pub fn new(
+        option: impl Into<String>,
+        reason: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> OptionError {
+        OptionError {
+            option: Some(option.into()),
+            reason: reason.into(),
+            mend: mend.into(),
+        }
+    }
+
+    /// An error about the table as a whole.
+    pub(crate) fn table(reason: impl Into<String>, mend: impl Into<String>) -> OptionError {
+        OptionError {
+            option: None,
+            reason: reason.into(),
+            mend: mend.into(),
+        }
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(option) = &self.option {
+            write!(f, "option '{option}': ")?;
+        }
+        f.write_str(&self.reason)?;
+        if !self.mend.is_empty() {
+            write!(f, " ({})", self.mend)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+/// All options that any table may have.
+const TABLE_OPTIONS: &[&str] = &[
+    "connector",
+    "format",
+    "path",
+    "overwrite",
+    "replay_rate",
+    "address",
+    "mode",
+    "generator",
+    "seed",
+    "rows",
+    "rate",
+    "disorder",
+    "start",
+    "events_per_second",
+    "addresses",
+    "csv.delimiter",
+    "csv.header",
+    "csv.null",
+    "csv.comment",
+    "on_error",
+    "dead_letter",
+    "idle_timeout",
+    "unit_of_work",
+];
+
+/// Names of all options that a table's `WITH` may hold, whatever its connector. What is not among
+/// them belongs to `SET`, or nowhere.
+pub fn known_table_options() -> &'static [&'static str] {
+    TABLE_OPTIONS
+}
+
+/// The options of one table, with readers for the usual kinds of value.
+pub(crate) struct Options<'a> {
+    values: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Options<'a> {
+    pub(crate) fn new(values: &'a BTreeMap<String, String>) -> Options<'a> {
+        Options { values }
+    }
+
+    /// Refuses every option that is not among `known`. `what` says whose options they are.
+    pub(crate) fn check_known(&self, what: &str, known: &[&str]) -> Result<(), OptionError> {
+        for name in self.values.keys() {
+            if known.contains(&name.as_str()) {
+                continue;
+            }
+            let mut sorted = known.to_vec();
+            sorted.sort_unstable();
+            let list = format!("{what} knows: {}", sorted.join(", "));
+            if TABLE_OPTIONS.contains(&name.as_str()) {
+                let reason = format!("does not belong to {what}");
+                return Err(OptionError::new(name, reason, list));
+            }
+            let mend = match nearest(name, known) {
+                Some(near) => format!("did you mean '{near}'? {list}"),
+                None => list,
+            };
+            return Err(OptionError::new(name, "is not known", mend));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    pub(crate) fn required(&self, name: &str, example: &str) -> Result<&'a str, OptionError> {
+        match self.text(name) {
+            Some(value) if !value.is_empty() => Ok(value),
+            _ => Err(OptionError::new(
+                name,
+                "is missing",
+                format!("add '{name}' = '{example}'"),
+            )),
+        }
+    }
+
+    pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, OptionError> {
+        self.choice(name, &[("true", true), ("false", false)], default)
+    }
+
+    pub(crate) fn choice<T: Copy>(
+        &self,
+        name: &str,
+        choices: &[(&str, T)],
+        default: T,
+    ) -> Result<T, OptionError> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        for (word, value) in choices {
+            if text.eq_ignore_ascii_case(word) {
+                return Ok(*value);
+            }
+        }
+        let words = choices.iter().map(|(word, _)| *word).collect::<Vec<_>>();
+        let mut mend = format!("write '{}'", words.join("' or '"));
+        if let Some(near) = nearest(text, &words) {
+            mend = format!("did you mean '{near}'? {mend}");
+        }
+        Err(OptionError::new(
+            name,
+            format!("'{text}' is not a choice"),
+            mend,
+        ))
+    }
+
+    pub(crate) fn duration_ns(&self, name: &str) -> Result<Option<u64>, OptionError> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        match parse_duration_ns(text) {
+            Some(duration_ns) => Ok(Some(duration_ns)),
+            None => Err(OptionError::new(
+                name,
+                format!("'{text}' is not a duration"),
+                "write a number and a unit: '200 us', '10 ms', '5 s', '1 min', '2 h'",
+            )),
+        }
+    }
+
+    /// Rows per second, as `'10000/s'`.
+    pub(crate) fn rate(&self, name: &str) -> Result<Option<Rate>, OptionError> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        match Rate::parse(text) {
+            Some(rate) => Ok(Some(rate)),
+            None => Err(OptionError::new(
+                name,
+                format!("'{text}' is not a rate"),
+                "write rows and a unit: '10000/s', '30/min'; at least one row an hour and at most a thousand million a second",
+            )),
+        }
+    }
+
+    pub(crate) fn number(
+        &self,
+        name: &str,
+        default: Option<u64>,
+        allowed: std::ops::RangeInclusive<u64>,
+    ) -> Result<Option<u64>, OptionError> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        match text.replace('_', "").parse::<u64>() {
+            Ok(number) if allowed.contains(&number) => Ok(Some(number)),
+            _ => Err(OptionError::new(
+                name,
+                format!("'{text}' is not a number from {} to {}", allowed.start(), allowed.end()),
+                format!("write a whole number, as in '{name}' = '1000'"),
+            )),
+        }
+    }
+
+    /// One byte: a character of ASCII, `'\t'` for the tabulator.
+    pub(crate) fn byte(&self, name: &str) -> Result<Option<u8>, OptionError> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let byte = match text.as_bytes() {
+            b"\\t" => b'\t',
+            [byte] => *byte,
+            _ => 0,
+        };
+        if byte == 0 || matches!(byte, b'"' | b'\n' | b'\r') {
+            return Err(OptionError::new(
+                name,
+                format!("'{text}' is not one byte that can stand there"),
+                "write one ASCII character other than the double quote and line ends, or '\\t'",
+            ));
+        }
+        Ok(Some(byte))
+    }
+}
+
+/// The name most like `wrong`, if any is close enough to be what was meant.
+pub(crate) fn nearest<'k>(wrong: &str, known: &[&'k str]) -> Option<&'k str> {
+    // Jaro-Winkler: 0.8 lets one slip pass in a word of five letters and keeps strangers out.
+    const LIKENESS_MIN: f64 = 0.8;
+    let wrong = wrong.to_ascii_lowercase();
+    known
+        .iter()
+        .map(|name| (strsim::jaro_winkler(&wrong, name), *name))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// Reads a duration such as `10 ms`, `5s`, `1 min`, `0.5 s`, `200us` into nanoseconds. `None` when
+/// it is none, or longer than 2^63 nanoseconds (292 years).
+pub fn parse_duration_ns(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
+    let (number, unit) = text.split_at(digits);
+    let number = number.replace('_', "");
+    let unit_ns: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "ns" | "nanosecond" | "nanoseconds" => 1,
+        "us" | "µs" | "microsecond" | "microseconds" => 1_000,
+        "ms" | "millisecond" | "milliseconds" => 1_000_000,
+        "s" | "sec" | "second" | "seconds" => 1_000_000_000,
+        "min" | "minute" | "minutes" => 60 * 1_000_000_000,
+        "h" | "hour" | "hours" => 3_600 * 1_000_000_000,
+        "d" | "day" | "days" => 86_400 * 1_000_000_000,
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // Nine digits reach a nanosecond of a second; of a day the rest is below a microsecond.
+    let fraction = &fraction[..fraction.len().min(9)];
+    let scale = 10u128.pow(fraction.len() as u32);
+    let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    let duration_ns =
+        whole.checked_mul(u128::from(unit_ns))? + fraction * u128::from(unit_ns) / scale;
+    u64::try_from(duration_ns).ok().filter(|&ns| ns <= i64::MAX as u64)
+}
+
+/// Rows in a span of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rate {
+    pub(crate) rows: u64,
+    pub(crate) per_ns: u64,
+}
+
+impl Rate {
+    fn parse(text: &str) -> Option<Rate> {
+        let (rows, unit) = match text.split_once('/') {
+            Some((rows, unit)) => (rows, unit.trim()),
+            None => (text, "s"),
+        };
+        let rows: u64 = rows.trim().replace('_', "").parse().ok()?;
+        let per_ns = parse_duration_ns(&format!("1 {unit}"))?;
+        let rate = Rate { rows, per_ns };
+        let fast = rows > per_ns;
+        let slow = rows == 0 || per_ns / rows > 3_600_000_000_000;
+        (!fast && !slow).then_some(rate)
+    }
+
+    /// When row `row` (from 0) is due, in nanoseconds after the start.
+    pub(crate) fn due_ns(&self, row: u64) -> u64 {
+        let due_ns = u128::from(row) * u128::from(self.per_ns) / u128::from(self.rows);
+        u64::try_from(due_ns).unwrap_or(u64::MAX / 2)
+    }
+
+    /// How many rows fall due in the given time, the first at its start.
+    pub(crate) fn rows_within(&self, span_ns: u64) -> usize {
+        let rows = u128::from(span_ns) * u128::from(self.rows) / u128::from(self.per_ns) + 1;
+        usize::try_from(rows).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_in_all_units() {
+        for (text, expected) in [
+            ("10 ms", Some(10_000_000)),
+            ("5 s", Some(5_000_000_000)),
+            ("1 min", Some(60_000_000_000)),
+            ("200us", Some(200_000)),
+            ("1.5 s", Some(1_500_000_000)),
+            ("7 ns", Some(7)),
+            ("2 hours", Some(7_200_000_000_000)),
+            ("10", None),
+            ("ms", None),
+            (". ms", None),
+            ("-1 ms", None),
+            ("1.2.3 s", None),
+            ("99999999999999999999 d", None),
+            ("340282366920938463463374607431768211455 d", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_duration_ns(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_and_their_deadlines() {
+        let rate = Rate::parse("10000/s").unwrap();
+        assert_eq!(rate.due_ns(0), 0);
+        assert_eq!(rate.due_ns(10_000), 1_000_000_000);
+        assert_eq!(rate.rows_within(1_000_000), 11);
+        assert_eq!(Rate::parse("30/min").unwrap().due_ns(1), 2_000_000_000);
+        for text in ["0/s", "/s", "10/parsec", "x", "-1/s", "2000000000/s"] {
+            assert_eq!(Rate::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn unknown_option_names_the_nearest() {
+        let values = BTreeMap::from([("adress".to_string(), "x".to_string())]);
+        let error = Options::new(&values)
+            .check_known("a tcp source", &["address", "mode"])
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "option 'adress': is not known (did you mean 'address'? a tcp source knows: address, mode)"
+        );
+        let values = BTreeMap::from([("csv.null".to_string(), "x".to_string())]);
+        let error = Options::new(&values).check_known("a json source", &["format"]).unwrap_err();
+        assert!(error.reason.contains("does not belong"), "{error}");
+    }
+
+    #[test]
+    fn bytes_and_choices() {
+        let value = |text: &str| BTreeMap::from([("o".to_string(), text.to_string())]);
+        assert_eq!(Options::new(&value("\\t")).byte("o"), Ok(Some(b'\t')));
+        assert_eq!(Options::new(&value("|")).byte("o"), Ok(Some(b'|')));
+        for wrong in ["", "ab", "\"", "é", "\n"] {
+            assert!(Options::new(&value(wrong)).byte("o").is_err(), "{wrong}");
+        }
+        let error = Options::new(&value("tru")).flag("o", false).unwrap_err();
+        assert!(error.mend.contains("did you mean 'true'"), "{error}");
+    }
+}

@@ -1,0 +1,6 @@
+//! Sinks: where rows go.
+
+pub(crate) mod blackhole;
+pub(crate) mod file;
+pub(crate) mod print;
+pub(crate) mod tcp;

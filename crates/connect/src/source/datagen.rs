@@ -1,0 +1,171 @@
+//! The datagen source: made-up rows, the same for the same seed however they are cut into chunks.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+use slackwater_engine::chunk::Positions;
+use slackwater_engine::error::Result;
+use slackwater_engine::link::Waiter;
+use slackwater_engine::source::{
+    Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest, SourceRows,
+};
+use slackwater_engine::time::now_ns;
+
+use super::chunk_rows;
+use crate::datagen::{Columns, GeneratorSpec, Order};
+use crate::pacer::Pacer;
+
+/// Options beside those of every source.
+pub(crate) const OPTIONS: &[&str] = &[
+    "generator",
+    "seed",
+    "rows",
+    "rate",
+    "disorder",
+    "start",
+    "events_per_second",
+    "addresses",
+];
+
+/// A table of made-up rows.
+#[derive(Debug)]
+pub(crate) struct DatagenConnector {
+    pub(crate) schema: SchemaRef,
+    pub(crate) spec: GeneratorSpec,
+    pub(crate) rows: Option<u64>,
+    pub(crate) pacer: Option<Arc<Pacer>>,
+}
+
+impl SourceConnector for DatagenConnector {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn describe(&self) -> SourceDescription {
+        SourceDescription {
+            connector: "datagen".into(),
+            max_instances: 1,
+            bounded: self.rows.is_some(),
+            replayable: true,
+            total_bytes: None,
+        }
+    }
+
+    fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
+        let fields = request.projection.iter().map(|&column| self.schema.field(column).clone());
+        let read = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(Box::new(DatagenSource {
+            // The one partition is the first instance's.
+            rows_left: if request.instance > 0 { Some(0) } else { self.rows },
+            told_end: request.instance > 0,
+            columns: Columns::new(&self.spec, &read),
+            order: self.spec.order(),
+            read,
+            pacer: self.pacer.clone(),
+            numbers: vec![],
+            made: 0,
+            held: None,
+            request,
+        }))
+    }
+}
+
+struct DatagenSource {
+    request: SourceRequest,
+    read: SchemaRef,
+    columns: Columns,
+    order: Order,
+    pacer: Option<Arc<Pacer>>,
+    /// `None`: for ever.
+    rows_left: Option<u64>,
+    /// Event numbers of the chunk that is made.
+    numbers: Vec<u64>,
+    /// Rows made so far.
+    made: u64,
+    /// Paced rows and when they are due.
+    held: Option<(u64, SourceRows)>,
+    told_end: bool,
+}
+
+impl DatagenSource {
+    fn make(&mut self, rows: usize) -> Result<SourceRows> {
+        self.numbers.clear();
+        for _ in 0..rows {
+            let number = self.order.next(self.rows_left.map(|left| self.made + left));
+            self.numbers.push(number);
+        }
+        let columns = self.columns.make(&self.numbers);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.read), columns, &options)?;
+        let positions = Positions::Run { first: self.made + 1 };
+        self.made += rows as u64;
+        if let Some(left) = &mut self.rows_left {
+            *left -= rows as u64;
+        }
+        Ok(SourceRows { batch, partition: 0, positions, ingest_ns: now_ns(), rejected: vec![] })
+    }
+}
+
+impl Source for DatagenSource {
+    fn open(&mut self, _waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
+        let name = format!("datagen {}", self.columns.name());
+        Ok(if self.told_end { vec![] } else { vec![(0, name)] })
+    }
+
+    fn poll(&mut self) -> Result<SourcePoll> {
+        if let Some((due_ns, rows)) = self.held.take() {
+            if now_ns() < due_ns {
+                self.held = Some((due_ns, rows));
+                return Ok(SourcePoll::NotBefore { time_ns: due_ns });
+            }
+            return Ok(SourcePoll::Rows(rows));
+        }
+        if self.rows_left == Some(0) {
+            let ended = std::mem::replace(&mut self.told_end, true);
+            return Ok(if ended {
+                SourcePoll::End
+            } else {
+                SourcePoll::PartitionEnded { partition: 0 }
+            });
+        }
+        let chunk_rows = chunk_rows(&self.request);
+        let rows_max = match &self.pacer {
+            None => chunk_rows,
+            Some(pacer) => pacer.rows_max(self.request.linger_ns, chunk_rows),
+        };
+        let left = usize::try_from(self.rows_left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let mut rows = self.make(rows_max.min(left))?;
+        let Some(pacer) = &self.pacer else {
+            return Ok(SourcePoll::Rows(rows));
+        };
+        let now_ns = now_ns();
+        let due = pacer.take(rows.batch.num_rows(), now_ns);
+        rows.ingest_ns = due.first_ns;
+        if due.last_ns <= now_ns {
+            return Ok(SourcePoll::Rows(rows));
+        }
+        self.held = Some((due.last_ns, rows));
+        Ok(SourcePoll::NotBefore { time_ns: due.last_ns })
+    }
+
+    fn close(&mut self) {
+        self.held = None;
+    }
+}
+
+impl DatagenConnector {
+    /// Reads the options.
+    pub(crate) fn new(
+        table: &crate::table::TableDefinition,
+        options: &crate::options::Options<'_>,
+    ) -> std::result::Result<DatagenConnector, crate::options::OptionError> {
+        let rate = options.rate("rate")?;
+        Ok(DatagenConnector {
+            schema: Arc::clone(&table.schema),
+            spec: GeneratorSpec::read(options, &table.schema)?,
+            rows: options.number("rows", None, 0..=u64::MAX / 2)?,
+            pacer: rate.map(|rate| Arc::new(Pacer::new(rate))),
+        })
+    }
+}

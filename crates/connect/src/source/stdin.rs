@@ -1,0 +1,232 @@
+//! The stdin source: lines from the process's standard input, one partition.
+//!
+//! Standard input can't be made non-blocking without changing it for whoever shares it, so a
+//! thread reads it and hands blocks over through a short queue, ringing the worker. It sleeps in
+//! the kernel when there is no input.
+//!
+//! Shutdown: a thread that is blocked in `read` can't be stopped; it ends with the next input,
+//! which it finds that nobody wants, or with the process.
+
+use std::io::{ErrorKind, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+
+use arrow_schema::SchemaRef;
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::link::{Waiter, Waker};
+use slackwater_engine::source::{
+    Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
+};
+use slackwater_engine::time::now_ns;
+
+use super::count_bytes;
+use super::stream::{Linger, StreamPartition, StreamSpec};
+use crate::format::Format;
+
+/// Options beside those of every source and of the format.
+pub(crate) const OPTIONS: &[&str] = &["format"];
+
+/// Bytes of one read: what a pipe holds.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Reads that wait for the worker: 8 × 64 KiB.
+const READS_WAITING_MAX: usize = 8;
+
+/// Two readers would share the lines out between them by chance.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// A table that is read from standard input.
+#[derive(Debug)]
+pub(crate) struct StdinConnector {
+    pub(crate) schema: SchemaRef,
+    pub(crate) format: Format,
+}
+
+impl SourceConnector for StdinConnector {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn describe(&self) -> SourceDescription {
+        SourceDescription {
+            connector: "stdin".into(),
+            max_instances: 1,
+            ..SourceDescription::default()
+        }
+    }
+
+    fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
+        Ok(Box::new(StdinSource {
+            idle: request.instance > 0,
+            spec: StreamSpec::new(&self.schema, &self.format, request),
+            partitions: vec![],
+            linger: Linger::default(),
+            reads: None,
+            part: None,
+            told_end: false,
+        }))
+    }
+}
+
+/// What the thread has read.
+struct Arrived {
+    bytes: std::io::Result<Vec<u8>>,
+    time_ns: u64,
+}
+
+struct StdinSource {
+    /// There is one partition, and another instance has it.
+    idle: bool,
+    spec: StreamSpec,
+    partitions: Vec<StreamPartition>,
+    linger: Linger,
+    reads: Option<Receiver<Arrived>>,
+    /// A read that did not fit into the block, and how much of it was taken.
+    part: Option<(Vec<u8>, usize, u64)>,
+    told_end: bool,
+}
+
+/// Reads until the end, an error, or nobody listens.
+fn read_all(mut input: impl Read, reads: &SyncSender<Arrived>, worker: &Waker) {
+    loop {
+        let mut bytes = vec![0; READ_BYTES];
+        let read = match input.read(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+            Ok(length) => {
+                bytes.truncate(length);
+                Ok(bytes)
+            }
+        };
+        let is_last = read.as_ref().map_or(true, Vec::is_empty);
+        let sent = reads.send(Arrived { bytes: read, time_ns: now_ns() });
+        worker.wake();
+        if is_last || sent.is_err() {
+            return;
+        }
+    }
+}
+
+impl StdinSource {
+    fn start(&mut self, input: impl Read + Send + 'static, waker: Waker) -> Result<()> {
+        let (sender, receiver) = sync_channel(READS_WAITING_MAX);
+        std::thread::Builder::new()
+            .name("stdin".into())
+            .spawn(move || read_all(input, &sender, &waker))
+            .map_err(|error| Error::new("stdin", format!("can't start the reader: {error}")))?;
+        self.reads = Some(receiver);
+        self.partitions.push(self.spec.partition(0));
+        Ok(())
+    }
+
+    /// Moves what has arrived into the block; whether that was all.
+    fn take_reads(&mut self) -> Result<bool> {
+        let (Some(reads), Some(partition)) = (&self.reads, self.partitions.first_mut()) else {
+            return Ok(true);
+        };
+        while !partition.room().is_empty() {
+            let (bytes, from, time_ns) = match self.part.take() {
+                Some(part) => part,
+                None => match reads.try_recv() {
+                    Ok(Arrived { bytes: Ok(bytes), time_ns }) if !bytes.is_empty() => {
+                        count_bytes(&self.spec.request, bytes.len());
+                        (bytes, 0, time_ns)
+                    }
+                    Ok(Arrived { bytes: Ok(_), time_ns }) => {
+                        partition.end(time_ns);
+                        return Ok(true);
+                    }
+                    Ok(Arrived { bytes: Err(error), .. }) => {
+                        return Err(Error::new("stdin", format!("can't read: {error}")));
+                    }
+                    Err(TryRecvError::Empty) => return Ok(true),
+                    Err(TryRecvError::Disconnected) => {
+                        partition.end(now_ns());
+                        return Ok(true);
+                    }
+                },
+            };
+            let room = partition.room();
+            let taken = room.len().min(bytes.len() - from);
+            room[..taken].copy_from_slice(&bytes[from..from + taken]);
+            partition.filled(taken, time_ns);
+            if from + taken < bytes.len() {
+                self.part = Some((bytes, from + taken, time_ns));
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Source for StdinSource {
+    fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
+        if self.idle {
+            return Ok(vec![]);
+        }
+        if IN_USE.swap(true, Ordering::Relaxed) {
+            return Err(Error::new("stdin", "is already read by another table")
+                .mend("read it once, and use the table in several queries"));
+        }
+        self.start(std::io::stdin(), waiter.waker())?;
+        Ok(vec![(0, "stdin".into())])
+    }
+
+    fn poll(&mut self) -> Result<SourcePoll> {
+        if self.idle || self.told_end {
+            return Ok(SourcePoll::End);
+        }
+        loop {
+            let is_all = !self.linger.is_handing_out() && self.take_reads()?;
+            if let Some(poll) = self.linger.poll(&mut self.partitions, &self.spec.request) {
+                return Ok(poll);
+            }
+            if self.partitions.first().is_some_and(StreamPartition::is_finished) {
+                self.told_end = true;
+                return Ok(SourcePoll::PartitionEnded { partition: 0 });
+            }
+            if is_all {
+                return Ok(SourcePoll::Pending);
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.reads = None;
+        self.partitions.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::tests::{drain, request};
+    use crate::table::tests::table;
+    use arrow_schema::DataType;
+
+    #[test]
+    fn lines_cross_reads_and_the_last_needs_no_line_end() {
+        let table = table(&[("line", DataType::Utf8View)], &[]);
+        let mut waiter = Waiter::new().unwrap();
+        let mut text = String::new();
+        for line in 0..50_000 {
+            text.push_str(&format!("line {line}\r\n"));
+        }
+        text.push_str("the last");
+        let mut source = StdinSource {
+            idle: false,
+            spec: StreamSpec::new(&table.schema, &Format::Raw, request(&[0])),
+            partitions: vec![],
+            linger: Linger::default(),
+            reads: None,
+            part: None,
+            told_end: false,
+        };
+        source.start(std::io::Cursor::new(text), waiter.waker()).unwrap();
+        let rows = drain(&mut source, &mut waiter);
+        assert_eq!(rows.texts.len(), 50_001);
+        assert_eq!(rows.texts[49_999], "0:50000:line 49999");
+        assert_eq!(rows.texts[50_000], "0:50001:the last");
+        assert_eq!(rows.ended, [0]);
+    }
+}

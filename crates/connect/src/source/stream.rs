@@ -1,0 +1,143 @@
+//! Lines that arrive whenever they like: what the stdin and tcp sources have in common.
+//!
+//! After the first complete line of a batch, bytes are collected until the linger has passed or
+//! there are lines enough; then every partition's rows are handed on, a chunk at a time. Nothing
+//! is decoded in between, and without input there is no timer.
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use slackwater_engine::source::{SourcePoll, SourceRequest};
+use slackwater_engine::time::now_ns;
+
+use super::{chunk_rows, source_rows};
+use crate::block::{BlockPool, STREAM_BLOCK_BYTES};
+use crate::format::Format;
+use crate::lines::RecordReader;
+
+/// What is needed to begin a partition.
+#[derive(Clone)]
+pub(crate) struct StreamSpec {
+    pub(crate) schema: SchemaRef,
+    pub(crate) format: Format,
+    pub(crate) request: SourceRequest,
+    pub(crate) pool: Arc<BlockPool>,
+}
+
+impl StreamSpec {
+    pub(crate) fn new(schema: &SchemaRef, format: &Format, request: SourceRequest) -> StreamSpec {
+        StreamSpec {
+            schema: Arc::clone(schema),
+            format: format.clone(),
+            request,
+            pool: BlockPool::new(STREAM_BLOCK_BYTES),
+        }
+    }
+
+    pub(crate) fn partition(&self, number: u32) -> StreamPartition {
+        let decoder = self.format.decoder(&self.schema, &self.request.projection);
+        StreamPartition {
+            number,
+            records: RecordReader::new(decoder, &self.pool),
+            ingest_ns: None,
+            ended: false,
+        }
+    }
+}
+
+/// One connection's lines.
+#[derive(Debug)]
+pub(crate) struct StreamPartition {
+    pub(crate) number: u32,
+    records: RecordReader,
+    /// When the first complete line of the batch was there.
+    ingest_ns: Option<u64>,
+    ended: bool,
+}
+
+impl StreamPartition {
+    /// Room for bytes; empty while rows wait.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        self.records.room()
+    }
+
+    pub(crate) fn filled(&mut self, bytes: usize, time_ns: u64) {
+        self.records.filled(bytes);
+        if self.records.has_rows() {
+            self.ingest_ns.get_or_insert(time_ns);
+        }
+    }
+
+    pub(crate) fn end(&mut self, time_ns: u64) {
+        self.ended = true;
+        self.records.end();
+        if self.records.has_rows() {
+            self.ingest_ns.get_or_insert(time_ns);
+        }
+    }
+
+    /// Everything that came was handed on, and no more will come.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.ended && !self.records.has_rows()
+    }
+}
+
+/// Collects a batch and hands it out.
+#[derive(Debug, Default)]
+pub(crate) struct Linger {
+    /// When the batch that is being collected goes out.
+    deadline_ns: Option<u64>,
+    /// The batch is going out.
+    handing_out: bool,
+    turn: usize,
+}
+
+impl Linger {
+    /// Rows to hand on, or the time before which there are none, or nothing. The caller has read
+    /// whatever there was to read.
+    pub(crate) fn poll(
+        &mut self,
+        partitions: &mut [StreamPartition],
+        request: &SourceRequest,
+    ) -> Option<SourcePoll> {
+        if !self.handing_out {
+            let first_ns = partitions.iter().filter_map(|partition| partition.ingest_ns).min()?;
+            let deadline_ns = *self.deadline_ns.get_or_insert(first_ns + request.linger_ns);
+            let lines: usize = partitions.iter().map(|part| part.records.line_ends()).sum();
+            // A full block or an ended partition has no more to wait for.
+            let stuck = |part: &mut StreamPartition| {
+                part.ingest_ns.is_some() && (part.ended || part.room().is_empty())
+            };
+            let go = lines >= chunk_rows(request)
+                || partitions.iter_mut().any(stuck)
+                || now_ns() >= deadline_ns;
+            if !go {
+                return Some(SourcePoll::NotBefore { time_ns: deadline_ns });
+            }
+            self.handing_out = true;
+        }
+        // One chunk a poll, each partition in turn.
+        for _ in 0..partitions.len() {
+            self.turn = (self.turn + 1) % partitions.len();
+            let partition = &mut partitions[self.turn];
+            let Some(ingest_ns) = partition.ingest_ns else {
+                continue;
+            };
+            match partition.records.rows(chunk_rows(request)) {
+                Some(rows) => {
+                    let rows = source_rows(rows, partition.number, ingest_ns);
+                    return Some(SourcePoll::Rows(rows));
+                }
+                None => partition.ingest_ns = None,
+            }
+        }
+        self.handing_out = false;
+        self.deadline_ns = None;
+        None
+    }
+
+    /// Whether rows are going out; nothing is read meanwhile.
+    pub(crate) fn is_handing_out(&self) -> bool {
+        self.handing_out
+    }
+}

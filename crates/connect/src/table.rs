@@ -1,0 +1,88 @@
+//! A table's definition and the settings that every source table has.
+
+use std::collections::BTreeMap;
+
+use arrow_schema::SchemaRef;
+
+use crate::options::{OptionError, Options};
+
+/// A table's definition as the DDL gives it.
+#[derive(Debug, Clone)]
+pub struct TableDefinition {
+    /// The table's name.
+    pub name: String,
+    /// The declared physical columns: without computed ones.
+    pub schema: SchemaRef,
+    /// What stands in `WITH (…)`.
+    pub options: BTreeMap<String, String>,
+}
+
+/// What the engine wants to know of a source table beside its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableSettings {
+    /// After this time without a row a partition no longer holds the others back; `None`: never.
+    pub idle_timeout_ns: Option<u64>,
+    /// Each file (or connection) is a unit of work.
+    pub unit_of_work_file: bool,
+    /// A bad record ends the query.
+    pub on_error_fail: bool,
+}
+
+/// Options of every source table.
+pub(crate) const SOURCE_OPTIONS: &[&str] =
+    &["connector", "on_error", "dead_letter", "idle_timeout", "unit_of_work"];
+
+/// The settings of a source table that the engine acts on.
+pub fn table_settings(table: &TableDefinition) -> Result<TableSettings, OptionError> {
+    let options = Options::new(&table.options);
+    let idle_timeout_ns = options.duration_ns("idle_timeout")?;
+    if idle_timeout_ns == Some(0) {
+        return Err(OptionError::new(
+            "idle_timeout",
+            "0 would make every partition idle at once",
+            "leave it out to wait for every partition",
+        ));
+    }
+    Ok(TableSettings {
+        idle_timeout_ns,
+        unit_of_work_file: options.choice(
+            "unit_of_work",
+            &[("file", true), ("none", false)],
+            false,
+        )?,
+        on_error_fail: options.choice("on_error", &[("skip", false), ("fail", true)], false)?,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use arrow_schema::{DataType, Field, Schema};
+    use std::sync::Arc;
+
+    /// A table `t` for tests.
+    pub(crate) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> TableDefinition {
+        let fields = columns
+            .iter()
+            .map(|(name, data_type)| Field::new(*name, data_type.clone(), true))
+            .collect::<Vec<_>>();
+        TableDefinition {
+            name: "t".into(),
+            schema: Arc::new(Schema::new(fields)),
+            options: options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        }
+    }
+
+    #[test]
+    fn settings_and_their_errors() {
+        let options = [("idle_timeout", "5 s"), ("unit_of_work", "file"), ("on_error", "fail")];
+        let settings = table_settings(&table(&[], &options)).unwrap();
+        assert_eq!(settings.idle_timeout_ns, Some(5_000_000_000));
+        assert!(settings.unit_of_work_file && settings.on_error_fail);
+        assert_eq!(table_settings(&table(&[], &[])).unwrap(), TableSettings::default());
+        for (name, value) in [("idle_timeout", "5"), ("idle_timeout", "0 s"), ("on_error", "stop")] {
+            let error = table_settings(&table(&[], &[(name, value)])).unwrap_err();
+            assert_eq!(error.option.as_deref(), Some(name), "{error}");
+        }
+    }
+}

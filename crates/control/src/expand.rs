@@ -1,0 +1,139 @@
+//! From subqueries to the execution graph: each subquery as its instances, and the links between.
+
+use crate::query::{Exchange, QueryGraph};
+use crate::split::Subqueries;
+
+/// Instances and links.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExecutionGraph {
+    /// The instances.
+    pub instances: Vec<InstanceNode>,
+    /// The links.
+    pub links: Vec<LinkEdge>,
+}
+
+/// One copy of a subquery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InstanceNode {
+    /// The subquery.
+    pub subquery: usize,
+    /// Its number among the subquery's instances.
+    pub index: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+/// A link between two instances, for one edge of the query graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkEdge {
+    /// Sending instance.
+    pub from: usize,
+    /// Receiving instance.
+    pub to: usize,
+    /// The node whose output it carries.
+    pub from_node: usize,
+    /// The node whose input it feeds, always the head of its subquery.
+    pub to_node: usize,
+    /// Which input of that node.
+    pub input: usize,
+}
+
+/// Expands subqueries into instances and links.
+pub fn expand(graph: &QueryGraph, split: &Subqueries) -> ExecutionGraph {
+    let mut execution = ExecutionGraph::default();
+    let mut first_instance = Vec::with_capacity(split.subqueries.len());
+    for (subquery, part) in split.subqueries.iter().enumerate() {
+        first_instance.push(execution.instances.len());
+        for index in 0..part.instances {
+            execution.instances.push(InstanceNode {
+                subquery,
+                index,
+                of: part.instances,
+            });
+        }
+    }
+    for (to_node, node) in graph.nodes.iter().enumerate() {
+        for (input, edge) in node.inputs.iter().enumerate() {
+            let (from_part, to_part) = (split.of_node[edge.from], split.of_node[to_node]);
+            if from_part == to_part {
+                continue;
+            }
+            let (from_count, to_count) = (
+                split.subqueries[from_part].instances,
+                split.subqueries[to_part].instances,
+            );
+            for from in 0..from_count {
+                for to in 0..to_count {
+                    let linked = match edge.exchange {
+                        Exchange::Forward => from % to_count == to,
+                        Exchange::Single => to == 0,
+                        Exchange::Key(_) | Exchange::RoundRobin => true,
+                    };
+                    if linked {
+                        execution.links.push(LinkEdge {
+                            from: first_instance[from_part] + from,
+                            to: first_instance[to_part] + to,
+                            from_node: edge.from,
+                            to_node,
+                            input,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    execution
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::{Edge, Node, NodeKind};
+    use crate::split::split;
+
+    fn chain(exchange: Exchange, sources_max: usize) -> ExecutionGraph {
+        let node = |kind, inputs, instances_max| Node {
+            name: String::new(),
+            detail: String::new(),
+            kind,
+            inputs,
+            instances_max,
+        };
+        let mut graph = QueryGraph::default();
+        graph.add(node(NodeKind::Source, vec![], sources_max));
+        graph.add(node(
+            NodeKind::Stateful,
+            vec![Edge { from: 0, exchange }],
+            usize::MAX,
+        ));
+        let split = split(&graph, 3);
+        expand(&graph, &split)
+    }
+
+    fn pairs(execution: &ExecutionGraph) -> Vec<(usize, usize)> {
+        execution
+            .links
+            .iter()
+            .map(|link| (link.from, link.to))
+            .collect()
+    }
+
+    #[test]
+    fn keys_link_everybody_with_everybody_and_single_with_one() {
+        let keyed = chain(Exchange::Key(vec![0]), 2);
+        assert_eq!(
+            pairs(&keyed),
+            [(0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4)]
+        );
+        let single = chain(Exchange::Single, 2);
+        assert_eq!(pairs(&single), [(0, 2), (1, 2)]);
+    }
+
+    #[test]
+    fn forward_keeps_the_instances_of_a_partition_together() {
+        assert_eq!(
+            pairs(&chain(Exchange::Forward, 3)),
+            [(0, 3), (1, 4), (2, 5)]
+        );
+    }
+}

@@ -1,0 +1,17 @@
+//! Pure decisions: what runs where. No threads, sockets or clock; plain data in, plain data out.
+//!
+//! ```text
+//! query graph  →  subqueries  →  execution graph  →  placement
+//!   query.rs        split.rs        expand.rs          place.rs  (topology.rs)
+//! ```
+//!
+//! The engine can't name this crate, and this crate can't name the engine: the program translates
+//! a placed execution graph into the engine's `Deployment`.
+
+pub mod query;
+pub mod split;
+
+pub mod expand;
+
+pub mod place;
+pub mod topology;

@@ -1,0 +1,84 @@
+//! The query graph: what the user asked for, an operator a node.
+
+/// A directed acyclic graph of operators. A node's inputs have smaller numbers than the node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueryGraph {
+    /// The nodes; an index into this list is a node's number.
+    pub nodes: Vec<Node>,
+}
+
+/// One operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// What it is, in a word: `source`, `filter`, `aggregate`.
+    pub name: String,
+    /// What it does, for `explain`: `bid.price > 100`.
+    pub detail: String,
+    /// How it may be run.
+    pub kind: NodeKind,
+    /// Where its rows come from; an index into this list is the number of an input.
+    pub inputs: Vec<Edge>,
+    /// More instances than this would have nothing to do, or would do harm.
+    pub instances_max: usize,
+}
+
+/// How an operator may be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// Reads rows from outside.
+    Source,
+    /// Looks at each row alone.
+    Stateless,
+    /// Keeps state between rows: heads a subquery of its own.
+    Stateful,
+    /// Writes rows to the outside.
+    Sink,
+}
+
+/// An input of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    /// The node that the rows come from.
+    pub from: usize,
+    /// How they are spread over the instances of the node that they go to.
+    pub exchange: Exchange,
+}
+
+/// How rows are spread over the receiving instances.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exchange {
+    /// Instance `i` of `n` sends to instance `i % m` of `m`: the order of each source partition is
+    /// kept.
+    Forward,
+    /// By the hash of these columns.
+    Key(Vec<usize>),
+    /// All to one instance.
+    Single,
+    /// To each instance in turn; order is given up.
+    RoundRobin,
+}
+
+impl QueryGraph {
+    /// Adds a node and returns its number.
+    pub fn add(&mut self, node: Node) -> usize {
+        assert!(
+            node.inputs.iter().all(|edge| edge.from < self.nodes.len()),
+            "a node is added after its inputs"
+        );
+        self.nodes.push(node);
+        self.nodes.len() - 1
+    }
+
+    /// The nodes that read the output of `node`, with the number of their input.
+    pub fn consumers(&self, node: usize) -> Vec<(usize, usize)> {
+        let mut consumers = Vec::new();
+        for (consumer, candidate) in self.nodes.iter().enumerate() {
+            for (input, edge) in candidate.inputs.iter().enumerate() {
+                if edge.from == node {
+                    consumers.push((consumer, input));
+                }
+            }
+        }
+        consumers
+    }
+}

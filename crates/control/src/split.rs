@@ -1,0 +1,140 @@
+//! From the query graph to subqueries (UPM-CEP, `papers.md` P5).
+//!
+//! A subquery is a maximal tree of operators that run as plain calls: a new one begins at every
+//! source, at every stateful operator, at every operator with several inputs, and wherever rows
+//! must change instances (by key, in turn, or to a sink that can't be written by as many).
+
+use crate::query::{Exchange, Node, NodeKind, QueryGraph};
+
+/// A part of the query graph that one instance runs whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subquery {
+    /// Nodes in the order of the graph; the first is the head.
+    pub nodes: Vec<usize>,
+    /// How many instances it runs as.
+    pub instances: usize,
+}
+
+/// The subqueries of a graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subqueries {
+    /// The subqueries; the head of each comes after those that feed it.
+    pub subqueries: Vec<Subquery>,
+    /// The subquery of each node.
+    pub of_node: Vec<usize>,
+}
+
+/// Splits a graph for `parallelism` instances of each subquery that can have as many.
+pub fn split(graph: &QueryGraph, parallelism: usize) -> Subqueries {
+    let mut split = Subqueries {
+        subqueries: Vec::new(),
+        of_node: Vec::new(),
+    };
+    for (number, node) in graph.nodes.iter().enumerate() {
+        let subquery = match fuses_with(node, &split) {
+            Some(subquery) => {
+                split.subqueries[subquery].nodes.push(number);
+                subquery
+            }
+            None => {
+                let instances = instances(node, &split, parallelism.max(1));
+                split.subqueries.push(Subquery {
+                    nodes: vec![number],
+                    instances,
+                });
+                split.subqueries.len() - 1
+            }
+        };
+        split.of_node.push(subquery);
+    }
+    split
+}
+
+/// The subquery that the node can be called from directly.
+fn fuses_with(node: &Node, split: &Subqueries) -> Option<usize> {
+    let [edge] = node.inputs.as_slice() else {
+        return None;
+    };
+    let subquery = split.of_node[edge.from];
+    let fits = matches!(node.kind, NodeKind::Stateless | NodeKind::Sink)
+        && edge.exchange == Exchange::Forward
+        && node.instances_max >= split.subqueries[subquery].instances;
+    fits.then_some(subquery)
+}
+
+fn instances(node: &Node, split: &Subqueries, parallelism: usize) -> usize {
+    let fed_by = node
+        .inputs
+        .iter()
+        .map(|edge| split.subqueries[split.of_node[edge.from]].instances);
+    let wanted = if node
+        .inputs
+        .iter()
+        .any(|edge| edge.exchange == Exchange::Single)
+    {
+        1
+    } else if node
+        .inputs
+        .iter()
+        .any(|edge| edge.exchange == Exchange::Forward)
+    {
+        fed_by.max().unwrap_or(1)
+    } else {
+        parallelism
+    };
+    wanted.min(node.instances_max).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::Edge;
+
+    fn node(kind: NodeKind, inputs: &[(usize, Exchange)], instances_max: usize) -> Node {
+        let inputs = inputs.iter().map(|(from, exchange)| Edge {
+            from: *from,
+            exchange: exchange.clone(),
+        });
+        Node {
+            name: String::new(),
+            detail: String::new(),
+            kind,
+            inputs: inputs.collect(),
+            instances_max,
+        }
+    }
+
+    #[test]
+    fn a_new_subquery_begins_at_state_at_several_inputs_and_at_a_narrow_sink() {
+        let many = usize::MAX;
+        let forward = |from: usize| (from, Exchange::Forward);
+        let mut graph = QueryGraph::default();
+        graph.add(node(NodeKind::Source, &[], 4)); // 0
+        graph.add(node(NodeKind::Stateless, &[forward(0)], many)); // 1
+        graph.add(node(
+            NodeKind::Stateful,
+            &[(1, Exchange::Key(vec![0]))],
+            many,
+        )); // 2
+        graph.add(node(NodeKind::Stateless, &[forward(2)], many)); // 3
+        graph.add(node(NodeKind::Sink, &[forward(3)], 1)); // 4: one file
+        graph.add(node(NodeKind::Sink, &[forward(1)], many)); // 5: a second query, many files
+        graph.add(node(NodeKind::Stateless, &[forward(1), forward(3)], many)); // 6: union
+        let two = split(&graph, 2);
+        assert_eq!(two.of_node, [0, 0, 1, 1, 2, 0, 3]);
+        let instances = |split: &Subqueries| -> Vec<usize> {
+            split
+                .subqueries
+                .iter()
+                .map(|subquery| subquery.instances)
+                .collect()
+        };
+        assert_eq!(instances(&two), [2, 2, 1, 2]);
+        // With one instance the single file can be written by the subquery that feeds it.
+        let one = split(&graph, 1);
+        assert_eq!(one.of_node, [0, 0, 1, 1, 1, 0, 2]);
+        assert_eq!(instances(&one), [1, 1, 1]);
+        // The source can't be read by more than four.
+        assert_eq!(instances(&split(&graph, 8)), [4, 8, 1, 8]);
+    }
+}

@@ -1,0 +1,206 @@
+//! Accumulators: the value of one aggregate function for many groups at once.
+//!
+//! Unlike those of a batch engine they can be read at any time and go on: a running aggregate
+//! emits after each chunk, and a snapshot must not disturb. Integer sums are kept in 128 bits, so
+//! that whether a sum overflows does not depend on the order of its rows (I1): only its final
+//! value counts.
+
+mod count;
+mod distinct;
+mod extreme;
+mod first_last;
+mod sum;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+
+use crate::error::{Error, Result};
+use crate::time::EventTime;
+
+/// Where a row stands among the rows of its group, for functions that see order: event time, then
+/// partition, then position in the partition (I1).
+pub type OrderKey = (EventTime, u32, u64);
+
+/// The values of one aggregate function for groups 0, 1, 2, ….
+pub trait Accumulator: Send {
+    /// Makes room for groups below `groups`; new ones are empty.
+    fn resize(&mut self, groups: usize);
+
+    /// Adds rows: row `i` belongs to group `groups[i]`. `order` has an entry per row when
+    /// [`AggregateFunction::needs_order`], else none.
+    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], order: &[OrderKey]) -> Result<()>;
+
+    /// The present value of each of `groups`.
+    fn evaluate(&mut self, groups: &[u32]) -> Result<Values>;
+
+    /// The state of each of `groups`, as columns that [`Accumulator::merge`] takes; changes nothing.
+    fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>>;
+
+    /// Adds states: state `i` belongs to group `groups[i]`.
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()>;
+
+    /// Forgets all groups; keeps the memory.
+    fn clear(&mut self);
+
+    /// About how many bytes it holds.
+    fn bytes(&self) -> usize;
+
+    /// Adds rows one after the other and returns the value of each row's group after that row.
+    fn scan(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        order: &[OrderKey],
+    ) -> Result<Values> {
+        let mut values = Vec::with_capacity(groups.len());
+        let mut failed = Vec::new();
+        for row in 0..groups.len() {
+            let arguments = arguments
+                .iter()
+                .map(|a| a.slice(row, 1))
+                .collect::<Vec<_>>();
+            let order = if order.is_empty() {
+                order
+            } else {
+                &order[row..=row]
+            };
+            self.update(&groups[row..=row], &arguments, order)?;
+            let value = self.evaluate(&groups[row..=row])?;
+            failed.extend(value.failed.into_iter().map(|(_, reason)| (row, reason)));
+            values.push(value.column);
+        }
+        let slices = values
+            .iter()
+            .map(|value| value.as_ref())
+            .collect::<Vec<_>>();
+        Ok(Values {
+            column: arrow_select::concat::concat(&slices)?,
+            failed,
+        })
+    }
+}
+
+/// Values of groups, and which could not be given.
+pub struct Values {
+    /// A value per group asked for; NULL where it failed.
+    pub column: ArrayRef,
+    /// Index into the groups asked for and the reason: a sum that does not fit its type.
+    pub failed: Vec<(usize, String)>,
+}
+
+impl Values {
+    /// Values none of which failed.
+    pub fn all(column: ArrayRef) -> Values {
+        Values {
+            column,
+            failed: Vec::new(),
+        }
+    }
+}
+
+/// An aggregate function with the types of its arguments.
+#[derive(Debug, Clone)]
+pub enum AggregateFunction {
+    /// COUNT of rows where every argument is not NULL (all rows without arguments).
+    Count,
+    /// SUM of integers (to `Int64` or `UInt64`), decimals or doubles.
+    Sum {
+        /// Type of the result.
+        to: DataType,
+    },
+    /// AVG of integers or doubles, as a double.
+    Average,
+    /// MIN or MAX of any type that can be ordered.
+    Extreme {
+        /// MAX, else MIN.
+        largest: bool,
+        /// Type of the argument and of the result.
+        of: DataType,
+    },
+    /// FIRST_VALUE or LAST_VALUE by event time, partition and position.
+    FirstLast {
+        /// LAST_VALUE, else FIRST_VALUE.
+        last: bool,
+        /// IGNORE NULLS.
+        ignore_nulls: bool,
+        /// Type of the argument and of the result.
+        of: DataType,
+    },
+    /// `function(DISTINCT …)`.
+    Distinct {
+        /// The function over distinct rows.
+        function: Box<AggregateFunction>,
+        /// Types of the arguments.
+        arguments: Vec<DataType>,
+    },
+    /// A function of an outside library.
+    Other(Arc<dyn AccumulatorFactory>),
+}
+
+/// Makes accumulators of a function that the engine does not know.
+pub trait AccumulatorFactory: Send + Sync + fmt::Debug {
+    /// An accumulator without groups.
+    fn accumulator(&self) -> Result<Box<dyn Accumulator>>;
+
+    /// Type of the result.
+    fn data_type(&self) -> DataType;
+}
+
+impl AggregateFunction {
+    /// An accumulator without groups.
+    pub fn accumulator(&self) -> Result<Box<dyn Accumulator>> {
+        Ok(match self {
+            AggregateFunction::Count => Box::new(count::Count::default()),
+            AggregateFunction::Sum { to } => sum::sum(to)?,
+            AggregateFunction::Average => Box::new(sum::Average::default()),
+            AggregateFunction::Extreme { largest, of } => extreme::extreme(*largest, of)?,
+            AggregateFunction::FirstLast {
+                last,
+                ignore_nulls,
+                of,
+            } => Box::new(first_last::FirstLast::new(*last, *ignore_nulls, of)?),
+            // The first of the distinct values is the first of all.
+            AggregateFunction::Distinct { function, .. } if function.needs_order() => {
+                function.accumulator()?
+            }
+            AggregateFunction::Distinct {
+                function,
+                arguments,
+            } => Box::new(distinct::Distinct::new(function.accumulator()?, arguments)?),
+            AggregateFunction::Other(factory) => factory.accumulator()?,
+        })
+    }
+
+    /// Whether [`Accumulator::update`] wants order keys.
+    pub fn needs_order(&self) -> bool {
+        match self {
+            AggregateFunction::FirstLast { .. } => true,
+            AggregateFunction::Distinct { function, .. } => function.needs_order(),
+            _ => false,
+        }
+    }
+
+    /// Type of the result.
+    pub fn data_type(&self) -> DataType {
+        match self {
+            AggregateFunction::Count => DataType::Int64,
+            AggregateFunction::Sum { to } => to.clone(),
+            AggregateFunction::Average => DataType::Float64,
+            AggregateFunction::Extreme { of, .. } => of.clone(),
+            AggregateFunction::FirstLast { of, .. } => of.clone(),
+            AggregateFunction::Distinct { function, .. } => function.data_type(),
+            AggregateFunction::Other(factory) => factory.data_type(),
+        }
+    }
+}
+
+/// What an accumulator answers when it is made for a type that it has no rule for.
+fn unsupported(function: &str, data_type: &DataType) -> Error {
+    Error::new(function, format!("no rule for type {data_type}"))
+}
+
+#[cfg(test)]
+mod tests;

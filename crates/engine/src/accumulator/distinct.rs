@@ -1,0 +1,119 @@
+//! `function(DISTINCT …)`: any function over the distinct rows of its arguments.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, ListBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::DataType;
+
+use super::{Accumulator, OrderKey, Values};
+use crate::error::{Error, Result};
+
+/// Hands on to another accumulator only rows that its group has not seen. Rows with a NULL among
+/// the arguments are not handed on (SQL's rule for all DISTINCT aggregates offered here).
+pub struct Distinct {
+    inner: Box<dyn Accumulator>,
+    converter: RowConverter,
+    seen: Vec<HashSet<Box<[u8]>, foldhash::fast::FixedState>>,
+}
+
+impl Distinct {
+    /// `inner` over distinct rows of the given argument types.
+    pub fn new(inner: Box<dyn Accumulator>, arguments: &[DataType]) -> Result<Distinct> {
+        let fields = arguments
+            .iter()
+            .map(|of| SortField::new(of.clone()))
+            .collect();
+        Ok(Distinct {
+            inner,
+            converter: RowConverter::new(fields)?,
+            seen: Vec::new(),
+        })
+    }
+}
+
+impl Accumulator for Distinct {
+    fn resize(&mut self, groups: usize) {
+        self.seen.resize_with(groups, Default::default);
+        self.inner.resize(groups);
+    }
+
+    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+        let rows = self.converter.convert_columns(arguments)?;
+        let mut new_rows = Vec::new();
+        let mut new_groups = Vec::new();
+        for (row, &group) in groups.iter().enumerate() {
+            if arguments.iter().any(|argument| argument.is_null(row)) {
+                continue;
+            }
+            let value = rows.row(row);
+            let seen = &mut self.seen[group as usize];
+            if !seen.contains(value.as_ref()) {
+                seen.insert(value.as_ref().into());
+                new_rows.push(row as u32);
+                new_groups.push(group);
+            }
+        }
+        if new_rows.is_empty() {
+            return Ok(());
+        }
+        let new_rows = UInt32Array::from(new_rows);
+        let arguments = arguments
+            .iter()
+            .map(|argument| arrow_select::take::take(argument, &new_rows, None))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        self.inner.update(&new_groups, &arguments, &[])
+    }
+
+    fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
+        self.inner.evaluate(groups)
+    }
+
+    fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        let mut lists = ListBuilder::new(BinaryBuilder::new());
+        for &group in groups {
+            for value in &self.seen[group as usize] {
+                lists.values().append_value(value);
+            }
+            lists.append(true);
+        }
+        Ok(vec![Arc::new(lists.finish())])
+    }
+
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        let lists = states[0].as_list::<i32>();
+        for (row, &group) in groups.iter().enumerate() {
+            let values = lists.value(row);
+            let values = values.as_binary_opt::<i32>().ok_or_else(|| {
+                Error::new(
+                    "snapshot of a DISTINCT aggregate",
+                    "its values are not binary",
+                )
+            })?;
+            let parser = self.converter.parser();
+            let rows = values.iter().flatten().map(|value| parser.parse(value));
+            let arguments = self.converter.convert_rows(rows)?;
+            let groups = vec![group; values.len()];
+            self.update(&groups, &arguments, &[])?;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.seen.clear();
+        self.inner.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        let values = self
+            .seen
+            .iter()
+            .flatten()
+            .map(|value| value.len() + 24)
+            .sum::<usize>();
+        values + self.inner.bytes()
+    }
+}

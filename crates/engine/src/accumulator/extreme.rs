@@ -1,0 +1,175 @@
+//! MIN and MAX.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::{DataType, TimeUnit};
+
+use super::{Accumulator, OrderKey, Values};
+use crate::error::Result;
+
+/// The accumulator of MIN or MAX over values of type `of`.
+pub fn extreme(largest: bool, of: &DataType) -> Result<Box<dyn Accumulator>> {
+    macro_rules! primitive {
+        ($type:ty) => {
+            Box::new(Primitive::<$type> {
+                largest,
+                of: of.clone(),
+                values: Vec::new(),
+                seen: Vec::new(),
+            })
+        };
+    }
+    Ok(match of {
+        DataType::Int32 => primitive!(Int32Type),
+        DataType::Int64 => primitive!(Int64Type),
+        DataType::Float64 => primitive!(Float64Type),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => primitive!(TimestampMillisecondType),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => primitive!(TimestampMicrosecondType),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => primitive!(TimestampNanosecondType),
+        _ => Box::new(Encoded {
+            largest,
+            converter: RowConverter::new(vec![SortField::new(of.clone())])?,
+            values: Vec::new(),
+        }),
+    })
+}
+
+/// Over values of fixed width. NaN is the largest double, as `ORDER BY` has it.
+struct Primitive<T: ArrowPrimitiveType> {
+    largest: bool,
+    of: DataType,
+    values: Vec<T::Native>,
+    seen: Vec<bool>,
+}
+
+impl<T: ArrowPrimitiveType + Send> Accumulator for Primitive<T>
+where
+    T::Native: arrow_array::ArrowNativeTypeOp,
+{
+    fn resize(&mut self, groups: usize) {
+        self.values.resize(groups, T::Native::default());
+        self.seen.resize(groups, false);
+    }
+
+    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+        use arrow_array::ArrowNativeTypeOp;
+        let column = arguments[0].as_primitive::<T>();
+        let all_valid = column.null_count() == 0;
+        for (row, (&group, &value)) in groups.iter().zip(column.values()).enumerate() {
+            if !all_valid && column.is_null(row) {
+                continue;
+            }
+            let group = group as usize;
+            let best = self.values[group];
+            let better = if self.largest {
+                value.is_gt(best)
+            } else {
+                value.is_lt(best)
+            };
+            if better || !self.seen[group] {
+                self.values[group] = value;
+                self.seen[group] = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
+        let values = groups
+            .iter()
+            .map(|&group| self.seen[group as usize].then(|| self.values[group as usize]))
+            .collect::<PrimitiveArray<T>>();
+        Ok(Values::all(Arc::new(
+            values.with_data_type(self.of.clone()),
+        )))
+    }
+
+    fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        Ok(vec![self.evaluate(groups)?.column])
+    }
+
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        self.update(groups, states, &[])
+    }
+
+    fn clear(&mut self) {
+        self.values.clear();
+        self.seen.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        self.values.capacity() * (std::mem::size_of::<T::Native>() + 1)
+    }
+}
+
+/// Over values of any type, compared as their `arrow-row` encodings, whose byte order is the
+/// values' order.
+struct Encoded {
+    largest: bool,
+    converter: RowConverter,
+    values: Vec<Option<Box<[u8]>>>,
+}
+
+impl Accumulator for Encoded {
+    fn resize(&mut self, groups: usize) {
+        self.values.resize(groups, None);
+    }
+
+    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+        let rows = self.converter.convert_columns(&arguments[..1])?;
+        for (row, &group) in groups.iter().enumerate() {
+            if arguments[0].is_null(row) {
+                continue;
+            }
+            let value = rows.row(row);
+            let best = &mut self.values[group as usize];
+            let better = best.as_deref().is_none_or(|best| {
+                if self.largest {
+                    value.as_ref() > best
+                } else {
+                    value.as_ref() < best
+                }
+            });
+            if better {
+                *best = Some(value.as_ref().into());
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
+        let values = groups
+            .iter()
+            .map(|&group| self.values[group as usize].as_deref());
+        Ok(Values::all(super::first_last::decode(
+            &self.converter,
+            values,
+        )?))
+    }
+
+    fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        Ok(vec![self.evaluate(groups)?.column])
+    }
+
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        self.update(groups, states, &[])
+    }
+
+    fn clear(&mut self) {
+        self.values.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        self.values.capacity() * 16
+            + self
+                .values
+                .iter()
+                .flatten()
+                .map(|value| value.len())
+                .sum::<usize>()
+    }
+}

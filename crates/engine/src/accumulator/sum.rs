@@ -1,0 +1,316 @@
+//! SUM and AVG.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{
+    Array, ArrayRef, Decimal128Array, Decimal256Array, Float64Array, Int64Array, UInt64Array,
+};
+use arrow_buffer::i256;
+use arrow_schema::DataType;
+
+use super::{Accumulator, OrderKey, Values, unsupported};
+use crate::error::Result;
+
+/// Digits of a Decimal256: what an exact sum of decimals is kept in.
+const EXACT_PRECISION: u8 = 76;
+
+/// The accumulator of SUM with result type `to`.
+pub fn sum(to: &DataType) -> Result<Box<dyn Accumulator>> {
+    match to {
+        DataType::Int64 | DataType::UInt64 | DataType::Decimal128(_, _) => Ok(Box::new(ExactSum {
+            to: to.clone(),
+            sums: Vec::new(),
+            seen: Vec::new(),
+        })),
+        DataType::Float64 => Ok(Box::new(FloatSum::default())),
+        other => Err(unsupported("SUM", other)),
+    }
+}
+
+/// Calls `add(row, value)` for each value that is not NULL, as an exact integer.
+fn for_each_exact(column: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()> {
+    macro_rules! values {
+        ($type:ty) => {{
+            let array = column.as_primitive::<$type>();
+            if array.null_count() == 0 {
+                array
+                    .values()
+                    .iter()
+                    .enumerate()
+                    .for_each(|(row, &v)| add(row, i128::from(v)));
+            } else {
+                for row in (0..array.len()).filter(|&row| array.is_valid(row)) {
+                    add(row, i128::from(array.value(row)));
+                }
+            }
+        }};
+    }
+    match column.data_type() {
+        DataType::Int8 => values!(Int8Type),
+        DataType::Int16 => values!(Int16Type),
+        DataType::Int32 => values!(Int32Type),
+        DataType::Int64 => values!(Int64Type),
+        DataType::UInt8 => values!(UInt8Type),
+        DataType::UInt16 => values!(UInt16Type),
+        DataType::UInt32 => values!(UInt32Type),
+        DataType::UInt64 => values!(UInt64Type),
+        DataType::Decimal128(_, _) => values!(Decimal128Type),
+        other => return Err(unsupported("SUM", other)),
+    }
+    Ok(())
+}
+
+/// Sum of integers or decimals. 128 bits hold 2^64 values of 64 bits; decimals of 38 digits use
+/// up to 127 bits each, so their carry is counted in 256 bits.
+struct ExactSum {
+    to: DataType,
+    sums: Vec<i256>,
+    seen: Vec<bool>,
+}
+
+impl Accumulator for ExactSum {
+    fn resize(&mut self, groups: usize) {
+        self.sums.resize(groups, i256::ZERO);
+        self.seen.resize(groups, false);
+    }
+
+    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+        for_each_exact(&arguments[0], |row, value| {
+            let group = groups[row] as usize;
+            let (low, high) = self.sums[group].to_parts();
+            // A 128-bit value onto a 256-bit sum: add with carry, sign extended.
+            let (low, carry) = low.overflowing_add(value as u128);
+            let high = high
+                .wrapping_add(value >> 127)
+                .wrapping_add(i128::from(carry));
+            self.sums[group] = i256::from_parts(low, high);
+            self.seen[group] = true;
+        })
+    }
+
+    fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
+        let mut failed = Vec::new();
+        let limit = match self.to {
+            DataType::Decimal128(precision, _) => 10u128.pow(u32::from(precision)) - 1,
+            _ => 0,
+        };
+        let mut exact = |index: usize, group: usize| -> Option<i128> {
+            let sum = self.sums[group];
+            let value = sum.to_i128().filter(|&value| match self.to {
+                DataType::Int64 => i64::try_from(value).is_ok(),
+                DataType::UInt64 => u64::try_from(value).is_ok(),
+                _ => value.unsigned_abs() <= limit,
+            });
+            if value.is_none() {
+                failed.push((index, format!("SUM overflows {}: {sum}", self.to)));
+            }
+            value
+        };
+        let values = groups
+            .iter()
+            .enumerate()
+            .map(|(index, &group)| {
+                let group = group as usize;
+                if self.seen[group] {
+                    exact(index, group)
+                } else {
+                    None
+                }
+            })
+            .collect::<Vec<Option<i128>>>();
+        let column: ArrayRef = match &self.to {
+            DataType::Int64 => Arc::new(
+                values
+                    .iter()
+                    .map(|v| v.map(|v| v as i64))
+                    .collect::<Int64Array>(),
+            ),
+            DataType::UInt64 => Arc::new(
+                values
+                    .iter()
+                    .map(|v| v.map(|v| v as u64))
+                    .collect::<UInt64Array>(),
+            ),
+            to => Arc::new(Decimal128Array::from(values).with_data_type(to.clone())),
+        };
+        Ok(Values { column, failed })
+    }
+
+    fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        let sums = groups
+            .iter()
+            .map(|&group| self.seen[group as usize].then(|| self.sums[group as usize]))
+            .collect::<Decimal256Array>();
+        Ok(vec![Arc::new(
+            sums.with_precision_and_scale(EXACT_PRECISION, 0)?,
+        )])
+    }
+
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        let states = states[0].as_primitive::<Decimal256Type>();
+        for (row, &group) in groups
+            .iter()
+            .enumerate()
+            .filter(|&(row, _)| states.is_valid(row))
+        {
+            let sum = &mut self.sums[group as usize];
+            *sum = sum.wrapping_add(states.value(row));
+            self.seen[group as usize] = true;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.sums.clear();
+        self.seen.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        self.sums.capacity() * 33
+    }
+}
+
+/// Calls `add(row, value)` for each value that is not NULL, as a double.
+fn for_each_float(column: &ArrayRef, mut add: impl FnMut(usize, f64)) -> Result<()> {
+    match column.data_type() {
+        DataType::Float64 => {
+            let array = column.as_primitive::<Float64Type>();
+            for row in (0..array.len()).filter(|&row| array.is_valid(row)) {
+                add(row, array.value(row));
+            }
+        }
+        DataType::Float32 => {
+            let array = column.as_primitive::<Float32Type>();
+            for row in (0..array.len()).filter(|&row| array.is_valid(row)) {
+                add(row, f64::from(array.value(row)));
+            }
+        }
+        other => return Err(unsupported("SUM", other)),
+    }
+    Ok(())
+}
+
+/// Sum of doubles, in the order of arrival.
+#[derive(Default)]
+struct FloatSum {
+    sums: Vec<f64>,
+    seen: Vec<bool>,
+}
+
+impl Accumulator for FloatSum {
+    fn resize(&mut self, groups: usize) {
+        self.sums.resize(groups, 0.0);
+        self.seen.resize(groups, false);
+    }
+
+    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+        for_each_float(&arguments[0], |row, value| {
+            self.sums[groups[row] as usize] += value;
+            self.seen[groups[row] as usize] = true;
+        })
+    }
+
+    fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
+        let sums = groups
+            .iter()
+            .map(|&group| self.seen[group as usize].then(|| self.sums[group as usize]))
+            .collect::<Float64Array>();
+        Ok(Values::all(Arc::new(sums)))
+    }
+
+    fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        Ok(vec![self.evaluate(groups)?.column])
+    }
+
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        self.update(groups, states, &[])
+    }
+
+    fn clear(&mut self) {
+        self.sums.clear();
+        self.seen.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        self.sums.capacity() * 9
+    }
+}
+
+/// AVG as a double. Integers are summed exactly and divided once, so that their average does not
+/// depend on order.
+#[derive(Default)]
+pub struct Average {
+    exact: Vec<i128>,
+    floats: Vec<f64>,
+    counts: Vec<i64>,
+}
+
+impl Accumulator for Average {
+    fn resize(&mut self, groups: usize) {
+        self.exact.resize(groups, 0);
+        self.floats.resize(groups, 0.0);
+        self.counts.resize(groups, 0);
+    }
+
+    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+        if arguments[0].data_type().is_floating() {
+            for_each_float(&arguments[0], |row, value| {
+                self.floats[groups[row] as usize] += value;
+                self.counts[groups[row] as usize] += 1;
+            })
+        } else {
+            for_each_exact(&arguments[0], |row, value| {
+                self.exact[groups[row] as usize] += value;
+                self.counts[groups[row] as usize] += 1;
+            })
+        }
+    }
+
+    fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
+        let averages = groups.iter().map(|&group| {
+            let group = group as usize;
+            let sum = self.exact[group] as f64 + self.floats[group];
+            (self.counts[group] > 0).then(|| sum / self.counts[group] as f64)
+        });
+        Ok(Values::all(Arc::new(averages.collect::<Float64Array>())))
+    }
+
+    fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        let exact = groups
+            .iter()
+            .map(|&group| Some(i256::from_i128(self.exact[group as usize])));
+        let exact = exact.collect::<Decimal256Array>();
+        let floats = groups.iter().map(|&group| self.floats[group as usize]);
+        let counts = groups.iter().map(|&group| self.counts[group as usize]);
+        Ok(vec![
+            Arc::new(exact.with_precision_and_scale(EXACT_PRECISION, 0)?),
+            Arc::new(Float64Array::from_iter_values(floats)),
+            Arc::new(Int64Array::from_iter_values(counts)),
+        ])
+    }
+
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        let exact = states[0].as_primitive::<Decimal256Type>();
+        let floats = states[1].as_primitive::<Float64Type>();
+        let counts = states[2].as_primitive::<Int64Type>();
+        for (row, &group) in groups.iter().enumerate() {
+            let group = group as usize;
+            self.exact[group] += exact.value(row).to_i128().unwrap_or_default();
+            self.floats[group] += floats.value(row);
+            self.counts[group] += counts.value(row);
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.exact.clear();
+        self.floats.clear();
+        self.counts.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        self.counts.capacity() * 32
+    }
+}

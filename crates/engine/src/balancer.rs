@@ -1,0 +1,136 @@
+//! Balancers: which outgoing link gets a chunk, or how it is split.
+//!
+//! Control messages go to every link, behind the chunks before them.
+
+use std::collections::VecDeque;
+
+use arrow_array::UInt32Array;
+use slackwater_link::{SendError, Sender};
+
+use crate::chunk::{Chunk, Message};
+use crate::error::Result;
+use crate::hash::{BUCKETS, bucket, hash_rows};
+
+/// How chunks are spread over the links of one output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BalancerPlan {
+    /// All to the only link.
+    PointToPoint,
+    /// Each to the next link in turn; rows of one key lose their order.
+    RoundRobin,
+    /// Each row to the instance that holds its key's bucket.
+    Keyed {
+        /// Key columns.
+        columns: Vec<usize>,
+    },
+}
+
+/// One output of an instance: a balancer and its links.
+pub struct Route {
+    plan: BalancerPlan,
+    senders: Vec<Sender<Message>>,
+    /// Messages that found their link full. Holds what one input message makes: the instance takes
+    /// no further input while there are any.
+    queues: Vec<VecDeque<Message>>,
+    queued: usize,
+    next: usize,
+    targets: Vec<u16>,
+    hashes: Vec<u64>,
+    rows: Vec<Vec<u32>>,
+}
+
+impl Route {
+    /// A route over at least one link. Buckets are dealt to the links in turn.
+    pub fn new(plan: BalancerPlan, senders: Vec<Sender<Message>>) -> Route {
+        assert!(!senders.is_empty(), "a route needs a link");
+        assert!(
+            plan != BalancerPlan::PointToPoint || senders.len() == 1,
+            "point to point: one link"
+        );
+        let links = senders.len();
+        Route {
+            plan,
+            queues: senders.iter().map(|_| VecDeque::new()).collect(),
+            queued: 0,
+            next: 0,
+            targets: (0..BUCKETS).map(|bucket| (bucket % links) as u16).collect(),
+            hashes: Vec::new(),
+            rows: vec![Vec::new(); links],
+            senders,
+        }
+    }
+
+    /// Sends a chunk.
+    pub fn chunk(&mut self, chunk: Chunk) -> Result<()> {
+        if self.senders.len() == 1 {
+            self.send(0, Message::Chunk(chunk));
+            return Ok(());
+        }
+        let BalancerPlan::Keyed { columns } = &self.plan else {
+            self.send(self.next, Message::Chunk(chunk));
+            self.next = (self.next + 1) % self.senders.len();
+            return Ok(());
+        };
+        let keys = columns
+            .iter()
+            .map(|&column| chunk.batch.column(column).clone());
+        hash_rows(&keys.collect::<Vec<_>>(), chunk.rows(), &mut self.hashes)?;
+        for (row, &hash) in self.hashes.iter().enumerate() {
+            self.rows[usize::from(self.targets[bucket(hash)])].push(row as u32);
+        }
+        for link in 0..self.senders.len() {
+            let rows = std::mem::take(&mut self.rows[link]);
+            if rows.len() == chunk.rows() {
+                self.send(link, Message::Chunk(chunk.clone()));
+            } else if !rows.is_empty() {
+                let part = chunk.take(&UInt32Array::from(rows))?;
+                self.send(link, Message::Chunk(part));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a control message on every link.
+    pub fn control(&mut self, message: &Message) {
+        for link in 0..self.senders.len() {
+            self.send(link, message.clone());
+        }
+    }
+
+    /// Sends what was held back; returns how much of it.
+    pub fn flush(&mut self) -> usize {
+        let mut sent = 0;
+        for (sender, queue) in self.senders.iter_mut().zip(&mut self.queues) {
+            while let Some(message) = queue.pop_front() {
+                match sender.send(message) {
+                    Ok(()) => sent += 1,
+                    Err(SendError::Full(message)) => {
+                        queue.push_front(message);
+                        break;
+                    }
+                    // The receiver has gone: its failure is reported by itself.
+                    Err(SendError::Closed(_)) => sent += 1,
+                }
+            }
+        }
+        self.queued -= sent;
+        sent
+    }
+
+    /// Whether something is held back.
+    pub fn is_blocked(&self) -> bool {
+        self.queued > 0
+    }
+
+    fn send(&mut self, link: usize, message: Message) {
+        if self.queues[link].is_empty() {
+            match self.senders[link].send(message) {
+                Ok(()) | Err(SendError::Closed(_)) => return,
+                Err(SendError::Full(message)) => self.queues[link].push_back(message),
+            }
+        } else {
+            self.queues[link].push_back(message);
+        }
+        self.queued += 1;
+    }
+}

@@ -1,0 +1,238 @@
+//! Chunks: what travels between operators.
+//!
+//! A chunk is an Arrow `RecordBatch` of one stream, the ingest time of its oldest row, and, only
+//! while something downstream needs it, where its rows came from ([`Origin`]) and what they do to
+//! the result ([`RowKind`]).
+
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBatch, UInt32Array, UInt64Array,
+};
+use arrow_schema::SchemaRef;
+
+use crate::error::Result;
+use crate::time::EventTime;
+
+/// Rows of one stream.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// When the oldest row entered the engine, on the clock of [`crate::time::now_ns`].
+    pub ingest_ns: u64,
+    /// Where the rows came from; `None` once a stateful operator has made them.
+    pub origin: Option<Origin>,
+    /// What each row does to the result ([`RowKind`] as its number); `None` means all insert.
+    pub kinds: Option<Int8Array>,
+}
+
+/// The source partition that the rows of a chunk came from. One chunk has rows of one partition.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Number of the partition in its source.
+    pub partition: u32,
+    /// Position of each row in the partition.
+    pub positions: Positions,
+    /// Each row's watermark: the largest event time seen earlier in the partition minus the
+    /// delay. `None` when no row of the chunk lies behind its own watermark, the usual case.
+    pub watermarks: Option<Int64Array>,
+}
+
+/// Positions of a chunk's rows in their partition: line numbers for text (the first is 1), else
+/// the record's ordinal. They increase within a chunk.
+#[derive(Debug, Clone)]
+pub enum Positions {
+    /// Row `i` has position `first + i`.
+    Run {
+        /// Position of row 0.
+        first: u64,
+    },
+    /// One position per row.
+    List(UInt64Array),
+}
+
+/// What a row does to the result (Flink's changelog).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i8)]
+pub enum RowKind {
+    /// A new row.
+    Insert = 0,
+    /// The new value of a row sent before.
+    Update = 1,
+    /// The row is gone.
+    Delete = 2,
+}
+
+impl RowKind {
+    /// Flink's short form: `+I`, `+U`, `-D`.
+    pub fn symbol(kind: i8) -> &'static str {
+        match kind {
+            0 => "+I",
+            1 => "+U",
+            _ => "-D",
+        }
+    }
+}
+
+impl Positions {
+    /// Position of row `row`.
+    pub fn at(&self, row: usize) -> u64 {
+        match self {
+            Positions::Run { first } => first + row as u64,
+            Positions::List(list) => list.value(row),
+        }
+    }
+
+    fn pick(&self, rows: &UInt32Array) -> Positions {
+        Positions::List(
+            rows.values()
+                .iter()
+                .map(|&row| self.at(row as usize))
+                .collect(),
+        )
+    }
+}
+
+impl Origin {
+    /// Row `row`'s watermark; [`crate::time::MIN_WATERMARK`] when the row can't be late.
+    pub fn watermark(&self, row: usize) -> EventTime {
+        match &self.watermarks {
+            Some(watermarks) => watermarks.value(row),
+            None => crate::time::MIN_WATERMARK,
+        }
+    }
+}
+
+impl Chunk {
+    /// A chunk of inserts without an origin.
+    pub fn new(batch: RecordBatch, ingest_ns: u64) -> Chunk {
+        Chunk {
+            batch,
+            ingest_ns,
+            origin: None,
+            kinds: None,
+        }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// The same rows with other columns.
+    pub fn with_batch(&self, batch: RecordBatch) -> Chunk {
+        debug_assert_eq!(batch.num_rows(), self.rows());
+        Chunk {
+            batch,
+            ..self.clone()
+        }
+    }
+
+    /// The same rows with other columns of another schema.
+    pub fn with_columns(&self, schema: SchemaRef, columns: Vec<ArrayRef>) -> Result<Chunk> {
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(self.rows()));
+        Ok(self.with_batch(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?))
+    }
+
+    /// The rows where `keep` is true (NULL counts as false).
+    pub fn filter(&self, keep: &BooleanArray) -> Result<Chunk> {
+        let kept = keep.true_count();
+        if kept == self.rows() {
+            return Ok(self.clone());
+        }
+        if self.origin.is_some() || self.kinds.is_some() {
+            let rows = (0..keep.len() as u32)
+                .filter(|&row| keep.is_valid(row as usize) && keep.value(row as usize))
+                .collect::<Vec<u32>>();
+            return self.take(&UInt32Array::from(rows));
+        }
+        let batch = arrow_select::filter::filter_record_batch(&self.batch, keep)?;
+        Ok(Chunk::new(batch, self.ingest_ns))
+    }
+
+    /// The rows at the given indices, in that order; an index may occur several times.
+    pub fn take(&self, rows: &UInt32Array) -> Result<Chunk> {
+        let batch = if self.batch.num_columns() == 0 {
+            let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+            RecordBatch::try_new_with_options(self.batch.schema(), vec![], &options)?
+        } else {
+            arrow_select::take::take_record_batch(&self.batch, rows)?
+        };
+        let origin = match &self.origin {
+            None => None,
+            Some(origin) => Some(Origin {
+                partition: origin.partition,
+                positions: origin.positions.pick(rows),
+                watermarks: match &origin.watermarks {
+                    None => None,
+                    Some(watermarks) => Some(
+                        rows.values()
+                            .iter()
+                            .map(|&row| watermarks.value(row as usize))
+                            .collect(),
+                    ),
+                },
+            }),
+        };
+        let kinds = self.kinds.as_ref().map(|kinds| {
+            rows.values()
+                .iter()
+                .map(|&row| kinds.value(row as usize))
+                .collect()
+        });
+        Ok(Chunk {
+            batch,
+            ingest_ns: self.ingest_ns,
+            origin,
+            kinds,
+        })
+    }
+
+    /// `length` rows from row `offset`; no copy.
+    pub fn slice(&self, offset: usize, length: usize) -> Chunk {
+        Chunk {
+            batch: self.batch.slice(offset, length),
+            ingest_ns: self.ingest_ns,
+            origin: self.origin.as_ref().map(|origin| Origin {
+                partition: origin.partition,
+                positions: match &origin.positions {
+                    Positions::Run { first } => Positions::Run {
+                        first: first + offset as u64,
+                    },
+                    Positions::List(list) => Positions::List(list.slice(offset, length)),
+                },
+                watermarks: origin.watermarks.as_ref().map(|w| w.slice(offset, length)),
+            }),
+            kinds: self.kinds.as_ref().map(|kinds| kinds.slice(offset, length)),
+        }
+    }
+}
+
+/// What travels on a link, in order: data and control in one stream (I5).
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// Rows.
+    Chunk(Chunk),
+    /// Nothing with an earlier event time follows that is not late.
+    Watermark {
+        /// The watermark.
+        time: EventTime,
+        /// When the input that moved the watermark entered the engine.
+        ingest_ns: u64,
+    },
+    /// A unit of work has ended (DataCutter's end-of-work marker); the next one follows.
+    EndOfWork {
+        /// When the last input of the unit entered the engine.
+        ingest_ns: u64,
+    },
+    /// No rows for a while: this link holds no watermark back until the next message.
+    Idle,
+    /// Nothing follows.
+    EndOfStream {
+        /// When the last input entered the engine.
+        ingest_ns: u64,
+        /// The query was stopped before its inputs ended: windows stay open.
+        stopped: bool,
+    },
+}

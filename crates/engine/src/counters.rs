@@ -1,0 +1,37 @@
+//! Counters in fixed slots: the hot path adds, nobody else writes, anybody may read (I8).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What one instance counts. Written by its worker only; a reader sees values that are a little
+/// old, never torn.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct InstanceCounters {
+    /// Records read from the source, bad ones included.
+    pub rows_in: AtomicU64,
+    /// Rows handed to sinks.
+    pub rows_out: AtomicU64,
+    /// Rows dropped because all their windows were closed.
+    pub rows_late: AtomicU64,
+    /// Records and rows refused.
+    pub rows_bad: AtomicU64,
+    /// Chunks taken from the source or from links.
+    pub chunks: AtomicU64,
+    /// Latency of the chunk that reached a sink last, in nanoseconds.
+    pub latency_recent_ns: AtomicU64,
+}
+
+impl InstanceCounters {
+    /// Adds to a counter.
+    pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+        if amount > 0 {
+            // Relaxed: a count publishes nothing but itself.
+            counter.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads a counter.
+    pub fn read(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+}

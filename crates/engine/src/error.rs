@@ -1,0 +1,70 @@
+//! The one error of the data path: where, what, and the mend.
+
+use std::fmt;
+
+/// Why a query can't go on. Displayed as `place: reason (mend)`.
+///
+/// The place is what the user can find again: `flights.csv:812`, `127.0.0.1:9000`,
+/// `option 'address'`, `aggregate #4`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// Where it happened; may be empty when the reason says it.
+    pub place: String,
+    /// What happened.
+    pub reason: String,
+    /// What the user can do about it; empty when nothing better than the reason is known.
+    pub mend: String,
+}
+
+/// A result of the data path.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error at a place, without a mend.
+    pub fn new(place: impl Into<String>, reason: impl Into<String>) -> Error {
+        Error {
+            place: place.into(),
+            reason: reason.into(),
+            mend: String::new(),
+        }
+    }
+
+    /// The same error with what the user can do about it.
+    #[must_use]
+    pub fn mend(mut self, mend: impl Into<String>) -> Error {
+        self.mend = mend.into();
+        self
+    }
+
+    /// The same error, further out: `place` goes in front of the place it already names.
+    #[must_use]
+    pub fn at(mut self, place: &str) -> Error {
+        self.place = if self.place.is_empty() {
+            place.to_string()
+        } else {
+            format!("{place}: {}", self.place)
+        };
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.place.is_empty() {
+            write!(f, "{}: ", self.place)?;
+        }
+        f.write_str(&self.reason)?;
+        if !self.mend.is_empty() {
+            write!(f, " ({})", self.mend)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<arrow_schema::ArrowError> for Error {
+    fn from(error: arrow_schema::ArrowError) -> Error {
+        Error::new("", error.to_string())
+    }
+}

@@ -1,0 +1,400 @@
+//! The intake of a source instance: from what a source reads to chunks with event time.
+//!
+//! For each batch: refuse bad records, compute columns, read event times, move the partition's
+//! watermark (I2: on every well-formed row, before any condition of the query), and note each
+//! row's own watermark where some row of the batch lies behind it. The instance's watermark is the
+//! minimum over its partitions that are neither idle nor ended.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use arrow_array::{Array, BooleanArray, Int64Array};
+use arrow_schema::SchemaRef;
+use slackwater_link::Waiter;
+
+use crate::chunk::{Chunk, Origin};
+use crate::error::Result;
+use crate::expression::{Expression, evaluate, reject};
+use crate::operator::window::{EVENT_TIME_MAX_US, ticks_to_us, timestamp_ticks, timestamp_unit};
+use crate::ports::Input;
+use crate::source::{DeadLetters, Source, SourcePoll, SourceRows};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK, now_ns};
+
+/// How a source's batches become chunks.
+#[derive(Clone)]
+pub struct IntakeSpec {
+    /// Columns of the chunks, over the columns that the source reads.
+    pub columns: Vec<Arc<dyn Expression>>,
+    /// Their names and types.
+    pub schema: SchemaRef,
+    /// The table's event time, if it declares one.
+    pub event_time: Option<EventTimeSpec>,
+    /// Added to the source's partition numbers, so that they are unique in the query.
+    pub partition_base: u32,
+    /// A partition without rows for this long holds no watermark back (`'idle_timeout'`).
+    pub idle_timeout_ns: Option<u64>,
+    /// Each partition is a unit of work.
+    pub unit_per_partition: bool,
+}
+
+/// `WATERMARK FOR column AS column - delay`.
+#[derive(Debug, Clone, Copy)]
+pub struct EventTimeSpec {
+    /// The column of the chunks with the event time.
+    pub column: usize,
+    /// How far the watermark stays behind, in microseconds.
+    pub delay_us: i64,
+}
+
+struct Partition {
+    /// The largest event time seen.
+    largest: Option<EventTime>,
+    /// The watermark of the source when the partition appeared or resumed.
+    floor: EventTime,
+    last_row_ns: u64,
+    idle: bool,
+    ended: bool,
+}
+
+impl Partition {
+    fn new(floor: EventTime) -> Partition {
+        Partition {
+            largest: None,
+            floor,
+            last_row_ns: now_ns(),
+            idle: false,
+            ended: false,
+        }
+    }
+
+    fn watermark(&self, delay_us: i64) -> EventTime {
+        self.largest
+            .map_or(self.floor, |largest| (largest - delay_us).max(self.floor))
+    }
+}
+
+/// What is known of records read so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct IntakeCounts {
+    /// Records read, bad ones included.
+    pub rows_in: u64,
+    /// Records refused.
+    pub rows_bad: u64,
+}
+
+/// A source and what becomes of its rows.
+pub struct Intake {
+    source: Box<dyn Source>,
+    spec: IntakeSpec,
+    dead_letters: Arc<dyn DeadLetters>,
+    partitions: BTreeMap<u32, Partition>,
+    watermark: EventTime,
+    all_idle: bool,
+    ingest_ns: u64,
+    /// What one poll has made and has not been handed on: a chunk and a watermark.
+    ready: VecDeque<Input>,
+    counts: IntakeCounts,
+    stopped: bool,
+    ended: bool,
+}
+
+/// Nothing to hand on now.
+pub enum Waiting {
+    /// Until the waiter is woken by a descriptor or a waker, or, where given, until this time.
+    ForSource(Option<u64>),
+    /// Until this time on the engine's clock; what sources have to say can wait as long.
+    Until(u64),
+}
+
+impl Intake {
+    /// An intake that is not open yet.
+    pub fn new(source: Box<dyn Source>, spec: IntakeSpec, letters: Arc<dyn DeadLetters>) -> Intake {
+        Intake {
+            source,
+            spec,
+            dead_letters: letters,
+            partitions: BTreeMap::new(),
+            watermark: MIN_WATERMARK,
+            all_idle: false,
+            ingest_ns: now_ns(),
+            ready: VecDeque::new(),
+            counts: IntakeCounts::default(),
+            stopped: false,
+            ended: false,
+        }
+    }
+
+    /// Opens the source, on its worker's thread.
+    pub fn open(&mut self, waiter: &mut Waiter) -> Result<()> {
+        for (partition, name) in self.source.open(waiter)? {
+            self.name_partition(partition, &name);
+            // Units are read one after the other: the next one's silence must not hold back this.
+            if !self.spec.unit_per_partition {
+                self.partitions
+                    .insert(partition, Partition::new(MIN_WATERMARK));
+            }
+        }
+        Ok(())
+    }
+
+    /// No further rows are read; windows stay open.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Releases the source.
+    pub fn close(&mut self) {
+        self.source.close();
+    }
+
+    /// Records read and refused since the last call.
+    pub fn take_counts(&mut self) -> IntakeCounts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// The next thing to do, or how long there is nothing.
+    pub fn next(&mut self) -> Result<std::result::Result<Input, Waiting>> {
+        if let Some(input) = self.ready.pop_front() {
+            return Ok(Ok(input));
+        }
+        if self.ended {
+            return Ok(Err(Waiting::ForSource(None)));
+        }
+        if self.stopped {
+            self.ended = true;
+            return Ok(Ok(Input::End {
+                ingest_ns: self.ingest_ns,
+                stopped: true,
+            }));
+        }
+        match self.source.poll()? {
+            SourcePoll::Rows(rows) => self.take(rows)?,
+            SourcePoll::PartitionStarted { partition, name } => {
+                self.name_partition(partition, &name);
+                if !self.spec.unit_per_partition {
+                    self.partitions
+                        .insert(partition, Partition::new(self.watermark));
+                }
+            }
+            SourcePoll::PartitionEnded { partition } => {
+                if let Some(partition) = self.partitions.get_mut(&partition) {
+                    partition.ended = true;
+                }
+                self.move_watermark();
+            }
+            SourcePoll::EndOfWork => {
+                self.partitions.clear();
+                self.watermark = MIN_WATERMARK;
+                self.ready.push_back(Input::EndOfWork {
+                    ingest_ns: self.ingest_ns,
+                });
+            }
+            SourcePoll::Pending => {
+                self.find_none();
+                let next_idle_ns = self.find_idle();
+                if self.ready.is_empty() {
+                    return Ok(Err(Waiting::ForSource(next_idle_ns)));
+                }
+            }
+            SourcePoll::NotBefore { time_ns } => {
+                self.find_none();
+                let next_idle_ns = self.find_idle().unwrap_or(u64::MAX);
+                if self.ready.is_empty() {
+                    return Ok(Err(Waiting::Until(time_ns.min(next_idle_ns))));
+                }
+            }
+            SourcePoll::End => {
+                self.ended = true;
+                self.ready.push_back(Input::End {
+                    ingest_ns: self.ingest_ns,
+                    stopped: false,
+                });
+            }
+        }
+        Ok(self.ready.pop_front().ok_or(Waiting::Until(0)))
+    }
+
+    fn name_partition(&self, partition: u32, name: &str) {
+        self.dead_letters
+            .name_partition(self.spec.partition_base + partition, name);
+    }
+
+    fn take(&mut self, rows: SourceRows) -> Result<()> {
+        self.ingest_ns = rows.ingest_ns;
+        self.counts.rows_in += (rows.batch.num_rows() + rows.rejected.len()) as u64;
+        self.counts.rows_bad += rows.rejected.len() as u64;
+        for mut rejected in rows.rejected {
+            rejected.partition = Some(self.spec.partition_base + rows.partition);
+            self.dead_letters.reject(&rejected)?;
+        }
+        if rows.batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let mut chunk = Chunk::new(rows.batch, rows.ingest_ns);
+        chunk.origin = Some(Origin {
+            partition: self.spec.partition_base + rows.partition,
+            positions: rows.positions,
+            watermarks: None,
+        });
+        let evaluated = evaluate(&self.spec.columns, chunk)?;
+        self.counts.rows_bad += evaluated.rejected.len() as u64;
+        for rejected in evaluated.rejected {
+            self.dead_letters.reject(&rejected)?;
+        }
+        let mut chunk = evaluated
+            .chunk
+            .with_columns(self.spec.schema.clone(), evaluated.columns)?;
+        if let Some(event_time) = self.spec.event_time {
+            chunk = self.check_event_time(event_time, chunk)?;
+            let floor = self.watermark;
+            let partition = self
+                .partitions
+                .entry(rows.partition)
+                .or_insert_with(|| Partition::new(floor));
+            if std::mem::take(&mut partition.idle) {
+                partition.floor = floor.max(partition.watermark(event_time.delay_us));
+            }
+            partition.last_row_ns = rows.ingest_ns;
+            let watermarks = observe(partition, event_time, &chunk)?;
+            if let Some(origin) = &mut chunk.origin {
+                origin.watermarks = watermarks;
+            }
+        }
+        self.all_idle = false;
+        if chunk.rows() > 0 {
+            self.ready.push_back(Input::Chunk { port: 0, chunk });
+        }
+        self.move_watermark();
+        Ok(())
+    }
+
+    /// Takes out rows whose event time is NULL or out of range.
+    fn check_event_time(&mut self, event_time: EventTimeSpec, chunk: Chunk) -> Result<Chunk> {
+        let column = chunk.batch.column(event_time.column);
+        let ticks = timestamp_ticks(column)?;
+        let unit = timestamp_unit(column.data_type()).expect("`timestamp_ticks` has checked it");
+        let in_range = |ticks: i64| {
+            let time = ticks_to_us(ticks, unit);
+            (-EVENT_TIME_MAX_US..=EVENT_TIME_MAX_US).contains(&time)
+        };
+        if column.null_count() == 0 && ticks.iter().all(|&ticks| in_range(ticks)) {
+            return Ok(chunk);
+        }
+        let name = self.spec.schema.field(event_time.column).name().clone();
+        let mut keep = Vec::with_capacity(chunk.rows());
+        for (row, &ticks) in ticks.iter().enumerate() {
+            let reason = if column.is_null(row) {
+                format!("event time {name} is NULL")
+            } else if !in_range(ticks) {
+                format!("event time {name} is out of range")
+            } else {
+                keep.push(true);
+                continue;
+            };
+            keep.push(false);
+            self.counts.rows_bad += 1;
+            self.dead_letters.reject(&reject(&chunk, row, reason))?;
+        }
+        chunk.filter(&BooleanArray::from(keep))
+    }
+
+    /// A source that waits for its first partition (a listening socket) holds nobody back.
+    fn find_none(&mut self) {
+        if self.partitions.is_empty() {
+            self.move_watermark();
+        }
+    }
+
+    /// Marks partitions idle that have been silent too long; returns when the next one will be.
+    fn find_idle(&mut self) -> Option<u64> {
+        let timeout_ns = self.spec.idle_timeout_ns?;
+        let now = now_ns();
+        let mut next: Option<u64> = None;
+        let mut changed = false;
+        for partition in self.partitions.values_mut().filter(|p| !p.idle && !p.ended) {
+            let idle_at = partition.last_row_ns.saturating_add(timeout_ns);
+            if idle_at <= now {
+                partition.idle = true;
+                changed = true;
+            } else {
+                next = Some(next.map_or(idle_at, |next| next.min(idle_at)));
+            }
+        }
+        if changed {
+            self.move_watermark();
+        }
+        next
+    }
+
+    fn move_watermark(&mut self) {
+        let Some(event_time) = self.spec.event_time else {
+            return;
+        };
+        let active = self.partitions.values().filter(|p| !p.idle && !p.ended);
+        match active
+            .map(|partition| partition.watermark(event_time.delay_us))
+            .min()
+        {
+            Some(time) if time > self.watermark && time < MAX_WATERMARK => {
+                self.watermark = time;
+                self.ready.push_back(Input::Watermark {
+                    time,
+                    ingest_ns: self.ingest_ns,
+                });
+            }
+            // Between units there are no partitions either, but then the next unit's rows follow.
+            None if !self.all_idle
+                && (!self.spec.unit_per_partition || self.partitions.values().any(|p| p.idle)) =>
+            {
+                self.all_idle = true;
+                self.ready.push_back(Input::Idle);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Moves the partition's watermark over the rows of `chunk`; returns each row's own watermark where
+/// one of them lies behind it.
+fn observe(
+    partition: &mut Partition,
+    spec: EventTimeSpec,
+    chunk: &Chunk,
+) -> Result<Option<Int64Array>> {
+    let column = chunk.batch.column(spec.column);
+    let unit = timestamp_unit(column.data_type()).expect("checked by `check_event_time`");
+    let ticks = timestamp_ticks(column)?;
+    let before = (partition.largest, partition.watermark(spec.delay_us));
+    let mut largest = before.0.unwrap_or(MIN_WATERMARK);
+    let mut watermark = before.1;
+    let mut behind = false;
+    for &ticks in ticks {
+        let time = ticks_to_us(ticks, unit);
+        behind |= time < watermark;
+        if time > largest {
+            largest = time;
+            watermark = watermark.max(largest - spec.delay_us);
+        }
+    }
+    if !ticks.is_empty() {
+        partition.largest = Some(largest);
+    }
+    if !behind {
+        return Ok(None);
+    }
+    let mut largest = before.0.unwrap_or(MIN_WATERMARK);
+    let mut watermark = before.1;
+    let watermarks = ticks.iter().map(|&ticks| {
+        let own = watermark;
+        let time = ticks_to_us(ticks, unit);
+        if time > largest {
+            largest = time;
+            watermark = watermark.max(largest - spec.delay_us);
+        }
+        own
+    });
+    Ok(Some(Int64Array::from_iter_values(watermarks)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,483 @@
+//! The intake over a source that says what it is told: lateness (I2), bad rows, idleness, units.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, TimestampMillisecondArray};
+use arrow_schema::{DataType, TimeUnit};
+use proptest::prelude::*;
+
+use super::*;
+use crate::chunk::Positions;
+use crate::error::Error;
+use crate::expression::Column;
+use crate::source::Rejected;
+use crate::testing::{Letters, batch, schema};
+
+/// Says what it was given, one after the other, then that it has nothing.
+struct Script {
+    partitions: Vec<(u32, String)>,
+    says: VecDeque<SourcePoll>,
+}
+
+impl Source for Script {
+    fn open(&mut self, _: &mut Waiter) -> Result<Vec<(u32, String)>> {
+        Ok(self.partitions.clone())
+    }
+    fn poll(&mut self) -> Result<SourcePoll> {
+        Ok(self.says.pop_front().unwrap_or(SourcePoll::Pending))
+    }
+    fn close(&mut self) {}
+}
+
+/// The column as it is, but for values of 666, which fail.
+#[derive(Debug)]
+struct Fallible;
+
+impl Expression for Fallible {
+    fn evaluate(&self, batch: &arrow_array::RecordBatch) -> Result<ArrayRef> {
+        let column = arrow_cast::cast(batch.column(0), &DataType::Int64)?;
+        if column.as_primitive::<Int64Type>().values().contains(&666) {
+            return Err(Error::new("expression", "division by zero"));
+        }
+        Ok(batch.column(0).clone())
+    }
+    fn data_type(&self) -> DataType {
+        MS
+    }
+}
+
+const MS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
+const DELAY_MS: i64 = 5;
+/// Added to partition numbers.
+const BASE: u32 = 100;
+
+fn spec() -> IntakeSpec {
+    IntakeSpec {
+        columns: vec![Arc::new(Fallible)],
+        schema: schema(&[("ts", MS)]),
+        event_time: Some(EventTimeSpec {
+            column: 0,
+            delay_us: DELAY_MS * 1000,
+        }),
+        partition_base: BASE,
+        idle_timeout_ns: None,
+        unit_per_partition: false,
+    }
+}
+
+fn intake(spec: IntakeSpec, partitions: u32, says: Vec<SourcePoll>) -> (Intake, Arc<Letters>) {
+    let script = Script {
+        partitions: (0..partitions)
+            .map(|p| (p, format!("partition {p}")))
+            .collect(),
+        says: says.into(),
+    };
+    let letters = Arc::new(Letters::default());
+    let mut intake = Intake::new(Box::new(script), spec, letters.clone());
+    intake.open(&mut Waiter::new().unwrap()).unwrap();
+    (intake, letters)
+}
+
+fn rows(partition: u32, first: u64, times_ms: Vec<Option<i64>>) -> SourcePoll {
+    let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(times_ms));
+    SourcePoll::Rows(SourceRows {
+        batch: batch(vec![("ts", times)]),
+        partition,
+        positions: Positions::Run { first },
+        // Far ahead, so that only silent partitions are idle.
+        ingest_ns: now_ns() + 1_000_000_000_000,
+        rejected: Vec::new(),
+    })
+}
+
+fn times(partition: u32, first: u64, times_ms: &[i64]) -> SourcePoll {
+    rows(
+        partition,
+        first,
+        times_ms.iter().copied().map(Some).collect(),
+    )
+}
+
+/// What the intake hands on until it waits or ends.
+fn drain(intake: &mut Intake) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    loop {
+        match intake.next().unwrap() {
+            Ok(input) => inputs.push(input),
+            Err(Waiting::Until(0)) => {}
+            Err(_) => return inputs,
+        }
+    }
+}
+
+/// The rows that are late for their tumbling window of 10 ms: partition and position.
+fn late(inputs: &[Input]) -> Vec<(u32, u64)> {
+    let mut late = Vec::new();
+    for input in inputs {
+        let Input::Chunk { chunk, .. } = input else {
+            continue;
+        };
+        let origin = chunk.origin.as_ref().unwrap();
+        let times = timestamp_ticks(chunk.batch.column(0)).unwrap();
+        for (row, time) in times.iter().enumerate() {
+            let end = time - time.rem_euclid(10) + 10;
+            if end * 1000 <= origin.watermark(row) {
+                late.push((origin.partition - BASE, origin.positions.at(row)));
+            }
+        }
+    }
+    late
+}
+
+/// All but the chunks, in short; times in milliseconds.
+fn control(inputs: &[Input]) -> Vec<String> {
+    let said = inputs.iter().filter_map(|input| match input {
+        Input::Chunk { .. } => None,
+        Input::Watermark { time, .. } => Some(format!("watermark {}", *time as f64 / 1000.0)),
+        Input::Idle => Some("idle".to_string()),
+        Input::EndOfWork { .. } => Some("end of work".to_string()),
+        Input::End { stopped, .. } => Some(format!("end {stopped}")),
+        Input::Lost => Some("lost".to_string()),
+    });
+    said.collect()
+}
+
+#[test]
+fn a_row_is_late_by_the_largest_time_before_it() {
+    // Own watermarks: none, -5, 15, 15, 15, 15, 15, 20.
+    let disorder = [0, 20, 3, 14, 15, 9, 25, 10];
+    let (mut intake, _) = intake(spec(), 1, vec![times(0, 1, &disorder)]);
+    let inputs = drain(&mut intake);
+    // 10 is late: its window ends at 20, which the watermark has reached just before.
+    assert_eq!(late(&inputs), [(0, 3), (0, 6), (0, 8)]);
+    assert_eq!(control(&inputs), ["watermark 20"]);
+    let Input::Chunk { chunk, .. } = &inputs[0] else {
+        panic!("rows come before the watermark that they move")
+    };
+    let origin = chunk.origin.as_ref().unwrap();
+    let own = (0..8).map(|row| origin.watermark(row)).collect::<Vec<_>>();
+    let expected = [
+        MIN_WATERMARK,
+        -5000,
+        15_000,
+        15_000,
+        15_000,
+        15_000,
+        15_000,
+        20_000,
+    ];
+    assert_eq!(own, expected);
+}
+
+#[test]
+fn a_chunk_without_a_row_behind_carries_no_watermarks() {
+    let (mut intake, _) = intake(spec(), 1, vec![times(0, 1, &[0, 20, 15, 30])]);
+    let Input::Chunk { chunk, .. } = &drain(&mut intake)[0] else {
+        panic!("a chunk comes first")
+    };
+    assert!(chunk.origin.as_ref().unwrap().watermarks.is_none());
+}
+
+/// Times of each partition.
+fn disorder() -> impl Strategy<Value = Vec<Vec<i64>>> {
+    let partition = prop::collection::vec((-10i64..10).prop_map(|jump| jump), 0..40);
+    let partition = partition.prop_map(|jumps| {
+        let times = jumps
+            .iter()
+            .enumerate()
+            .map(|(row, jump)| 2 * row as i64 + jump);
+        times.collect::<Vec<_>>()
+    });
+    prop::collection::vec(partition, 1..4)
+}
+
+/// Cuts partitions into chunks and mixes those; `order` chooses whose turn it is.
+fn mixed(partitions: &[Vec<i64>], chunk_rows: &[usize], order: &[usize]) -> Vec<SourcePoll> {
+    let mut next = vec![0; partitions.len()];
+    let mut says = Vec::new();
+    let mut turns = (0..).map(|turn| {
+        (
+            order[turn % order.len()] + turn,
+            chunk_rows[turn % chunk_rows.len()],
+        )
+    });
+    while next
+        .iter()
+        .zip(partitions)
+        .any(|(next, rows)| *next < rows.len())
+    {
+        let (partition, chunk_rows) = turns.next().unwrap();
+        let partition = partition % partitions.len();
+        let from = next[partition];
+        let to = (from + chunk_rows).min(partitions[partition].len());
+        if from < to {
+            says.push(times(
+                partition as u32,
+                from as u64,
+                &partitions[partition][from..to],
+            ));
+        }
+        next[partition] = to;
+    }
+    says
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn lateness_does_not_depend_on_chunks_or_on_other_partitions(
+        partitions in disorder(),
+        chunk_rows in prop::collection::vec(1usize..20, 1..5),
+        order in prop::collection::vec(0usize..3, 1..7),
+    ) {
+        let says = mixed(&partitions, &chunk_rows, &order);
+        let (mut intake, _) = intake(spec(), partitions.len() as u32, says);
+        let inputs = drain(&mut intake);
+        let mut found = late(&inputs);
+        found.sort();
+        let mut expected = Vec::new();
+        for (partition, times) in partitions.iter().enumerate() {
+            for (row, time) in times.iter().enumerate() {
+                let largest = times[..row].iter().max();
+                let end = time - time.rem_euclid(10) + 10;
+                if largest.is_some_and(|largest| end <= largest - DELAY_MS) {
+                    expected.push((partition as u32, row as u64));
+                }
+            }
+        }
+        prop_assert_eq!(found, expected);
+        // The watermark ends at the minimum over the partitions, and only ever grew.
+        let moves = inputs.iter().filter_map(|input| match input {
+            Input::Watermark { time, .. } => Some(*time),
+            _ => None,
+        });
+        let moves = moves.collect::<Vec<_>>();
+        prop_assert!(moves.is_sorted_by(|one, next| one < next));
+        let largest = partitions.iter().map(|times| times.iter().max());
+        let least = largest.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().min());
+        prop_assert_eq!(moves.last().copied(), least.map(|time| (time - DELAY_MS) * 1000));
+    }
+}
+
+#[test]
+fn rows_without_a_valid_event_time_are_refused_and_move_no_watermark() {
+    let far = EVENT_TIME_MAX_US / 1000 + 1;
+    let says = vec![
+        rows(
+            0,
+            1,
+            vec![
+                Some(10),
+                None,
+                Some(far),
+                Some(-far),
+                Some(3),
+                Some(i64::MAX),
+            ],
+        ),
+        rows(0, 7, vec![None]),
+    ];
+    let (mut intake, letters) = intake(spec(), 1, says);
+    let inputs = drain(&mut intake);
+    assert_eq!(control(&inputs), ["watermark 5"]);
+    let Input::Chunk { chunk, .. } = &inputs[0] else {
+        panic!("a chunk comes first")
+    };
+    assert_eq!(chunk.rows(), 2);
+    assert_eq!(chunk.origin.as_ref().unwrap().positions.at(1), 5);
+    let letters = letters.0.lock().unwrap();
+    let refused = letters
+        .iter()
+        .map(|l| (l.position.unwrap(), l.reason.as_str()));
+    assert_eq!(
+        refused.collect::<Vec<_>>(),
+        [
+            (2, "event time ts is NULL"),
+            (3, "event time ts is out of range"),
+            (4, "event time ts is out of range"),
+            (6, "event time ts is out of range"),
+            (7, "event time ts is NULL"),
+        ]
+    );
+    assert!(letters.iter().all(|l| l.partition == Some(BASE)));
+    let counts = intake.take_counts();
+    assert_eq!((counts.rows_in, counts.rows_bad), (7, 5));
+    assert_eq!(intake.take_counts().rows_in, 0);
+}
+
+#[test]
+fn bad_records_and_failing_expressions_are_counted_and_kept() {
+    let SourcePoll::Rows(mut with_bad) = times(2, 1, &[10, 666, 20]) else {
+        unreachable!()
+    };
+    with_bad.rejected.push(Rejected {
+        partition: None,
+        position: Some(9),
+        reason: "3 fields instead of 1".to_string(),
+        record: "a,b,c".to_string(),
+    });
+    let (mut intake, letters) = intake(spec(), 3, vec![SourcePoll::Rows(with_bad)]);
+    let Input::Chunk { chunk, .. } = &drain(&mut intake)[0] else {
+        panic!("a chunk comes first")
+    };
+    assert_eq!(
+        (chunk.rows(), chunk.origin.as_ref().unwrap().positions.at(1)),
+        (2, 3)
+    );
+    let letters = letters.0.lock().unwrap();
+    let places = letters.iter().map(|l| (l.partition, l.position));
+    let place = |position| (Some(BASE + 2), Some(position));
+    assert_eq!(places.collect::<Vec<_>>(), [place(9), place(2)]);
+    assert!(letters[1].reason.contains("division by zero"));
+    let counts = intake.take_counts();
+    assert_eq!((counts.rows_in, counts.rows_bad), (4, 2));
+}
+
+#[test]
+fn a_partition_that_was_idle_resumes_at_the_watermark_of_the_source() {
+    let spec = IntakeSpec {
+        idle_timeout_ns: Some(1_000_000),
+        ..spec()
+    };
+    let (mut intake, _) = intake(spec, 2, vec![times(0, 1, &[100])]);
+    // As soon as the silent partition is idle it holds nothing back.
+    let mut inputs = drain(&mut intake);
+    std::thread::sleep(std::time::Duration::from_millis(3));
+    inputs.extend(drain(&mut intake));
+    assert_eq!(control(&inputs), ["watermark 95"]);
+    let (mut again, _) = (intake, ());
+    let resumed = times(1, 1, &[50, 95, 200, 130]);
+    let script = Script {
+        partitions: vec![],
+        says: [resumed, times(0, 2, &[150])].into(),
+    };
+    again.source = Box::new(script);
+    let inputs = drain(&mut again);
+    // 50 is behind the source's watermark of 95, 130 behind its own partition's of 195.
+    assert_eq!(late(&inputs), [(1, 1), (1, 4)]);
+    assert_eq!(control(&inputs), ["watermark 145"]);
+}
+
+#[test]
+fn idleness_of_all_partitions_is_said_once_and_waited_for() {
+    let spec = IntakeSpec {
+        idle_timeout_ns: Some(20_000_000),
+        ..spec()
+    };
+    let (mut intake, _) = intake(spec, 1, vec![]);
+    let Err(Waiting::ForSource(Some(until_ns))) = intake.next().unwrap() else {
+        panic!("the next idleness is a time to wake up at")
+    };
+    assert!(until_ns > now_ns() && until_ns < now_ns() + 20_000_000);
+    std::thread::sleep(std::time::Duration::from_millis(25));
+    assert_eq!(control(&drain(&mut intake)), ["idle"]);
+    // Nothing is left to wait for.
+    assert!(matches!(
+        intake.next().unwrap(),
+        Err(Waiting::ForSource(None))
+    ));
+}
+
+#[test]
+fn a_partition_that_appears_starts_at_the_watermark_and_an_ended_one_holds_nothing_back() {
+    let started = SourcePoll::PartitionStarted {
+        partition: 7,
+        name: "late comer".to_string(),
+    };
+    let says = vec![
+        times(0, 1, &[100]),
+        started,
+        times(7, 1, &[80, 96, 300]),
+        times(0, 2, &[120]),
+        SourcePoll::PartitionEnded { partition: 0 },
+        SourcePoll::End,
+    ];
+    let (mut intake, _) = intake(spec(), 1, says);
+    let inputs = drain(&mut intake);
+    assert_eq!(late(&inputs), [(7, 1)]);
+    let expected = [
+        "watermark 95",
+        "watermark 115",
+        "watermark 295",
+        "end false",
+    ];
+    assert_eq!(control(&inputs), expected);
+    assert!(
+        matches!(intake.next().unwrap(), Err(Waiting::ForSource(None))),
+        "said once"
+    );
+}
+
+#[test]
+fn regression_a_source_without_an_open_partition_holds_nobody_back() {
+    // A listening socket that nobody has connected to, and one whose peers have all gone.
+    let (mut listening, _) = intake(spec(), 0, vec![SourcePoll::Pending, SourcePoll::Pending]);
+    assert_eq!(control(&drain(&mut listening)), ["idle"]);
+    assert_eq!(control(&drain(&mut listening)), Vec::<String>::new());
+    let says = vec![
+        times(0, 1, &[100]),
+        SourcePoll::PartitionEnded { partition: 0 },
+    ];
+    let (mut gone, _) = intake(spec(), 1, says);
+    assert_eq!(control(&drain(&mut gone)), ["watermark 95", "idle"]);
+}
+
+#[test]
+fn a_unit_of_work_starts_from_nothing_and_is_not_held_back_by_the_next() {
+    let spec = IntakeSpec {
+        unit_per_partition: true,
+        ..spec()
+    };
+    let ended = |partition| SourcePoll::PartitionEnded { partition };
+    let says = vec![
+        times(0, 1, &[100]),
+        ended(0),
+        SourcePoll::EndOfWork,
+        SourcePoll::Pending,
+        times(1, 1, &[20, 30]),
+        ended(1),
+        SourcePoll::EndOfWork,
+        SourcePoll::End,
+    ];
+    let (mut intake, _) = intake(spec, 2, says);
+    let mut inputs = drain(&mut intake);
+    inputs.extend(drain(&mut intake));
+    assert_eq!(late(&inputs), []);
+    let expected = [
+        "watermark 95",
+        "end of work",
+        "watermark 25",
+        "end of work",
+        "end false",
+    ];
+    assert_eq!(control(&inputs), expected);
+}
+
+#[test]
+fn a_stopped_intake_hands_on_what_it_has_and_reads_no_more() {
+    let (mut intake, _) = intake(spec(), 1, vec![times(0, 1, &[10]), times(0, 2, &[20])]);
+    assert!(matches!(intake.next().unwrap(), Ok(Input::Chunk { .. })));
+    intake.stop();
+    assert_eq!(control(&drain(&mut intake)), ["watermark 5", "end true"]);
+}
+
+#[test]
+fn a_table_without_event_time_has_no_watermarks() {
+    let spec = IntakeSpec {
+        columns: vec![Arc::new(Column::new(0, MS))],
+        event_time: None,
+        ..spec()
+    };
+    let (mut intake, letters) = intake(
+        spec,
+        1,
+        vec![rows(0, 1, vec![None, Some(3)]), SourcePoll::End],
+    );
+    let inputs = drain(&mut intake);
+    assert_eq!(
+        (inputs.len(), control(&inputs)),
+        (2, vec!["end false".to_string()])
+    );
+    assert!(letters.0.lock().unwrap().is_empty());
+}

@@ -1,0 +1,43 @@
+//! The data path of Slackwater: what happens to rows between a source and a sink.
+//!
+//! In the order in which data meets the modules:
+//!
+//! ```text
+//! source → [operators, fused] → balancer → link → [operators, fused] → … → sink
+//!          └── one instance ──┘                  └── one instance ──┘
+//! ```
+//!
+//! This crate knows Arrow and links. It does not know SQL, DataFusion, files or sockets: sources,
+//! sinks and expressions are traits. Control reaches it through three doors only: a
+//! [`deploy::Deployment`] and [`worker::Command`]s down, [`counters`] and [`worker::Event`]s up.
+
+pub mod chunk;
+pub mod error;
+pub mod time;
+
+pub mod intake;
+pub mod source;
+
+pub mod accumulator;
+pub mod expression;
+pub mod hash;
+pub mod operator;
+pub mod state;
+
+pub mod balancer;
+pub mod ports;
+
+pub mod instance;
+pub mod sink;
+
+pub mod worker;
+
+pub mod counters;
+pub mod deploy;
+pub mod runtime;
+
+#[cfg(test)]
+mod testing;
+
+pub use error::{Error, Result};
+pub use slackwater_link as link;

@@ -1,0 +1,125 @@
+//! Operators: what happens to chunks inside an instance.
+//!
+//! An operator lives per *unit of work* (DataCutter; a stream without units is one unit):
+//! [`Operator::initialise`], then any number of [`Operator::process`] and [`Operator::advance`],
+//! then `advance` with [`crate::time::MAX_WATERMARK`] and [`Operator::finalise`]; and again for the
+//! next unit, with nothing torn down between. A query that is stopped early ends without the last
+//! two: windows stay open.
+//!
+//! Stateless operators are run as plain calls after the operator that feeds them. A stateful one
+//! is always the head of its instance, reached over links, and is the only one that may answer
+//! [`Progress::More`]: what it emits is thus bounded per call and back-pressure reaches it.
+
+pub mod aggregate;
+pub mod filter;
+pub mod join;
+pub mod map;
+pub mod union;
+pub mod window;
+
+use arrow_array::RecordBatch;
+
+use crate::chunk::Chunk;
+use crate::error::Result;
+use crate::source::Rejected;
+use crate::state::KeyedState;
+use crate::time::EventTime;
+
+/// One operator of an instance. See `examples/custom_operator.rs` for one written from scratch.
+pub trait Operator: Send {
+    /// A unit of work begins.
+    fn initialise(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes rows of input `input` and emits any number of chunks.
+    fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()>;
+
+    /// The watermark has moved to `watermark`: emits what is complete now, at most about
+    /// [`Output::chunk_rows`] rows a call, and says whether there is more to emit.
+    fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    /// The unit of work has ended, after `advance` with the largest watermark: emits what is left
+    /// and forgets all state.
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        Ok(())
+    }
+
+    /// The state that outlives a chunk, where there is any.
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        None
+    }
+}
+
+/// Whether an operator has emitted all that a watermark completes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// All of it.
+    Done,
+    /// Not all: `advance` must be called again with the same watermark.
+    More,
+}
+
+/// What an operator emits in one call.
+#[derive(Debug)]
+pub struct Output {
+    /// When the input that is being worked on entered the engine.
+    pub ingest_ns: u64,
+    /// Rows that an emitted chunk should have at most.
+    pub chunk_rows: usize,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) rows_late: u64,
+}
+
+impl Output {
+    /// An output that collects chunks of at most `chunk_rows` rows.
+    pub fn new(chunk_rows: usize) -> Output {
+        Output {
+            ingest_ns: 0,
+            chunk_rows,
+            chunks: Vec::new(),
+            rejected: Vec::new(),
+            rows_late: 0,
+        }
+    }
+
+    /// Emits a chunk; one without rows is dropped.
+    pub fn emit(&mut self, chunk: Chunk) {
+        if chunk.rows() > 0 {
+            self.chunks.push(chunk);
+        }
+    }
+
+    /// Emits rows that the operator made itself, with the ingest time of its input.
+    pub fn emit_batch(&mut self, batch: RecordBatch) {
+        self.emit(Chunk::new(batch, self.ingest_ns));
+    }
+
+    /// Refuses a row: it is counted and kept in the dead-letter file.
+    pub fn reject(&mut self, rejected: Rejected) {
+        self.rejected.push(rejected);
+    }
+
+    /// Counts rows that came after all their windows were closed.
+    pub fn count_late(&mut self, rows: u64) {
+        self.rows_late += rows;
+    }
+
+    /// What was emitted so far, taken out (for tests of operators).
+    pub fn take_chunks(&mut self) -> Vec<Chunk> {
+        std::mem::take(&mut self.chunks)
+    }
+
+    /// Rows counted as late so far.
+    pub fn rows_late(&self) -> u64 {
+        self.rows_late
+    }
+
+    /// Rows refused so far.
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+}

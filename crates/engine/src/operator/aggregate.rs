@@ -1,0 +1,481 @@
+//! Aggregation by key, in windows or running.
+//!
+//! *Windowed*: one table of groups per open window; when the watermark reaches a window's end, its
+//! groups are emitted once, final. *Running*: one table; each chunk emits the new value of each key
+//! that it touched (changes of one key within a chunk are merged), or, with [`Emit::EveryRow`], one
+//! row per input row.
+//!
+//! Output columns: `window_start`, `window_end` (windowed only), the keys, the aggregates.
+
+mod groups;
+mod keys;
+mod state;
+
+use std::collections::BTreeMap;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, SchemaRef};
+
+use super::window::{Windows, ticks_to_us, timestamp_column, timestamp_ticks, timestamp_unit};
+use super::{Operator, Output, Progress};
+use crate::accumulator::{AggregateFunction, OrderKey};
+use crate::chunk::{Chunk, RowKind};
+use crate::error::Result;
+use crate::expression::reject;
+use crate::hash::hash_rows;
+use crate::state::{KeyedState, Mark};
+use crate::time::{EventTime, MIN_WATERMARK};
+use groups::Groups;
+pub use keys::Keys;
+
+/// What an aggregation computes.
+#[derive(Debug, Clone)]
+pub struct AggregateSpec {
+    /// The window column of the input, for windowed aggregation.
+    pub window: Option<WindowKey>,
+    /// Columns of the input to group by, without window columns.
+    pub keys: Vec<usize>,
+    /// The aggregates.
+    pub calls: Vec<AggregateCall>,
+    /// The event-time column, which FIRST_VALUE and LAST_VALUE order by.
+    pub time_column: Option<usize>,
+    /// When a running aggregation emits.
+    pub emit: Emit,
+    /// Columns of the output.
+    pub schema: SchemaRef,
+}
+
+/// The column that says which window a row belongs to.
+#[derive(Debug, Clone, Copy)]
+pub struct WindowKey {
+    /// A timestamp column of the input: the windows' ends, or their starts.
+    pub column: usize,
+    /// It holds starts.
+    pub is_start: bool,
+    /// The windows that it was made with.
+    pub windows: Windows,
+}
+
+/// One aggregate.
+#[derive(Debug, Clone)]
+pub struct AggregateCall {
+    /// The function.
+    pub function: AggregateFunction,
+    /// Columns of the input that it is called with.
+    pub arguments: Vec<usize>,
+    /// Boolean column of the input: `FILTER (WHERE …)`.
+    pub filter: Option<usize>,
+}
+
+/// When a running aggregation emits (`SET 'emit'`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Emit {
+    /// Once per chunk for each key that it touched.
+    Changes,
+    /// Once per input row.
+    EveryRow,
+}
+
+/// Aggregation by key.
+pub struct Aggregate {
+    spec: AggregateSpec,
+    key_types: Vec<DataType>,
+    /// Open windows by their end in ticks; a running aggregation has one, at [`RUNNING`].
+    tables: BTreeMap<i64, Groups>,
+    /// A window that is being emitted: its end in ticks, its groups, the next group.
+    firing: Option<(i64, Groups, usize)>,
+    /// Emptied tables, kept for their memory: as many as were open at once, at most
+    /// [`SPARE_TABLES`].
+    spare: Vec<Groups>,
+    watermark: EventTime,
+    mark: Mark,
+    hashes: Vec<u64>,
+    groups: Vec<u32>,
+}
+
+/// Where the table of a running aggregation stands among the windows.
+const RUNNING: i64 = i64::MAX;
+
+/// Emptied tables that are kept: a sliding window of 10 slides closes and opens one at a time, so
+/// a few are enough to stop allocating.
+const SPARE_TABLES: usize = 4;
+
+impl Aggregate {
+    /// An aggregation over chunks with the columns of `input`.
+    pub fn new(spec: AggregateSpec, input: &SchemaRef) -> Result<Aggregate> {
+        let key_types = spec
+            .keys
+            .iter()
+            .map(|&key| input.field(key).data_type().clone())
+            .collect::<Vec<_>>();
+        // Made once here, so that types without a rule are refused before the first row.
+        let spare = vec![Groups::new(&key_types, &spec.calls)?];
+        Ok(Aggregate {
+            spec,
+            key_types,
+            tables: BTreeMap::new(),
+            firing: None,
+            spare,
+            watermark: MIN_WATERMARK,
+            mark: Mark(1),
+            hashes: Vec::new(),
+            groups: Vec::new(),
+        })
+    }
+
+    fn table(&mut self, end: i64) -> Result<&mut Groups> {
+        if !self.tables.contains_key(&end) {
+            let table = match self.spare.pop() {
+                Some(table) => table,
+                None => Groups::new(&self.key_types, &self.spec.calls)?,
+            };
+            self.tables.insert(end, table);
+        }
+        Ok(self.tables.get_mut(&end).expect("inserted just above"))
+    }
+
+    fn recycle(&mut self, mut table: Groups) {
+        if self.spare.len() < SPARE_TABLES {
+            table.clear();
+            self.spare.push(table);
+        }
+    }
+
+    /// Adds the rows of `chunk`, all of one window, to its table. Returns how many groups there
+    /// were before; the rows' groups are left in `self.groups`.
+    fn add(&mut self, end: i64, chunk: &Chunk) -> Result<usize> {
+        let keys = self
+            .spec
+            .keys
+            .iter()
+            .map(|&key| chunk.batch.column(key).clone());
+        let keys = keys.collect::<Vec<ArrayRef>>();
+        let mut hashes = std::mem::take(&mut self.hashes);
+        let mut groups = std::mem::take(&mut self.groups);
+        hash_rows(&keys, chunk.rows(), &mut hashes)?;
+        let mark = self.mark;
+        let table = self.table(end)?;
+        let before = table.keys.len();
+        table.keys.groups(&keys, &hashes, &mut groups)?;
+        table.resize();
+        table.touch(&groups, mark);
+        (self.hashes, self.groups) = (hashes, groups);
+        Ok(before)
+    }
+
+    /// Updates all accumulators of the table at `end` with the rows of `chunk`.
+    fn accumulate(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
+        let order = order_keys(&self.spec, chunk)?;
+        let groups = std::mem::take(&mut self.groups);
+        let table = self.tables.get_mut(&end).expect("`add` has made the table");
+        for (call, accumulator) in self.spec.calls.iter().zip(&mut table.accumulators) {
+            let arguments = call
+                .arguments
+                .iter()
+                .map(|&index| chunk.batch.column(index).clone());
+            let mut arguments = arguments.collect::<Vec<ArrayRef>>();
+            let order = if call.function.needs_order() {
+                order.as_slice()
+            } else {
+                &[]
+            };
+            match call.filter {
+                None => accumulator.update(&groups, &arguments, order)?,
+                Some(filter) => {
+                    let rows = filter_rows(chunk.batch.column(filter).as_boolean());
+                    for argument in &mut arguments {
+                        *argument = arrow_select::take::take(argument, &rows, None)?;
+                    }
+                    let pick = |row: &u32| groups[*row as usize];
+                    let groups = rows.values().iter().map(pick).collect::<Vec<u32>>();
+                    let order = match order {
+                        [] => vec![],
+                        order => rows
+                            .values()
+                            .iter()
+                            .map(|&row| order[row as usize])
+                            .collect(),
+                    };
+                    accumulator.update(&groups, &arguments, &order)?;
+                }
+            }
+        }
+        self.groups = groups;
+        Ok(())
+    }
+
+    /// Rows of one window, or of a running aggregation.
+    fn process_window(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
+        self.add(end, chunk)?;
+        self.accumulate(end, chunk)
+    }
+
+    fn process_windowed(
+        &mut self,
+        window: WindowKey,
+        chunk: Chunk,
+        output: &mut Output,
+    ) -> Result<()> {
+        // An outer join before this pads window columns with NULL: such a row is in no window.
+        let column = chunk.batch.column(window.column);
+        if column.null_count() > 0 {
+            let in_a_window = arrow_array::BooleanArray::from_iter(
+                (0..column.len()).map(|row| Some(column.is_valid(row))),
+            );
+            let chunk = chunk.filter(&in_a_window)?;
+            return match chunk.rows() {
+                0 => Ok(()),
+                _ => self.process_windowed(window, chunk, output),
+            };
+        }
+        let offset = if window.is_start {
+            window.windows.size
+        } else {
+            0
+        };
+        let ends = timestamp_ticks(column)?;
+        let unit = window.windows.unit;
+        debug_assert_eq!(timestamp_unit(column.data_type()), Some(unit));
+        // Closed only for rows of a partition that appeared or resumed while the query ran (I2):
+        // all others have been judged by their own watermark already.
+        let watermark = self.watermark;
+        let closed = |end: i64| ticks_to_us(end.saturating_add(offset), unit) <= watermark;
+        let first = ends.first().copied().unwrap_or_default();
+        if ends.iter().all(|&end| end == first) {
+            if closed(first) {
+                output.count_late(chunk.rows() as u64);
+                return Ok(());
+            }
+            return self.process_window(first.saturating_add(offset), &chunk);
+        }
+        let mut rows_of = BTreeMap::<i64, Vec<u32>>::new();
+        for (row, &end) in ends.iter().enumerate() {
+            rows_of.entry(end).or_default().push(row as u32);
+        }
+        for (end, rows) in rows_of {
+            if closed(end) {
+                output.count_late(rows.len() as u64);
+            } else {
+                let part = chunk.take(&UInt32Array::from(rows))?;
+                self.process_window(end.saturating_add(offset), &part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn process_running(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
+        if self.spec.emit == Emit::EveryRow {
+            return self.process_every_row(chunk, output);
+        }
+        let before = self.add(RUNNING, &chunk)?;
+        self.accumulate(RUNNING, &chunk)?;
+        // Each touched group once, in the order in which the chunk touched it first.
+        let mut touched = Vec::new();
+        let groups = std::mem::take(&mut self.groups);
+        let table = self
+            .tables
+            .get_mut(&RUNNING)
+            .expect("`add` has made the table");
+        table.distinct(&groups, &mut touched);
+        self.groups = groups;
+        let kinds = touched
+            .iter()
+            .map(|&group| kind(group, before))
+            .collect::<Int8Array>();
+        let (batch, failed) = table.result(&touched, &[], &self.spec.schema)?;
+        emit_updates(
+            Chunk {
+                kinds: Some(kinds),
+                ..Chunk::new(batch, chunk.ingest_ns)
+            },
+            &failed,
+            output,
+        )
+    }
+
+    fn process_every_row(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let mut before = self.add(RUNNING, &chunk)?;
+        let order = order_keys(&self.spec, &chunk)?;
+        let groups = std::mem::take(&mut self.groups);
+        let table = self
+            .tables
+            .get_mut(&RUNNING)
+            .expect("`add` has made the table");
+        let mut columns = table.keys.columns(&groups)?;
+        let mut failed = Vec::new();
+        for (call, accumulator) in self.spec.calls.iter().zip(&mut table.accumulators) {
+            let arguments = call
+                .arguments
+                .iter()
+                .map(|&index| chunk.batch.column(index).clone());
+            let arguments = arguments.collect::<Vec<ArrayRef>>();
+            let order = if call.function.needs_order() {
+                order.as_slice()
+            } else {
+                &[]
+            };
+            let values = match call.filter {
+                None => accumulator.scan(&groups, &arguments, order)?,
+                Some(filter) => {
+                    let filter = chunk.batch.column(filter).as_boolean();
+                    groups::scan_filtered(accumulator, &groups, &arguments, order, filter)?
+                }
+            };
+            columns.push(values.column);
+            failed.extend(values.failed);
+        }
+        let kinds = groups.iter().map(|&group| {
+            let kind = kind(group, before);
+            before = before.max(group as usize + 1);
+            kind
+        });
+        let kinds = kinds.collect::<Int8Array>();
+        self.groups = groups;
+        let batch = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
+        emit_updates(
+            Chunk {
+                kinds: Some(kinds),
+                ..Chunk::new(batch, chunk.ingest_ns)
+            },
+            &failed,
+            output,
+        )
+    }
+
+    /// Emits up to a chunk of the window that is being emitted.
+    fn fire(&mut self, output: &mut Output) -> Result<()> {
+        let Some((end, mut table, next)) = self.firing.take() else {
+            return Ok(());
+        };
+        let until = (next + output.chunk_rows).min(table.keys.len());
+        let rows = (next as u32..until as u32).collect::<Vec<u32>>();
+        let window = self
+            .spec
+            .window
+            .expect("only windows are emitted by the watermark");
+        let (size, unit) = (window.windows.size, window.windows.unit);
+        let front = [
+            timestamp_column(vec![end - size; rows.len()], unit),
+            timestamp_column(vec![end; rows.len()], unit),
+        ];
+        let (batch, failed) = table.result(&rows, &front, &self.spec.schema)?;
+        emit_updates(Chunk::new(batch, output.ingest_ns), &failed, output)?;
+        if until < table.keys.len() {
+            self.firing = Some((end, table, until));
+        } else {
+            self.recycle(table);
+        }
+        Ok(())
+    }
+}
+
+fn kind(group: u32, groups_before: usize) -> i8 {
+    let kind = if (group as usize) < groups_before {
+        RowKind::Update
+    } else {
+        RowKind::Insert
+    };
+    kind as i8
+}
+
+/// Emits result rows; those for which an aggregate failed are refused instead.
+fn emit_updates(chunk: Chunk, failed: &[(usize, String)], output: &mut Output) -> Result<()> {
+    if failed.is_empty() {
+        output.emit(chunk);
+        return Ok(());
+    }
+    let mut keep = vec![true; chunk.rows()];
+    for (row, reason) in failed {
+        if std::mem::replace(&mut keep[*row], false) {
+            output.reject(reject(&chunk, *row, reason.clone()));
+        }
+    }
+    output.emit(chunk.filter(&BooleanArray::from(keep))?);
+    Ok(())
+}
+
+fn filter_rows(filter: &BooleanArray) -> UInt32Array {
+    crate::expression::true_rows(filter)
+}
+
+fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {
+    if !spec.calls.iter().any(|call| call.function.needs_order()) {
+        return Ok(Vec::new());
+    }
+    let times = match spec.time_column {
+        Some(column) => Some(timestamp_ticks(chunk.batch.column(column))?),
+        None => None,
+    };
+    Ok((0..chunk.rows())
+        .map(|row| {
+            let time = times.map_or(0, |times| times[row]);
+            match &chunk.origin {
+                Some(origin) => (time, origin.partition, origin.positions.at(row)),
+                None => (time, u32::MAX, 0),
+            }
+        })
+        .collect())
+}
+
+impl Operator for Aggregate {
+    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        if chunk.rows() == 0 {
+            return Ok(());
+        }
+        match self.spec.window {
+            Some(window) => self.process_windowed(window, chunk, output),
+            None => self.process_running(chunk, output),
+        }
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        self.watermark = watermark;
+        let Some(window) = self.spec.window else {
+            return Ok(Progress::Done);
+        };
+        if self.firing.is_none() {
+            let closed = |end: i64| window.windows.to_event_time(end) <= watermark;
+            match self.tables.first_key_value() {
+                Some((&end, _)) if closed(end) => {
+                    let (end, table) = self.tables.pop_first().expect("looked at just above");
+                    self.firing = Some((end, table, 0));
+                }
+                _ => return Ok(Progress::Done),
+            }
+        }
+        self.fire(output)?;
+        Ok(Progress::More)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        let tables = std::mem::take(&mut self.tables);
+        tables.into_values().for_each(|table| self.recycle(table));
+        self.watermark = MIN_WATERMARK;
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+}
+
+/// The columns of an aggregation's output.
+pub fn output_types(
+    spec_window: Option<WindowKey>,
+    keys: &[DataType],
+    calls: &[AggregateCall],
+) -> Vec<DataType> {
+    let window = spec_window.map(|window| window.windows.data_type());
+    window
+        .iter()
+        .chain(window.iter())
+        .cloned()
+        .chain(keys.iter().cloned())
+        .chain(calls.iter().map(|call| call.function.data_type()))
+        .collect()
+}
+
+/// Shared by the tests of this operator and of its parts.
+#[cfg(test)]
+mod tests;

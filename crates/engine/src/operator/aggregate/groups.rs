@@ -1,0 +1,142 @@
+//! The groups of one window: their keys, their accumulators, and what has changed since when.
+
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
+
+use super::{AggregateCall, Keys};
+use crate::accumulator::{Accumulator, OrderKey, Values};
+use crate::error::Result;
+use crate::state::Mark;
+
+/// The groups of one window, or of a running aggregation.
+pub struct Groups {
+    pub keys: Keys,
+    pub accumulators: Vec<Box<dyn Accumulator>>,
+    /// When each group was last changed.
+    pub touched: Vec<Mark>,
+    /// The call of [`Groups::distinct`] that saw each group last.
+    seen: Vec<u32>,
+    seen_call: u32,
+}
+
+impl Groups {
+    pub fn new(key_types: &[DataType], calls: &[AggregateCall]) -> Result<Groups> {
+        let accumulators = calls.iter().map(|call| call.function.accumulator());
+        Ok(Groups {
+            keys: Keys::new(key_types)?,
+            accumulators: accumulators.collect::<Result<Vec<_>>>()?,
+            touched: Vec::new(),
+            seen: Vec::new(),
+            seen_call: 0,
+        })
+    }
+
+    /// Makes room in the accumulators for the groups that the keys know.
+    pub fn resize(&mut self) {
+        let groups = self.keys.len();
+        if groups > self.touched.len() {
+            self.touched.resize(groups, Mark::default());
+            for accumulator in &mut self.accumulators {
+                accumulator.resize(groups);
+            }
+        }
+    }
+
+    pub fn touch(&mut self, groups: &[u32], mark: Mark) {
+        for &group in groups {
+            self.touched[group as usize] = mark;
+        }
+    }
+
+    /// Each of `groups` once, in order of first occurrence.
+    pub fn distinct(&mut self, groups: &[u32], distinct: &mut Vec<u32>) {
+        if self.seen_call == u32::MAX {
+            self.seen.clear();
+            self.seen_call = 0;
+        }
+        self.seen_call += 1;
+        self.seen.resize(self.keys.len(), 0);
+        for &group in groups {
+            if std::mem::replace(&mut self.seen[group as usize], self.seen_call) != self.seen_call {
+                distinct.push(group);
+            }
+        }
+    }
+
+    /// The result rows of `groups`: the columns `front`, keys, aggregates; and which failed.
+    pub fn result(
+        &mut self,
+        groups: &[u32],
+        front: &[ArrayRef],
+        schema: &SchemaRef,
+    ) -> Result<(RecordBatch, Vec<(usize, String)>)> {
+        let mut columns = front.to_vec();
+        columns.extend(self.keys.columns(groups)?);
+        let mut failed = Vec::new();
+        for accumulator in &mut self.accumulators {
+            let values = accumulator.evaluate(groups)?;
+            columns.push(values.column);
+            failed.extend(values.failed);
+        }
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(groups.len()));
+        Ok((
+            RecordBatch::try_new_with_options(schema.clone(), columns, &options)?,
+            failed,
+        ))
+    }
+
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.accumulators
+            .iter_mut()
+            .for_each(|accumulator| accumulator.clear());
+        self.touched.clear();
+        self.seen.clear();
+        self.seen_call = 0;
+    }
+
+    pub fn bytes(&self) -> usize {
+        let accumulators = self
+            .accumulators
+            .iter()
+            .map(|accumulator| accumulator.bytes());
+        self.keys.bytes() + self.touched.capacity() * 8 + accumulators.sum::<usize>()
+    }
+}
+
+/// [`Accumulator::scan`] where only some rows count; the others read the value as it stands.
+pub fn scan_filtered(
+    accumulator: &mut Box<dyn Accumulator>,
+    groups: &[u32],
+    arguments: &[ArrayRef],
+    order: &[OrderKey],
+    filter: &BooleanArray,
+) -> Result<Values> {
+    let mut columns = Vec::with_capacity(groups.len());
+    let mut failed = Vec::new();
+    for row in 0..groups.len() {
+        if filter.is_valid(row) && filter.value(row) {
+            let arguments = arguments
+                .iter()
+                .map(|a| a.slice(row, 1))
+                .collect::<Vec<_>>();
+            let order = if order.is_empty() {
+                order
+            } else {
+                &order[row..=row]
+            };
+            accumulator.update(&groups[row..=row], &arguments, order)?;
+        }
+        let value = accumulator.evaluate(&groups[row..=row])?;
+        failed.extend(value.failed.into_iter().map(|(_, reason)| (row, reason)));
+        columns.push(value.column);
+    }
+    let slices = columns
+        .iter()
+        .map(|column| column.as_ref())
+        .collect::<Vec<_>>();
+    Ok(Values {
+        column: arrow_select::concat::concat(&slices)?,
+        failed,
+    })
+}

@@ -1,0 +1,340 @@
+//! Group keys: from the key columns of a row to a group number, and back.
+//!
+//! Groups are numbered 0, 1, 2, … in the order in which their keys came. A single text or integer
+//! key has a table of its own; every other combination of types goes through its `arrow-row`
+//! encoding.
+
+use std::sync::Arc;
+
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::DataType;
+use hashbrown::HashTable;
+
+use crate::error::Result;
+
+/// The keys of a set of groups.
+pub struct Keys {
+    table: HashTable<u32>,
+    hashes: Vec<u64>,
+    store: Store,
+}
+
+enum Store {
+    /// No key columns: one group.
+    None,
+    Text(TextStore),
+    Integer {
+        values: Vec<i64>,
+        null: Option<u32>,
+        data_type: DataType,
+    },
+    Rows {
+        converter: RowConverter,
+        bytes: ByteStore,
+    },
+}
+
+/// Byte strings end to end, found by number.
+#[derive(Default)]
+struct ByteStore {
+    bytes: Vec<u8>,
+    /// End of each string in `bytes`.
+    ends: Vec<usize>,
+}
+
+#[derive(Default)]
+struct TextStore {
+    texts: ByteStore,
+    /// The group whose key is NULL.
+    null: Option<u32>,
+}
+
+impl ByteStore {
+    #[inline]
+    fn get(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.bytes[start..self.ends[index]]
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+impl Keys {
+    /// An empty set of keys with the given column types.
+    pub fn new(types: &[DataType]) -> Result<Keys> {
+        let store = match types {
+            [] => Store::None,
+            [DataType::Utf8View] => Store::Text(TextStore::default()),
+            [data_type @ (DataType::Int64 | DataType::Timestamp(_, None))] => Store::Integer {
+                values: Vec::new(),
+                null: None,
+                data_type: data_type.clone(),
+            },
+            _ => Store::Rows {
+                converter: RowConverter::new(
+                    types
+                        .iter()
+                        .map(|data_type| SortField::new(data_type.clone()))
+                        .collect(),
+                )?,
+                bytes: ByteStore::default(),
+            },
+        };
+        Ok(Keys {
+            table: HashTable::new(),
+            hashes: Vec::new(),
+            store,
+        })
+    }
+
+    /// Number of groups.
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The hash of group `group`'s key.
+    pub fn hash(&self, group: usize) -> u64 {
+        self.hashes[group]
+    }
+
+    /// Forgets all groups; keeps the memory.
+    pub fn clear(&mut self) {
+        self.table.clear();
+        self.hashes.clear();
+        match &mut self.store {
+            Store::None => {}
+            Store::Text(store) => {
+                store.texts.clear();
+                store.null = None;
+            }
+            Store::Integer { values, null, .. } => {
+                values.clear();
+                *null = None;
+            }
+            Store::Rows { bytes, .. } => bytes.clear(),
+        }
+    }
+
+    /// The group of each row, new ones made as needed, into `groups` (cleared first). `hashes` are
+    /// those of [`crate::hash::hash_rows`] over `columns`.
+    pub fn groups(
+        &mut self,
+        columns: &[ArrayRef],
+        hashes: &[u64],
+        groups: &mut Vec<u32>,
+    ) -> Result<()> {
+        groups.clear();
+        groups.reserve(hashes.len());
+        let Keys {
+            table,
+            hashes: known,
+            store,
+        } = self;
+        match store {
+            Store::None => {
+                if known.is_empty() && !hashes.is_empty() {
+                    known.push(hashes[0]);
+                }
+                groups.resize(hashes.len(), 0);
+            }
+            Store::Text(store) => {
+                let column = columns[0].as_string_view();
+                for (row, &hash) in hashes.iter().enumerate() {
+                    if column.is_null(row) {
+                        let group = *store.null.get_or_insert_with(|| {
+                            store.texts.push(&[]);
+                            known.push(hash);
+                            known.len() as u32 - 1
+                        });
+                        groups.push(group);
+                        continue;
+                    }
+                    // SAFETY: `row` is below the array's length, which the hashes were made from.
+                    let text = unsafe { column.value_unchecked(row) }.as_bytes();
+                    let found = table.find(hash, |&group| {
+                        known[group as usize] == hash && store.texts.get(group as usize) == text
+                    });
+                    let group = match found {
+                        Some(&group) => group,
+                        None => {
+                            store.texts.push(text);
+                            insert(table, known, hash)
+                        }
+                    };
+                    groups.push(group);
+                }
+            }
+            Store::Integer { values, null, .. } => {
+                let column = int64_values(&columns[0]);
+                for (row, &hash) in hashes.iter().enumerate() {
+                    if columns[0].is_null(row) {
+                        let group = *null.get_or_insert_with(|| {
+                            values.push(0);
+                            known.push(hash);
+                            known.len() as u32 - 1
+                        });
+                        groups.push(group);
+                        continue;
+                    }
+                    let value = column[row];
+                    let found = table.find(hash, |&group| values[group as usize] == value);
+                    let group = match found {
+                        Some(&group) => group,
+                        None => {
+                            values.push(value);
+                            insert(table, known, hash)
+                        }
+                    };
+                    groups.push(group);
+                }
+            }
+            Store::Rows { converter, bytes } => {
+                let rows = converter.convert_columns(columns)?;
+                for (row, &hash) in hashes.iter().enumerate() {
+                    let row = rows.row(row);
+                    let found = table.find(hash, |&group| {
+                        known[group as usize] == hash && bytes.get(group as usize) == row.as_ref()
+                    });
+                    let group = match found {
+                        Some(&group) => group,
+                        None => {
+                            bytes.push(row.as_ref());
+                            insert(table, known, hash)
+                        }
+                    };
+                    groups.push(group);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The key columns of the given groups.
+    pub fn columns(&self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        match &self.store {
+            Store::None => Ok(vec![]),
+            Store::Text(store) => {
+                let mut builder = StringViewBuilder::with_capacity(groups.len());
+                for &group in groups {
+                    if store.null == Some(group) {
+                        builder.append_null();
+                    } else {
+                        let bytes = store.texts.get(group as usize);
+                        let text = std::str::from_utf8(bytes).map_err(|error| {
+                            crate::error::Error::new("group key", error.to_string())
+                        })?;
+                        builder.append_value(text);
+                    }
+                }
+                Ok(vec![Arc::new(builder.finish())])
+            }
+            Store::Integer {
+                values,
+                null,
+                data_type,
+            } => {
+                let column = groups
+                    .iter()
+                    .map(|&group| (*null != Some(group)).then(|| values[group as usize]))
+                    .collect::<Int64Array>();
+                // A timestamp is an integer with another name: the cast does not touch the values.
+                Ok(vec![arrow_cast::cast(&column, data_type)?])
+            }
+            Store::Rows { converter, bytes } => {
+                let parser = converter.parser();
+                let rows = groups
+                    .iter()
+                    .map(|&group| parser.parse(bytes.get(group as usize)));
+                Ok(converter.convert_rows(rows)?)
+            }
+        }
+    }
+
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        let store = match &self.store {
+            Store::None => 0,
+            Store::Text(store) => store.texts.bytes.capacity() + store.texts.ends.capacity() * 8,
+            Store::Integer { values, .. } => values.capacity() * 8,
+            Store::Rows { bytes, .. } => bytes.bytes.capacity() + bytes.ends.capacity() * 8,
+        };
+        store + self.hashes.capacity() * 8 + self.table.allocation_size()
+    }
+}
+
+fn insert(table: &mut HashTable<u32>, known: &mut Vec<u64>, hash: u64) -> u32 {
+    let group = known.len() as u32;
+    known.push(hash);
+    table.insert_unique(hash, group, |&group| known[group as usize]);
+    group
+}
+
+fn int64_values(column: &ArrayRef) -> &[i64] {
+    match column.data_type() {
+        DataType::Int64 => column.as_primitive::<Int64Type>().values(),
+        _ => crate::operator::window::timestamp_ticks(column)
+            .expect("the integer store is made for BIGINT and TIMESTAMP only"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::hash_rows;
+    use arrow_array::{Float64Array, StringViewArray};
+
+    fn round_trip(columns: Vec<ArrayRef>, expected_groups: &[u32]) {
+        let types = columns
+            .iter()
+            .map(|c| c.data_type().clone())
+            .collect::<Vec<_>>();
+        let mut keys = Keys::new(&types).unwrap();
+        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            for _ in 0..2 {
+                hash_rows(&columns, expected_groups.len(), &mut hashes).unwrap();
+                keys.groups(&columns, &hashes, &mut groups).unwrap();
+                assert_eq!(groups, expected_groups);
+            }
+            let all = keys.columns(&groups).unwrap();
+            for (before, after) in columns.iter().zip(&all) {
+                assert_eq!(before.as_ref(), after.as_ref());
+            }
+            keys.clear();
+            assert_eq!(keys.len(), 0);
+        }
+    }
+
+    #[test]
+    fn text_keys_tell_null_from_empty() {
+        let text = StringViewArray::from(vec![Some("a"), None, Some(""), Some("a"), None]);
+        round_trip(vec![Arc::new(text)], &[0, 1, 2, 0, 1]);
+        let text = StringViewArray::from(vec![Some(""), None, Some("longer than twelve bytes")]);
+        round_trip(vec![Arc::new(text)], &[0, 1, 2]);
+    }
+
+    #[test]
+    fn integer_keys_tell_null_from_zero() {
+        let numbers = Int64Array::from(vec![None, Some(0), Some(-1), None, Some(0)]);
+        round_trip(vec![Arc::new(numbers)], &[0, 1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn any_number_of_keys_of_any_type() {
+        let numbers: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.5), None, Some(1.5)]));
+        let texts: ArrayRef = Arc::new(StringViewArray::from(vec![Some("x"), Some("x"), None]));
+        round_trip(vec![numbers, texts], &[0, 1, 2]);
+    }
+}

@@ -1,0 +1,152 @@
+//! Snapshots of an aggregation: a row per group with the columns `window_end` (ticks; the largest
+//! integer for a running aggregation), the keys, and the states of the accumulators.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::{Field, Schema};
+
+use super::Aggregate;
+use super::groups::Groups;
+use crate::error::{Error, Result};
+use crate::hash::hash_rows;
+use crate::state::{BucketSet, KeyedState, Mark};
+
+impl Aggregate {
+    fn snapshot_table(
+        &mut self,
+        end: i64,
+        buckets: &BucketSet,
+        since: Mark,
+    ) -> Result<Option<RecordBatch>> {
+        let Some(table) = self.tables.get_mut(&end) else {
+            return Ok(None);
+        };
+        let chosen = (0..table.keys.len())
+            .filter(|&group| {
+                table.touched[group] > since && buckets.contains_hash(table.keys.hash(group))
+            })
+            .map(|group| group as u32)
+            .collect::<Vec<u32>>();
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(table.snapshot(end, &chosen)?))
+    }
+
+    /// Drops the given groups of a table: accumulators can't forget a single one, so the others
+    /// are copied over.
+    fn replace(&mut self, end: i64, groups_before: usize, gone: &[u32]) -> Result<()> {
+        let Some(mut table) = self.tables.remove(&end) else {
+            return Ok(());
+        };
+        let mut stays = vec![true; groups_before.max(table.keys.len())];
+        gone.iter().for_each(|&group| stays[group as usize] = false);
+        let others = (0..groups_before as u32).filter(|&group| stays[group as usize]);
+        let others = table.snapshot(end, &others.collect::<Vec<_>>())?;
+        self.restore(&others)
+    }
+}
+
+impl Groups {
+    /// A row per group of `chosen`.
+    fn snapshot(&mut self, end: i64, chosen: &[u32]) -> Result<RecordBatch> {
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![end; chosen.len()]))];
+        columns.extend(self.keys.columns(chosen)?);
+        for accumulator in &mut self.accumulators {
+            columns.extend(accumulator.state(chosen)?);
+        }
+        let fields = columns.iter().enumerate().map(|(index, column)| {
+            Field::new(format!("c{index}"), column.data_type().clone(), true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(RecordBatch::try_new(schema, columns)?)
+    }
+}
+
+impl KeyedState for Aggregate {
+    fn mark(&mut self) -> Mark {
+        let ended = self.mark;
+        self.mark = Mark(ended.0 + 1);
+        ended
+    }
+
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        assert!(
+            self.firing.is_none(),
+            "a snapshot is taken between inputs: these rows would be lost"
+        );
+        let ends = self.tables.keys().copied().collect::<Vec<i64>>();
+        let mut batches = Vec::new();
+        for end in ends {
+            batches.extend(self.snapshot_table(end, buckets, since)?);
+        }
+        Ok(batches)
+    }
+
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        let place = "snapshot of an aggregation";
+        let ends = batch
+            .columns()
+            .first()
+            .and_then(|column| column.as_primitive_opt::<Int64Type>())
+            .ok_or_else(|| Error::new(place, "its first column is not BIGINT"))?;
+        if ends.is_empty() {
+            return Ok(());
+        }
+        let key_count = self.key_types.len();
+        if batch.num_columns() < 1 + key_count {
+            return Err(Error::new(place, "it has too few columns"));
+        }
+        let keys = batch.columns()[1..1 + key_count].to_vec();
+        let mut types = keys.iter().map(|key| key.data_type());
+        if !types.by_ref().eq(&self.key_types) {
+            return Err(Error::new(place, "its keys are of other types"));
+        }
+        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
+        hash_rows(&keys, batch.num_rows(), &mut hashes)?;
+        let mark = self.mark;
+        let end = ends.value(0);
+        let table = self.table(end)?;
+        let before = table.keys.len();
+        table.keys.groups(&keys, &hashes, &mut groups)?;
+        if groups.iter().any(|&group| (group as usize) < before) {
+            self.replace(end, before, &groups)?;
+            return self.restore(batch);
+        }
+        table.resize();
+        table.touch(&groups, mark);
+        let mut next = 1 + key_count;
+        for accumulator in &mut table.accumulators {
+            let layout = accumulator.state(&[])?;
+            let states = batch.columns().get(next..next + layout.len());
+            let states = states.ok_or_else(|| Error::new(place, "it has too few columns"))?;
+            let types = states.iter().map(|state| state.data_type());
+            if !types.eq(layout.iter().map(|state| state.data_type())) {
+                return Err(Error::new(place, "its states are of other types"));
+            }
+            accumulator.merge(&groups, states)?;
+            next += layout.len();
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        // Tables have no removal: what stays is copied over by its snapshot.
+        let keep = BucketSet::of(|bucket| !buckets.contains(bucket));
+        let batches = self.snapshot(&keep, Mark::default())?;
+        self.tables.clear();
+        batches.iter().try_for_each(|batch| self.restore(batch))
+    }
+
+    fn bytes(&self) -> usize {
+        let firing = self.firing.iter().map(|(_, table, _)| table.bytes());
+        self.tables
+            .values()
+            .map(|table| table.bytes())
+            .chain(firing)
+            .sum()
+    }
+}

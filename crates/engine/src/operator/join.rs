@@ -1,0 +1,210 @@
+//! Window join: two inputs, equal keys, same window.
+//!
+//! The rows of both sides are kept per window and joined when the watermark closes it, so that the
+//! result does not depend on which side came first. Rows are copied when they are kept: a view into
+//! a source's read block would hold the whole block.
+
+mod matching;
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{Array, RecordBatch, UInt32Array};
+use arrow_schema::SchemaRef;
+
+use super::window::{Windows, ticks_to_us, timestamp_ticks};
+use super::{Operator, Output, Progress};
+use crate::chunk::Chunk;
+use crate::error::Result;
+use crate::expression::Expression;
+use crate::state::{KeyedState, Mark};
+use crate::time::{EventTime, MIN_WATERMARK};
+use matching::Matching;
+
+/// What a window join does.
+#[derive(Debug, Clone)]
+pub struct JoinSpec {
+    /// Left and right input.
+    pub sides: [JoinSide; 2],
+    /// The windows of both sides.
+    pub windows: Windows,
+    /// Rows without a partner that are emitted too, padded with NULL.
+    pub kind: JoinKind,
+    /// A further condition over the columns of both sides (left, then right).
+    pub condition: Option<Arc<dyn Expression>>,
+    /// All columns of the left input, then all of the right one.
+    pub schema: SchemaRef,
+}
+
+/// One input of a window join.
+#[derive(Debug, Clone)]
+pub struct JoinSide {
+    /// The column with the windows' ends or starts.
+    pub window_column: usize,
+    /// It holds starts.
+    pub is_start: bool,
+    /// Key columns, in the same order and of the same types on both sides.
+    pub keys: Vec<usize>,
+    /// Columns of the input.
+    pub schema: SchemaRef,
+}
+
+/// Which rows without a partner are emitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinKind {
+    /// None.
+    Inner,
+    /// Those of the left input.
+    Left,
+    /// Those of the right input.
+    Right,
+    /// Those of both.
+    Full,
+}
+
+impl JoinKind {
+    fn keeps(self, side: usize) -> bool {
+        match self {
+            JoinKind::Inner => false,
+            JoinKind::Left => side == 0,
+            JoinKind::Right => side == 1,
+            JoinKind::Full => true,
+        }
+    }
+}
+
+/// Rows kept of one side of one window, with when they came.
+#[derive(Default)]
+struct Kept {
+    batches: Vec<(Mark, RecordBatch)>,
+}
+
+/// Window join.
+pub struct WindowJoin {
+    spec: Arc<JoinSpec>,
+    windows: BTreeMap<i64, [Kept; 2]>,
+    firing: Option<Matching>,
+    watermark: EventTime,
+    mark: Mark,
+}
+
+impl WindowJoin {
+    /// A join without rows.
+    pub fn new(spec: JoinSpec) -> WindowJoin {
+        WindowJoin {
+            spec: Arc::new(spec),
+            windows: BTreeMap::new(),
+            firing: None,
+            watermark: MIN_WATERMARK,
+            mark: Mark(1),
+        }
+    }
+
+    fn keep(&mut self, input: usize, end: i64, batch: RecordBatch) -> Result<()> {
+        let batch = copy_views(batch)?;
+        let kept = &mut self.windows.entry(end).or_default()[input];
+        kept.batches.push((self.mark, batch));
+        // Many small chunks would cost more in bookkeeping than in rows: neighbours of about the
+        // same size are merged, as in a binary counter. Rows of different marks stay apart, or an
+        // incremental snapshot would hold rows that the one before it holds.
+        while let [.., (mark_before, before), (mark, last)] = kept.batches.as_slice()
+            && mark_before == mark
+            && before.num_rows() < 2 * last.num_rows()
+            && before.num_rows() + last.num_rows() <= MERGED_ROWS_MAX
+        {
+            let merged = arrow_select::concat::concat_batches(&before.schema(), [before, last])?;
+            kept.batches.truncate(kept.batches.len() - 2);
+            kept.batches.push((self.mark, merged));
+        }
+        Ok(())
+    }
+}
+
+/// Rows of kept batches that are merged: 8,192 is a chunk, which is never copied again, and a row
+/// that came alone is copied at most log2(8,192) = 13 times.
+const MERGED_ROWS_MAX: usize = 8192;
+
+/// The batch with the bytes of its texts copied out of the buffers that they point into.
+fn copy_views(batch: RecordBatch) -> Result<RecordBatch> {
+    use arrow_array::cast::AsArray;
+    let columns = batch
+        .columns()
+        .iter()
+        .map(|column| match column.as_string_view_opt() {
+            Some(texts) => Arc::new(texts.gc()) as arrow_array::ArrayRef,
+            None => column.clone(),
+        })
+        .collect();
+    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(
+        batch.schema(),
+        columns,
+        &options,
+    )?)
+}
+
+impl Operator for WindowJoin {
+    fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let side = &self.spec.sides[input];
+        let column = chunk.batch.column(side.window_column).clone();
+        let offset = if side.is_start {
+            self.spec.windows.size
+        } else {
+            0
+        };
+        let ends = timestamp_ticks(&column)?;
+        let mut rows_of = BTreeMap::<i64, Vec<u32>>::new();
+        for (row, &end) in ends.iter().enumerate() {
+            // An outer join below pads window columns with NULL: such a row is in no window.
+            if column.is_valid(row) {
+                rows_of
+                    .entry(end.saturating_add(offset))
+                    .or_default()
+                    .push(row as u32);
+            }
+        }
+        for (end, rows) in rows_of {
+            if ticks_to_us(end, self.spec.windows.unit) <= self.watermark {
+                output.count_late(rows.len() as u64);
+            } else {
+                let part = chunk.take(&UInt32Array::from(rows))?;
+                self.keep(input, end, part.batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        self.watermark = watermark;
+        if self.firing.is_none() {
+            let unit = self.spec.windows.unit;
+            match self.windows.first_key_value() {
+                Some((&end, _)) if ticks_to_us(end, unit) <= watermark => {
+                    let (_, sides) = self.windows.pop_first().expect("looked at just above");
+                    self.firing = Some(Matching::new(self.spec.clone(), sides.map(|s| s.batches))?);
+                }
+                _ => return Ok(Progress::Done),
+            }
+        }
+        if let Some(matching) = &mut self.firing
+            && matching.emit(output)? == Progress::Done
+        {
+            self.firing = None;
+        }
+        Ok(Progress::More)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.windows.clear();
+        self.watermark = MIN_WATERMARK;
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

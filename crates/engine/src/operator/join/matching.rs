@@ -1,0 +1,249 @@
+//! Joining the rows of one closed window, a bounded piece at a time.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow_row::{RowConverter, Rows, SortField};
+use hashbrown::HashMap;
+
+use super::JoinSpec;
+use crate::chunk::Chunk;
+use crate::error::Result;
+use crate::expression::evaluate;
+use crate::operator::{Output, Progress};
+use crate::state::Mark;
+
+/// Rows of one window of which pairs are still to be emitted.
+pub struct Matching {
+    spec: Arc<JoinSpec>,
+    sides: [RecordBatch; 2],
+    /// Encoded keys of the left rows.
+    left_keys: Rows,
+    /// Right rows by their encoded key.
+    right_rows: HashMap<Box<[u8]>, Vec<u32>, foldhash::fast::FixedState>,
+    /// Which rows have found a partner, where that matters.
+    matched: [Vec<bool>; 2],
+    /// The next left row, and the next of its partners.
+    next: (usize, usize),
+    /// The next row without a partner: side and row.
+    next_single: (usize, usize),
+}
+
+impl Matching {
+    pub fn new(spec: Arc<JoinSpec>, sides: [Vec<(Mark, RecordBatch)>; 2]) -> Result<Matching> {
+        let mut both = Vec::with_capacity(2);
+        for (side, batches) in spec.sides.iter().zip(sides) {
+            let batches = batches
+                .into_iter()
+                .map(|(_, batch)| batch)
+                .collect::<Vec<_>>();
+            both.push(arrow_select::concat::concat_batches(
+                &side.schema,
+                &batches,
+            )?);
+        }
+        let right = both.pop().expect("two sides");
+        let left = both.pop().expect("two sides");
+        let keys = |side: usize, batch: &RecordBatch| -> Vec<ArrayRef> {
+            spec.sides[side]
+                .keys
+                .iter()
+                .map(|&key| batch.column(key).clone())
+                .collect()
+        };
+        let fields = spec.sides[0]
+            .keys
+            .iter()
+            .map(|&key| SortField::new(spec.sides[0].schema.field(key).data_type().clone()));
+        let converter = RowConverter::new(fields.collect())?;
+        let mut right_rows = HashMap::<Box<[u8]>, Vec<u32>, _>::default();
+        let right_keys = keys(1, &right);
+        if right_keys.is_empty() {
+            right_rows.insert(Box::default(), (0..right.num_rows() as u32).collect());
+        } else {
+            let encoded = converter.convert_columns(&right_keys)?;
+            for (row, key) in encoded.iter().enumerate() {
+                // NULL equals nothing.
+                if right_keys.iter().all(|key| key.is_valid(row)) {
+                    let rows = right_rows
+                        .entry(key.as_ref().into())
+                        .or_insert_with(Vec::new);
+                    rows.push(row as u32);
+                }
+            }
+        }
+        let left_keys = converter
+            .convert_columns(&keys(0, &left))
+            .or_else(|error| {
+                if spec.sides[0].keys.is_empty() {
+                    Ok(converter.empty_rows(0, 0))
+                } else {
+                    Err(error)
+                }
+            })?;
+        let matched = [0, 1].map(|side| {
+            let rows = if side == 0 {
+                left.num_rows()
+            } else {
+                right.num_rows()
+            };
+            if spec.kind.keeps(side) {
+                vec![false; rows]
+            } else {
+                Vec::new()
+            }
+        });
+        Ok(Matching {
+            spec,
+            sides: [left, right],
+            left_keys,
+            right_rows,
+            matched,
+            next: (0, 0),
+            next_single: (0, 0),
+        })
+    }
+
+    /// Emits about one chunk of pairs, later of single rows; `Done` when all have been emitted.
+    pub fn emit(&mut self, output: &mut Output) -> Result<Progress> {
+        let limit = output.chunk_rows;
+        let (mut left, mut right) = (Vec::with_capacity(limit), Vec::with_capacity(limit));
+        let rows = self.sides[0].num_rows();
+        while self.next.0 < rows && left.len() < limit {
+            let row = self.next.0;
+            let partners = if self.spec.sides[0].keys.is_empty() {
+                self.right_rows.get(&[][..])
+            } else if self.key_is_null(row) {
+                None
+            } else {
+                self.right_rows.get(self.left_keys.row(row).as_ref())
+            };
+            let partners = partners.map_or(&[][..], |rows| &rows[self.next.1..]);
+            let taken = partners.len().min(limit - left.len());
+            left.extend(std::iter::repeat_n(row as u32, taken));
+            right.extend_from_slice(&partners[..taken]);
+            self.next = if taken < partners.len() {
+                (row, self.next.1 + taken)
+            } else {
+                (row + 1, 0)
+            };
+        }
+        if !left.is_empty() {
+            self.emit_pairs(left, right, output)?;
+        }
+        if self.next.0 < rows {
+            Ok(Progress::More)
+        } else {
+            self.emit_singles(output)
+        }
+    }
+
+    fn key_is_null(&self, row: usize) -> bool {
+        self.spec.sides[0]
+            .keys
+            .iter()
+            .any(|&key| self.sides[0].column(key).is_null(row))
+    }
+
+    fn emit_pairs(&mut self, left: Vec<u32>, right: Vec<u32>, output: &mut Output) -> Result<()> {
+        let (left, right) = (UInt32Array::from(left), UInt32Array::from(right));
+        let batch = self.rows(Some(&left), Some(&right))?;
+        let mut chunk = Chunk::new(batch, output.ingest_ns);
+        let mut holds = None;
+        if let Some(condition) = &self.spec.condition {
+            // A pair for which the condition fails is refused; the pairs beside it are not.
+            let pairs: ArrayRef = Arc::new(arrow_array::UInt64Array::from_iter_values(
+                0..left.len() as u64,
+            ));
+            chunk.origin = Some(crate::chunk::Origin {
+                partition: 0,
+                positions: crate::chunk::Positions::List(pairs.as_primitive().clone()),
+                watermarks: None,
+            });
+            let evaluated = evaluate(std::slice::from_ref(condition), chunk)?;
+            for mut rejected in evaluated.rejected {
+                (rejected.partition, rejected.position) = (None, None);
+                output.reject(rejected);
+            }
+            let kept = evaluated.chunk.filter(evaluated.columns[0].as_boolean())?;
+            let pairs = kept.origin.as_ref().map(|origin| {
+                (0..kept.rows())
+                    .map(|row| origin.positions.at(row) as u32)
+                    .collect::<Vec<u32>>()
+            });
+            holds = pairs;
+            chunk = Chunk {
+                origin: None,
+                ..kept
+            };
+        }
+        for (side, rows) in [&left, &right].into_iter().enumerate() {
+            if self.spec.kind.keeps(side) {
+                match &holds {
+                    None => rows
+                        .values()
+                        .iter()
+                        .for_each(|&r| self.matched[side][r as usize] = true),
+                    Some(pairs) => pairs.iter().for_each(|&pair| {
+                        self.matched[side][rows.value(pair as usize) as usize] = true;
+                    }),
+                }
+            }
+        }
+        output.emit(chunk);
+        Ok(())
+    }
+
+    fn emit_singles(&mut self, output: &mut Output) -> Result<Progress> {
+        let mut emitted = 0;
+        while self.next_single.0 < 2 && emitted < output.chunk_rows {
+            let (side, first) = self.next_single;
+            let matched = &self.matched[side];
+            let until = (first + output.chunk_rows).min(matched.len());
+            let singles = (first..until)
+                .filter(|&row| !matched[row])
+                .map(|row| row as u32);
+            let singles = UInt32Array::from_iter_values(singles);
+            self.next_single = if until < matched.len() {
+                (side, until)
+            } else {
+                (side + 1, 0)
+            };
+            if !singles.is_empty() {
+                emitted += singles.len();
+                let batch = if side == 0 {
+                    self.rows(Some(&singles), None)?
+                } else {
+                    self.rows(None, Some(&singles))?
+                };
+                output.emit_batch(batch);
+            }
+        }
+        Ok(if self.next_single.0 < 2 {
+            Progress::More
+        } else {
+            Progress::Done
+        })
+    }
+
+    /// Rows of both sides beside each other; NULL for the side that is not given.
+    fn rows(&self, left: Option<&UInt32Array>, right: Option<&UInt32Array>) -> Result<RecordBatch> {
+        let count = left.or(right).map_or(0, |rows| rows.len());
+        let mut columns = Vec::with_capacity(self.spec.schema.fields().len());
+        for (side, rows) in [left, right].into_iter().enumerate() {
+            for column in self.sides[side].columns() {
+                columns.push(match rows {
+                    Some(rows) => arrow_select::take::take(column, rows, None)?,
+                    None => arrow_array::new_null_array(column.data_type(), count),
+                });
+            }
+        }
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(count));
+        Ok(RecordBatch::try_new_with_options(
+            self.spec.schema.clone(),
+            columns,
+            &options,
+        )?)
+    }
+}

@@ -1,0 +1,190 @@
+//! The receiving side of an instance: merges its links into one input.
+//!
+//! A port is one input of the head operator; its lanes are the links from the instances that feed
+//! it. The watermark is the minimum over all lanes that are neither idle nor ended. `EndOfWork` is
+//! aligned like a barrier: a lane that has delivered it is not read until all others have.
+
+use slackwater_link::Receiver;
+
+use crate::chunk::{Chunk, Message};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+
+/// What an instance is to do next.
+#[derive(Debug)]
+pub enum Input {
+    /// Rows of port `port`.
+    Chunk {
+        /// The input of the head operator.
+        port: usize,
+        /// The rows.
+        chunk: Chunk,
+    },
+    /// The watermark over all inputs has moved.
+    Watermark {
+        /// To this time.
+        time: EventTime,
+        /// When the input that moved it entered the engine.
+        ingest_ns: u64,
+    },
+    /// All inputs are idle.
+    Idle,
+    /// The unit of work has ended on all inputs.
+    EndOfWork {
+        /// When its last input entered the engine.
+        ingest_ns: u64,
+    },
+    /// All inputs have ended.
+    End {
+        /// When the last input entered the engine.
+        ingest_ns: u64,
+        /// Not by themselves: the query was stopped.
+        stopped: bool,
+    },
+    /// A sender has gone without an end: it has failed or was removed. Nothing that is made from
+    /// the rows so far may look whole.
+    Lost,
+}
+
+struct Lane {
+    port: usize,
+    receiver: Receiver<Message>,
+    watermark: EventTime,
+    idle: bool,
+    held: bool,
+    ended: bool,
+}
+
+/// All inputs of an instance.
+pub struct Ports {
+    lanes: Vec<Lane>,
+    next: usize,
+    watermark: EventTime,
+    ingest_ns: u64,
+    all_idle: bool,
+    stopped: bool,
+    ended: bool,
+}
+
+impl Ports {
+    /// The given links, grouped by port.
+    pub fn new(ports: Vec<Vec<Receiver<Message>>>) -> Ports {
+        let lanes = ports.into_iter().enumerate().flat_map(|(port, receivers)| {
+            receivers.into_iter().map(move |receiver| Lane {
+                port,
+                receiver,
+                watermark: MIN_WATERMARK,
+                idle: false,
+                held: false,
+                ended: false,
+            })
+        });
+        let lanes = lanes.collect::<Vec<_>>();
+        assert!(!lanes.is_empty(), "an instance without a source has links");
+        Ports {
+            lanes,
+            next: 0,
+            watermark: MIN_WATERMARK,
+            ingest_ns: 0,
+            all_idle: false,
+            stopped: false,
+            ended: false,
+        }
+    }
+
+    /// The next thing to do, or `None` when no lane has a message.
+    pub fn next(&mut self) -> Option<Input> {
+        let mut empty = 0;
+        while empty < self.lanes.len() && !self.ended {
+            let index = self.next;
+            self.next = (self.next + 1) % self.lanes.len();
+            let lane = &mut self.lanes[index];
+            if lane.ended || lane.held {
+                empty += 1;
+                continue;
+            }
+            let message = match lane.receiver.receive() {
+                Some(message) => message,
+                None if lane.receiver.is_closed() => {
+                    self.ended = true;
+                    return Some(Input::Lost);
+                }
+                None => {
+                    empty += 1;
+                    continue;
+                }
+            };
+            empty = 0;
+            if let Some(input) = self.take(index, message) {
+                return Some(input);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, index: usize, message: Message) -> Option<Input> {
+        let lane = &mut self.lanes[index];
+        match message {
+            Message::Chunk(chunk) => {
+                lane.idle = false;
+                self.all_idle = false;
+                return Some(Input::Chunk {
+                    port: lane.port,
+                    chunk,
+                });
+            }
+            Message::Watermark { time, ingest_ns } => {
+                lane.idle = false;
+                self.all_idle = false;
+                lane.watermark = lane.watermark.max(time);
+                self.ingest_ns = self.ingest_ns.max(ingest_ns);
+            }
+            Message::Idle => lane.idle = true,
+            Message::EndOfWork { ingest_ns } => {
+                lane.held = true;
+                self.ingest_ns = self.ingest_ns.max(ingest_ns);
+            }
+            Message::EndOfStream { ingest_ns, stopped } => {
+                lane.ended = true;
+                self.stopped |= stopped;
+                self.ingest_ns = self.ingest_ns.max(ingest_ns);
+            }
+        }
+        self.settle()
+    }
+
+    /// What follows from the lanes' states once one of them has changed.
+    fn settle(&mut self) -> Option<Input> {
+        let ingest_ns = self.ingest_ns;
+        if self.lanes.iter().all(|lane| lane.ended) {
+            self.ended = true;
+            return Some(Input::End {
+                ingest_ns,
+                stopped: self.stopped,
+            });
+        }
+        if self.lanes.iter().all(|lane| lane.ended || lane.held) {
+            for lane in &mut self.lanes {
+                lane.held = false;
+                lane.idle = false;
+                lane.watermark = MIN_WATERMARK;
+            }
+            self.watermark = MIN_WATERMARK;
+            self.all_idle = false;
+            return Some(Input::EndOfWork { ingest_ns });
+        }
+        let active = self.lanes.iter().filter(|lane| !lane.ended && !lane.idle);
+        // A stopped input holds the others where they are: its windows must stay open.
+        let Some(time) = active.map(|lane| lane.watermark).min() else {
+            let newly = !std::mem::replace(&mut self.all_idle, true);
+            return newly.then_some(Input::Idle);
+        };
+        if time > self.watermark && !self.stopped && time < MAX_WATERMARK {
+            self.watermark = time;
+            return Some(Input::Watermark { time, ingest_ns });
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

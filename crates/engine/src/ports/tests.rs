@@ -1,0 +1,205 @@
+//! How lanes merge: watermarks, idleness, units of work, ends and losses.
+
+use slackwater_link::{Sender, Waiter, channel};
+
+use super::*;
+use crate::testing::batch;
+
+/// One port per entry, with that many lanes; the senders in order.
+fn ports(lanes: &[usize]) -> (Ports, Vec<Sender<Message>>) {
+    let waiter = Waiter::new().unwrap();
+    let mut senders = Vec::new();
+    let mut lane = || {
+        let (sender, receiver) = channel(64, waiter.waker(), waiter.waker());
+        senders.push(sender);
+        receiver
+    };
+    let ports = lanes
+        .iter()
+        .map(|&lanes| (0..lanes).map(|_| lane()).collect());
+    let ports = Ports::new(ports.collect());
+    (ports, senders)
+}
+
+fn watermark(time: EventTime) -> Message {
+    Message::Watermark {
+        time,
+        ingest_ns: time as u64,
+    }
+}
+
+fn chunk() -> Message {
+    let column = std::sync::Arc::new(arrow_array::Int64Array::from(vec![1]));
+    Message::Chunk(Chunk::new(batch(vec![("n", column)]), 0))
+}
+
+fn end(stopped: bool) -> Message {
+    Message::EndOfStream {
+        ingest_ns: 0,
+        stopped,
+    }
+}
+
+const END_OF_WORK: Message = Message::EndOfWork { ingest_ns: 5 };
+
+/// What the ports say until they have nothing, in short.
+fn drain(ports: &mut Ports) -> Vec<String> {
+    let mut said = Vec::new();
+    while let Some(input) = ports.next() {
+        said.push(match input {
+            Input::Chunk { port, .. } => format!("chunk {port}"),
+            Input::Watermark { time, .. } => format!("watermark {time}"),
+            Input::Idle => "idle".to_string(),
+            Input::EndOfWork { .. } => "end of work".to_string(),
+            Input::End { stopped, .. } => format!("end {stopped}"),
+            Input::Lost => "lost".to_string(),
+        });
+    }
+    said
+}
+
+#[test]
+fn the_watermark_is_the_minimum_of_the_lanes_and_never_goes_back() {
+    let (mut ports, mut lanes) = ports(&[1, 2]);
+    lanes[0].send(watermark(10)).unwrap();
+    lanes[1].send(watermark(20)).unwrap();
+    assert!(drain(&mut ports).is_empty(), "a lane has said nothing");
+    lanes[2].send(watermark(5)).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 5"]);
+    lanes[2].send(watermark(30)).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 10"]);
+    lanes[0].send(watermark(7)).unwrap();
+    lanes[0].send(watermark(10)).unwrap();
+    assert!(drain(&mut ports).is_empty());
+    lanes[0].send(watermark(25)).unwrap();
+    let said = ports.next().unwrap();
+    assert!(
+        matches!(
+            said,
+            Input::Watermark {
+                time: 20,
+                ingest_ns: 30
+            }
+        ),
+        "the newest input moved it: {said:?}"
+    );
+}
+
+#[test]
+fn chunks_come_with_their_port_and_in_order_with_watermarks() {
+    let (mut ports, mut lanes) = ports(&[1, 1]);
+    lanes[1].send(watermark(9)).unwrap();
+    lanes[0].send(chunk()).unwrap();
+    lanes[0].send(watermark(4)).unwrap();
+    lanes[0].send(chunk()).unwrap();
+    lanes[1].send(chunk()).unwrap();
+    let said = drain(&mut ports);
+    let of_lane_0 = said.iter().filter(|said| *said != "chunk 1");
+    assert_eq!(
+        of_lane_0.collect::<Vec<_>>(),
+        ["chunk 0", "watermark 4", "chunk 0"]
+    );
+    assert_eq!(said.len(), 4);
+}
+
+#[test]
+fn idle_and_ended_lanes_hold_nothing_back() {
+    let (mut ports, mut lanes) = ports(&[3]);
+    lanes[0].send(watermark(10)).unwrap();
+    lanes[1].send(Message::Idle).unwrap();
+    assert!(drain(&mut ports).is_empty());
+    lanes[2].send(end(false)).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 10"]);
+    // Back from idleness it holds back again, but the watermark stays where it was.
+    lanes[1].send(watermark(3)).unwrap();
+    lanes[0].send(watermark(20)).unwrap();
+    assert!(drain(&mut ports).is_empty());
+    lanes[1].send(watermark(15)).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 15"]);
+}
+
+#[test]
+fn all_idle_is_said_once_and_a_chunk_ends_it() {
+    let (mut ports, mut lanes) = ports(&[2]);
+    lanes[0].send(Message::Idle).unwrap();
+    assert!(drain(&mut ports).is_empty());
+    lanes[1].send(Message::Idle).unwrap();
+    lanes[0].send(Message::Idle).unwrap();
+    assert_eq!(drain(&mut ports), ["idle"]);
+    lanes[0].send(chunk()).unwrap();
+    lanes[0].send(Message::Idle).unwrap();
+    assert_eq!(drain(&mut ports), ["chunk 0", "idle"]);
+}
+
+#[test]
+fn the_end_of_work_is_aligned_and_resets_the_watermark() {
+    let (mut ports, mut lanes) = ports(&[1, 1]);
+    for lane in &mut lanes {
+        lane.send(watermark(100)).unwrap();
+    }
+    assert_eq!(drain(&mut ports), ["watermark 100"]);
+    lanes[0].send(END_OF_WORK).unwrap();
+    lanes[0].send(chunk()).unwrap();
+    lanes[0].send(watermark(7)).unwrap();
+    assert!(drain(&mut ports).is_empty(), "the next unit waits");
+    lanes[1].send(chunk()).unwrap();
+    assert_eq!(drain(&mut ports), ["chunk 1"]);
+    lanes[1].send(END_OF_WORK).unwrap();
+    assert_eq!(drain(&mut ports), ["end of work", "chunk 0"]);
+    lanes[1].send(watermark(8)).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 7"]);
+    // A lane without a further unit does not hold the last one of the other open.
+    lanes[0].send(end(false)).unwrap();
+    lanes[1].send(END_OF_WORK).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 8", "end of work"]);
+    lanes[1].send(end(false)).unwrap();
+    assert_eq!(drain(&mut ports), ["end false"]);
+}
+
+#[test]
+fn regression_a_unit_of_work_that_is_idle_as_the_last_one_was_says_so() {
+    let (mut ports, mut lanes) = ports(&[1]);
+    for _ in 0..2 {
+        lanes[0].send(Message::Idle).unwrap();
+        lanes[0].send(END_OF_WORK).unwrap();
+        assert_eq!(drain(&mut ports), ["idle", "end of work"]);
+    }
+}
+
+#[test]
+fn the_end_is_said_once() {
+    let (mut ports, mut lanes) = ports(&[1, 1]);
+    lanes[0].send(chunk()).unwrap();
+    lanes[0].send(end(false)).unwrap();
+    assert_eq!(drain(&mut ports), ["chunk 0"]);
+    lanes[1].send(end(false)).unwrap();
+    assert_eq!(drain(&mut ports), ["end false"]);
+    drop(lanes);
+    assert!(drain(&mut ports).is_empty());
+}
+
+#[test]
+fn a_stopped_lane_stops_the_watermark_where_it_is() {
+    let (mut ports, mut lanes) = ports(&[2]);
+    for lane in &mut lanes {
+        lane.send(watermark(1)).unwrap();
+    }
+    assert_eq!(drain(&mut ports), ["watermark 1"]);
+    lanes[0].send(end(true)).unwrap();
+    lanes[1].send(watermark(2)).unwrap();
+    lanes[1].send(chunk()).unwrap();
+    assert_eq!(drain(&mut ports), ["chunk 0"], "rows still come through");
+    lanes[1].send(end(false)).unwrap();
+    assert_eq!(drain(&mut ports), ["end true"]);
+}
+
+#[test]
+fn regression_a_sender_that_goes_without_an_end_is_a_loss_and_no_end() {
+    let (mut ports, mut lanes) = ports(&[2]);
+    let mut gone = lanes.pop().unwrap();
+    gone.send(chunk()).unwrap();
+    drop(gone);
+    assert_eq!(drain(&mut ports), ["chunk 0", "lost"]);
+    lanes[0].send(end(false)).unwrap();
+    assert!(drain(&mut ports).is_empty());
+}

@@ -1,0 +1,118 @@
+//! The runtime: worker threads, and the doors through which they are controlled.
+//!
+//! Shutdown: dropping it tells every worker to exit and joins their threads.
+
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use slackwater_link::{Waiter, Waker};
+
+use crate::counters::InstanceCounters;
+use crate::deploy::{Catalog, Deployment, build};
+use crate::error::{Error, Result};
+use crate::worker::{COMMANDS_MAX, Command, Event, Worker};
+
+/// Worker threads that run deployments.
+pub struct Runtime {
+    workers: Vec<WorkerHandle>,
+}
+
+struct WorkerHandle {
+    commands: mpsc::SyncSender<Command>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Starts a worker per entry of `cores`, pinned to that core where one is given. What they
+    /// report comes through `events`.
+    pub fn start(cores: &[Option<usize>], events: mpsc::Sender<Event>) -> Result<Runtime> {
+        let mut workers = Vec::new();
+        for (index, &core) in cores.iter().enumerate() {
+            let failed =
+                |error: std::io::Error| Error::new(format!("worker {index}"), error.to_string());
+            let waiter = Waiter::new().map_err(failed)?;
+            let waker = waiter.waker();
+            let (commands, receiver) = mpsc::sync_channel(COMMANDS_MAX);
+            let events = events.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || {
+                    if let Some(core) = core {
+                        // A core that was taken away since it was chosen: unpinned is slower, not wrong.
+                        let _ = slackwater_link::pin_to_core(core);
+                    }
+                    slackwater_link::set_timer_slack_ns(1);
+                    Worker::new(waiter, receiver, events).run();
+                });
+            workers.push(WorkerHandle {
+                commands,
+                waker,
+                thread: Some(thread.map_err(failed)?),
+            });
+        }
+        Ok(Runtime { workers })
+    }
+
+    /// Adds a deployment while others run. Returns the counters of its instances.
+    pub fn deploy(
+        &self,
+        deployment: &Deployment,
+        catalog: &dyn Catalog,
+    ) -> Result<Vec<Arc<InstanceCounters>>> {
+        let wakers = self
+            .workers
+            .iter()
+            .map(|worker| worker.waker.clone())
+            .collect::<Vec<_>>();
+        let built = build(deployment, catalog, &wakers)?;
+        let mut counters = Vec::with_capacity(built.len());
+        let mut per_worker = self.workers.iter().map(|_| Vec::new()).collect::<Vec<_>>();
+        for (number, (instance, slots)) in built.into_iter().enumerate() {
+            counters.push(slots);
+            per_worker[deployment.instances[number].worker].push((number, instance));
+        }
+        for (worker, instances) in self.workers.iter().zip(per_worker) {
+            worker.tell(Command::Deploy {
+                deployment: deployment.id,
+                instances,
+            });
+        }
+        Ok(counters)
+    }
+
+    /// Ends the sources of a deployment; what is on its way still comes through, windows stay open.
+    pub fn stop(&self, deployment: u32) {
+        self.workers
+            .iter()
+            .for_each(|worker| worker.tell(Command::Stop { deployment }));
+    }
+
+    /// Drops a deployment at once.
+    pub fn remove(&self, deployment: u32) {
+        self.workers
+            .iter()
+            .for_each(|worker| worker.tell(Command::Remove { deployment }));
+    }
+}
+
+impl WorkerHandle {
+    fn tell(&self, command: Command) {
+        // Fails only when the worker's thread has ended, and then there is nobody to tell.
+        let _ = self.commands.send(command);
+        self.waker.wake();
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.workers
+            .iter()
+            .for_each(|worker| worker.tell(Command::Exit));
+        for worker in &mut self.workers {
+            if let Some(thread) = worker.thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}

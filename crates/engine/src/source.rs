@@ -1,0 +1,148 @@
+//! Sources: where rows come from.
+//!
+//! A [`SourceConnector`] is made once per table and asked for one [`Source`] per instance. A source
+//! never blocks: it says [`SourcePoll::Pending`] and makes sure that the worker is woken when there
+//! is something to read, by a file descriptor registered with the worker's waiter or by a waker
+//! handed to a foreign thread.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use slackwater_link::Waiter;
+
+use crate::chunk::Positions;
+use crate::error::Result;
+
+/// A table that can be read.
+pub trait SourceConnector: Send + Sync {
+    /// The columns that the table declares (without computed ones), in order.
+    fn schema(&self) -> SchemaRef;
+
+    /// What is known of the source before it is read.
+    fn describe(&self) -> SourceDescription;
+
+    /// The source of instance `instance` of `instances`. It reads the columns `projection` (indices
+    /// into [`SourceConnector::schema`], increasing) and the partitions `p` with
+    /// `p % instances == instance`.
+    fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>>;
+}
+
+/// What is known of a source before it is read.
+#[derive(Debug, Clone, Default)]
+pub struct SourceDescription {
+    /// The connector's name (`file`).
+    pub connector: String,
+    /// More instances than this would have nothing to read.
+    pub max_instances: usize,
+    /// It ends by itself.
+    pub bounded: bool,
+    /// Reading it again gives the same rows.
+    pub replayable: bool,
+    /// Bytes to read in all, where known (progress).
+    pub total_bytes: Option<u64>,
+}
+
+/// What a source is made with.
+#[derive(Clone)]
+pub struct SourceRequest {
+    /// Indices of the columns that are read, into the connector's schema, increasing.
+    pub projection: Vec<usize>,
+    /// This instance's number.
+    pub instance: usize,
+    /// Number of instances.
+    pub instances: usize,
+    /// Rows per chunk at most.
+    pub chunk_rows: usize,
+    /// How long rows may be collected before they are handed on, in nanoseconds.
+    pub linger_ns: u64,
+    /// Each file (or connection) is a unit of work: read one after the other, an
+    /// [`SourcePoll::EndOfWork`] after each.
+    pub unit_per_partition: bool,
+    /// Bytes read so far, for progress; this instance adds to its own slot.
+    pub bytes_read: Arc<std::sync::atomic::AtomicU64>,
+}
+
+/// One instance's part of a source.
+pub trait Source: Send {
+    /// Opens files and sockets, registers with the waiter. Called once, on the worker's thread.
+    /// Returns the partitions known now: number and name (`flights.csv`, `127.0.0.1:9000`).
+    fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>>;
+
+    /// The next thing that the source has to say. Never blocks on a peer.
+    fn poll(&mut self) -> Result<SourcePoll>;
+
+    /// Releases files, sockets and threads. Called once, also after an error.
+    fn close(&mut self);
+}
+
+/// What a source says when it is polled.
+pub enum SourcePoll {
+    /// Rows of one partition, with what was wrong beside them.
+    Rows(SourceRows),
+    /// A partition appeared while the query runs.
+    PartitionStarted {
+        /// Its number.
+        partition: u32,
+        /// Its name, for messages.
+        name: String,
+    },
+    /// A partition ended.
+    PartitionEnded {
+        /// Its number.
+        partition: u32,
+    },
+    /// The unit of work ended (only with [`SourceRequest::unit_per_partition`]).
+    EndOfWork,
+    /// Nothing now; the waiter will be woken.
+    Pending,
+    /// Nothing before this time on the engine's clock (a paced replay, a linger).
+    NotBefore {
+        /// Nanoseconds on the clock of [`crate::time::now_ns`].
+        time_ns: u64,
+    },
+    /// Nothing any more.
+    End,
+}
+
+/// Rows as a source has read them.
+pub struct SourceRows {
+    /// The columns of [`SourceRequest::projection`], in that order.
+    pub batch: RecordBatch,
+    /// The partition they come from.
+    pub partition: u32,
+    /// Their positions in it.
+    pub positions: Positions,
+    /// When the oldest of them entered the engine: the wake-up's time, or the row's deadline for
+    /// paced sources (nanoseconds on the clock of [`crate::time::now_ns`]).
+    pub ingest_ns: u64,
+    /// Records that are no rows: wrong number of fields, a column that can't be parsed.
+    pub rejected: Vec<Rejected>,
+}
+
+/// A record that was refused, as it is kept in the dead-letter file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// The partition, where the record came straight from a source.
+    pub partition: Option<u32>,
+    /// The position in the partition (line number for text).
+    pub position: Option<u64>,
+    /// Why it was refused; names the column.
+    pub reason: String,
+    /// The record as it was read, or its columns as JSON; cut to [`REJECTED_RECORD_BYTES_MAX`].
+    pub record: String,
+}
+
+/// How much of a refused record is kept: 4 KiB shows what is wrong with a line, and a file of bad
+/// 100 MB lines does not become a dead-letter file of the same size.
+pub const REJECTED_RECORD_BYTES_MAX: usize = 4096;
+
+/// Where refused records go: counted and kept (I4).
+pub trait DeadLetters: Send + Sync {
+    /// Names a partition, so that a refused record is found again as `flights.csv:812`.
+    fn name_partition(&self, partition: u32, name: &str);
+
+    /// Keeps the record; an error ends the query (`'on_error' = 'fail'`, or the file can't be
+    /// written).
+    fn reject(&self, rejected: &Rejected) -> Result<()>;
+}

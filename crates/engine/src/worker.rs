@@ -1,0 +1,278 @@
+//! Workers: pinned threads that run instances.
+//!
+//! The duty cycle: drain commands → step the instances → when nothing was done, announce, look once
+//! more, and wait. A worker without input makes no system call at all (I7): it waits without a
+//! time-out unless some instance named a time.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use slackwater_link::{Sources, Waiter};
+
+use crate::error::{Error, Result};
+use crate::instance::{Instance, SinkResult, Stepped};
+use crate::time::now_ns;
+
+/// Commands that may wait for a worker: deploying and stopping are rare, a few suffice.
+pub const COMMANDS_MAX: usize = 16;
+
+/// What a worker is told, through a bounded queue that it drains once a duty cycle.
+pub enum Command {
+    /// Run these instances of a deployment.
+    Deploy {
+        /// The deployment.
+        deployment: u32,
+        /// Its instances for this worker, with their numbers.
+        instances: Vec<(usize, Instance)>,
+    },
+    /// End the sources of a deployment; what is on its way still comes through.
+    Stop {
+        /// The deployment.
+        deployment: u32,
+    },
+    /// Drop the instances of a deployment at once.
+    Remove {
+        /// The deployment.
+        deployment: u32,
+    },
+    /// End the thread.
+    Exit,
+}
+
+/// What workers report, through one queue.
+#[derive(Debug)]
+pub enum Event {
+    /// An instance has come to its end.
+    Ended {
+        /// The deployment.
+        deployment: u32,
+        /// The instance's number.
+        instance: usize,
+        /// What its sinks measured.
+        sinks: Vec<SinkResult>,
+    },
+    /// An instance has failed; it has been closed.
+    Failed {
+        /// The deployment.
+        deployment: u32,
+        /// The instance's number.
+        instance: usize,
+        /// What its sinks measured until then.
+        sinks: Vec<SinkResult>,
+        /// Why.
+        error: Error,
+    },
+}
+
+/// One worker, on its own thread.
+pub struct Worker {
+    waiter: Waiter,
+    commands: mpsc::Receiver<Command>,
+    events: mpsc::Sender<Event>,
+    instances: Vec<(u32, usize, Instance)>,
+    exit: bool,
+}
+
+impl Worker {
+    /// A worker without instances.
+    pub fn new(
+        waiter: Waiter,
+        commands: mpsc::Receiver<Command>,
+        events: mpsc::Sender<Event>,
+    ) -> Worker {
+        Worker {
+            waiter,
+            commands,
+            events,
+            instances: Vec::new(),
+            exit: false,
+        }
+    }
+
+    /// Runs until told to exit.
+    pub fn run(mut self) {
+        while !self.exit {
+            let cycle = self.cycle();
+            if cycle.worked {
+                continue;
+            }
+            self.flush();
+            self.waiter.announce();
+            let cycle = self.cycle();
+            if cycle.worked || self.exit {
+                self.waiter.retract();
+                continue;
+            }
+            self.wait(cycle);
+        }
+        // What still runs is not complete: sources are released, sinks discard what they wrote.
+        while !self.instances.is_empty() {
+            self.end(0, None);
+        }
+    }
+
+    fn cycle(&mut self) -> Cycle {
+        let mut cycle = Cycle {
+            worked: self.drain_commands(),
+            ..Cycle::default()
+        };
+        let mut index = 0;
+        while index < self.instances.len() {
+            match guard(&mut self.instances[index].2, Instance::step) {
+                Ok(Stepped::Worked) => cycle.worked = true,
+                Ok(Stepped::Waits {
+                    until_ns,
+                    descriptors,
+                }) => cycle.wait_for(until_ns, descriptors),
+                Ok(Stepped::Ended) => {
+                    self.end(index, None);
+                    cycle.worked = true;
+                    continue;
+                }
+                Err(error) => {
+                    self.end(index, Some(error));
+                    cycle.worked = true;
+                    continue;
+                }
+            }
+            index += 1;
+        }
+        cycle
+    }
+
+    fn wait(&mut self, cycle: Cycle) {
+        let timeout = cycle
+            .until_ns
+            .map(|time| Duration::from_nanos(time.saturating_sub(now_ns())));
+        let sources = if cycle.descriptors || cycle.until_ns.is_none() {
+            Sources::All
+        } else {
+            Sources::Doorbell
+        };
+        if self.waiter.wait(timeout, sources).is_err() {
+            // Not seen on Linux; going round again at a bounded rate beats ending the query.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn drain_commands(&mut self) -> bool {
+        let mut worked = false;
+        for _ in 0..COMMANDS_MAX {
+            match self.commands.try_recv() {
+                Ok(command) => self.obey(command),
+                Err(mpsc::TryRecvError::Empty) => break,
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    self.exit = true;
+                    break;
+                }
+            }
+            worked = true;
+        }
+        worked
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Deploy {
+                deployment,
+                instances,
+            } => {
+                for (number, instance) in instances {
+                    self.instances.push((deployment, number, instance));
+                    let last = self.instances.len() - 1;
+                    let waiter = &mut self.waiter;
+                    let opened = guard(&mut self.instances[last].2, |instance| {
+                        instance.open(waiter)
+                    });
+                    if let Err(error) = opened {
+                        self.end(last, Some(error));
+                    }
+                }
+            }
+            Command::Stop { deployment } => {
+                let instances = self
+                    .instances
+                    .iter_mut()
+                    .filter(|(id, ..)| *id == deployment);
+                instances.for_each(|(_, _, instance)| instance.stop());
+            }
+            Command::Remove { deployment } => {
+                while let Some(index) = self.instances.iter().position(|(id, ..)| *id == deployment)
+                {
+                    self.end(index, None);
+                }
+            }
+            Command::Exit => self.exit = true,
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut index = 0;
+        while index < self.instances.len() {
+            match guard(&mut self.instances[index].2, Instance::flush) {
+                Ok(()) => index += 1,
+                Err(error) => self.end(index, Some(error)),
+            }
+        }
+    }
+
+    fn end(&mut self, index: usize, error: Option<Error>) {
+        let (deployment, number, mut instance) = self.instances.remove(index);
+        let name = instance.name().to_string();
+        let sinks = guard(&mut instance, |instance| Ok(instance.close())).unwrap_or_default();
+        let event = match error {
+            None => Event::Ended {
+                deployment,
+                instance: number,
+                sinks,
+            },
+            Some(error) => {
+                let error = if error.place.is_empty() {
+                    error.at(&name)
+                } else {
+                    error
+                };
+                Event::Failed {
+                    deployment,
+                    instance: number,
+                    sinks,
+                    error,
+                }
+            }
+        };
+        // Nobody listens only when the process is ending.
+        let _ = self.events.send(event);
+    }
+}
+
+#[derive(Default)]
+struct Cycle {
+    worked: bool,
+    until_ns: Option<u64>,
+    descriptors: bool,
+}
+
+impl Cycle {
+    fn wait_for(&mut self, until_ns: Option<u64>, descriptors: bool) {
+        self.until_ns = match (self.until_ns, until_ns) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.descriptors |= descriptors;
+    }
+}
+
+/// A panic in an operator, source or sink that somebody else wrote ends the query with an error
+/// that names the instance, not the process.
+fn guard<T>(instance: &mut Instance, work: impl FnOnce(&mut Instance) -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(|| work(&mut *instance))).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|text| text.to_string())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "without a message".to_string());
+        Err(Error::new(instance.name(), format!("panicked: {text}"))
+            .mend("this is a bug of the operator, source or sink of that name"))
+    })
+}

@@ -1,0 +1,395 @@
+//! The link inside a process: a bounded ring of owned messages, one writer, one reader, no copy.
+//!
+//! Positions count messages from the start and wrap with `usize`; a slot is `position & mask`.
+//! `tail` is the writer's (messages committed), `head` the reader's (messages taken out), and
+//! `tail - head` is between 0 and the capacity. A slot holds a message exactly when its position
+//! lies in `head..tail`.
+//!
+//! Invariants:
+//! - The writer alone writes slots outside `head..tail`, the reader alone moves messages out of
+//!   slots inside it. Each moves its own position only after it is done with the slot (Release),
+//!   and touches a slot only after it has seen the other's position (Acquire). So no slot is ever
+//!   touched by both.
+//! - Each side keeps a copy of the other's position and loads the shared one only when the copy
+//!   says "full" or "empty": the two cores then share a cache line once a lap and not once a
+//!   message. The two positions lie 128 bytes apart, because cores fetch lines in pairs.
+//! - Back-pressure: a writer that finds the ring full raises `starved`, looks once more, and hands
+//!   the message back. The reader that makes room takes `starved` down and rings the writer. This
+//!   is announce, look, sleep once more, and needs the same fences (`docs/internals/waiting.md`).
+//!
+//! Shutdown: dropping the sender or the receiver marks it gone and rings the other side. A dropped
+//! receiver drops what is left in the ring at once; what a sender commits beside that is dropped
+//! with the ring, by the side that goes last.
+//!
+//! The ideas are those of the index queue of iceoryx2 and of Agrona's ring buffers.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use crate::doorbell::Waker;
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, UnsafeCell, fence};
+
+/// The most messages that a link may hold: 2^20 slots of a 64-byte message are 64 MiB, more than
+/// any plan wants between two instances. A larger number is a bug in the planner.
+pub const CAPACITY_MAX: usize = 1 << 20;
+
+/// Alone in its pair of cache lines, so that one core's stores don't take the line from the other.
+#[repr(align(128))]
+struct Padded<T>(T);
+
+struct Ring<T> {
+    /// Messages committed. Written by the sender.
+    tail: Padded<AtomicUsize>,
+    /// Messages taken out. Written by the receiver.
+    head: Padded<AtomicUsize>,
+    /// The sender was refused and wants a ring once there is room. In a line of its own: the
+    /// receiver reads it with each message, and it changes only around a full ring.
+    starved: Padded<AtomicBool>,
+    sender_gone: AtomicBool,
+    receiver_gone: AtomicBool,
+    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    reader: Waker,
+    writer: Waker,
+}
+
+// SAFETY: messages go from the sender's thread to the receiver's (hence `T: Send`), never are two
+// threads at one slot (the first invariant of this module), and no `&T` is shared, so `T: Sync`
+// is not needed. All other fields are `Sync` themselves.
+unsafe impl<T: Send> Sync for Ring<T> {}
+// SAFETY: as above; the ring owns its messages, which are `Send`.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+impl<T> Ring<T> {
+    fn slot(&self, position: usize) -> &UnsafeCell<MaybeUninit<T>> {
+        // The number of slots is a power of two, so the mask keeps the index in bounds.
+        &self.slots[position & (self.slots.len() - 1)]
+    }
+
+    /// Moves the message out of a slot.
+    ///
+    /// # Safety
+    ///
+    /// `position` lies in `head..tail`, the caller is the reader (or the last owner) and has seen
+    /// that `tail` with Acquire, and it moves `head` past the position before it reads again.
+    unsafe fn take(&self, position: usize) -> T {
+        self.slot(position).with(|slot| {
+            // SAFETY: the slot holds a message and nobody else touches it, says the caller.
+            unsafe { (*slot).assume_init_read() }
+        })
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        // Both ends are gone, and the reference count's last decrement has acquired all that they
+        // did, so plain looks are enough.
+        let mut head = self.head.0.load(Ordering::Relaxed);
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        while head != tail {
+            // SAFETY: this is the last owner, and `head` moves on below. A message whose drop
+            // panics leaks the ones behind it, which is allowed, and drops none twice.
+            drop(unsafe { self.take(head) });
+            head = head.wrapping_add(1);
+        }
+    }
+}
+
+/// Makes a link that holds at least `capacity` messages (rounded up to a power of two).
+///
+/// `reader` is rung when a message or the sender's end arrives, `writer` when there is room again
+/// after [`SendError::Full`], and when the receiver is gone.
+///
+/// # Panics
+///
+/// For a capacity of zero or above [`CAPACITY_MAX`], which is a bug in the caller.
+pub fn channel<T: Send>(capacity: usize, reader: Waker, writer: Waker) -> (Sender<T>, Receiver<T>) {
+    channel_from(0, capacity, reader, writer)
+}
+
+/// A link whose positions start at `start`: tests begin just before they wrap.
+fn channel_from<T: Send>(
+    start: usize,
+    capacity: usize,
+    reader: Waker,
+    writer: Waker,
+) -> (Sender<T>, Receiver<T>) {
+    assert!(
+        (1..=CAPACITY_MAX).contains(&capacity),
+        "a link of {capacity} messages: between 1 and {CAPACITY_MAX} are possible"
+    );
+    let slots = (0..capacity.next_power_of_two())
+        .map(|_| UnsafeCell::new(MaybeUninit::uninit()))
+        .collect();
+    let ring = Arc::new(Ring {
+        tail: Padded(AtomicUsize::new(start)),
+        head: Padded(AtomicUsize::new(start)),
+        starved: Padded(AtomicBool::new(false)),
+        sender_gone: AtomicBool::new(false),
+        receiver_gone: AtomicBool::new(false),
+        slots,
+        reader,
+        writer,
+    });
+    let sender = Sender {
+        ring: Arc::clone(&ring),
+        tail: start,
+        head_seen: start,
+    };
+    let receiver = Receiver {
+        ring,
+        head: start,
+        tail_seen: start,
+    };
+    (sender, receiver)
+}
+
+/// Why a message was not taken. It is handed back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SendError<T> {
+    /// The link is full. The writer is rung once there is room: keep the message, do something
+    /// else, or announce, try again, and sleep.
+    Full(T),
+    /// The receiver is gone: nobody will ever read the message.
+    Closed(T),
+}
+
+impl<T> SendError<T> {
+    /// The message that was not sent.
+    pub fn into_message(self) -> T {
+        match self {
+            SendError::Full(message) | SendError::Closed(message) => message,
+        }
+    }
+}
+
+// Not derived, so that messages need not be `Debug`.
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            SendError::Full(_) => "Full(..)",
+            SendError::Closed(_) => "Closed(..)",
+        })
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            SendError::Full(_) => "the link is full: send again once its writer is rung",
+            SendError::Closed(_) => "the link's receiver is gone",
+        })
+    }
+}
+
+impl<T> std::error::Error for SendError<T> {}
+
+/// The writing end of a link. Dropping it is the end of the stream.
+pub struct Sender<T> {
+    ring: Arc<Ring<T>>,
+    /// The ring's `tail`, which only this end moves.
+    tail: usize,
+    /// The ring's `head` when last looked at: the real one is this or further.
+    head_seen: usize,
+}
+
+impl<T> Sender<T> {
+    /// Puts a message into the link and rings the reader if it has announced its sleep.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Full`] and [`SendError::Closed`] hand the message back.
+    pub fn send(&mut self, message: T) -> Result<(), SendError<T>> {
+        if self.is_closed() {
+            return Err(SendError::Closed(message));
+        }
+        if self.is_full() && !self.look_for_room() {
+            return Err(SendError::Full(message));
+        }
+        self.ring.slot(self.tail).with_mut(|slot| {
+            // SAFETY: not full, so the position is outside `head..tail`, and `head_seen` was
+            // loaded with Acquire: the reader has moved the slot's last message out.
+            unsafe { (*slot).write(message) };
+        });
+        self.tail = self.tail.wrapping_add(1);
+        // Commits the message. Release: the slot's content is visible to whoever loads this
+        // `tail` with Acquire in `Receiver::tail`.
+        self.ring.tail.0.store(self.tail, Ordering::Release);
+        // The fence between this store and the look at the doorbell is the one in `wake`.
+        self.ring.reader.wake();
+        Ok(())
+    }
+
+    /// Whether the receiver is gone.
+    pub fn is_closed(&self) -> bool {
+        // Acquire: pairs with the Release in the drop of `Receiver`.
+        self.ring.receiver_gone.load(Ordering::Acquire)
+    }
+
+    /// How many messages fit at least; the reader may have made more room meanwhile.
+    pub fn free(&self) -> usize {
+        self.capacity() - self.tail.wrapping_sub(self.head())
+    }
+
+    /// How many messages fit into the empty link: a power of two.
+    pub fn capacity(&self) -> usize {
+        self.ring.slots.len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.tail.wrapping_sub(self.head_seen) == self.ring.slots.len()
+    }
+
+    fn head(&self) -> usize {
+        // Acquire: pairs with the Release in `Receiver::receive`, so that the reader is done with
+        // the slots before this position.
+        self.ring.head.0.load(Ordering::Acquire)
+    }
+
+    /// Looks at the reader's real position; if the link is still full, asks to be rung and looks
+    /// once more. Returns whether there is room.
+    #[cold]
+    fn look_for_room(&mut self) -> bool {
+        self.head_seen = self.head();
+        if !self.is_full() {
+            return true;
+        }
+        // Relaxed, here and wherever `starved` changes: it carries no data, and the fences order
+        // the looks. An exchange where a store would do, because loom orders the stores of two
+        // threads only by what each has read; this is the cold path.
+        self.ring.starved.0.swap(true, Ordering::Relaxed);
+        // Pairs with the fence in `Receiver::receive`: here a write of `starved` and a load of
+        // `head`, there a store of `head` and a load of `starved`. One of the two loads must see
+        // the other's write, or a refused writer would wait for a ring that never comes.
+        fence(Ordering::SeqCst);
+        self.head_seen = self.head();
+        if self.is_full() {
+            return false;
+        }
+        // Not refused after all, so nothing is owed. A reader that has seen the flag already
+        // rings once too often, which is never wrong.
+        self.ring.starved.0.swap(false, Ordering::Relaxed);
+        true
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        // Release: whoever sees the end in `Receiver::is_closed` also sees the last `tail`.
+        self.ring.sender_gone.store(true, Ordering::Release);
+        self.ring.reader.wake();
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Sender")
+            .field("free", &self.free())
+            .field("capacity", &self.capacity())
+            .field("closed", &self.is_closed())
+            .finish()
+    }
+}
+
+/// The reading end of a link. Dropping it tells the writer that nobody reads any more.
+pub struct Receiver<T> {
+    ring: Arc<Ring<T>>,
+    /// The ring's `head`, which only this end moves.
+    head: usize,
+    /// The ring's `tail` when last looked at: the real one is this or further.
+    tail_seen: usize,
+}
+
+impl<T> Receiver<T> {
+    /// Takes the oldest message out of the link, and rings the writer if it was refused since.
+    ///
+    /// `None` means nothing now; whether it means the end, [`is_closed`](Receiver::is_closed)
+    /// says.
+    pub fn receive(&mut self) -> Option<T> {
+        if self.head == self.tail_seen {
+            self.tail_seen = self.tail();
+            if self.head == self.tail_seen {
+                return None;
+            }
+        }
+        // SAFETY: `head` is before a `tail` that was loaded with Acquire, and moves on below.
+        let message = unsafe { self.ring.take(self.head) };
+        self.head = self.head.wrapping_add(1);
+        // Release: hands the slot back; pairs with the Acquire in `Sender::head`.
+        self.ring.head.0.store(self.head, Ordering::Release);
+        // Pairs with the fence in `Sender::look_for_room`.
+        fence(Ordering::SeqCst);
+        // The load first, for the cache line's sake, as in `Doorbell::wake`.
+        if self.ring.starved.0.load(Ordering::Relaxed)
+            && self
+                .ring
+                .starved
+                .0
+                .compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            self.ring.writer.wake();
+        }
+        Some(message)
+    }
+
+    /// Whether there is nothing to receive right now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the sender is gone and all its messages have been received: nothing will ever
+    /// come.
+    pub fn is_closed(&self) -> bool {
+        // The order matters: first the end, then the position. The other way round a message
+        // sent between the two looks would be lost behind the end. Acquire: pairs with the
+        // Release in the drop of `Sender`.
+        self.ring.sender_gone.load(Ordering::Acquire) && self.is_empty()
+    }
+
+    /// How many messages wait at least; the writer may have added more meanwhile.
+    pub fn len(&self) -> usize {
+        self.tail().wrapping_sub(self.head)
+    }
+
+    /// How many messages fit into the empty link: a power of two.
+    pub fn capacity(&self) -> usize {
+        self.ring.slots.len()
+    }
+
+    fn tail(&self) -> usize {
+        // Acquire: pairs with the Release in `Sender::send`, so that the messages before this
+        // position are whole.
+        self.ring.tail.0.load(Ordering::Acquire)
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        // Release: pairs with `Sender::is_closed`. The ring comes before the dropping of messages,
+        // because a message whose drop panics must not leave the writer asleep.
+        self.ring.receiver_gone.store(true, Ordering::Release);
+        self.ring.writer.wake();
+        // A slow writer's link would keep these alive. At most one lap: what a writer that has
+        // not yet seen the end commits beside this loop goes with the ring.
+        for _ in 0..self.capacity() {
+            if self.receive().is_none() {
+                break;
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Receiver")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity())
+            .field("closed", &self.is_closed())
+            .finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,270 @@
+//! The one wait primitive of a worker: for links, descriptors and foreign threads at once.
+//!
+//! An epoll instance that holds the waiter's bell and the descriptors of sources and sinks. A
+//! worker that found nothing to do announces, looks once more, and waits (the rule in the crate's
+//! documentation). Time-outs count nanoseconds; how late they end is the thread's timer slack
+//! plus the wake-up, see [`set_timer_slack_ns`].
+//!
+//! Invariants:
+//! - Only the owner announces and waits; wakers ring from anywhere.
+//! - A wait is always announced: an unannounced one would sleep beside a message.
+//! - Which descriptor is ready is not told. Descriptors are edge-triggered: the owner reads (or
+//!   writes) each until `WouldBlock` before it says that it has nothing to do, so an edge only
+//!   says "look again", and one that was reported once needs no memory here.
+//! - A waiter with nothing to wait for sleeps without any timer: no wake-ups, no system calls.
+//!
+//! Shutdown: dropping the waiter closes the epoll instance. The bell lives until the last waker
+//! is dropped. Registered descriptors belong to their owners, and closing one's last duplicate
+//! takes it out of the epoll instance.
+
+use std::cell::Cell;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
+
+pub use crate::doorbell::Waker;
+
+use crate::doorbell::Doorbell;
+use crate::sync::Arc;
+
+/// Events taken from the kernel in one wait. More stay in the kernel's list, and then the next
+/// wait returns at once: 64 events × 12 bytes fit a few cache lines of the stack, and a worker
+/// with more than 64 busy sockets hardly waits.
+const EVENTS_PER_WAIT: usize = 64;
+
+/// The longest time-out handed to the kernel, which refuses more than i64::MAX seconds. One year
+/// (365 × 86,400 s); a longer one ends early, as any wait may.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+/// The mark of the bell among the epoll events; all other descriptors carry `DESCRIPTOR_MARK`.
+const BELL_MARK: u64 = 0;
+const DESCRIPTOR_MARK: u64 = 1;
+
+/// What a wait listens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// Wakers and registered descriptors.
+    All,
+    /// Wakers only: the timed wait of a source that lingers while its socket fills. The
+    /// descriptors' edges stay remembered and end the next wait for [`Sources::All`].
+    Doorbell,
+}
+
+/// Why a wait ended. A wait may end early: whatever is said here, look at everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// A waker rang (a descriptor may be ready as well).
+    Rung,
+    /// A registered descriptor became ready, and nobody rang.
+    Descriptor,
+    /// The time-out passed.
+    TimedOut,
+    /// A signal handler ran on this thread.
+    Interrupted,
+}
+
+/// The sleeping place of one worker thread.
+///
+/// It may be made on one thread and moved to another, but not shared: there is one announcement,
+/// and it is the owner's.
+#[derive(Debug)]
+pub struct Waiter {
+    epoll: OwnedFd,
+    doorbell: Arc<Doorbell>,
+    /// The owner's own memory of its announcement. The doorbell's flag can't serve for it,
+    /// because a waker takes it down. The `Cell` also keeps the waiter from being `Sync`.
+    announced: Cell<bool>,
+}
+
+impl Waiter {
+    /// Makes an epoll instance with a bell in it.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no descriptors left (two are needed).
+    pub fn new() -> io::Result<Waiter> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| explain("can't make an epoll instance", error))?;
+        let doorbell = Doorbell::new().map_err(|error| {
+            io::Error::new(error.kind(), format!("can't make an eventfd: {error}"))
+        })?;
+        // Level-triggered: a strike that one kind of wait didn't see must still end the other.
+        epoll::add(
+            &epoll,
+            doorbell.bell.as_fd(),
+            epoll::EventData::new_u64(BELL_MARK),
+            epoll::EventFlags::IN,
+        )
+        .map_err(|error| explain("can't add the eventfd to its epoll instance", error))?;
+        Ok(Waiter {
+            epoll,
+            doorbell: Arc::new(doorbell),
+            announced: Cell::new(false),
+        })
+    }
+
+    /// A handle that ends this waiter's sleep from any thread.
+    pub fn waker(&self) -> Waker {
+        Waker::new(Arc::clone(&self.doorbell))
+    }
+
+    /// Waits for this descriptor too, from now on, edge-triggered: readable, writable, hung up.
+    ///
+    /// The owner reads until `WouldBlock` before it says that it has nothing to do; a descriptor
+    /// that is ready now gives its first edge at once.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` for a regular file or folder, which is always ready and must be read
+    /// without waiting; `AlreadyExists` for one that is registered here; `StorageFull` when the
+    /// user's limit of watches is reached.
+    pub fn register(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        epoll::add(
+            &self.epoll,
+            descriptor,
+            epoll::EventData::new_u64(DESCRIPTOR_MARK),
+            flags,
+        )
+        .map_err(|error| {
+            let mend = match error {
+                Errno::PERM => "; it is a file, which is always ready: read it without waiting",
+                Errno::EXIST => "; it is registered already: deregister it first",
+                Errno::NOSPC => "; raise /proc/sys/fs/epoll/max_user_watches",
+                _ => "",
+            };
+            let number = descriptor.as_raw_fd();
+            explain_with_mend(&format!("can't wait for descriptor {number}"), error, mend)
+        })
+    }
+
+    /// Stops waiting for a descriptor that was registered.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for one that is not registered here.
+    pub fn deregister(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        epoll::delete(&self.epoll, descriptor).map_err(|error| {
+            let number = descriptor.as_raw_fd();
+            explain(
+                &format!("can't stop waiting for descriptor {number}"),
+                error,
+            )
+        })
+    }
+
+    /// Says that the owner is about to sleep. It then looks once more at everything that may
+    /// ring, and calls [`wait`](Waiter::wait) or [`retract`](Waiter::retract).
+    #[inline]
+    pub fn announce(&self) {
+        self.announced.set(true);
+        self.doorbell.announce();
+    }
+
+    /// Takes the announcement back: the look found something to do.
+    ///
+    /// A waker that saw the announcement may still ring; the next wait then ends early.
+    #[inline]
+    pub fn retract(&self) {
+        self.announced.set(false);
+        self.doorbell.retract();
+    }
+
+    /// Sleeps until a waker rings, a registered descriptor becomes ready (with [`Sources::All`])
+    /// or the time is over, and takes the announcement back. No time-out means just that: no
+    /// timer, hence no wake-up. What a waker did before it rang is visible afterwards.
+    ///
+    /// It may return early: after a signal, for a waker that rang an announcement since
+    /// retracted, for an edge whose data the owner has already read.
+    ///
+    /// # Errors
+    ///
+    /// Only what the kernel says of a wait that can't work at all (out of memory).
+    ///
+    /// # Panics
+    ///
+    /// Without an announcement, which is a bug in the caller: nobody would ring.
+    pub fn wait(&self, timeout: Option<Duration>, sources: Sources) -> io::Result<Woken> {
+        assert!(
+            self.announced.replace(false),
+            "a wait without an announcement: nobody would ring"
+        );
+        let timeout = timeout.map(|timeout| {
+            Timespec::try_from(timeout.min(TIMEOUT_MAX)).expect("a year fits the kernel's seconds")
+        });
+        let ready = match sources {
+            Sources::All => self.wait_for_all(timeout.as_ref()),
+            Sources::Doorbell => self.wait_for_bell(timeout.as_ref()),
+        };
+        // Awake from here on. First the flag, then the strikes: no waker can strike for this
+        // announcement after the flag is down, apart from one that took it down itself, and a
+        // strike that comes after the silence only ends the next wait early.
+        let rung = self.doorbell.retract();
+        let woken = match ready {
+            // The ring came as the time ran out.
+            Ok(Woken::TimedOut) if rung => Woken::Rung,
+            Ok(woken) => woken,
+            Err(Errno::INTR) => Woken::Interrupted,
+            Err(error) => return Err(explain("can't wait", error)),
+        };
+        if woken == Woken::Rung {
+            self.doorbell.bell.silence();
+        }
+        Ok(woken)
+    }
+
+    fn wait_for_all(&self, timeout: Option<&Timespec>) -> Result<Woken, Errno> {
+        let mut space = [std::mem::MaybeUninit::<epoll::Event>::uninit(); EVENTS_PER_WAIT];
+        let (events, _) = epoll::wait(&self.epoll, &mut space, timeout)?;
+        if events.is_empty() {
+            return Ok(Woken::TimedOut);
+        }
+        let rung = events.iter().any(|event| {
+            // A copy: the field of a packed struct can't be borrowed.
+            let data = event.data;
+            data.u64() == BELL_MARK
+        });
+        Ok(if rung { Woken::Rung } else { Woken::Descriptor })
+    }
+
+    /// `ppoll` on the bell alone leaves the epoll instance, and so the edges it remembers, alone.
+    fn wait_for_bell(&self, timeout: Option<&Timespec>) -> Result<Woken, Errno> {
+        let mut descriptors = [PollFd::new(&self.doorbell.bell, PollFlags::IN)];
+        let ready = poll(&mut descriptors, timeout)?;
+        Ok(if ready == 0 {
+            Woken::TimedOut
+        } else {
+            Woken::Rung
+        })
+    }
+}
+
+/// Sets how much later than asked the kernel may end this thread's timed waits, so as to end
+/// several at once. Zero restores the thread's default (50 µs unless inherited otherwise).
+///
+/// One nanosecond makes a 10 µs sleep end about 14 µs late instead of about 66 µs; it needs no
+/// privilege. The kernel also allows itself 0.1 % of each wait. Where the call is forbidden the
+/// old slack stays: waits end later and nothing else changes.
+pub fn set_timer_slack_ns(slack_ns: u64) {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(slack_ns));
+}
+
+fn explain(what: &str, error: Errno) -> io::Error {
+    explain_with_mend(what, error, "")
+}
+
+/// Keeps the error's kind, which callers match on, and says what was tried and how to mend it.
+fn explain_with_mend(what: &str, error: Errno, mend: &str) -> io::Error {
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("{what}: {error}{mend}"))
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests;

@@ -1,0 +1,445 @@
+//! The contract of a link, run on each kind of link (the bullets are in the crate's
+//! documentation). A new kind implements [`Kind`] and gets one `conformance!` line at the end.
+
+#![cfg(not(loom))]
+
+use std::time::{Duration, Instant};
+
+use slackwater_link::{SendError, Sources, Waiter, Waker, Woken};
+
+/// Nothing in these tests takes this long on any machine: who sleeps that long was not woken.
+const LOST_WAKE_UP: Duration = Duration::from_secs(20);
+
+/// A kind of link, carrying numbers.
+trait Kind {
+    type Sender: Sending + Send + 'static;
+    type Receiver: Receiving + Send + 'static;
+
+    /// A link of at least `capacity` messages, and of less than `capacity + SLACK`.
+    fn open(capacity: usize, reader: Waker, writer: Waker) -> (Self::Sender, Self::Receiver);
+
+    /// How much a kind may round a capacity up.
+    const SLACK: usize;
+}
+
+trait Sending {
+    fn send(&mut self, number: u64) -> Result<(), SendError<u64>>;
+    fn is_closed(&self) -> bool;
+    fn free(&self) -> usize;
+}
+
+trait Receiving {
+    fn receive(&mut self) -> Option<u64>;
+    fn is_empty(&self) -> bool;
+    fn is_closed(&self) -> bool;
+    fn len(&self) -> usize;
+}
+
+/// Splitmix64: enough to vary a test, and the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    /// Now and then a pause of up to 60 µs, spun so that it can be that short: long enough for
+    /// the other side to fall asleep, with all the moments before and after it.
+    fn pause(&mut self) {
+        if self.below(4) > 0 {
+            return;
+        }
+        let end = Instant::now() + Duration::from_nanos(self.below(60_000));
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn waiter() -> Waiter {
+    Waiter::new().expect("two descriptors")
+}
+
+/// Both ends on one thread, with a waiter that both ring.
+fn open_here<K: Kind>(capacity: usize) -> (K::Sender, K::Receiver, Waiter) {
+    let waiter = waiter();
+    let (sender, receiver) = K::open(capacity, waiter.waker(), waiter.waker());
+    (sender, receiver, waiter)
+}
+
+/// Announce, look, sleep; counts real sleeps.
+fn sleep_unless(waiter: &Waiter, sleeps: &mut u64, look: impl FnOnce() -> bool) {
+    waiter.announce();
+    if look() {
+        waiter.retract();
+        return;
+    }
+    *sleeps += 1;
+    let woken = waiter
+        .wait(Some(LOST_WAKE_UP), Sources::All)
+        .expect("a wait");
+    assert_ne!(woken, Woken::TimedOut, "a wake-up was lost");
+}
+
+fn was_rung(waiter: &Waiter) -> bool {
+    // Only a bell that was struck for an earlier announcement can end this at once.
+    waiter.announce();
+    let woken = waiter.wait(Some(Duration::ZERO), Sources::Doorbell);
+    woken.expect("a wait") == Woken::Rung
+}
+
+fn fifo_at_every_fill<K: Kind>() {
+    for capacity in 1..=9 {
+        let (mut sender, mut receiver, _waiter) = open_here::<K>(capacity);
+        let mut random = Random(capacity as u64);
+        let (mut sent, mut received) = (0, 0);
+        for _ in 0..2_000 {
+            for _ in 0..random.below(capacity as u64 + 2) {
+                match sender.send(sent) {
+                    Ok(()) => sent += 1,
+                    Err(SendError::Full(number)) => assert_eq!(number, sent),
+                    Err(SendError::Closed(_)) => panic!("the receiver is here"),
+                }
+            }
+            for _ in 0..random.below(capacity as u64 + 2) {
+                match receiver.receive() {
+                    Some(number) => {
+                        assert_eq!(number, received);
+                        received += 1;
+                    }
+                    None => assert_eq!(sent, received, "a message is there and isn't handed out"),
+                }
+            }
+        }
+        assert!(received > 500, "the test moved next to nothing");
+    }
+}
+
+fn full_hands_the_message_back<K: Kind>() {
+    for capacity in [1, 2, 3, 8, 100] {
+        let (mut sender, mut receiver, _waiter) = open_here::<K>(capacity);
+        let mut taken = 0;
+        let refused = loop {
+            match sender.send(taken) {
+                Ok(()) => taken += 1,
+                Err(error) => break error,
+            }
+            assert!(
+                taken < (capacity + K::SLACK) as u64,
+                "the link is not bounded"
+            );
+        };
+        assert!(taken >= capacity as u64);
+        assert_eq!(refused, SendError::Full(taken));
+        assert_eq!((sender.free(), receiver.len()), (0, taken as usize));
+        assert_eq!(receiver.receive(), Some(0));
+        assert_eq!(sender.free(), 1);
+        assert_eq!(sender.send(taken), Ok(()));
+        assert_eq!(sender.send(0), Err(SendError::Full(0)));
+        for number in 1..=taken {
+            assert_eq!(receiver.receive(), Some(number));
+        }
+        assert_eq!(receiver.receive(), None);
+    }
+}
+
+fn end_comes_once_after_the_last_message<K: Kind>() {
+    let (mut sender, mut receiver, _waiter) = open_here::<K>(4);
+    assert!(receiver.is_empty() && !receiver.is_closed());
+    sender.send(1).expect("room");
+    sender.send(2).expect("room");
+    drop(sender);
+    for number in [1, 2] {
+        assert!(!receiver.is_closed(), "the end overtook a message");
+        assert_eq!(receiver.receive(), Some(number));
+    }
+    assert!(receiver.is_closed());
+    assert_eq!(receiver.receive(), None);
+    assert!(receiver.is_closed() && receiver.is_empty());
+}
+
+fn gone_receiver_hands_messages_back<K: Kind>() {
+    let (mut sender, receiver, _waiter) = open_here::<K>(2);
+    sender.send(1).expect("room");
+    assert!(!sender.is_closed());
+    drop(receiver);
+    assert!(sender.is_closed());
+    for number in 0..5 {
+        assert_eq!(sender.send(number), Err(SendError::Closed(number)));
+    }
+}
+
+fn only_an_announced_reader_is_rung<K: Kind>() {
+    let (reader, writer) = (waiter(), waiter());
+    let (mut sender, mut receiver) = K::open(4, reader.waker(), writer.waker());
+    sender.send(1).expect("room");
+    assert!(!was_rung(&reader), "a ring for a reader that is awake");
+    reader.announce();
+    sender.send(2).expect("room");
+    sender.send(3).expect("room");
+    assert_eq!(
+        reader
+            .wait(Some(LOST_WAKE_UP), Sources::All)
+            .expect("a wait"),
+        Woken::Rung
+    );
+    assert!(!was_rung(&reader), "one announcement, two rings");
+    while receiver.receive().is_some() {}
+    reader.announce();
+    drop(sender);
+    let woken = reader.wait(Some(LOST_WAKE_UP), Sources::Doorbell);
+    assert_eq!(woken.expect("a wait"), Woken::Rung);
+    assert!(receiver.is_closed());
+}
+
+fn refused_writer_is_rung_once_there_is_room<K: Kind>() {
+    let (reader, writer) = (waiter(), waiter());
+    let (mut sender, mut receiver) = K::open(2, reader.waker(), writer.waker());
+    let fill = |sender: &mut K::Sender| while sender.send(7).is_ok() {};
+
+    // Room without a refusal before it rings nobody.
+    sender.send(7).expect("room");
+    writer.announce();
+    receiver.receive().expect("a message");
+    writer.retract();
+    assert!(!was_rung(&writer), "nobody was refused");
+
+    fill(&mut sender);
+    writer.announce();
+    receiver.receive().expect("a message");
+    let woken = writer.wait(Some(LOST_WAKE_UP), Sources::All);
+    assert_eq!(woken.expect("a wait"), Woken::Rung);
+    assert_eq!(sender.send(7), Ok(()));
+
+    // One refusal, one ring, however much room comes after it.
+    fill(&mut sender);
+    receiver.receive().expect("a message");
+    writer.announce();
+    receiver.receive().expect("a message");
+    writer.retract();
+    assert!(!was_rung(&writer), "the writer has been told of its room");
+
+    fill(&mut sender);
+    writer.announce();
+    drop(receiver);
+    let woken = writer.wait(Some(LOST_WAKE_UP), Sources::Doorbell);
+    assert_eq!(woken.expect("a wait"), Woken::Rung);
+    assert_eq!(sender.send(7), Err(SendError::Closed(7)));
+
+    // A writer that was refused nothing hears the end as well.
+    let (sender, receiver) = K::open(2, reader.waker(), writer.waker());
+    writer.announce();
+    drop(receiver);
+    let woken = writer.wait(Some(LOST_WAKE_UP), Sources::Doorbell);
+    assert_eq!(woken.expect("a wait"), Woken::Rung);
+    assert!(sender.is_closed());
+}
+
+/// Arrivals at random moments between two threads that both really sleep.
+fn no_wake_up_is_lost<K: Kind>(capacity: usize, arrivals: u64, seed: u64) {
+    let (reader, writer) = (waiter(), waiter());
+    let (mut sender, mut receiver) = K::open(capacity, reader.waker(), writer.waker());
+    let writing = std::thread::spawn(move || {
+        let mut random = Random(seed);
+        let mut sleeps = 0;
+        for number in 0..arrivals {
+            random.pause();
+            let mut message = number;
+            loop {
+                match sender.send(message) {
+                    Ok(()) => break,
+                    Err(SendError::Full(refused)) => message = refused,
+                    Err(SendError::Closed(_)) => panic!("the reader left before the end"),
+                }
+                sleep_unless(&writer, &mut sleeps, || {
+                    sender.free() > 0 || sender.is_closed()
+                });
+            }
+        }
+        sleeps
+    });
+    let mut random = Random(!seed);
+    let mut reader_sleeps = 0;
+    let mut next = 0;
+    while !receiver.is_closed() {
+        match receiver.receive() {
+            Some(number) => {
+                assert_eq!(number, next, "lost, doubled or out of order");
+                next += 1;
+                // Sometimes the reader is the slow one, so that the link fills.
+                if (next / 1_000) % 2 == 0 {
+                    random.pause();
+                }
+            }
+            None => sleep_unless(&reader, &mut reader_sleeps, || {
+                !receiver.is_empty() || receiver.is_closed()
+            }),
+        }
+    }
+    assert_eq!(next, arrivals);
+    let writer_sleeps = writing.join().expect("the writing thread");
+    println!("{arrivals} arrivals, reader slept {reader_sleeps}, writer {writer_sleeps} times");
+    assert!(reader_sleeps > arrivals / 100, "the reader hardly slept");
+    if capacity <= 2 {
+        assert!(writer_sleeps > arrivals / 100, "the writer hardly slept");
+    }
+}
+
+/// Many writers, one waiter: a ring of one must not hide the message of another.
+fn several_links_share_a_waiter<K: Kind>() {
+    const LINKS: u64 = 3;
+    const ARRIVALS: u64 = 10_000;
+    let reader = waiter();
+    let mut receivers = Vec::new();
+    let mut threads = Vec::new();
+    for seed in 0..LINKS {
+        let writer = waiter();
+        let (mut sender, receiver) = K::open(4, reader.waker(), writer.waker());
+        receivers.push((receiver, 0));
+        threads.push(std::thread::spawn(move || {
+            let mut random = Random(seed);
+            let mut sleeps = 0;
+            for number in 0..ARRIVALS {
+                random.pause();
+                while sender.send(number).is_err() {
+                    sleep_unless(&writer, &mut sleeps, || sender.free() > 0);
+                }
+            }
+        }));
+    }
+    let mut sleeps = 0;
+    while !receivers.iter().all(|(receiver, _)| receiver.is_closed()) {
+        let mut work = 0;
+        for (receiver, next) in &mut receivers {
+            while let Some(number) = receiver.receive() {
+                assert_eq!(number, *next);
+                *next += 1;
+                work += 1;
+            }
+        }
+        if work == 0 {
+            // A link that has ended has nothing to say any more.
+            sleep_unless(&reader, &mut sleeps, || {
+                receivers.iter().any(|(receiver, _)| !receiver.is_empty())
+                    || receivers.iter().all(|(receiver, _)| receiver.is_closed())
+            });
+        }
+    }
+    for (_, next) in receivers {
+        assert_eq!(next, ARRIVALS);
+    }
+    for thread in threads {
+        thread.join().expect("a writing thread");
+    }
+    assert!(sleeps > 100, "the reader hardly slept");
+}
+
+macro_rules! conformance {
+    ($module:ident, $kind:ty) => {
+        mod $module {
+            use super::*;
+
+            #[test]
+            fn fifo_at_every_fill() {
+                super::fifo_at_every_fill::<$kind>();
+            }
+
+            #[test]
+            fn full_hands_the_message_back() {
+                super::full_hands_the_message_back::<$kind>();
+            }
+
+            #[test]
+            fn end_comes_once_after_the_last_message() {
+                super::end_comes_once_after_the_last_message::<$kind>();
+            }
+
+            #[test]
+            fn gone_receiver_hands_messages_back() {
+                super::gone_receiver_hands_messages_back::<$kind>();
+            }
+
+            #[test]
+            fn only_an_announced_reader_is_rung() {
+                super::only_an_announced_reader_is_rung::<$kind>();
+            }
+
+            #[test]
+            fn refused_writer_is_rung_once_there_is_room() {
+                super::refused_writer_is_rung_once_there_is_room::<$kind>();
+            }
+
+            #[test]
+            fn no_wake_up_is_lost_with_room() {
+                super::no_wake_up_is_lost::<$kind>(64, 200_000, 1);
+            }
+
+            #[test]
+            fn no_wake_up_is_lost_without_room() {
+                super::no_wake_up_is_lost::<$kind>(1, 50_000, 2);
+            }
+
+            #[test]
+            fn several_links_share_a_waiter() {
+                super::several_links_share_a_waiter::<$kind>();
+            }
+        }
+    };
+}
+
+mod kinds {
+    use super::{Kind, Receiving, SendError, Sending, Waker};
+    use slackwater_link::{Receiver, Sender, channel};
+
+    /// The ring between threads of a process.
+    pub struct InProcess;
+
+    impl Kind for InProcess {
+        type Sender = Sender<u64>;
+        type Receiver = Receiver<u64>;
+        /// Up to the next power of two: 100 becomes 128.
+        const SLACK: usize = 29;
+
+        fn open(capacity: usize, reader: Waker, writer: Waker) -> (Sender<u64>, Receiver<u64>) {
+            channel(capacity, reader, writer)
+        }
+    }
+
+    impl Sending for Sender<u64> {
+        fn send(&mut self, number: u64) -> Result<(), SendError<u64>> {
+            self.send(number)
+        }
+
+        fn is_closed(&self) -> bool {
+            self.is_closed()
+        }
+
+        fn free(&self) -> usize {
+            self.free()
+        }
+    }
+
+    impl Receiving for Receiver<u64> {
+        fn receive(&mut self) -> Option<u64> {
+            self.receive()
+        }
+
+        fn is_empty(&self) -> bool {
+            self.is_empty()
+        }
+
+        fn is_closed(&self) -> bool {
+            self.is_closed()
+        }
+
+        fn len(&self) -> usize {
+            self.len()
+        }
+    }
+}
+
+conformance!(in_process, kinds::InProcess);

@@ -1,0 +1,251 @@
+//! Connectors for the SQL layer, and sources, operators and sinks for the engine.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use arrow_schema::SchemaRef;
+use slackwater_connect::{FileDeadLetters, OptionError, TableDefinition};
+use slackwater_engine::deploy::{Catalog, SourceParts};
+use slackwater_engine::intake::IntakeSpec;
+use slackwater_engine::operator::Operator;
+use slackwater_engine::sink::{Sink, SinkConnector};
+use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest};
+use slackwater_engine::{Error, Result};
+use slackwater_sql::error::SqlError;
+use slackwater_sql::program::{Connectors, Program};
+use slackwater_sql::specs::NodeSpec;
+use slackwater_sql::table::Table;
+
+/// The connectors of this build.
+pub struct BuiltIn;
+
+fn definition(table: &Table) -> TableDefinition {
+    TableDefinition {
+        name: table.name.clone(),
+        schema: table.physical.clone(),
+        options: table.options.clone(),
+    }
+}
+
+fn option_error(table: &Table, error: OptionError) -> SqlError {
+    let (reason, span) = match &error.option {
+        Some(option) => (
+            format!(
+                "table '{}', option '{option}': {}",
+                table.name, error.reason
+            ),
+            table
+                .option_places
+                .get(option)
+                .copied()
+                .unwrap_or(table.span),
+        ),
+        None => (
+            format!("table '{}': {}", table.name, error.reason),
+            table.span,
+        ),
+    };
+    SqlError::new(reason).at(span).mend(error.mend)
+}
+
+impl Connectors for BuiltIn {
+    fn source(&self, table: &Table) -> std::result::Result<Arc<dyn SourceConnector>, SqlError> {
+        let connector = slackwater_connect::source(&definition(table));
+        connector.map_err(|error| option_error(table, error))
+    }
+
+    fn sink(
+        &self,
+        table: Option<&Table>,
+        schema: &SchemaRef,
+    ) -> std::result::Result<Arc<dyn SinkConnector>, SqlError> {
+        match table {
+            None => Ok(slackwater_connect::print(schema)),
+            Some(table) => slackwater_connect::sink(&definition(table))
+                .map_err(|error| option_error(table, error)),
+        }
+    }
+
+    fn check(&self, table: &Table) -> std::result::Result<(), SqlError> {
+        let settings = &slackwater_sql::settings::KNOWN;
+        for option in table.options.keys() {
+            let known = slackwater_connect::known_table_options().contains(&option.as_str());
+            if !known && settings.iter().any(|(name, _)| name == option) {
+                let value = &table.options[option];
+                return Err(SqlError::new(format!(
+                    "'{option}' belongs to the query, not to a table"
+                ))
+                .at(table
+                    .option_places
+                    .get(option)
+                    .copied()
+                    .unwrap_or(table.span))
+                .mend(format!("SET '{option}' = '{value}'")));
+            }
+        }
+        if table.options.contains_key("connector") {
+            return Ok(());
+        }
+        Err(SqlError::new(format!(
+            "table '{}' does not say what it is connected to",
+            table.name
+        ))
+        .at(table.span)
+        .mend("CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')"))
+    }
+
+    fn table_options(&self) -> Vec<String> {
+        slackwater_connect::known_table_options()
+            .iter()
+            .map(|name| name.to_string())
+            .collect()
+    }
+}
+
+/// Partitions that one source can have, so that every source's partitions get numbers of their own.
+const PARTITIONS_PER_SOURCE: u32 = 1 << 20;
+
+/// What the nodes of a program stand for, as the engine asks for it.
+pub struct ProgramCatalog<'a> {
+    program: &'a Program,
+    letters: HashMap<String, Arc<FileDeadLetters>>,
+    /// The dead letters of each node.
+    letters_of: Vec<Arc<FileDeadLetters>>,
+    bytes_read: HashMap<usize, Arc<AtomicU64>>,
+}
+
+impl<'a> ProgramCatalog<'a> {
+    /// A catalog of the program's nodes.
+    pub fn new(program: &'a Program) -> std::result::Result<ProgramCatalog<'a>, SqlError> {
+        let mut letters: HashMap<String, Arc<FileDeadLetters>> = HashMap::new();
+        let mut bytes_read = HashMap::new();
+        let mut fail = false;
+        for (number, node) in program.nodes.iter().enumerate() {
+            let NodeSpec::Source(source) = node else {
+                continue;
+            };
+            let definition = definition(&source.table);
+            let made = slackwater_connect::dead_letters(&definition)
+                .map_err(|error| option_error(&source.table, error))?;
+            letters.insert(source.table.name.clone(), Arc::new(made));
+            bytes_read.insert(number, Arc::new(AtomicU64::new(0)));
+            fail |= slackwater_connect::table_settings(&definition)
+                .map_err(|error| option_error(&source.table, error))?
+                .on_error_fail;
+        }
+        // Rows that no single source answers for: what aggregates and joins produce.
+        let of_query = TableDefinition {
+            name: "query".to_string(),
+            schema: Arc::new(arrow_schema::Schema::empty()),
+            options: [("on_error", if fail { "fail" } else { "skip" })]
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .into(),
+        };
+        let of_query = slackwater_connect::dead_letters(&of_query);
+        let of_query = Arc::new(of_query.map_err(|error| SqlError::new(error.to_string()))?);
+        let mut letters_of: Vec<Arc<FileDeadLetters>> = Vec::new();
+        for (number, node) in program.nodes.iter().enumerate() {
+            let inputs = &program.graph.nodes[number].inputs;
+            letters_of.push(match (node, inputs.as_slice()) {
+                (NodeSpec::Source(source), _) => letters[&source.table.name].clone(),
+                (
+                    NodeSpec::Map { .. } | NodeSpec::Filter { .. } | NodeSpec::Window { .. },
+                    [edge],
+                ) => letters_of[edge.from].clone(),
+                _ => of_query.clone(),
+            });
+        }
+        letters.insert(String::new(), of_query);
+        Ok(ProgramCatalog {
+            program,
+            letters,
+            letters_of,
+            bytes_read,
+        })
+    }
+
+    /// Dead-letter files that were written, with the number of records in each.
+    pub fn dead_letter_files(&self) -> Vec<(String, u64)> {
+        let files = self.letters.values().filter_map(|letters| {
+            Some((
+                letters.path_if_created()?.display().to_string(),
+                letters.count(),
+            ))
+        });
+        let mut files = files.collect::<Vec<_>>();
+        files.sort();
+        files
+    }
+
+    /// The dead-letter file of a source's table, if it was written.
+    pub fn dead_letter_file(&self, table: &str) -> Option<String> {
+        let letters = self.letters.get(table)?;
+        letters
+            .path_if_created()
+            .map(|path| path.display().to_string())
+    }
+
+    /// Bytes that the source at `node` has read so far.
+    pub fn bytes_read(&self, node: usize) -> u64 {
+        self.bytes_read
+            .get(&node)
+            .map_or(0, |b| b.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    /// The source's number among the sources.
+    fn ordinal(&self, node: usize) -> u32 {
+        let sources = self.program.nodes[..node].iter();
+        sources
+            .filter(|node| matches!(node, NodeSpec::Source(_)))
+            .count() as u32
+    }
+}
+
+impl Catalog for ProgramCatalog<'_> {
+    fn source(&self, node: usize, instance: usize, instances: usize) -> Result<SourceParts> {
+        let NodeSpec::Source(spec) = &self.program.nodes[node] else {
+            return Err(Error::new(format!("node {node}"), "is no source"));
+        };
+        let table = definition(&spec.table);
+        let settings = slackwater_connect::table_settings(&table)
+            .map_err(|error| Error::new(table.name.clone(), error.to_string()))?;
+        let request = SourceRequest {
+            projection: spec.projection.clone(),
+            instance,
+            instances,
+            chunk_rows: self.program.settings.chunk_rows,
+            linger_ns: self.program.settings.linger_ns,
+            unit_per_partition: settings.unit_of_work_file,
+            bytes_read: self.bytes_read[&node].clone(),
+        };
+        Ok(SourceParts {
+            source: spec.connector.source(request)?,
+            intake: IntakeSpec {
+                columns: spec.columns.clone(),
+                schema: spec.schema.clone(),
+                event_time: spec.event_time,
+                partition_base: self.ordinal(node) * PARTITIONS_PER_SOURCE,
+                idle_timeout_ns: settings.idle_timeout_ns,
+                unit_per_partition: settings.unit_of_work_file,
+            },
+            dead_letters: self.letters_of[node].clone(),
+        })
+    }
+
+    fn operator(&self, node: usize) -> Result<Box<dyn Operator>> {
+        let operator = self.program.nodes[node].operator()?;
+        operator.ok_or_else(|| Error::new(format!("node {node}"), "is no operator"))
+    }
+
+    fn sink(&self, node: usize, instance: usize, instances: usize) -> Result<Box<dyn Sink>> {
+        match &self.program.nodes[node] {
+            NodeSpec::Sink(spec) => spec.connector.sink(instance, instances),
+            _ => Err(Error::new(format!("node {node}"), "is no sink")),
+        }
+    }
+
+    fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters> {
+        self.letters_of[node].clone()
+    }
+}

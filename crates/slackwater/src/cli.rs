@@ -1,0 +1,243 @@
+//! The command line.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use slackwater_sql::program::compile;
+
+use crate::catalog::BuiltIn;
+use crate::run::{Failure, Finished, Outcome, RunOptions, plan_of, run};
+
+/// A stream processing engine: give it a query, see its answer, its latency and what it cost.
+#[derive(Parser)]
+#[command(name = "slackwater", version, arg_required_else_help = true, after_help = EXAMPLE)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLE: &str = "\
+A first query (hello.sql):
+
+  CREATE TABLE visits (ts_ms BIGINT, ip STRING,
+    ts AS TO_TIMESTAMP_LTZ(ts_ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+  WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'rows' = '100000');
+
+  SELECT window_start, COUNT(*) AS visits, COUNT(DISTINCT ip) AS visitors
+  FROM TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '10' SECOND)
+  GROUP BY window_start, window_end;
+
+  slackwater run hello.sql
+
+Exit code: 0 when the query came to its end (or was stopped by Ctrl-C or --duration), 1 when it
+failed, 2 when the command line or the SQL is wrong.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a file of SQL statements until its inputs end, then print what it cost.
+    #[command(after_help = "\
+Rows of a SELECT go to standard output, the summary and errors to standard error. The end of all
+inputs closes all windows; Ctrl-C and --duration end the query with its windows open.
+
+  slackwater run query.sql --parallelism 2 --report report.json
+  slackwater run query.sql --set chunk_rows=1024 --set emit=every_row
+  cat events.csv | slackwater run query.sql          (a table with 'connector' = 'stdin')")]
+    Run {
+        #[command(flatten)]
+        query: QueryArguments,
+        /// End the sources after this time, such as 20s or 500ms
+        #[arg(long, value_parser = duration)]
+        duration: Option<Duration>,
+        /// Write the report as JSON to this file
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
+        /// No summary and no progress line
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Show how a query would run: query graph, subqueries, instances, placement.
+    Explain {
+        #[command(flatten)]
+        query: QueryArguments,
+    },
+    /// Show what is known of this machine: NUMA nodes, cores, frequencies.
+    Topology {
+        /// Show a machine described in this file (JSON as --json prints it)
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure: published experiments, one command each.
+    Bench {
+        #[command(subcommand)]
+        bench: crate::bench::Bench,
+    },
+}
+
+#[derive(Args)]
+struct QueryArguments {
+    /// File of SQL statements; - for standard input
+    file: PathBuf,
+    /// A setting, as SET in the file (this one wins); can be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    settings: Vec<(String, String)>,
+    /// Instances of each parallelisable subquery [default: 1]
+    #[arg(long, value_name = "N")]
+    parallelism: Option<usize>,
+    /// Threads that run them [default: as --parallelism, at most the cores allowed]
+    #[arg(long, value_name = "W")]
+    workers: Option<usize>,
+}
+
+impl QueryArguments {
+    fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = self.settings.clone();
+        settings.extend(
+            self.parallelism
+                .map(|n| ("parallelism".to_string(), n.to_string())),
+        );
+        settings.extend(self.workers.map(|n| ("workers".to_string(), n.to_string())));
+        settings
+    }
+
+    fn text(&self) -> Result<String, String> {
+        let mut bytes = Vec::new();
+        let read = if self.file.as_os_str() == "-" {
+            std::io::stdin().read_to_end(&mut bytes).map(|_| ())
+        } else {
+            std::fs::read(&self.file).map(|read| bytes = read)
+        };
+        read.map_err(|error| format!("{}: {error}", self.file.display()))?;
+        String::from_utf8(bytes).map_err(|error| format!("{}: {error}", self.file.display()))
+    }
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) => Ok((key.trim().to_string(), value.trim().to_string())),
+        None => Err("write key=value".to_string()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    slackwater_sql::settings::duration_ns(text)
+        .map(Duration::from_nanos)
+        .ok_or_else(|| "write a duration such as 20s, 500ms or 1min".to_string())
+}
+
+/// The query could not be run because the command line or the SQL is wrong.
+const USAGE: u8 = 2;
+/// The query failed.
+const FAILED: u8 = 1;
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let command_line = CommandLine::parse();
+    match command_line.command {
+        Command::Run {
+            query,
+            duration,
+            report,
+            quiet,
+        } => {
+            let options = RunOptions {
+                settings: query.settings(),
+                duration,
+                progress: !quiet,
+                signals: true,
+            };
+            let text = match query.text() {
+                Ok(text) => text,
+                Err(error) => return complain(&error, USAGE),
+            };
+            finish(
+                run(&query.file.display().to_string(), &text, &options),
+                report,
+                quiet,
+            )
+        }
+        Command::Explain { query } => {
+            let text = match query.text() {
+                Ok(text) => text,
+                Err(error) => return complain(&error, USAGE),
+            };
+            match compile(&text, &query.settings(), &BuiltIn) {
+                Err(error) => complain(
+                    &error.render(&query.file.display().to_string(), &text),
+                    USAGE,
+                ),
+                Ok(compiled) => {
+                    for program in [&compiled.run, &compiled.explain] {
+                        if !program.is_empty() {
+                            print(&crate::explain::explain(program, &plan_of(program)));
+                        }
+                    }
+                    ExitCode::SUCCESS
+                }
+            }
+        }
+        Command::Topology { from, json } => match crate::machine::describe(from.as_deref(), json) {
+            Ok(text) => {
+                print(&text);
+                ExitCode::SUCCESS
+            }
+            Err(error) => complain(&error, USAGE),
+        },
+        Command::Bench { bench } => match bench.run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => complain(&error, FAILED),
+        },
+    }
+}
+
+fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: bool) -> ExitCode {
+    let (finished, error) = match outcome {
+        Ok(Outcome::Explained(text)) => {
+            print(&text);
+            return ExitCode::SUCCESS;
+        }
+        Err(Failure::Usage(error)) => return complain(&error, USAGE),
+        Err(Failure::Query(error, None)) => return complain(&error, FAILED),
+        Ok(Outcome::Finished(finished)) => (finished, None),
+        Err(Failure::Query(error, Some(finished))) => (finished, Some(error)),
+    };
+    let Finished {
+        report: figures,
+        dead_letters,
+        explained,
+    } = *finished;
+    if !explained.is_empty() {
+        print(&explained);
+    }
+    if !quiet {
+        eprint!("\n{}", figures.summary(&dead_letters));
+    }
+    if let Some(path) = report {
+        let written = serde_json::to_string_pretty(&figures)
+            .map_err(std::io::Error::other)
+            .and_then(|text| std::fs::write(&path, text + "\n"));
+        if let Err(error) = written {
+            return complain(&format!("--report {}: {error}", path.display()), FAILED);
+        }
+    }
+    match error {
+        None => ExitCode::SUCCESS,
+        Some(error) => complain(&error, FAILED),
+    }
+}
+
+fn complain(error: &str, code: u8) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::from(code)
+}
+
+/// Prints to standard output; a closed pipe is no reason to panic.
+fn print(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

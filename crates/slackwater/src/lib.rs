@@ -1,0 +1,16 @@
+//! The program: everything that is neither data path nor pure decision.
+//!
+//! ```text
+//! main.rs (command line) → run.rs → compile (slackwater-sql) → plan.rs (slackwater-control)
+//!                                 → catalog.rs (slackwater-connect) → engine's runtime → report.rs
+//! ```
+
+pub mod bench;
+pub mod catalog;
+pub mod cli;
+pub mod explain;
+pub mod machine;
+pub mod plan;
+pub mod report;
+pub mod run;
+mod signals;

@@ -1,0 +1,151 @@
+//! From a query graph to a deployment: split, expand, place, and the engine's plain data.
+
+use slackwater_control::expand::{ExecutionGraph, expand};
+use slackwater_control::place::{Placement, place};
+use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
+use slackwater_control::split::{Subqueries, split};
+use slackwater_engine::balancer::BalancerPlan;
+use slackwater_engine::deploy::{
+    Deployment, InputPlan, InstancePlan, LinkPlan, StepKind, StepPlan,
+};
+
+/// A query graph with what the control path decided for it.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The subqueries.
+    pub subqueries: Subqueries,
+    /// Their instances and links.
+    pub execution: ExecutionGraph,
+    /// Where they run.
+    pub placement: Placement,
+    /// Instances of each parallelisable subquery that were asked for.
+    pub parallelism: usize,
+}
+
+/// Plans a graph for `parallelism` instances on `workers` threads and those on `cores`.
+pub fn plan(graph: &QueryGraph, parallelism: usize, workers: usize, cores: &[usize]) -> Plan {
+    let subqueries = split(graph, parallelism);
+    let execution = expand(graph, &subqueries);
+    let placement = place(graph, &subqueries, &execution, workers, cores);
+    Plan {
+        subqueries,
+        execution,
+        placement,
+        parallelism,
+    }
+}
+
+/// A name for an instance, as messages and `explain` show it.
+pub fn instance_name(graph: &QueryGraph, plan: &Plan, instance: usize) -> String {
+    let node = &plan.execution.instances[instance];
+    let head = plan.subqueries.subqueries[node.subquery].nodes[0];
+    let name = &graph.nodes[head].name;
+    if node.of == 1 {
+        format!("{name} #{head}")
+    } else {
+        format!("{name} #{head} [{}/{}]", node.index + 1, node.of)
+    }
+}
+
+/// The plan as the engine's plain data.
+pub fn deployment(graph: &QueryGraph, plan: &Plan, id: u32, chunk_rows: usize) -> Deployment {
+    let links = plan.execution.links.iter();
+    let links = links
+        .map(|link| LinkPlan {
+            from: link.from,
+            to: link.to,
+        })
+        .collect();
+    let instances = (0..plan.execution.instances.len())
+        .map(|instance| instance_plan(graph, plan, instance))
+        .collect();
+    Deployment {
+        id,
+        instances,
+        links,
+        chunk_rows,
+    }
+}
+
+fn instance_plan(graph: &QueryGraph, plan: &Plan, instance: usize) -> InstancePlan {
+    let node = &plan.execution.instances[instance];
+    let nodes = &plan.subqueries.subqueries[node.subquery].nodes;
+    let is_source = graph.nodes[nodes[0]].kind == NodeKind::Source;
+    // A source is the input of its instance, every other node a step.
+    let stepped = if is_source { &nodes[1..] } else { &nodes[..] };
+    let step_of = |node: usize| stepped.iter().position(|&stepped| stepped == node);
+    let mut steps = stepped
+        .iter()
+        .map(|&node| StepPlan {
+            node,
+            kind: match graph.nodes[node].kind {
+                NodeKind::Sink => StepKind::Sink,
+                _ => StepKind::Operator,
+            },
+            next: Vec::new(),
+        })
+        .collect::<Vec<_>>();
+    let mut roots = if is_source { Vec::new() } else { vec![0] };
+    for &from in nodes {
+        for (to, input) in graph.consumers(from) {
+            let step = match step_of(to) {
+                // Fused: a plain call.
+                Some(step) => step,
+                None => {
+                    steps.push(route(graph, plan, instance, from, to, input));
+                    steps.len() - 1
+                }
+            };
+            match step_of(from) {
+                Some(from) => steps[from].next.push(step),
+                None => roots.push(step),
+            }
+        }
+    }
+    let head = &graph.nodes[nodes[0]];
+    let input = if is_source {
+        InputPlan::Source { node: nodes[0] }
+    } else {
+        let ports = (0..head.inputs.len()).map(|input| {
+            let links = plan.execution.links.iter().enumerate();
+            let links = links.filter(|(_, link)| link.to == instance && link.input == input);
+            links.map(|(number, _)| number).collect::<Vec<usize>>()
+        });
+        InputPlan::Ports(ports.collect())
+    };
+    InstancePlan {
+        name: instance_name(graph, plan, instance),
+        worker: plan.placement.worker_of[instance],
+        index: node.index,
+        of: node.of,
+        input,
+        steps,
+        roots,
+    }
+}
+
+fn route(
+    graph: &QueryGraph,
+    plan: &Plan,
+    instance: usize,
+    from: usize,
+    to: usize,
+    input: usize,
+) -> StepPlan {
+    let links = plan.execution.links.iter().enumerate().filter(|(_, link)| {
+        link.from == instance && link.from_node == from && link.to_node == to && link.input == input
+    });
+    let links = links.map(|(number, _)| number).collect::<Vec<usize>>();
+    let balancer = match &graph.nodes[to].inputs[input].exchange {
+        Exchange::Key(columns) => BalancerPlan::Keyed {
+            columns: columns.clone(),
+        },
+        Exchange::RoundRobin => BalancerPlan::RoundRobin,
+        Exchange::Forward | Exchange::Single => BalancerPlan::PointToPoint,
+    };
+    StepPlan {
+        node: from,
+        kind: StepKind::Route { balancer, links },
+        next: Vec::new(),
+    }
+}

@@ -1,0 +1,220 @@
+//! What a run cost and how fast it was: the summary and `--report`.
+//!
+//! Field names are fixed, because scripts read them.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// The result of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Records read from all sources, bad ones included.
+    pub rows_in: u64,
+    /// Rows handed to all sinks.
+    pub rows_out: u64,
+    /// Rows that came after all their windows were closed, once per windowing operator.
+    pub rows_late: u64,
+    /// Records and rows refused.
+    pub rows_bad: u64,
+    /// From the start of the query to its end.
+    pub wall_s: f64,
+    /// CPU time of the whole process, from the operating system.
+    pub cpu_s: f64,
+    /// CPU time per record read.
+    pub cpu_us_per_row: Option<f64>,
+    /// Records read per second.
+    pub rows_per_s: f64,
+    /// Largest resident size of the process.
+    pub peak_rss_bytes: u64,
+    /// The target, if there is one.
+    pub latency_target_ms: Option<f64>,
+    /// Latency over all sinks.
+    pub latency_ms: Latency,
+    /// Whether every sink's p99 met the target.
+    pub target_met: Option<bool>,
+    /// Voluntary context switches of all threads.
+    pub wakeups: u64,
+    /// How it ran.
+    pub plan: PlanReport,
+    /// Its sources.
+    pub sources: Vec<SourceReport>,
+    /// Its sinks.
+    pub sinks: Vec<SinkReport>,
+}
+
+/// Percentiles of latency; `null` without rows.
+#[derive(Debug, Clone, Serialize)]
+pub struct Latency {
+    /// Median.
+    pub p50: Option<f64>,
+    /// 99 of 100 rows were faster.
+    pub p99: Option<f64>,
+    /// 999 of 1,000 rows were faster.
+    pub p999: Option<f64>,
+    /// The slowest row.
+    pub max: Option<f64>,
+    /// Rows measured.
+    pub count: u64,
+}
+
+/// How a query ran.
+#[derive(Debug, Clone, Serialize)]
+pub struct PlanReport {
+    /// Instances of each parallelisable subquery that were asked for.
+    pub parallelism: usize,
+    /// Worker threads.
+    pub workers: usize,
+    /// The core of each worker, `null` where it was not pinned.
+    pub cores: Vec<Option<usize>>,
+    /// Each subquery: its operators and its instances.
+    pub subqueries: Vec<SubqueryReport>,
+    /// Links between instances.
+    pub links: usize,
+    /// Rows per chunk at most.
+    pub chunk_rows: usize,
+    /// How long sources collect rows at most.
+    pub linger_ms: f64,
+}
+
+/// A subquery.
+#[derive(Debug, Clone, Serialize)]
+pub struct SubqueryReport {
+    /// Its operators, in order.
+    pub operators: Vec<String>,
+    /// Its instances.
+    pub instances: usize,
+}
+
+/// A source.
+#[derive(Debug, Clone, Serialize)]
+pub struct SourceReport {
+    /// The table.
+    pub table: String,
+    /// Its connector.
+    pub connector: String,
+    /// Records read.
+    pub rows_in: u64,
+    /// Bytes read, where the connector counts them.
+    pub bytes_read: u64,
+    /// Where its bad records are, if there were any.
+    pub dead_letter: Option<String>,
+}
+
+/// A sink.
+#[derive(Debug, Clone, Serialize)]
+pub struct SinkReport {
+    /// The table; `null` for the terminal.
+    pub table: Option<String>,
+    /// Where it writes.
+    pub connector: String,
+    /// Rows written.
+    pub rows_out: u64,
+    /// Their latency.
+    pub latency_ms: Latency,
+}
+
+impl Latency {
+    /// From a histogram of microseconds.
+    pub fn of(latencies_us: &Histogram<u64>) -> Latency {
+        let at = |quantile: f64| {
+            let value_us = latencies_us.value_at_quantile(quantile);
+            (!latencies_us.is_empty()).then_some(value_us as f64 / 1000.0)
+        };
+        Latency {
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: (!latencies_us.is_empty()).then(|| latencies_us.max() as f64 / 1000.0),
+            count: latencies_us.len(),
+        }
+    }
+}
+
+impl Report {
+    /// The report as people read it.
+    pub fn summary(&self, dead_letters: &[(String, u64)]) -> String {
+        let mut text = String::new();
+        let mut line =
+            |name: &str, value: String| text.push_str(&format!("  {name:<10} {value}\n"));
+        let mut rows = format!("{} in, {} out", count(self.rows_in), count(self.rows_out));
+        rows.push_str(&format!(
+            ", {} late, {} bad",
+            count(self.rows_late),
+            count(self.rows_bad)
+        ));
+        line("rows", rows);
+        line(
+            "time",
+            format!(
+                "{:.2} s, {} rows/s",
+                self.wall_s,
+                count(self.rows_per_s as u64)
+            ),
+        );
+        let per_row = self
+            .cpu_us_per_row
+            .map_or(String::new(), |us| format!(", {us:.3} us per row"));
+        line(
+            "cpu",
+            format!(
+                "{:.3} s{per_row}, {} wake-ups",
+                self.cpu_s,
+                count(self.wakeups)
+            ),
+        );
+        line(
+            "memory",
+            format!("{:.1} MB at most", self.peak_rss_bytes as f64 / 1e6),
+        );
+        let latency = &self.latency_ms;
+        let shown = match (latency.p50, latency.p99, latency.max) {
+            (Some(p50), Some(p99), Some(max)) => {
+                format!("p50 {p50:.2} ms, p99 {p99:.2} ms, max {max:.2} ms")
+            }
+            _ => "no rows".to_string(),
+        };
+        line("latency", shown);
+        if let (Some(target), Some(met)) = (self.latency_target_ms, self.target_met) {
+            let verdict = if met { "met" } else { "missed" };
+            line(
+                "target",
+                format!("{target} ms: {verdict} (measured only: nothing is planned from it yet)"),
+            );
+        }
+        for (path, records) in dead_letters {
+            line("bad rows", format!("{} kept in {path}", count(*records)));
+        }
+        text
+    }
+}
+
+/// A number with thousands set apart.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn latency_without_rows_is_null_and_not_zero() {
+        let empty = Histogram::new(3).unwrap();
+        assert_eq!(Latency::of(&empty).p99, None);
+    }
+}

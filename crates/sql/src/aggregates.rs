@@ -1,0 +1,317 @@
+//! Aggregate functions: the engine's own where it has one, DataFusion's accumulators for the rest.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_expr::expr::{AggregateFunction as AggregateExpr, NullTreatment};
+use datafusion_expr::{Accumulator as DataFusionAccumulator, AggregateUDF, Expr, ExprSchemable};
+use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
+use datafusion_physical_expr::expressions::{Column, Literal};
+use slackwater_engine::accumulator::{
+    Accumulator, AccumulatorFactory, AggregateFunction, OrderKey, Values,
+};
+
+use crate::error::{Result, SqlError};
+use crate::expression::Physical;
+
+/// A call as it is planned: the function, and the expressions it is called with.
+pub struct PlannedCall {
+    /// The function.
+    pub function: AggregateFunction,
+    /// Its arguments.
+    pub arguments: Vec<Expr>,
+}
+
+/// Functions whose result depends on the order in which rows arrive.
+const ORDER_SENSITIVE: &[&str] = &["array_agg", "string_agg", "nth_value", "any_value"];
+
+/// Plans one call over an input of `schema`.
+pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
+    let name = call.func.name().to_lowercase();
+    let shown = name.to_uppercase();
+    let params = &call.params;
+    if !params.order_by.is_empty() {
+        return Err(
+            SqlError::new(format!("{shown} with ORDER BY is not known here"))
+                .mend("FIRST_VALUE and LAST_VALUE order by event time"),
+        );
+    }
+    if ORDER_SENSITIVE.contains(&name.as_str()) {
+        return Err(SqlError::new(format!(
+            "{shown} depends on the order in which rows arrive, which is not the same in every run"
+        ))
+        .mend("FIRST_VALUE and LAST_VALUE order by event time"));
+    }
+    let types = params.args.iter().map(|argument| argument.get_type(schema));
+    let types = types.collect::<datafusion_common::Result<Vec<DataType>>>()?;
+    let result = {
+        let call = Expr::AggregateFunction(call.clone());
+        call.get_type(schema)?
+    };
+    let mut arguments = params.args.clone();
+    let own = match (name.as_str(), types.as_slice()) {
+        ("count", _) => {
+            // COUNT(*) arrives as COUNT of a constant.
+            if !params.distinct
+                && arguments
+                    .iter()
+                    .all(|a| matches!(a, Expr::Literal(v, _) if !v.is_null()))
+            {
+                arguments.clear();
+            }
+            Some(AggregateFunction::Count)
+        }
+        ("sum", [of]) if of.is_integer() || of == &DataType::Float64 || is_decimal(of) => matches!(
+            result,
+            DataType::Int64 | DataType::UInt64 | DataType::Float64 | DataType::Decimal128(_, _)
+        )
+        .then_some(AggregateFunction::Sum { to: result.clone() }),
+        ("avg", [DataType::Float64]) => {
+            // The planner has cast integers to doubles; sums of integers are exact without.
+            if let Expr::Cast(cast) = &arguments[0]
+                && cast.expr.get_type(schema)?.is_integer()
+            {
+                arguments = vec![cast.expr.as_ref().clone()];
+            }
+            Some(AggregateFunction::Average)
+        }
+        ("min" | "max", [of]) => Some(AggregateFunction::Extreme {
+            largest: name == "max",
+            of: of.clone(),
+        }),
+        ("first_value" | "last_value", [of]) => Some(AggregateFunction::FirstLast {
+            last: name == "last_value",
+            ignore_nulls: params.null_treatment == Some(NullTreatment::IgnoreNulls),
+            of: of.clone(),
+        }),
+        _ => None,
+    };
+    let own = match own {
+        // The smallest of distinct values is the smallest of all.
+        Some(
+            function @ (AggregateFunction::Extreme { .. } | AggregateFunction::FirstLast { .. }),
+        ) => Some(function),
+        Some(function) if params.distinct => {
+            let types = arguments.iter().map(|argument| argument.get_type(schema));
+            let types = types.collect::<datafusion_common::Result<Vec<DataType>>>()?;
+            Some(AggregateFunction::Distinct {
+                function: Box::new(function),
+                arguments: types,
+            })
+        }
+        other => other,
+    };
+    let function = match own {
+        Some(function) => function,
+        None => {
+            let factory = Factory::new(call, &types, result)?;
+            AggregateFunction::Other(Arc::new(factory))
+        }
+    };
+    Ok(PlannedCall {
+        function,
+        arguments,
+    })
+}
+
+fn is_decimal(of: &DataType) -> bool {
+    matches!(of, DataType::Decimal128(_, _))
+}
+
+/// A DataFusion function with the types of its arguments.
+struct Factory {
+    call: Arc<AggregateFunctionExpr>,
+    shown: String,
+    result: DataType,
+}
+
+impl Factory {
+    fn new(call: &AggregateExpr, types: &[DataType], result: DataType) -> Result<Factory> {
+        let fields = types.iter().enumerate();
+        let fields = fields.map(|(index, of)| Field::new(format!("a{index}"), of.clone(), true));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let arguments =
+            call.params
+                .args
+                .iter()
+                .enumerate()
+                .map(|(index, argument)| match argument {
+                    // Some functions look at constants when they are made (a percentile's fraction).
+                    Expr::Literal(value, _) => Arc::new(Literal::new(value.clone())) as Physical,
+                    _ => Arc::new(Column::new(&format!("a{index}"), index)) as Physical,
+                });
+        let function: Arc<AggregateUDF> = call.func.clone();
+        let shown = format!("{}({types:?}, {:?})", function.name(), call.params);
+        let made = AggregateExprBuilder::new(function, arguments.collect())
+            .schema(schema)
+            .alias("aggregate")
+            .with_distinct(call.params.distinct)
+            .with_ignore_nulls(call.params.null_treatment == Some(NullTreatment::IgnoreNulls))
+            .build()?;
+        made.create_accumulator()?;
+        Ok(Factory {
+            call: Arc::new(made),
+            shown,
+            result,
+        })
+    }
+}
+
+impl fmt::Debug for Factory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl AccumulatorFactory for Factory {
+    fn accumulator(&self) -> slackwater_engine::Result<Box<dyn Accumulator>> {
+        Ok(Box::new(PerGroup {
+            call: self.call.clone(),
+            result: self.result.clone(),
+            groups: Vec::new(),
+        }))
+    }
+
+    fn data_type(&self) -> DataType {
+        self.result.clone()
+    }
+}
+
+/// One of DataFusion's accumulators per group.
+struct PerGroup {
+    call: Arc<AggregateFunctionExpr>,
+    result: DataType,
+    groups: Vec<Option<Box<dyn DataFusionAccumulator>>>,
+}
+
+fn failed(error: datafusion_common::DataFusionError) -> slackwater_engine::Error {
+    slackwater_engine::Error::new("aggregate", SqlError::from(error).message)
+}
+
+impl PerGroup {
+    fn group(
+        &mut self,
+        group: u32,
+    ) -> slackwater_engine::Result<&mut Box<dyn DataFusionAccumulator>> {
+        let slot = &mut self.groups[group as usize];
+        if slot.is_none() {
+            *slot = Some(self.call.create_accumulator().map_err(failed)?);
+        }
+        Ok(slot.as_mut().expect("filled just above"))
+    }
+
+    /// Calls `add` with the rows of each group.
+    fn by_group(
+        &mut self,
+        groups: &[u32],
+        columns: &[ArrayRef],
+        add: impl Fn(&mut dyn DataFusionAccumulator, &[ArrayRef]) -> datafusion_common::Result<()>,
+    ) -> slackwater_engine::Result<()> {
+        let mut rows = (0..groups.len() as u32).collect::<Vec<u32>>();
+        // Stable: the rows of a group keep their order.
+        rows.sort_by_key(|&row| groups[row as usize]);
+        let indices = UInt32Array::from(rows);
+        let columns = columns
+            .iter()
+            .map(|column| arrow_select::take::take(column, &indices, None))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let mut start = 0;
+        while start < groups.len() {
+            let group = groups[indices.value(start) as usize];
+            let same = |&row: &u32| groups[row as usize] == group;
+            let length = indices.values()[start..]
+                .iter()
+                .take_while(|row| same(row))
+                .count();
+            let slices = columns
+                .iter()
+                .map(|c| c.slice(start, length))
+                .collect::<Vec<_>>();
+            add(self.group(group)?.as_mut(), &slices).map_err(failed)?;
+            start += length;
+        }
+        Ok(())
+    }
+}
+
+impl Accumulator for PerGroup {
+    fn resize(&mut self, groups: usize) {
+        self.groups.resize_with(groups, || None);
+    }
+
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> slackwater_engine::Result<()> {
+        self.by_group(groups, arguments, |accumulator, rows| {
+            accumulator.update_batch(rows)
+        })
+    }
+
+    fn evaluate(&mut self, groups: &[u32]) -> slackwater_engine::Result<Values> {
+        let mut values = Vec::with_capacity(groups.len());
+        for &group in groups {
+            let value = self.group(group)?.evaluate().map_err(failed)?;
+            values.push(value.cast_to(&self.result).map_err(failed)?);
+        }
+        if values.is_empty() {
+            return Ok(Values::all(arrow_array::new_empty_array(&self.result)));
+        }
+        Ok(Values::all(
+            ScalarValue::iter_to_array(values).map_err(failed)?,
+        ))
+    }
+
+    fn state(&mut self, groups: &[u32]) -> slackwater_engine::Result<Vec<ArrayRef>> {
+        let fields = self.call.state_fields().map_err(failed)?;
+        let mut states = vec![Vec::with_capacity(groups.len()); fields.len()];
+        for &group in groups {
+            let state = self.group(group)?.state().map_err(failed)?;
+            // Reading the state may take it out of the accumulator: a new one gets it back.
+            let mut fresh = self.call.create_accumulator().map_err(failed)?;
+            let arrays = state
+                .iter()
+                .map(|value| value.to_array())
+                .collect::<datafusion_common::Result<Vec<_>>>();
+            fresh
+                .merge_batch(&arrays.map_err(failed)?)
+                .map_err(failed)?;
+            self.groups[group as usize] = Some(fresh);
+            states
+                .iter_mut()
+                .zip(state)
+                .for_each(|(column, value)| column.push(value));
+        }
+        let columns = states.into_iter().zip(fields).map(|(values, field)| {
+            if values.is_empty() {
+                Ok(arrow_array::new_empty_array(field.data_type()))
+            } else {
+                ScalarValue::iter_to_array(values).map_err(failed)
+            }
+        });
+        columns.collect()
+    }
+
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> slackwater_engine::Result<()> {
+        self.by_group(groups, states, |accumulator, rows| {
+            accumulator.merge_batch(rows)
+        })
+    }
+
+    fn clear(&mut self) {
+        self.groups.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        self.groups
+            .iter()
+            .flatten()
+            .map(|accumulator| accumulator.size())
+            .sum()
+    }
+}

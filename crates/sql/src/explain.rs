@@ -1,0 +1,136 @@
+//! Texts for `explain`: expressions, windows and operators as a reader of SQL would write them.
+
+use arrow_schema::{SchemaRef, TimeUnit};
+use slackwater_engine::operator::aggregate::AggregateSpec;
+use slackwater_engine::operator::join::JoinSpec;
+use slackwater_engine::operator::window::Windows;
+
+use crate::expression::Physical;
+
+/// An expression without the column numbers that DataFusion shows (`ip@3`).
+pub fn expression(expression: &Physical) -> String {
+    plain(&expression.to_string())
+}
+
+fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let number_follows = characters.peek().is_some_and(char::is_ascii_digit);
+        if character == '@' && number_follows {
+            while characters.peek().is_some_and(char::is_ascii_digit) {
+                characters.next();
+            }
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// `tumbling 30 s`, `sliding 1 min every 10 s`.
+pub fn windows(windows: &Windows) -> String {
+    let length = |ticks: i64| {
+        let tick_ns: i128 = match windows.unit {
+            TimeUnit::Second => 1_000_000_000,
+            TimeUnit::Millisecond => 1_000_000,
+            TimeUnit::Microsecond => 1_000,
+            TimeUnit::Nanosecond => 1,
+        };
+        duration(i128::from(ticks) * tick_ns)
+    };
+    if windows.size == windows.slide {
+        format!("tumbling {}", length(windows.size))
+    } else {
+        format!(
+            "sliding {} every {}",
+            length(windows.size),
+            length(windows.slide)
+        )
+    }
+}
+
+/// A duration in the largest unit that holds it as a whole number.
+pub fn duration(nanoseconds: i128) -> String {
+    let units: [(i128, &str); 7] = [
+        (86_400_000_000_000, "d"),
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "min"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+        (1, "ns"),
+    ];
+    let (unit_ns, unit) = units
+        .into_iter()
+        .find(|(unit_ns, _)| nanoseconds % unit_ns == 0)
+        .unwrap_or((1, "ns"));
+    format!("{} {unit}", nanoseconds / unit_ns)
+}
+
+/// An aggregation over an input with the columns of `input`.
+pub fn aggregate(spec: &AggregateSpec, input: &SchemaRef) -> String {
+    let name = |index: &usize| input.field(*index).name().clone();
+    let mut keys = spec.keys.iter().map(name).collect::<Vec<_>>();
+    let kind = match &spec.window {
+        Some(window) => {
+            keys.insert(0, "window".to_string());
+            self::windows(&window.windows)
+        }
+        None => "running".to_string(),
+    };
+    let first = spec.schema.fields().len() - spec.calls.len();
+    let calls = spec.schema.fields()[first..]
+        .iter()
+        .map(|field| field.name().clone());
+    let calls = calls.collect::<Vec<_>>().join(", ");
+    let by = if keys.is_empty() {
+        String::new()
+    } else {
+        format!(" by {}", keys.join(", "))
+    };
+    format!(
+        "{kind}: {}{by}",
+        if calls.is_empty() { "distinct" } else { &calls }
+    )
+}
+
+/// A window join.
+pub fn join(spec: &JoinSpec) -> String {
+    let name = |side: usize, index: usize| spec.sides[side].schema.field(index).name();
+    let pairs = spec.sides[0].keys.iter().zip(&spec.sides[1].keys);
+    let mut on = pairs
+        .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
+        .collect::<Vec<_>>();
+    if let Some(condition) = &spec.condition {
+        on.push(plain(&format!("{condition:?}")));
+    }
+    let kind = format!("{:?}", spec.kind).to_lowercase();
+    let on = if on.is_empty() {
+        "the same window".to_string()
+    } else {
+        on.join(" and ")
+    };
+    format!("{kind}, {}: {on}", windows(&spec.windows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn column_numbers_are_left_out_and_addresses_kept() {
+        assert_eq!(
+            plain("ip@3 = me@home AND n@12 > 1"),
+            "ip = me@home AND n > 1"
+        );
+    }
+
+    #[test]
+    fn durations_in_the_largest_whole_unit() {
+        assert_eq!(duration(30_000_000_000), "30 s");
+        assert_eq!(duration(90_000_000_000), "90 s");
+        assert_eq!(duration(3_600_000_000_000), "1 h");
+        assert_eq!(duration(1_500), "1500 ns");
+    }
+}

@@ -1,0 +1,91 @@
+//! The functions of the language: DataFusion's, and Flink's names for what those have already.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
+use datafusion_common::{Result, ScalarValue, plan_err};
+use datafusion_expr::{
+    AggregateUDF, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+
+/// All scalar functions.
+pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
+    let mut functions = datafusion_functions::all_default_functions();
+    functions.push(Arc::new(ScalarUDF::new_from_impl(ToTimestampLtz::new())));
+    functions
+}
+
+/// All aggregate functions.
+pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
+    datafusion_functions_aggregate::all_default_aggregate_functions()
+}
+
+/// `TO_TIMESTAMP_LTZ(number, precision)`: a count of seconds (precision 0) or milliseconds
+/// (precision 3) since 1970 as a timestamp; as in Flink, but also for 6 and 9.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ToTimestampLtz {
+    signature: Signature,
+}
+
+impl ToTimestampLtz {
+    fn new() -> ToTimestampLtz {
+        ToTimestampLtz {
+            signature: Signature::any(2, Volatility::Immutable),
+        }
+    }
+}
+
+impl ScalarUDFImpl for ToTimestampLtz {
+    fn name(&self) -> &str {
+        "to_timestamp_ltz"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        plan_err!("TO_TIMESTAMP_LTZ needs its precision as a number: TO_TIMESTAMP_LTZ(x, 3)")
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let precision = match args.scalar_arguments.get(1).copied().flatten() {
+            Some(ScalarValue::Int64(Some(precision))) => *precision,
+            _ => {
+                return plan_err!(
+                    "TO_TIMESTAMP_LTZ needs its precision as a number: TO_TIMESTAMP_LTZ(x, 3)"
+                );
+            }
+        };
+        let unit = match precision {
+            0 => TimeUnit::Second,
+            3 => TimeUnit::Millisecond,
+            6 => TimeUnit::Microsecond,
+            9 => TimeUnit::Nanosecond,
+            other => {
+                return plan_err!(
+                    "TO_TIMESTAMP_LTZ has no precision {other}: 0 (seconds), 3, 6 or 9"
+                );
+            }
+        };
+        let from = args.arg_fields[0].data_type();
+        if !(from.is_integer() || matches!(from, DataType::Null | DataType::Decimal128(_, _))) {
+            return plan_err!(
+                "TO_TIMESTAMP_LTZ takes a whole number, not {from}: CAST({} AS BIGINT) makes one",
+                args.arg_fields[0].name()
+            );
+        }
+        Ok(Arc::new(Field::new(
+            self.name(),
+            DataType::Timestamp(unit, None),
+            true,
+        )))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let number = args.args[0].cast_to(&DataType::Int64, None)?;
+        number.cast_to(args.return_field.data_type(), None)
+    }
+}

@@ -1,0 +1,26 @@
+//! SQL text to query graph and operators. The only crate that names DataFusion.
+//!
+//! ```text
+//! text → statements → session (tables, views, settings) → logical plans → query graph + operators
+//!        statement.rs  session.rs table.rs settings.rs     session.rs      translate.rs
+//! ```
+
+pub mod error;
+pub mod settings;
+pub mod statement;
+pub mod types;
+
+mod functions;
+pub mod session;
+pub mod table;
+mod window;
+
+mod aggregates;
+pub mod explain;
+mod expression;
+pub mod program;
+pub mod specs;
+mod translate;
+
+pub use error::SqlError;
+pub use program::{Program, compile};

@@ -1,0 +1,298 @@
+//! Programs: all statements of a text, compiled.
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
+use slackwater_control::query::QueryGraph;
+use slackwater_engine::sink::SinkConnector;
+use slackwater_engine::source::SourceConnector;
+use sqlparser::ast::{Ident, Query};
+
+use crate::error::{Result, SqlError, nearest};
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::specs::NodeSpec;
+use crate::statement::{Placed, Statement, parse};
+use crate::table::Table;
+use crate::translate::Translator;
+
+/// Makes sources and sinks from tables; checks their options.
+pub trait Connectors {
+    /// What reads the table.
+    fn source(&self, table: &Table) -> Result<Arc<dyn SourceConnector>>;
+
+    /// What writes rows with the columns of `schema` to the table, or to the terminal.
+    fn sink(&self, table: Option<&Table>, schema: &SchemaRef) -> Result<Arc<dyn SinkConnector>>;
+
+    /// Checks a table's options when it is declared, before it is known what it is used for.
+    fn check(&self, table: &Table) -> Result<()>;
+
+    /// Options that belong into a table's WITH.
+    fn table_options(&self) -> Vec<String>;
+}
+
+/// What a text asks for.
+pub struct Compiled {
+    /// What is to be run.
+    pub run: Program,
+    /// What was only to be explained (`EXPLAIN …`).
+    pub explain: Program,
+}
+
+/// A query graph and what its nodes stand for.
+#[derive(Default)]
+pub struct Program {
+    /// The graph.
+    pub graph: QueryGraph,
+    /// What its nodes stand for.
+    pub nodes: Vec<NodeSpec>,
+    /// SET.
+    pub settings: Settings,
+}
+
+impl Program {
+    /// Whether there is nothing to run.
+    pub fn is_empty(&self) -> bool {
+        self.graph.nodes.is_empty()
+    }
+}
+
+/// Compiles a text. `overrides` are settings of the command line: they win over SET.
+pub fn compile(
+    text: &str,
+    overrides: &[(String, String)],
+    connectors: &dyn Connectors,
+) -> Result<Compiled> {
+    let mut compiler = Compiler {
+        session: Session::new(),
+        connectors,
+        jobs: Vec::new(),
+    };
+    for Placed { statement, span } in parse(text)? {
+        compiler
+            .statement(statement, false)
+            .map_err(|error| error.at(span))?;
+    }
+    let options = connectors.table_options();
+    for (key, value) in overrides {
+        compiler.session.settings.set(key, value, &options)?;
+    }
+    compiler.session.settings.check()?;
+    let (explained, run): (Vec<Job>, Vec<Job>) = std::mem::take(&mut compiler.jobs)
+        .into_iter()
+        .partition(|job| job.explain);
+    Ok(Compiled {
+        run: compiler.program(run)?,
+        explain: compiler.program(explained)?,
+    })
+}
+
+struct Compiler<'a> {
+    session: Session,
+    connectors: &'a dyn Connectors,
+    jobs: Vec<Job>,
+}
+
+/// A statement that moves rows.
+struct Job {
+    plan: LogicalPlan,
+    table: Option<Arc<Table>>,
+    explain: bool,
+    span: sqlparser::tokenizer::Span,
+}
+
+impl Compiler<'_> {
+    fn statement(&mut self, statement: Statement, explain: bool) -> Result<()> {
+        match statement {
+            Statement::CreateTable(create) => {
+                let table = Table::new(&self.session, &create)?;
+                self.connectors.check(&table)?;
+                self.session.add_table(table)
+            }
+            Statement::CreateView {
+                name,
+                columns,
+                query,
+            } => {
+                let span = name.span;
+                let mut plan = self.session.plan(*query)?;
+                if !columns.is_empty() {
+                    plan = rename(plan, &columns).map_err(|error| error.at(span))?;
+                }
+                self.session
+                    .add_view(&name.value, plan)
+                    .map_err(|error| error.at(span))
+            }
+            Statement::Set { key, value } => {
+                let options = self.connectors.table_options();
+                self.session.settings.set(&key, &value, &options)
+            }
+            Statement::Explain(inner) => self.statement(*inner, true),
+            Statement::Select(query) => self.job(*query, None, &[], explain),
+            Statement::Insert {
+                table,
+                columns,
+                query,
+            } => {
+                let found = self.session.tables.get(&table.value).cloned();
+                let found = found.ok_or_else(|| {
+                    let mut names = self.session.tables.keys().cloned().collect::<Vec<_>>();
+                    names.sort();
+                    let error = SqlError::new(format!("there is no table '{}'", table.value))
+                        .at(table.span);
+                    match nearest(&table.value, &names) {
+                        Some(near) => error.mend(format!("did you mean '{near}'?")),
+                        None => error.mend("declare it first: CREATE TABLE …"),
+                    }
+                })?;
+                self.job(*query, Some(found), &columns, explain)
+            }
+        }
+    }
+
+    fn job(
+        &mut self,
+        query: Query,
+        table: Option<Arc<Table>>,
+        columns: &[Ident],
+        explain: bool,
+    ) -> Result<()> {
+        use sqlparser::ast::Spanned;
+        let span = query.span();
+        let mut plan = self.session.plan(query)?;
+        if let Some(table) = &table {
+            plan = fit(plan, table, columns)?;
+        }
+        let plan = self.session.optimise(plan)?;
+        self.jobs.push(Job {
+            plan,
+            table,
+            explain,
+            span,
+        });
+        Ok(())
+    }
+
+    fn program(&self, jobs: Vec<Job>) -> Result<Program> {
+        let plans = jobs.iter().map(|job| &job.plan).collect::<Vec<_>>();
+        let mut translator = Translator::new(&self.session, self.connectors, &plans)?;
+        for job in &jobs {
+            translator
+                .sink(&job.plan, job.table.clone())
+                .map_err(|error| error.at(job.span))?;
+        }
+        Ok(Program {
+            graph: translator.graph,
+            nodes: translator.specs,
+            settings: self.session.settings.clone(),
+        })
+    }
+}
+
+/// The plan with its columns renamed.
+fn rename(plan: LogicalPlan, names: &[Ident]) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns();
+    if columns.len() != names.len() {
+        return Err(SqlError::new(format!(
+            "{} names for {} columns",
+            names.len(),
+            columns.len()
+        )));
+    }
+    let renamed = columns
+        .into_iter()
+        .zip(names)
+        .map(|(c, name)| Expr::Column(c).alias(&name.value));
+    Ok(LogicalPlanBuilder::from(plan)
+        .project(renamed.collect::<Vec<_>>())?
+        .build()?)
+}
+
+/// The plan with the columns of a table: by position, cast where a type differs.
+fn fit(plan: LogicalPlan, table: &Table, names: &[Ident]) -> Result<LogicalPlan> {
+    let targets = table.physical.fields();
+    let order = match names {
+        [] => (0..targets.len()).collect::<Vec<usize>>(),
+        names => {
+            let index_of = |name: &Ident| {
+                table.physical.index_of(&name.value).map_err(|_| {
+                    let known = targets
+                        .iter()
+                        .map(|field| field.name().clone())
+                        .collect::<Vec<_>>();
+                    let error = SqlError::new(format!(
+                        "table '{}' has no column '{}'",
+                        table.name, name.value
+                    ))
+                    .at(name.span);
+                    match nearest(&name.value, &known) {
+                        Some(near) => error.mend(format!("did you mean '{near}'?")),
+                        None => error.mend(format!("the columns are: {}", known.join(", "))),
+                    }
+                })
+            };
+            names.iter().map(index_of).collect::<Result<Vec<usize>>>()?
+        }
+    };
+    let columns = plan.schema().columns();
+    if columns.len() != order.len() {
+        return Err(SqlError::new(format!(
+            "the query has {} columns, table '{}' takes {}",
+            columns.len(),
+            table.name,
+            order.len()
+        ))
+        .mend(format!(
+            "the table's columns are: {}",
+            targets
+                .iter()
+                .map(|field| field.name().as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        )));
+    }
+    let mut fitted = Vec::new();
+    for (target, field) in targets.iter().enumerate() {
+        let Some(position) = order.iter().position(|&index| index == target) else {
+            let null = datafusion_common::ScalarValue::try_from(field.data_type())?;
+            fitted.push(lit(null).alias(field.name()));
+            continue;
+        };
+        let column = Expr::Column(columns[position].clone());
+        let from = column.get_type(plan.schema())?;
+        let value = if &from == field.data_type() {
+            column
+        } else if arrow_cast_ok(&from, field.data_type()) {
+            cast(column, field.data_type().clone())
+        } else {
+            return Err(SqlError::new(format!(
+                "column {} of the query is {from}, but '{}.{}' is {}",
+                position + 1,
+                table.name,
+                field.name(),
+                field.data_type()
+            ))
+            .mend("CAST it, or declare the table's column with that type"));
+        };
+        fitted.push(value.alias(field.name()));
+    }
+    Ok(LogicalPlanBuilder::from(plan).project(fitted)?.build()?)
+}
+
+/// Casts that lose nothing silently: a value that does not fit fails its row.
+fn arrow_cast_ok(from: &arrow_schema::DataType, to: &arrow_schema::DataType) -> bool {
+    use arrow_schema::DataType::*;
+    let number = |of: &arrow_schema::DataType| of.is_numeric();
+    let text = |of: &arrow_schema::DataType| matches!(of, Utf8 | Utf8View | LargeUtf8);
+    from == &Null
+        || (number(from) && number(to))
+        || text(to)
+        || (text(from) && !matches!(to, Struct(_) | List(_)))
+        || matches!((from, to), (Timestamp(_, _), Timestamp(_, _)))
+        || matches!(
+            (from, to),
+            (Date32, Timestamp(_, _)) | (Timestamp(_, _), Date32)
+        )
+        || matches!((from, to), (Timestamp(_, _), Int64))
+}

@@ -1,0 +1,234 @@
+//! A session: the tables, views and settings that statements have declared, and DataFusion's
+//! planner over them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{DFSchema, DataFusionError, TableReference};
+use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
+use datafusion_expr::{
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
+use datafusion_optimizer::analyzer::Analyzer;
+use datafusion_optimizer::eliminate_cross_join::EliminateCrossJoin;
+use datafusion_optimizer::eliminate_filter::EliminateFilter;
+use datafusion_optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
+use datafusion_optimizer::optimize_projections::OptimizeProjections;
+use datafusion_optimizer::push_down_filter::PushDownFilter;
+use datafusion_optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion_optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion_optimizer::{Optimizer, OptimizerContext};
+use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use sqlparser::ast::{Expr as AstExpr, Query, Statement as AstStatement};
+
+use crate::error::{Result, SqlError, nearest};
+use crate::functions;
+use crate::settings::Settings;
+use crate::table::{Table, TableHandle, ViewHandle};
+use crate::types::Types;
+use crate::window::WindowFunctions;
+
+/// Tables, views and settings, and the planner over them.
+pub struct Session {
+    /// Tables by name.
+    pub tables: HashMap<String, Arc<Table>>,
+    views: HashMap<String, Arc<LogicalPlan>>,
+    /// What SET has set.
+    pub settings: Settings,
+    scalars: HashMap<String, Arc<ScalarUDF>>,
+    aggregates: HashMap<String, Arc<AggregateUDF>>,
+    expression_planners: Vec<Arc<dyn ExprPlanner>>,
+    relation_planners: Vec<Arc<dyn RelationPlanner>>,
+    options: ConfigOptions,
+}
+
+impl Default for Session {
+    fn default() -> Session {
+        Session::new()
+    }
+}
+
+impl Session {
+    /// A session without tables.
+    pub fn new() -> Session {
+        let mut scalars = HashMap::new();
+        for function in functions::scalar_functions() {
+            for name in function.aliases() {
+                scalars.insert(name.clone(), function.clone());
+            }
+            scalars.insert(function.name().to_string(), function);
+        }
+        let mut aggregates = HashMap::new();
+        for function in functions::aggregate_functions() {
+            for name in function.aliases() {
+                aggregates.insert(name.clone(), function.clone());
+            }
+            aggregates.insert(function.name().to_lowercase(), function);
+        }
+        Session {
+            tables: HashMap::new(),
+            views: HashMap::new(),
+            settings: Settings::default(),
+            scalars,
+            aggregates,
+            expression_planners: vec![
+                Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
+                Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
+                Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
+                Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
+            ],
+            relation_planners: vec![Arc::new(WindowFunctions)],
+            options: ConfigOptions::default(),
+        }
+    }
+
+    /// Declares a table.
+    pub fn add_table(&mut self, table: Table) -> Result<()> {
+        self.check_new(&table.name)
+            .map_err(|error| error.at(table.span))?;
+        self.tables.insert(table.name.clone(), Arc::new(table));
+        Ok(())
+    }
+
+    /// Declares a view.
+    pub fn add_view(&mut self, name: &str, plan: LogicalPlan) -> Result<()> {
+        self.check_new(name)?;
+        self.views.insert(name.to_string(), Arc::new(plan));
+        Ok(())
+    }
+
+    fn check_new(&self, name: &str) -> Result<()> {
+        if self.tables.contains_key(name) || self.views.contains_key(name) {
+            return Err(SqlError::new(format!(
+                "there is a table or view '{name}' already"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The logical plan of a query, as it was written.
+    pub fn plan(&self, query: Query) -> Result<LogicalPlan> {
+        let planner = SqlToRel::new_with_options(self, self.parser_options());
+        Ok(planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)))?)
+    }
+
+    /// A SQL expression over the columns of `schema`.
+    pub fn expression(&self, ast: &AstExpr, schema: &DFSchema) -> Result<Expr> {
+        let planner = SqlToRel::new_with_options(self, self.parser_options());
+        Ok(planner.sql_to_expr(ast.clone(), schema, &mut PlannerContext::new())?)
+    }
+
+    /// The plan with its types made to fit.
+    pub fn analyse(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        Ok(Analyzer::new().execute_and_check(plan, &self.options, |_, _| {})?)
+    }
+
+    /// The plan as it is run. Rules that assume a finite input are left out: the streaming
+    /// operators are made from what remains.
+    pub fn optimise(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let plan = self.analyse(plan)?;
+        let optimizer = Optimizer::with_rules(vec![
+            Arc::new(SimplifyExpressions::new()),
+            Arc::new(ReplaceDistinctWithAggregate::new()),
+            Arc::new(EliminateFilter::new()),
+            Arc::new(EliminateCrossJoin::new()),
+            Arc::new(ExtractEquijoinPredicate::new()),
+            Arc::new(PushDownFilter::new()),
+            Arc::new(ExtractEquijoinPredicate::new()),
+            Arc::new(OptimizeProjections::new()),
+        ]);
+        Ok(optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {})?)
+    }
+
+    fn parser_options(&self) -> ParserOptions {
+        // Names are told apart by case, as in Flink.
+        ParserOptions::new()
+            .with_enable_ident_normalization(false)
+            .with_collect_spans(true)
+    }
+}
+
+impl ContextProvider for Session {
+    fn get_table_source(
+        &self,
+        name: TableReference,
+    ) -> datafusion_common::Result<Arc<dyn TableSource>> {
+        if let Some(table) = self.tables.get(name.table()) {
+            return Ok(Arc::new(TableHandle(table.clone())));
+        }
+        if let Some(plan) = self.views.get(name.table()) {
+            return Ok(Arc::new(ViewHandle(plan.clone())));
+        }
+        let mut names = self
+            .tables
+            .keys()
+            .chain(self.views.keys())
+            .cloned()
+            .collect::<Vec<_>>();
+        names.sort();
+        let error = SqlError::new(format!("there is no table or view '{name}'"));
+        let error = match nearest(name.table(), &names) {
+            Some(near) => error.mend(format!("did you mean '{near}'?")),
+            None if names.is_empty() => error.mend("declare it first: CREATE TABLE …"),
+            None => error.mend(format!("the tables and views are: {}", names.join(", "))),
+        };
+        Err(DataFusionError::External(Box::new(error)))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.expression_planners
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.relation_planners
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(Arc::new(Types))
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.scalars
+            .get(name)
+            .or_else(|| self.scalars.get(&name.to_lowercase()))
+            .cloned()
+    }
+
+    fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {
+        None
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.aggregates.get(&name.to_lowercase()).cloned()
+    }
+
+    fn get_window_meta(&self, _: &str) -> Option<Arc<WindowUDF>> {
+        None
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        &self.options
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.scalars.keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.aggregates.keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

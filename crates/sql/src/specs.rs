@@ -1,0 +1,112 @@
+//! What the nodes of a query graph stand for, and how the engine's operators are made from it.
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use slackwater_engine::expression::Expression;
+use slackwater_engine::intake::EventTimeSpec;
+use slackwater_engine::operator::Operator;
+use slackwater_engine::operator::aggregate::{Aggregate, AggregateSpec};
+use slackwater_engine::operator::filter::Filter;
+use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
+use slackwater_engine::operator::map::Map;
+use slackwater_engine::operator::union::Union;
+use slackwater_engine::operator::window::{AssignWindows, Windows};
+use slackwater_engine::sink::SinkConnector;
+use slackwater_engine::source::SourceConnector;
+
+use crate::table::Table;
+
+/// What a node stands for.
+#[derive(Clone)]
+pub enum NodeSpec {
+    /// A table that is read.
+    Source(SourceSpec),
+    /// A projection.
+    Map {
+        /// An expression per column.
+        expressions: Vec<Arc<dyn Expression>>,
+        /// The columns.
+        schema: SchemaRef,
+    },
+    /// A condition.
+    Filter {
+        /// It.
+        condition: Arc<dyn Expression>,
+    },
+    /// Window assignment.
+    Window {
+        /// The event-time column.
+        time_column: usize,
+        /// The windows.
+        windows: Windows,
+        /// The input's columns and the windows'.
+        schema: SchemaRef,
+    },
+    /// Aggregation by key.
+    Aggregate {
+        /// What it computes.
+        spec: AggregateSpec,
+        /// The columns of its input.
+        input: SchemaRef,
+    },
+    /// A window join.
+    Join(JoinSpec),
+    /// A union.
+    Union {
+        /// The columns of all inputs.
+        schema: SchemaRef,
+    },
+    /// A table that is written, or the terminal.
+    Sink(SinkSpec),
+}
+
+/// A table that is read.
+#[derive(Clone)]
+pub struct SourceSpec {
+    /// The table.
+    pub table: Arc<Table>,
+    /// What reads it.
+    pub connector: Arc<dyn SourceConnector>,
+    /// Physical columns that are read.
+    pub projection: Vec<usize>,
+    /// The columns of the chunks, over those that are read.
+    pub columns: Vec<Arc<dyn Expression>>,
+    /// Their names and types.
+    pub schema: SchemaRef,
+    /// Event time.
+    pub event_time: Option<EventTimeSpec>,
+}
+
+/// A table that is written, or the terminal.
+#[derive(Clone)]
+pub struct SinkSpec {
+    /// The table's name; `None` for the terminal.
+    pub table: Option<Arc<Table>>,
+    /// What writes it.
+    pub connector: Arc<dyn SinkConnector>,
+    /// The columns.
+    pub schema: SchemaRef,
+}
+
+impl NodeSpec {
+    /// The engine's operator for the node; `None` for sources and sinks.
+    pub fn operator(&self) -> slackwater_engine::Result<Option<Box<dyn Operator>>> {
+        Ok(Some(match self {
+            NodeSpec::Source(_) | NodeSpec::Sink(_) => return Ok(None),
+            NodeSpec::Map {
+                expressions,
+                schema,
+            } => Box::new(Map::new(expressions.clone(), schema.clone())),
+            NodeSpec::Filter { condition } => Box::new(Filter::new(condition.clone())),
+            NodeSpec::Window {
+                time_column,
+                windows,
+                schema,
+            } => Box::new(AssignWindows::new(*time_column, *windows, schema.clone())),
+            NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
+            NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
+            NodeSpec::Union { schema } => Box::new(Union::new(schema.clone())),
+        }))
+    }
+}

@@ -1,0 +1,255 @@
+//! Tables and views, as the DDL declares them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::DFSchema;
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableSource};
+use sqlparser::ast::{BinaryOperator, Expr as AstExpr};
+use sqlparser::tokenizer::Span;
+
+use crate::error::{Result, SqlError};
+use crate::session::Session;
+use crate::statement::{ColumnKind, CreateTable};
+
+/// A table.
+#[derive(Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: String,
+    /// The columns that are read from the source or written to the sink.
+    pub physical: SchemaRef,
+    /// All columns, computed ones included, in the order of the declaration.
+    pub schema: SchemaRef,
+    /// What each column of `schema` is.
+    pub columns: Vec<TableColumn>,
+    /// The event-time column (an index into `schema`) and the watermark's delay in microseconds.
+    pub event_time: Option<(usize, i64)>,
+    /// `WITH`.
+    pub options: BTreeMap<String, String>,
+    /// Where each option stands.
+    pub option_places: BTreeMap<String, Span>,
+    /// Where the table's name stands.
+    pub span: Span,
+}
+
+/// What a column of a table is.
+#[derive(Debug, Clone)]
+pub enum TableColumn {
+    /// A column of `Table::physical`.
+    Physical(usize),
+    /// An expression over the columns of `Table::physical`.
+    Computed(Expr),
+}
+
+/// Delays longer than this are a mistake, and would leave event time no room: 1,000 years.
+const DELAY_MAX_US: i64 = 1000 * 366 * 86_400 * 1_000_000;
+
+impl Table {
+    /// Reads a declaration.
+    pub fn new(session: &Session, create: &CreateTable) -> Result<Table> {
+        let mut physical = Vec::new();
+        for column in &create.columns {
+            if let ColumnKind::Physical(sql_type) = &column.kind {
+                let data_type = sql_type
+                    .to_arrow()
+                    .map_err(|error| error.at(column.name.span))?;
+                physical.push(Field::new(&column.name.value, data_type, true));
+            }
+        }
+        let physical = Arc::new(Schema::new(physical));
+        let mut fields = Vec::new();
+        let mut columns: Vec<TableColumn> = Vec::new();
+        for column in &create.columns {
+            let name = &column.name.value;
+            match &column.kind {
+                ColumnKind::Physical(_) => {
+                    let index = physical
+                        .index_of(name)
+                        .map_err(|error| SqlError::new(error.to_string()))?;
+                    fields.push(physical.field(index).clone());
+                    columns.push(TableColumn::Physical(index));
+                }
+                ColumnKind::Computed(expression) => {
+                    let known = Known {
+                        physical: &physical,
+                        fields: &fields,
+                        columns: &columns,
+                    };
+                    let computed = known
+                        .compute(session, name, expression)
+                        .map_err(|error| error.at(column.name.span))?;
+                    fields.push(Field::new(name, computed.1, true));
+                    columns.push(TableColumn::Computed(computed.0));
+                }
+            }
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let event_time = match &create.watermark {
+            None => None,
+            Some((column, expression)) => {
+                let index = schema.index_of(&column.value).map_err(|_| {
+                    let names = schema.fields().iter().map(|field| field.name().clone());
+                    let names = names.collect::<Vec<_>>();
+                    let error = SqlError::new(format!("there is no column '{}'", column.value))
+                        .at(column.span);
+                    match crate::error::nearest(&column.value, &names) {
+                        Some(near) => error.mend(format!("did you mean '{near}'?")),
+                        None => error.mend(format!("the columns are: {}", names.join(", "))),
+                    }
+                })?;
+                let data_type = schema.field(index).data_type();
+                if !matches!(data_type, DataType::Timestamp(_, None)) {
+                    return Err(SqlError::new(format!(
+                        "'{}' is {data_type}; event time must be a TIMESTAMP",
+                        column.value
+                    ))
+                    .at(column.span)
+                    .mend("add a computed column: ts AS TO_TIMESTAMP_LTZ(ms, 3)"));
+                }
+                let delay_us = watermark_delay_us(session, &column.value, expression)
+                    .map_err(|error| error.at(column.span))?;
+                Some((index, delay_us))
+            }
+        };
+        Ok(Table {
+            name: create.name.value.clone(),
+            physical,
+            schema,
+            columns,
+            event_time,
+            options: create.options.clone(),
+            option_places: create.option_places.clone(),
+            span: create.name.span,
+        })
+    }
+}
+
+struct Known<'a> {
+    physical: &'a SchemaRef,
+    fields: &'a [Field],
+    columns: &'a [TableColumn],
+}
+
+impl Known<'_> {
+    /// The expression over physical columns, and its type. It may name computed columns that stand
+    /// before it.
+    fn compute(&self, session: &Session, name: &str, ast: &AstExpr) -> Result<(Expr, DataType)> {
+        use datafusion_common::tree_node::{Transformed, TreeNode};
+        // Columns of the source that stand behind this one can be used too.
+        let mut fields = self.fields.to_vec();
+        for field in self.physical.fields() {
+            if !fields.iter().any(|known| known.name() == field.name()) {
+                fields.push(field.as_ref().clone());
+            }
+        }
+        let schema = DFSchema::try_from(Schema::new(fields))?;
+        let expression = session.expression(ast, &schema)?;
+        let expression = expression
+            .transform(|part| match &part {
+                Expr::Column(column) => {
+                    let index = self
+                        .fields
+                        .iter()
+                        .position(|field| field.name() == &column.name);
+                    match index.map(|index| &self.columns[index]) {
+                        Some(TableColumn::Computed(computed)) => {
+                            Ok(Transformed::yes(computed.clone()))
+                        }
+                        _ => Ok(Transformed::no(part)),
+                    }
+                }
+                _ => Ok(Transformed::no(part)),
+            })?
+            .data;
+        let source = Arc::new(Physical(self.physical.clone()));
+        let scan = LogicalPlanBuilder::scan("source", source, None)?;
+        let plan = scan.project(vec![expression.alias(name)])?.build()?;
+        let plan = session.analyse(plan)?;
+        let data_type = plan.schema().field(0).data_type().clone();
+        match plan {
+            LogicalPlan::Projection(projection) => {
+                let expression = projection.expr[0].clone().unalias();
+                Ok((unqualify(expression)?, data_type))
+            }
+            _ => Err(SqlError::new("this expression can't be computed")),
+        }
+    }
+}
+
+/// The same expression over columns without a table's name.
+fn unqualify(expression: Expr) -> Result<Expr> {
+    use datafusion_common::tree_node::{Transformed, TreeNode};
+    let transformed = expression.transform(|part| match part {
+        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(
+            datafusion_common::Column::new_unqualified(column.name),
+        ))),
+        part => Ok(Transformed::no(part)),
+    })?;
+    Ok(transformed.data)
+}
+
+fn watermark_delay_us(session: &Session, column: &str, expression: &AstExpr) -> Result<i64> {
+    let is_column =
+        |part: &AstExpr| matches!(part, AstExpr::Identifier(name) if name.value == column);
+    let wrong = || {
+        SqlError::new("a watermark is the column, or the column minus an interval").mend(format!(
+            "WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND"
+        ))
+    };
+    let mut expression = expression;
+    while let AstExpr::Nested(inner) = expression {
+        expression = inner;
+    }
+    match expression {
+        part if is_column(part) => Ok(0),
+        AstExpr::BinaryOp {
+            left,
+            op: BinaryOperator::Minus,
+            right,
+        } if is_column(left) => {
+            let delay = session.expression(right, &DFSchema::empty())?;
+            let delay_ns = crate::window::interval_ns(&delay).ok_or_else(wrong)?;
+            let delay_us = delay_ns / 1000;
+            if !(0..=i128::from(DELAY_MAX_US)).contains(&delay_us) {
+                return Err(SqlError::new(
+                    "a watermark's delay must be between 0 and 1,000 years",
+                ));
+            }
+            Ok(delay_us as i64)
+        }
+        _ => Err(wrong()),
+    }
+}
+
+struct Physical(SchemaRef);
+
+impl TableSource for Physical {
+    fn schema(&self) -> SchemaRef {
+        self.0.clone()
+    }
+}
+
+/// A table as the planner sees it.
+pub struct TableHandle(pub Arc<Table>);
+
+impl TableSource for TableHandle {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema.clone()
+    }
+}
+
+/// A view as the planner sees it.
+pub struct ViewHandle(pub Arc<LogicalPlan>);
+
+impl TableSource for ViewHandle {
+    fn schema(&self) -> SchemaRef {
+        Arc::new(self.0.schema().as_arrow().clone())
+    }
+
+    fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
+        Some(Cow::Borrowed(&self.0))
+    }
+}

@@ -1,0 +1,585 @@
+//! From logical plans to the query graph.
+//!
+//! A [`Stream`] is the output of a plan: a node of the graph, and for each column of the plan an
+//! expression over the node's columns. Projections that only rename or pick columns thus cost no
+//! operator. Nodes that say the same thing about the same input are one node, so that statements of
+//! one file, and a view that is used twice, share what they have in common.
+
+mod aggregate;
+mod join;
+mod source;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arrow_schema::{Field, Schema, SchemaRef};
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_expr::{Expr, LogicalPlan};
+use slackwater_control::query::{Edge, Exchange, Node, NodeKind, QueryGraph};
+use slackwater_engine::expression::Expression;
+use slackwater_engine::operator::window::Windows;
+
+use crate::error::{Result, SqlError};
+use crate::explain;
+use crate::expression::{
+    Physical, PhysicalExpression, column, column_index, physical, replace_columns,
+};
+use crate::program::Connectors;
+use crate::session::Session;
+use crate::specs::{NodeSpec, SinkSpec};
+use crate::table::{Table, TableHandle};
+use crate::window::WindowNode;
+
+/// Builds a query graph from logical plans.
+pub struct Translator<'a> {
+    session: &'a Session,
+    connectors: &'a dyn Connectors,
+    /// The graph so far.
+    pub graph: QueryGraph,
+    /// What its nodes stand for.
+    pub specs: Vec<NodeSpec>,
+    /// Columns of each node's output.
+    schemas: Vec<SchemaRef>,
+    /// Nodes by what they say.
+    known: HashMap<String, usize>,
+    /// Columns of each table that some plan reads.
+    used: HashMap<String, BTreeSet<usize>>,
+    /// Some aggregate orders rows by event time.
+    orders_by_time: bool,
+}
+
+/// What the columns of a plan are over a node of the graph.
+#[derive(Clone)]
+struct Stream {
+    node: usize,
+    columns: Vec<Physical>,
+    roles: Vec<Role>,
+    /// Event time, where the stream has it, also when the plan has no such column any more.
+    time: Option<Physical>,
+    /// Rows replace earlier rows of the same key.
+    updates: bool,
+}
+
+/// What is special about a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Plain,
+    /// Event time: windows can be made by it.
+    Time,
+    WindowStart(Windows),
+    WindowEnd(Windows),
+}
+
+impl<'a> Translator<'a> {
+    /// A translator for all `plans` of one program.
+    pub fn new(
+        session: &'a Session,
+        connectors: &'a dyn Connectors,
+        plans: &[&LogicalPlan],
+    ) -> Result<Translator<'a>> {
+        let mut translator = Translator {
+            session,
+            connectors,
+            graph: QueryGraph::default(),
+            specs: Vec::new(),
+            schemas: Vec::new(),
+            known: HashMap::new(),
+            used: HashMap::new(),
+            orders_by_time: false,
+        };
+        for plan in plans {
+            translator.collect(plan)?;
+        }
+        Ok(translator)
+    }
+
+    /// Notes which columns of which tables a plan reads.
+    fn collect(&mut self, plan: &LogicalPlan) -> Result<()> {
+        plan.apply(|part| {
+            if let LogicalPlan::TableScan(scan) = part
+                && let Some(handle) = scan.source.downcast_ref::<TableHandle>()
+            {
+                let used = self.used.entry(handle.0.name.clone()).or_default();
+                match &scan.projection {
+                    Some(projection) => used.extend(projection),
+                    None => used.extend(0..handle.0.schema.fields().len()),
+                }
+            }
+            if let LogicalPlan::Aggregate(aggregate) = part {
+                let text = format!("{:?}", aggregate.aggr_expr).to_lowercase();
+                self.orders_by_time |= text.contains("first_value") || text.contains("last_value");
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(())
+    }
+
+    /// Adds a statement: the rows of `plan` go to a table or, without one, to the terminal.
+    pub fn sink(&mut self, plan: &LogicalPlan, table: Option<Arc<Table>>) -> Result<()> {
+        let stream = self.translate(plan)?;
+        let names = plan
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone());
+        let names = names.collect::<Vec<_>>();
+        let node = self.materialise(&stream, &stream.columns, &names, None)?;
+        let schema = self.schemas[node].clone();
+        let connector = self.connectors.sink(table.as_deref(), &schema)?;
+        let instances_max = connector.max_instances();
+        let detail = connector.describe();
+        let inputs = vec![self.edge(node, Exchange::Forward)];
+        // Two statements that write the same rows to the same table are still two statements.
+        let sink = self.graph.add(Node {
+            name: "sink".to_string(),
+            detail,
+            kind: NodeKind::Sink,
+            inputs,
+            instances_max,
+        });
+        self.specs.push(NodeSpec::Sink(SinkSpec {
+            table,
+            connector,
+            schema: schema.clone(),
+        }));
+        self.schemas.push(schema);
+        debug_assert_eq!(sink + 1, self.specs.len());
+        Ok(())
+    }
+
+    fn translate(&mut self, plan: &LogicalPlan) -> Result<Stream> {
+        match plan {
+            LogicalPlan::TableScan(scan) => self.scan(scan),
+            LogicalPlan::SubqueryAlias(alias) => self.translate(&alias.input),
+            LogicalPlan::Projection(projection) => {
+                let input = self.translate(&projection.input)?;
+                self.project(input, &projection.expr, &projection.input)
+            }
+            LogicalPlan::Filter(filter) => {
+                let input = self.translate(&filter.input)?;
+                self.filter(input, &filter.predicate, &filter.input)
+            }
+            LogicalPlan::Extension(extension) => {
+                match extension.node.as_any().downcast_ref::<WindowNode>() {
+                    Some(window) => self.window(window),
+                    None => Err(SqlError::new(format!(
+                        "{} is not known here",
+                        extension.node.name()
+                    ))),
+                }
+            }
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
+            LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::Union(union) => self.union(union),
+            LogicalPlan::Sort(_) => Err(SqlError::new("ORDER BY needs the end of the stream")
+                .mend("leave it out, or sort the result")),
+            LogicalPlan::Limit(_) => Err(SqlError::new("LIMIT is not known here")
+                .mend("--duration ends a query; window top-N is a later feature")),
+            LogicalPlan::Window(_) => Err(SqlError::new("OVER aggregates are not known here yet")
+                .mend("GROUP BY over TUMBLE or HOP windows is")),
+            LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => Err(SqlError::new(
+                "a query without a table has no stream to read",
+            )
+            .mend("read one: … FROM table")),
+            LogicalPlan::Distinct(_) => Err(SqlError::new("DISTINCT ON is not known here")),
+            LogicalPlan::Subquery(_) => Err(SqlError::new("this subquery is not known here")
+                .mend("join with it over equal windows")),
+            other => Err(SqlError::new(format!(
+                "this is not known in a query here: {}",
+                other
+                    .display()
+                    .to_string()
+                    .split_once(':')
+                    .map_or("?".to_string(), |(n, _)| n.to_string())
+            ))),
+        }
+    }
+
+    /// A logical expression over the columns of a plan, as one over the stream's node.
+    fn bind(&self, expression: &Expr, stream: &Stream, plan: &LogicalPlan) -> Result<Physical> {
+        refuse_subqueries(expression)?;
+        let over_plan = physical(expression, plan.schema())?;
+        replace_columns(&over_plan, &stream.columns)
+    }
+
+    fn role(&self, expression: &Expr, stream: &Stream, plan: &LogicalPlan) -> Result<Role> {
+        match expression {
+            Expr::Alias(alias) => self.role(&alias.expr, stream, plan),
+            Expr::Column(column) => Ok(stream.roles[plan.schema().index_of_column(column)?]),
+            _ => Ok(Role::Plain),
+        }
+    }
+
+    fn project(
+        &mut self,
+        input: Stream,
+        expressions: &[Expr],
+        plan: &LogicalPlan,
+    ) -> Result<Stream> {
+        let mut columns = Vec::new();
+        let mut roles = Vec::new();
+        let mut free = true;
+        for expression in expressions {
+            let bound = self.bind(expression, &input, plan)?;
+            free &= column_index(&bound).is_some() || is_column(expression);
+            columns.push(bound);
+            roles.push(self.role(expression, &input, plan)?);
+        }
+        if free {
+            return Ok(Stream {
+                columns,
+                roles,
+                ..input
+            });
+        }
+        let names = expressions
+            .iter()
+            .map(|expression| expression.schema_name().to_string());
+        let names = names.collect::<Vec<_>>();
+        let time = input.time.as_ref().filter(|_| self.orders_by_time);
+        let node = self.materialise(&input, &columns, &names, time)?;
+        let schema = self.schemas[node].clone();
+        let time = time.map(|_| column(schema.fields().len() - 1, &schema));
+        let columns = (0..columns.len())
+            .map(|index| column(index, &schema))
+            .collect();
+        Ok(Stream {
+            node,
+            columns,
+            roles,
+            time,
+            updates: input.updates,
+        })
+    }
+
+    /// A node whose columns are the given expressions over the stream, then `extra`.
+    fn materialise(
+        &mut self,
+        stream: &Stream,
+        columns: &[Physical],
+        names: &[String],
+        extra: Option<&Physical>,
+    ) -> Result<usize> {
+        let input = self.schemas[stream.node].clone();
+        let mut fields = Vec::new();
+        let mut expressions = Vec::new();
+        let named = columns.iter().zip(names.iter().map(String::as_str));
+        for (expression, name) in named.chain(extra.map(|extra| (extra, "event_time"))) {
+            fields.push(Field::new(name, expression.data_type(&input)?, true));
+            expressions.push(expression.clone());
+        }
+        let identical = fields.len() == input.fields().len()
+            && expressions
+                .iter()
+                .enumerate()
+                .all(|(i, e)| column_index(e) == Some(i))
+            && fields
+                .iter()
+                .zip(input.fields())
+                .all(|(field, before)| field.name() == before.name());
+        if identical {
+            return Ok(stream.node);
+        }
+        let detail = expressions.iter().zip(&fields).map(|(expression, field)| {
+            let shown = explain::expression(expression);
+            if &shown == field.name() {
+                shown
+            } else {
+                format!("{shown} AS {}", field.name())
+            }
+        });
+        let detail = detail.collect::<Vec<_>>().join(", ");
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let expressions = expressions
+            .into_iter()
+            .map(|expression| PhysicalExpression::new(expression, &input))
+            .collect::<Result<Vec<Arc<dyn Expression>>>>()?;
+        let key = format!("map {expressions:?} {:?}", schema.fields());
+        let inputs = vec![self.edge(stream.node, Exchange::Forward)];
+        let spec = NodeSpec::Map {
+            expressions,
+            schema: schema.clone(),
+        };
+        Ok(self.node(
+            "map",
+            detail,
+            NodeKind::Stateless,
+            inputs,
+            spec,
+            schema,
+            &key,
+        ))
+    }
+
+    fn filter(&mut self, input: Stream, predicate: &Expr, plan: &LogicalPlan) -> Result<Stream> {
+        if input.updates {
+            return Err(SqlError::new(
+                "a condition on a running aggregate needs retraction: a key that no longer meets it \
+                 would have to be taken back",
+            )
+            .mend("put the condition before the aggregation, or aggregate in windows"));
+        }
+        let schema = self.schemas[input.node].clone();
+        let condition = self.bind(predicate, &input, plan)?;
+        let detail = explain::expression(&condition);
+        let condition = PhysicalExpression::new(condition, &schema)?;
+        let key = format!("filter {condition:?}");
+        let inputs = vec![self.edge(input.node, Exchange::Forward)];
+        let spec = NodeSpec::Filter { condition };
+        let node = self.node(
+            "filter",
+            detail,
+            NodeKind::Stateless,
+            inputs,
+            spec,
+            schema,
+            &key,
+        );
+        Ok(Stream { node, ..input })
+    }
+
+    fn window(&mut self, window: &WindowNode) -> Result<Stream> {
+        let mut input = self.translate(&window.input)?;
+        let time_index = window.input.schema().index_of_column(&window.time)?;
+        if input.updates {
+            return Err(
+                SqlError::new("windows over a running aggregate need retraction")
+                    .mend("aggregate in windows instead"),
+            );
+        }
+        if input.roles[time_index] != Role::Time {
+            let name = &window.time.name;
+            return Err(SqlError::new(format!("'{name}' is not event time, so there are no windows by it"))
+                .mend(format!(
+                    "declare it where the table is declared: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND"
+                )));
+        }
+        let mut time = input.columns[time_index].clone();
+        // A computed event time (window_time) has to be a column before windows can be made by it.
+        if column_index(&time).is_none() {
+            let names = window
+                .input
+                .schema()
+                .fields()
+                .iter()
+                .map(|f| f.name().clone());
+            let names = names.collect::<Vec<_>>();
+            let node = self.materialise(&input, &input.columns.clone(), &names, None)?;
+            let schema = self.schemas[node].clone();
+            let columns = (0..input.columns.len())
+                .map(|i| column(i, &schema))
+                .collect::<Vec<_>>();
+            time = columns[time_index].clone();
+            input = Stream {
+                node,
+                columns,
+                time: Some(time.clone()),
+                ..input
+            };
+        }
+        let time_column = column_index(&time).expect("made a column just above");
+        let before = self.schemas[input.node].clone();
+        let mut fields = before.fields().to_vec();
+        for name in ["window_start", "window_end"] {
+            fields.push(Arc::new(Field::new(name, window.windows.data_type(), true)));
+        }
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let windows = window.windows;
+        let detail = format!(
+            "{} by {}",
+            explain::windows(&windows),
+            before.field(time_column).name()
+        );
+        let key = format!("window {windows:?} {time_column}");
+        let inputs = vec![self.edge(input.node, Exchange::Forward)];
+        let spec = NodeSpec::Window {
+            time_column,
+            windows,
+            schema: schema.clone(),
+        };
+        let node = self.node(
+            "window",
+            detail,
+            NodeKind::Stateless,
+            inputs,
+            spec,
+            schema.clone(),
+            &key,
+        );
+        let end = before.fields().len() + 1;
+        let mut columns = input.columns.clone();
+        columns.extend([
+            column(end - 1, &schema),
+            column(end, &schema),
+            window_time(end, &schema, &windows)?,
+        ]);
+        // A second window function on the old event time would judge lateness twice.
+        let mut roles = input.roles.iter().map(|role| match role {
+            Role::Time => Role::Plain,
+            role => *role,
+        });
+        let mut roles = roles.by_ref().collect::<Vec<_>>();
+        roles.extend([
+            Role::WindowStart(windows),
+            Role::WindowEnd(windows),
+            Role::Time,
+        ]);
+        Ok(Stream {
+            node,
+            columns,
+            roles,
+            time: Some(time),
+            updates: false,
+        })
+    }
+
+    fn union(&mut self, union: &datafusion_expr::logical_plan::Union) -> Result<Stream> {
+        let mut streams = Vec::new();
+        for input in &union.inputs {
+            let stream = self.translate(input)?;
+            if stream.updates {
+                return Err(
+                    SqlError::new("UNION over a running aggregate needs retraction")
+                        .mend("aggregate after the union, or in windows"),
+                );
+            }
+            streams.push(stream);
+        }
+        let names = union
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone());
+        let names = names.collect::<Vec<_>>();
+        let keep_time = self.orders_by_time && streams.iter().all(|stream| stream.time.is_some());
+        let mut inputs = Vec::new();
+        let mut schema: Option<SchemaRef> = None;
+        for stream in &streams {
+            let time = stream.time.as_ref().filter(|_| keep_time);
+            let node = self.materialise(stream, &stream.columns, &names, time)?;
+            inputs.push(self.edge(node, Exchange::Forward));
+            schema.get_or_insert_with(|| self.schemas[node].clone());
+        }
+        let schema = schema.ok_or_else(|| SqlError::new("a UNION without inputs"))?;
+        let roles = (0..names.len()).map(|index| {
+            let role = streams[0].roles[index];
+            if streams.iter().all(|stream| stream.roles[index] == role) {
+                role
+            } else {
+                Role::Plain
+            }
+        });
+        let roles = roles.collect();
+        let time = keep_time.then(|| column(schema.fields().len() - 1, &schema));
+        let spec = NodeSpec::Union {
+            schema: schema.clone(),
+        };
+        let detail = format!("{} inputs", inputs.len());
+        let node = self.node(
+            "union",
+            detail,
+            NodeKind::Stateless,
+            inputs,
+            spec,
+            schema.clone(),
+            "union",
+        );
+        let columns = (0..names.len())
+            .map(|index| column(index, &schema))
+            .collect();
+        Ok(Stream {
+            node,
+            columns,
+            roles,
+            time,
+            updates: false,
+        })
+    }
+
+    fn edge(&self, from: usize, exchange: Exchange) -> Edge {
+        let round_robin = self.session.settings.round_robin
+            && exchange == Exchange::Forward
+            && self.graph.nodes[from].kind == NodeKind::Source;
+        Edge {
+            from,
+            exchange: if round_robin {
+                Exchange::RoundRobin
+            } else {
+                exchange
+            },
+        }
+    }
+
+    /// Adds a node, unless there is one that says the same.
+    #[allow(clippy::too_many_arguments)]
+    fn node(
+        &mut self,
+        name: &str,
+        detail: String,
+        kind: NodeKind,
+        inputs: Vec<Edge>,
+        spec: NodeSpec,
+        schema: SchemaRef,
+        key: &str,
+    ) -> usize {
+        let key = format!("{key} {inputs:?}");
+        if let Some(&node) = self.known.get(&key) {
+            return node;
+        }
+        let node = self.graph.add(Node {
+            name: name.to_string(),
+            detail,
+            kind,
+            inputs,
+            instances_max: usize::MAX,
+        });
+        self.specs.push(spec);
+        self.schemas.push(schema);
+        self.known.insert(key, node);
+        node
+    }
+}
+
+fn is_column(expression: &Expr) -> bool {
+    match expression {
+        Expr::Alias(alias) => is_column(&alias.expr),
+        Expr::Column(_) => true,
+        _ => false,
+    }
+}
+
+fn refuse_subqueries(expression: &Expr) -> Result<()> {
+    let mut found = false;
+    expression.apply(|part| {
+        found |= matches!(
+            part,
+            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_)
+        );
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if found {
+        return Err(
+            SqlError::new("a subquery inside an expression is not known here")
+                .mend("join with it over equal windows"),
+        );
+    }
+    Ok(())
+}
+
+/// `window_end - 1 ms` (or one tick of a finer unit): the event time of what a window produces.
+fn window_time(end: usize, schema: &Schema, windows: &Windows) -> Result<Physical> {
+    use arrow_schema::TimeUnit;
+    use datafusion_common::{DFSchema, ScalarValue};
+    let tick_ns = match windows.unit {
+        TimeUnit::Second | TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1_000,
+    };
+    let field = schema.field(end);
+    let interval = ScalarValue::new_interval_mdn(0, 0, tick_ns);
+    let only = DFSchema::try_from(Schema::new(vec![field.clone()]))?;
+    let end_column = Expr::Column(datafusion_common::Column::new_unqualified(field.name()));
+    let difference = end_column - Expr::Literal(interval, None);
+    let difference = physical(&difference, &only)?;
+    replace_columns(&difference, &[column(end, schema)])
+}

@@ -1,0 +1,185 @@
+//! Joins: of two inputs over the same window.
+
+use std::sync::Arc;
+
+use arrow_schema::{Schema, SchemaRef};
+use datafusion_common::{JoinType, NullEquality};
+use datafusion_expr::logical_plan::Join;
+use slackwater_control::query::{Exchange, NodeKind};
+use slackwater_engine::operator::join::{JoinKind, JoinSide, JoinSpec};
+use slackwater_engine::operator::window::Windows;
+
+use super::{Role, Stream, Translator};
+use crate::error::{Result, SqlError};
+use crate::explain;
+use crate::expression::{Physical, PhysicalExpression, column, physical, replace_columns};
+use crate::specs::NodeSpec;
+
+impl Translator<'_> {
+    pub(super) fn join(&mut self, join: &Join) -> Result<Stream> {
+        let kind = match join.join_type {
+            JoinType::Inner => JoinKind::Inner,
+            JoinType::Left => JoinKind::Left,
+            JoinType::Right => JoinKind::Right,
+            JoinType::Full => JoinKind::Full,
+            other => {
+                return Err(SqlError::new(format!("a {other} join is not known here"))
+                    .mend("INNER, LEFT, RIGHT and FULL joins over the same window are"));
+            }
+        };
+        if join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty() {
+            return Err(SqlError::new(
+                "a join in which NULL equals NULL is not known here",
+            ));
+        }
+        let plans = [join.left.as_ref(), join.right.as_ref()];
+        let streams = [self.translate(plans[0])?, self.translate(plans[1])?];
+        if streams.iter().any(|stream| stream.updates) {
+            return Err(
+                SqlError::new("a join with a running aggregate needs retraction").mend(
+                    "aggregate in windows: FROM TUMBLE(…) GROUP BY window_start, window_end, …",
+                ),
+            );
+        }
+        let mut window: Option<(bool, Windows)> = None;
+        let mut window_pair: Option<[Physical; 2]> = None;
+        let mut key_pairs: Vec<[Physical; 2]> = Vec::new();
+        for (left, right) in &join.on {
+            let bound = [
+                self.bind(left, &streams[0], plans[0])?,
+                self.bind(right, &streams[1], plans[1])?,
+            ];
+            let roles = [
+                self.role(left, &streams[0], plans[0])?,
+                self.role(right, &streams[1], plans[1])?,
+            ];
+            match roles {
+                [Role::WindowStart(one), Role::WindowStart(other)] if one == other => {
+                    if window.is_none() {
+                        (window, window_pair) = (Some((true, one)), Some(bound));
+                    }
+                }
+                [Role::WindowEnd(one), Role::WindowEnd(other)] if one == other => {
+                    (window, window_pair) = (Some((false, one)), Some(bound));
+                }
+                _ => key_pairs.push(bound),
+            }
+        }
+        let (Some((is_start, windows)), Some(window_pair)) = (window, window_pair) else {
+            return Err(
+                SqlError::new("a join needs the same window on both sides").mend(
+                    "join two window queries ON L.window_start = R.window_start AND \
+                 L.window_end = R.window_end AND …; joins without windows are a later feature",
+                ),
+            );
+        };
+        let mut sides = Vec::new();
+        let mut nodes = Vec::new();
+        for side in 0..2 {
+            let stream = &streams[side];
+            let names = plans[side]
+                .schema()
+                .fields()
+                .iter()
+                .map(|field| field.name().clone());
+            let mut names = names.collect::<Vec<String>>();
+            let mut columns = stream.columns.clone();
+            let mut place = |expression: &Physical, name: String| {
+                columns
+                    .iter()
+                    .position(|known| known == expression)
+                    .unwrap_or_else(|| {
+                        columns.push(expression.clone());
+                        names.push(name);
+                        columns.len() - 1
+                    })
+            };
+            let window_column = place(&window_pair[side], "window".to_string());
+            let keys = key_pairs.iter().enumerate();
+            let keys = keys.map(|(index, pair)| place(&pair[side], format!("key{index}")));
+            let keys = keys.collect::<Vec<usize>>();
+            let node = self.materialise(stream, &columns, &names, None)?;
+            let schema = self.schemas[node].clone();
+            nodes.push(node);
+            sides.push(JoinSide {
+                window_column,
+                is_start,
+                keys,
+                schema,
+            });
+        }
+        let widths = [0, 1].map(|side: usize| sides[side].schema.fields().len());
+        let fields = sides
+            .iter()
+            .flat_map(|side| side.schema.fields().iter().cloned());
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let logical = [0, 1].map(|side: usize| plans[side].schema().fields().len());
+        let columns = (0..logical[0])
+            .chain((0..logical[1]).map(|index| widths[0] + index))
+            .map(|index| column(index, &schema))
+            .collect::<Vec<Physical>>();
+        let condition = match &join.filter {
+            None => None,
+            Some(filter) => {
+                super::refuse_subqueries(filter)?;
+                let both = join.left.schema().join(join.right.schema())?;
+                let over_plan = physical(filter, &both)?;
+                let bound = replace_columns(&over_plan, &columns)?;
+                Some(PhysicalExpression::new(bound, &schema)?)
+            }
+        };
+        let exchanges = sides.iter().map(|side| {
+            // Without keys the window itself spreads the work.
+            let columns = if side.keys.is_empty() {
+                vec![side.window_column]
+            } else {
+                side.keys.clone()
+            };
+            Exchange::Key(columns)
+        });
+        let exchanges = exchanges.collect::<Vec<_>>();
+        let inputs = nodes
+            .iter()
+            .zip(exchanges)
+            .map(|(&node, exchange)| self.edge(node, exchange));
+        let inputs = inputs.collect::<Vec<_>>();
+        let sides: [JoinSide; 2] = sides.try_into().expect("two sides");
+        let spec = JoinSpec {
+            sides,
+            windows,
+            kind,
+            condition,
+            schema: schema.clone(),
+        };
+        let detail = explain::join(&spec);
+        let key = format!("join {spec:?}");
+        let node = self.node(
+            "join",
+            detail,
+            NodeKind::Stateful,
+            inputs,
+            NodeSpec::Join(spec),
+            schema,
+            &key,
+        );
+        // A side that is padded with NULL has no window of its own any more.
+        let padded = [
+            matches!(kind, JoinKind::Right | JoinKind::Full),
+            matches!(kind, JoinKind::Left | JoinKind::Full),
+        ];
+        let roles = streams.iter().zip(padded).flat_map(|(stream, padded)| {
+            stream
+                .roles
+                .iter()
+                .map(move |role| if padded { Role::Plain } else { *role })
+        });
+        let roles = roles.collect();
+        Ok(Stream {
+            node,
+            columns,
+            roles,
+            time: None,
+            updates: false,
+        })
+    }
+}

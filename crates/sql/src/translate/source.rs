@@ -1,0 +1,147 @@
+//! Tables that are read.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_schema::{Schema, SchemaRef};
+use datafusion_common::DFSchema;
+use datafusion_expr::logical_plan::TableScan;
+use slackwater_control::query::{Node, NodeKind};
+use slackwater_engine::expression::{Column, Expression};
+use slackwater_engine::intake::EventTimeSpec;
+
+use super::{Role, Stream, Translator};
+use crate::error::{Result, SqlError};
+use crate::expression::{PhysicalExpression, column, physical};
+use crate::specs::{NodeSpec, SourceSpec};
+use crate::table::{Table, TableColumn, TableHandle};
+
+impl Translator<'_> {
+    pub(super) fn scan(&mut self, scan: &TableScan) -> Result<Stream> {
+        let Some(handle) = scan.source.downcast_ref::<TableHandle>() else {
+            return Err(SqlError::new(format!(
+                "'{}' can't be read",
+                scan.table_name
+            )));
+        };
+        let table = handle.0.clone();
+        let wanted = match &scan.projection {
+            Some(projection) => projection.clone(),
+            None => (0..table.schema.fields().len()).collect(),
+        };
+        let node = self.source(&table)?;
+        let kept = self.kept_columns(&table);
+        let schema = self.schemas[node].clone();
+        let position = |index: usize| kept.iter().position(|&kept| kept == index);
+        let mut columns = Vec::new();
+        let mut roles = Vec::new();
+        for index in wanted {
+            let at = position(index).expect("the columns of all scans are kept");
+            columns.push(column(at, &schema));
+            let is_time = table.event_time.is_some_and(|(time, _)| time == index);
+            roles.push(if is_time { Role::Time } else { Role::Plain });
+        }
+        let time = table.event_time.and_then(|(time, _)| position(time));
+        let time = time.map(|at| column(at, &schema));
+        Ok(Stream {
+            node,
+            columns,
+            roles,
+            time,
+            updates: false,
+        })
+    }
+
+    /// Columns of the table that some statement reads, and its event time.
+    fn kept_columns(&self, table: &Table) -> Vec<usize> {
+        let mut kept = self.used.get(&table.name).cloned().unwrap_or_default();
+        kept.extend(table.event_time.map(|(time, _)| time));
+        kept.into_iter().collect()
+    }
+
+    fn source(&mut self, table: &Arc<Table>) -> Result<usize> {
+        let key = format!("source {}", table.name);
+        if let Some(&node) = self.known.get(&key) {
+            return Ok(node);
+        }
+        let kept = self.kept_columns(table);
+        let mut projection = BTreeSet::new();
+        for &index in &kept {
+            match &table.columns[index] {
+                TableColumn::Physical(physical) => {
+                    projection.insert(*physical);
+                }
+                TableColumn::Computed(expression) => {
+                    for column in expression.column_refs() {
+                        projection.insert(table.physical.index_of(&column.name).map_err(|_| {
+                            SqlError::new(format!("there is no column '{}'", column.name))
+                        })?);
+                    }
+                }
+            }
+        }
+        let projection = projection.into_iter().collect::<Vec<usize>>();
+        let read: SchemaRef = Arc::new(
+            table
+                .physical
+                .project(&projection)
+                .map_err(|error| SqlError::new(error.to_string()))?,
+        );
+        let read_schema = DFSchema::try_from(read.as_ref().clone())?;
+        let mut columns: Vec<Arc<dyn Expression>> = Vec::new();
+        let mut fields = Vec::new();
+        for &index in &kept {
+            fields.push(table.schema.field(index).clone());
+            columns.push(match &table.columns[index] {
+                TableColumn::Physical(physical) => {
+                    let at = projection
+                        .iter()
+                        .position(|p| p == physical)
+                        .expect("projected above");
+                    Arc::new(Column::new(at, read.field(at).data_type().clone()))
+                }
+                TableColumn::Computed(expression) => {
+                    PhysicalExpression::new(physical(expression, &read_schema)?, &read)?
+                }
+            });
+        }
+        let event_time = table.event_time.map(|(time, delay_us)| EventTimeSpec {
+            column: kept
+                .iter()
+                .position(|&kept| kept == time)
+                .expect("event time is kept"),
+            delay_us,
+        });
+        let connector = self.connectors.source(table)?;
+        let description = connector.describe();
+        let names = read
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect::<Vec<_>>();
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let node = self.graph.add(Node {
+            name: "source".to_string(),
+            detail: format!(
+                "{} ({}): reads {}",
+                table.name,
+                description.connector,
+                names.join(", ")
+            ),
+            kind: NodeKind::Source,
+            inputs: Vec::new(),
+            instances_max: description.max_instances.max(1),
+        });
+        self.specs.push(NodeSpec::Source(SourceSpec {
+            table: table.clone(),
+            connector,
+            projection,
+            columns,
+            schema: schema.clone(),
+            event_time,
+        }));
+        self.schemas.push(schema);
+        self.known.insert(key, node);
+        Ok(node)
+    }
+}

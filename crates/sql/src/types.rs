@@ -1,0 +1,146 @@
+//! SQL types as Arrow types.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+use datafusion_expr::planner::TypePlanner;
+use sqlparser::ast::{DataType as AstType, ExactNumberInfo, TimezoneInfo};
+use sqlparser::tokenizer::Span;
+
+use crate::error::{Result, SqlError};
+
+/// A type as it stands in a DDL statement.
+#[derive(Debug, Clone)]
+pub enum SqlType {
+    /// Any type without fields, and where it stands.
+    Simple(AstType, Span),
+    /// `ROW<name type, …>`.
+    Row(Vec<(String, SqlType)>),
+}
+
+impl SqlType {
+    /// The Arrow type.
+    pub fn to_arrow(&self) -> Result<DataType> {
+        match self {
+            SqlType::Simple(sql_type, span) => {
+                arrow_type(sql_type).map_err(|error| error.at(*span))
+            }
+            SqlType::Row(fields) => {
+                let fields = fields
+                    .iter()
+                    .map(|(name, field)| Ok(Arc::new(Field::new(name, field.to_arrow()?, true))));
+                Ok(DataType::Struct(
+                    fields.collect::<Result<Vec<FieldRef>>>()?.into(),
+                ))
+            }
+        }
+    }
+}
+
+/// The Arrow type of a SQL type.
+pub fn arrow_type(sql_type: &AstType) -> Result<DataType> {
+    Ok(match sql_type {
+        AstType::Boolean | AstType::Bool => DataType::Boolean,
+        AstType::TinyInt(_) => DataType::Int8,
+        AstType::SmallInt(_) | AstType::Int2(_) => DataType::Int16,
+        AstType::Int(_) | AstType::Integer(_) | AstType::Int4(_) => DataType::Int32,
+        AstType::BigInt(_) | AstType::Int8(_) | AstType::Int64 => DataType::Int64,
+        AstType::Float(_) | AstType::Real | AstType::Float4 => DataType::Float32,
+        AstType::Double(_) | AstType::DoublePrecision | AstType::Float8 | AstType::Float64 => {
+            DataType::Float64
+        }
+        AstType::Decimal(info) | AstType::Numeric(info) | AstType::Dec(info) => decimal(info)?,
+        AstType::String(_)
+        | AstType::Text
+        | AstType::Varchar(_)
+        | AstType::Char(_)
+        | AstType::Character(_)
+        | AstType::CharacterVarying(_)
+        | AstType::Nvarchar(_) => DataType::Utf8View,
+        AstType::Bytea | AstType::Bytes(_) | AstType::Binary(_) | AstType::Varbinary(_) => {
+            DataType::Binary
+        }
+        AstType::Date => DataType::Date32,
+        AstType::Time(_, TimezoneInfo::None) => DataType::Time64(TimeUnit::Microsecond),
+        AstType::Timestamp(precision, _) => timestamp(*precision)?,
+        AstType::Datetime(precision) => timestamp(*precision)?,
+        AstType::Array(sqlparser::ast::ArrayElemTypeDef::AngleBracket(inner))
+        | AstType::Array(sqlparser::ast::ArrayElemTypeDef::SquareBracket(inner, None))
+        | AstType::Array(sqlparser::ast::ArrayElemTypeDef::Parenthesis(inner)) => {
+            DataType::List(Arc::new(Field::new_list_field(arrow_type(inner)?, true)))
+        }
+        AstType::Struct(fields, _) => {
+            let fields = fields.iter().map(|field| {
+                let name = field
+                    .field_name
+                    .as_ref()
+                    .map_or_else(String::new, |name| name.value.clone());
+                Ok(Arc::new(Field::new(
+                    name,
+                    arrow_type(&field.field_type)?,
+                    true,
+                )))
+            });
+            DataType::Struct(Fields::from(fields.collect::<Result<Vec<FieldRef>>>()?))
+        }
+        AstType::Custom(name, modifiers) => {
+            let upper = name.to_string().to_uppercase();
+            match (upper.as_str(), modifiers.as_slice()) {
+                ("STRING", []) => DataType::Utf8View,
+                ("TIMESTAMP_LTZ", []) => timestamp(None)?,
+                ("TIMESTAMP_LTZ", [precision]) => timestamp(precision.parse().ok().or(Some(99)))?,
+                _ => return Err(unknown(sql_type)),
+            }
+        }
+        _ => return Err(unknown(sql_type)),
+    })
+}
+
+fn unknown(sql_type: &AstType) -> SqlError {
+    SqlError::new(format!("there is no type {sql_type}")).mend(
+        "the types are STRING, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, \
+         DECIMAL(p, s), DATE, TIME, TIMESTAMP(0…9), BYTES, ARRAY<…>, ROW<…>",
+    )
+}
+
+/// The unit that holds so many decimals of a second; 6 without a number, as in Flink.
+fn timestamp(precision: Option<u64>) -> Result<DataType> {
+    let unit = match precision {
+        Some(0) => TimeUnit::Second,
+        Some(1..=3) => TimeUnit::Millisecond,
+        None | Some(4..=6) => TimeUnit::Microsecond,
+        Some(7..=9) => TimeUnit::Nanosecond,
+        Some(more) => {
+            return Err(SqlError::new(format!("a TIMESTAMP has no {more} decimals"))
+                .mend("TIMESTAMP(0) to TIMESTAMP(9)"));
+        }
+    };
+    Ok(DataType::Timestamp(unit, None))
+}
+
+fn decimal(info: &ExactNumberInfo) -> Result<DataType> {
+    let (precision, scale) = match info {
+        ExactNumberInfo::None => (10, 0),
+        ExactNumberInfo::Precision(precision) => (*precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
+    };
+    if !(1..=38).contains(&precision) || scale < 0 || scale as u64 > precision {
+        return Err(
+            SqlError::new(format!("there is no DECIMAL({precision}, {scale})"))
+                .mend("DECIMAL(p, s) with 1 <= p <= 38 and 0 <= s <= p"),
+        );
+    }
+    Ok(DataType::Decimal128(precision as u8, scale as i8))
+}
+
+/// Our types also in CAST.
+#[derive(Debug)]
+pub struct Types;
+
+impl TypePlanner for Types {
+    fn plan_type_field(&self, sql_type: &AstType) -> datafusion_common::Result<Option<FieldRef>> {
+        let data_type = arrow_type(sql_type)
+            .map_err(|error| datafusion_common::DataFusionError::External(Box::new(error)))?;
+        Ok(Some(Arc::new(Field::new("", data_type, true))))
+    }
+}
