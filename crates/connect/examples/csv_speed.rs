@@ -33,7 +33,10 @@ fn visits(options: &[(&str, &str)]) -> TableDefinition {
     TableDefinition {
         name: "visits".into(),
         schema: Arc::new(Schema::new(fields.to_vec())),
-        options: options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect::<BTreeMap<_, _>>(),
+        options: options
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect::<BTreeMap<_, _>>(),
     }
 }
 
@@ -58,7 +61,10 @@ fn cpu_ns() -> u64 {
 /// Polls a table to its end; gives every chunk to `take`.
 fn read(table: &TableDefinition, projection: &[usize], mut take: impl FnMut(Chunk)) -> u64 {
     let mut waiter = Waiter::new().expect("a waiter can be made");
-    let mut source = source(table).expect("options").source(request(projection)).expect("source");
+    let mut source = source(table)
+        .expect("options")
+        .source(request(projection))
+        .expect("source");
     source.open(&mut waiter).expect("open");
     let mut rows = 0;
     loop {
@@ -79,13 +85,21 @@ fn read(table: &TableDefinition, projection: &[usize], mut take: impl FnMut(Chun
 fn main() {
     let rows = std::env::args().nth(1).unwrap_or_else(|| "2000000".into());
     let path = format!("/dev/shm/csv_speed_{}.csv", std::process::id());
-    let generated = visits(&[("connector", "datagen"), ("generator", "uservisits"), ("rows", &rows)]);
+    let generated = visits(&[
+        ("connector", "datagen"),
+        ("generator", "uservisits"),
+        ("rows", &rows),
+    ]);
     let written = visits(&[("connector", "file"), ("path", &path)]);
     let all = (0..11).collect::<Vec<_>>();
     let report = |what: &str, rows: u64, begin_cpu: u64, begin: u64| {
         let (cpu, wall) = (cpu_ns() - begin_cpu, now_ns() - begin);
         let per_row = |ns: u64| ns as f64 / rows as f64;
-        println!("{what:<34} {:>7.1} ns CPU/row {:>7.1} ns wall/row", per_row(cpu), per_row(wall));
+        println!(
+            "{what:<34} {:>7.1} ns CPU/row {:>7.1} ns wall/row",
+            per_row(cpu),
+            per_row(wall)
+        );
     };
 
     let (cpu, wall) = (cpu_ns(), now_ns());
@@ -113,7 +127,9 @@ fn main() {
     for round in 0..2 {
         for (name, projection) in cases {
             let (cpu, wall) = (cpu_ns(), now_ns());
-            let count = read(&written, projection, |chunk| drop(std::hint::black_box(chunk)));
+            let count = read(&written, projection, |chunk| {
+                drop(std::hint::black_box(chunk))
+            });
             report(&format!("read {name} (round {round})"), count, cpu, wall);
         }
     }

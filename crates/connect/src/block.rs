@@ -65,7 +65,9 @@ impl BlockPool {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
         // A panic elsewhere can't leave the list half-changed: push and pop are all that happens.
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.kept
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     #[cfg(test)]
@@ -96,7 +98,11 @@ impl Drop for Filled {
 /// Makes the first `filled` bytes of a block an Arrow buffer without copying them.
 pub(crate) fn seal(block: Vec<u8>, filled: usize, pool: &Arc<BlockPool>) -> Buffer {
     assert!(filled <= block.len());
-    let filled = Filled { block, filled, pool: Arc::clone(pool) };
+    let filled = Filled {
+        block,
+        filled,
+        pool: Arc::clone(pool),
+    };
     Buffer::from(bytes::Bytes::from_owner(filled))
 }
 
@@ -117,7 +123,8 @@ mod tests {
         assert_eq!(slice.as_slice(), b"ell");
         drop(slice);
         assert_eq!(pool.kept(), 1);
-        assert_eq!(pool.take(1).as_ptr(), address);
+        let again = pool.take(1);
+        assert_eq!(again.as_ptr(), address);
     }
 
     #[test]

@@ -96,13 +96,24 @@ impl FileDeadLetters {
 
     fn keep(&self, state: &mut State, line: &[u8]) -> std::io::Result<()> {
         if state.file.is_none() {
-            if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty())
+            if let Some(folder) = self
+                .path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty())
             {
                 std::fs::create_dir_all(folder)?;
             }
-            state.file = Some(OpenOptions::new().append(true).create(true).open(&self.path)?);
+            state.file = Some(
+                OpenOptions::new()
+                    .append(true)
+                    .create(true)
+                    .open(&self.path)?,
+            );
         }
-        state.file.as_mut().map_or(Ok(()), |file| file.write_all(line))
+        state
+            .file
+            .as_mut()
+            .map_or(Ok(()), |file| file.write_all(line))
     }
 }
 
@@ -125,10 +136,14 @@ impl DeadLetters for FileDeadLetters {
             "reason": rejected.reason,
             "record": rejected.record,
         });
-        self.keep(&mut state, format!("{line}\n").as_bytes()).map_err(|error| {
-            Error::new(self.path.display().to_string(), format!("can't keep a bad record: {error}"))
+        self.keep(&mut state, format!("{line}\n").as_bytes())
+            .map_err(|error| {
+                Error::new(
+                    self.path.display().to_string(),
+                    format!("can't keep a bad record: {error}"),
+                )
                 .mend("name a file that can be written with 'dead_letter' = 'path'")
-        })
+            })
     }
 }
 
@@ -160,7 +175,8 @@ mod tests {
             assert_eq!(letters.path_if_created(), Some(path.clone()));
             let text = std::fs::read_to_string(&path).unwrap();
             assert_eq!(text.lines().count() as u64, run);
-            let line: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+            let line: serde_json::Value =
+                serde_json::from_str(text.lines().last().unwrap()).unwrap();
             assert_eq!(line["place"], "flights.csv:812");
             assert_eq!(line["record"], "a,\"b\"\u{fffd}\n");
             assert_eq!(line["table"], "t");
@@ -171,7 +187,10 @@ mod tests {
     fn fail_names_the_place_and_keeps_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bad.jsonl");
-        let options = [("on_error", "fail"), ("dead_letter", path.to_str().unwrap())];
+        let options = [
+            ("on_error", "fail"),
+            ("dead_letter", path.to_str().unwrap()),
+        ];
         let letters = dead_letters(&table(&[], &options)).unwrap();
         letters.name_partition(3, "flights.csv");
         let error = letters.reject(&rejected(812)).unwrap_err();
@@ -184,7 +203,10 @@ mod tests {
         let options = [("dead_letter", "/proc/nowhere/bad.jsonl")];
         let letters = dead_letters(&table(&[], &options)).unwrap();
         let error = letters.reject(&rejected(1)).unwrap_err();
-        assert!(error.to_string().contains("/proc/nowhere/bad.jsonl"), "{error}");
+        assert!(
+            error.to_string().contains("/proc/nowhere/bad.jsonl"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -192,6 +214,9 @@ mod tests {
         let mut wild = table(&[], &[]);
         wild.name = "../../x".into();
         let letters = dead_letters(&wild).unwrap();
-        assert_eq!(letters.path, Path::new("slackwater-dead-letter/.._.._x.jsonl"));
+        assert_eq!(
+            letters.path,
+            Path::new("slackwater-dead-letter/.._.._x.jsonl")
+        );
     }
 }

@@ -84,14 +84,20 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
     ];
     if let Some(only @ ("print" | "blackhole")) = options.text("connector") {
         let reason = format!("{only} can only be written");
-        return Err(OptionError::new("connector", reason, "read from file, stdin, tcp or datagen"));
+        return Err(OptionError::new(
+            "connector",
+            reason,
+            "read from file, stdin, tcp or datagen",
+        ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
     if let Connector::Datagen = connector {
         let known = joined(&[table::SOURCE_OPTIONS, source::datagen::OPTIONS]);
         options.check_known("a datagen source", &known)?;
         check_settings(table, connector)?;
-        return Ok(Arc::new(source::datagen::DatagenConnector::new(table, &options)?));
+        return Ok(Arc::new(source::datagen::DatagenConnector::new(
+            table, &options,
+        )?));
     }
     let own = match connector {
         Connector::File => source::file::OPTIONS,
@@ -100,7 +106,10 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
     };
     let (format_name, format_options) = Format::options_of_source(&options)?;
     let what = format!("a {name} source with format {format_name}");
-    options.check_known(&what, &joined(&[table::SOURCE_OPTIONS, own, format_options]))?;
+    options.check_known(
+        &what,
+        &joined(&[table::SOURCE_OPTIONS, own, format_options]),
+    )?;
     check_settings(table, connector)?;
     let format = Format::of_source(&options, &table.schema)?;
     let schema = Arc::clone(&table.schema);
@@ -109,7 +118,11 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         Connector::Stdin => Arc::new(source::stdin::StdinConnector { schema, format }),
         _ => {
             let endpoint = source::tcp::Endpoint::read(&options)?;
-            Arc::new(source::tcp::TcpConnector { schema, format, endpoint })
+            Arc::new(source::tcp::TcpConnector {
+                schema,
+                format,
+                endpoint,
+            })
         }
     })
 }
@@ -138,7 +151,11 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
     ];
     if let Some(only @ ("stdin" | "datagen")) = options.text("connector") {
         let reason = format!("{only} can only be read");
-        return Err(OptionError::new("connector", reason, "write to file, tcp, print or blackhole"));
+        return Err(OptionError::new(
+            "connector",
+            reason,
+            "write to file, tcp, print or blackhole",
+        ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
     match connector {
@@ -165,7 +182,11 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         _ => {
             let endpoint = source::tcp::Endpoint::read(&options)?;
             let schema = Arc::clone(&table.schema);
-            Arc::new(sink::tcp::TcpConnector { schema, format, endpoint })
+            Arc::new(sink::tcp::TcpConnector {
+                schema,
+                format,
+                endpoint,
+            })
         }
     })
 }
@@ -174,3 +195,6 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
 pub fn print(schema: &arrow_schema::SchemaRef) -> Arc<dyn SinkConnector> {
     Arc::new(sink::print::PrintConnector::new(schema))
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,8 +105,7 @@ impl RecordReader {
             }
             let (block, from) = self.sealed.take().unwrap_or_else(|| self.seal_block());
             // Nothing is filled while a sealed block is read, so after the end it is the last one.
-            let (mut rows, at, stop) =
-                self.decoder.decode(&block, from, self.ended, rows_max);
+            let (mut rows, at, stop) = self.decoder.decode(&block, from, self.ended, rows_max);
             match stop {
                 Stop::Full => self.sealed = Some((block, at)),
                 Stop::Incomplete => self.carry(&block[at..]),
@@ -117,7 +116,8 @@ impl RecordReader {
                     self.decoder.skip_lines(inside as u64);
                     self.skipping = true;
                     self.carry(&record[RECORD_BYTES_MAX..]);
-                    self.line_ends = usize::from(memchr(b'\n', &self.block[..self.filled]).is_some());
+                    self.line_ends =
+                        usize::from(memchr(b'\n', &self.block[..self.filled]).is_some());
                 }
             }
             rows.rejected.append(&mut self.refused);
@@ -133,7 +133,9 @@ impl RecordReader {
         if self.refused.is_empty() {
             return None;
         }
-        let (mut rows, _, _) = self.decoder.decode(&Buffer::from(&[][..]), 0, false, rows_max);
+        let (mut rows, _, _) = self
+            .decoder
+            .decode(&Buffer::from(&[][..]), 0, false, rows_max);
         rows.rejected.append(&mut self.refused);
         Some(rows)
     }
@@ -163,7 +165,11 @@ impl RecordReader {
             // A record that fills half of the block needs a larger one: twice what there is, but
             // no more than shows that the record is too long.
             let larger = (rest.len() * 2).min(RECORD_BYTES_MAX + self.pool.block_bytes());
-            let needed = if rest.len() * 2 > self.pool.block_bytes() { larger } else { 0 };
+            let needed = if rest.len() * 2 > self.pool.block_bytes() {
+                larger
+            } else {
+                0
+            };
             let full = std::mem::replace(&mut self.block, self.pool.take(needed));
             self.pool.give_back(full);
         }
@@ -191,3 +197,209 @@ impl RecordReader {
 
 /// Some editors begin a UTF-8 file with it.
 const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::format::Format;
+    use crate::options::Options;
+    use crate::source::tests::row_text;
+    use crate::table::TableDefinition;
+    use crate::table::tests::table;
+    use arrow_schema::DataType;
+
+    /// Rows as `position:value|value…` and refusals as `position:reason`.
+    #[derive(Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Read {
+        pub(crate) rows: Vec<String>,
+        pub(crate) rejected: Vec<String>,
+        pub(crate) records: Vec<String>,
+    }
+
+    impl Read {
+        pub(crate) fn take(&mut self, rows: DecodedRows) {
+            for row in 0..rows.batch.num_rows() {
+                let text = row_text(&rows.batch, row);
+                self.rows.push(format!("{}:{text}", rows.positions.at(row)));
+            }
+            for rejected in rows.rejected {
+                self.rejected.push(format!(
+                    "{}:{}",
+                    rejected.position.unwrap(),
+                    rejected.reason
+                ));
+                self.records.push(rejected.record);
+            }
+        }
+    }
+
+    pub(crate) fn reader(
+        table: &TableDefinition,
+        projection: &[usize],
+        block_bytes: usize,
+    ) -> RecordReader {
+        let format = Format::of_source(&Options::new(&table.options), &table.schema).unwrap();
+        RecordReader::new(
+            format.decoder(&table.schema, projection),
+            &BlockPool::new(block_bytes),
+        )
+    }
+
+    /// Reads the bytes, which come in pieces of the given lengths (over and over).
+    pub(crate) fn read_pieces(
+        mut reader: RecordReader,
+        mut bytes: &[u8],
+        pieces: &[usize],
+        rows_max: usize,
+    ) -> Read {
+        let mut read = Read::default();
+        let mut pieces = pieces.iter().cycle();
+        loop {
+            while let Some(rows) = reader.rows(rows_max) {
+                assert!(rows.batch.num_rows() <= rows_max);
+                read.take(rows);
+            }
+            if bytes.is_empty() {
+                if reader.ended {
+                    return read;
+                }
+                reader.end();
+                continue;
+            }
+            let room = reader.room();
+            assert!(!room.is_empty(), "a reader without rows has room");
+            let length = room.len().min(bytes.len()).min(*pieces.next().unwrap());
+            room[..length].copy_from_slice(&bytes[..length]);
+            reader.filled(length);
+            bytes = &bytes[length..];
+        }
+    }
+
+    fn raw() -> TableDefinition {
+        table(&[("line", DataType::Utf8View)], &[("format", "raw")])
+    }
+
+    #[test]
+    fn a_line_of_40_megabytes_is_refused_in_bounded_memory() {
+        let block_bytes = 256 * 1024;
+        for newline in ["\n", "\r\n"] {
+            let mut reader = reader(&raw(), &[0], block_bytes);
+            let mut read = Read::default();
+            let mut feed = |mut bytes: &[u8]| {
+                while !bytes.is_empty() {
+                    while let Some(rows) = reader.rows(100) {
+                        read.take(rows);
+                    }
+                    let room = reader.room();
+                    let length = room.len().min(bytes.len());
+                    room[..length].copy_from_slice(&bytes[..length]);
+                    reader.filled(length);
+                    bytes = &bytes[length..];
+                    assert!(reader.block.len() <= RECORD_BYTES_MAX + block_bytes);
+                }
+            };
+            feed(format!("first{newline}").as_bytes());
+            let megabyte = vec![b'x'; 1_000_000];
+            for _ in 0..40 {
+                feed(&megabyte);
+            }
+            feed(format!("{newline}last").as_bytes());
+            reader.end();
+            while let Some(rows) = reader.rows(100) {
+                read.take(rows);
+            }
+            assert_eq!(read.rows, ["1:first", "3:last"]);
+            assert_eq!(read.rejected, ["2:longer than 16 MiB"]);
+            assert_eq!(read.records[0].len(), 4_096);
+            assert_eq!(reader.pool.block_bytes(), block_bytes);
+        }
+    }
+
+    #[test]
+    fn the_limit_does_not_depend_on_how_bytes_arrive() {
+        let line = |length: usize| [vec![b'y'; length], b"\nnext\n".to_vec()].concat();
+        for (length, refused) in [(RECORD_BYTES_MAX, false), (RECORD_BYTES_MAX + 1, true)] {
+            for block_bytes in [64 * 1024, 32 * 1024 * 1024] {
+                let reader = reader(&raw(), &[], block_bytes);
+                let read = read_pieces(reader, &line(length), &[usize::MAX], 10);
+                assert_eq!(
+                    read.rejected.len(),
+                    usize::from(refused),
+                    "{length} {block_bytes}"
+                );
+                assert_eq!(read.rows.last().unwrap(), "2:");
+            }
+        }
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_loses_16_mebibytes_and_no_more() {
+        let table = table(&[("a", DataType::Utf8View)], &[]);
+        let mut text = b"1\n\"open\n".to_vec();
+        for line in 0..2_000_000 {
+            text.extend_from_slice(format!("line {line:05}\n").as_bytes());
+        }
+        let mut seen = vec![];
+        for block_bytes in [100_000, 40_000_000] {
+            let read = read_pieces(
+                reader(&table, &[0], block_bytes),
+                &text,
+                &[usize::MAX],
+                5_000,
+            );
+            assert_eq!(read.rejected, ["2:longer than 16 MiB"]);
+            assert_eq!(read.rows[0], "1:1");
+            // Positions are still those of the file: line n holds the number n - 3.
+            let (position, line) = read.rows[1].split_once(":line ").unwrap();
+            assert_eq!(
+                position.parse::<u64>().unwrap(),
+                line.parse::<u64>().unwrap() + 3
+            );
+            assert_eq!(read.rows.last().unwrap(), "2000002:line 1999999");
+            seen.push(read.rows.len());
+        }
+        assert_eq!(seen[0], seen[1]);
+    }
+
+    #[test]
+    fn blocks_are_used_again() {
+        let mut reader = reader(&raw(), &[0], 1_000);
+        let pool = Arc::clone(&reader.pool);
+        let mut addresses = std::collections::BTreeSet::new();
+        for _ in 0..1_000 {
+            let room = reader.room();
+            let line = b"a line that is too long to be kept in its view\n";
+            for part in room.chunks_exact_mut(line.len()) {
+                part.copy_from_slice(line);
+            }
+            let filled = room.len() / line.len() * line.len();
+            addresses.insert(room.as_ptr() as usize);
+            reader.filled(filled);
+            while reader.rows(7).is_some() {}
+        }
+        // Room begins behind nothing: all lines are complete, so every block begins at its start.
+        assert!(addresses.len() <= 2, "{} blocks", addresses.len());
+        assert!(pool.kept() >= 1);
+    }
+
+    #[test]
+    fn a_few_lines_do_not_hold_a_block() {
+        let mut reader = reader(&raw(), &[0], 100_000);
+        let line = b"a line that is too long to be kept in its view\n";
+        reader.room()[..line.len()].copy_from_slice(line);
+        reader.filled(line.len());
+        let rows = reader.rows(7).unwrap();
+        let column = rows.batch.column(0);
+        assert!(
+            column.get_buffer_memory_size() < 1_000,
+            "{}",
+            column.get_buffer_memory_size()
+        );
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_not_data() {
+        let read = read_pieces(reader(&raw(), &[0], 100), b"\xEF\xBB\xBFa\nb", &[3], 10);
+        assert_eq!(read.rows, ["1:a", "2:b"]);
+    }
+}

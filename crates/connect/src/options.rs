@@ -208,7 +208,11 @@ impl<'a> Options<'a> {
             Ok(number) if allowed.contains(&number) => Ok(Some(number)),
             _ => Err(OptionError::new(
                 name,
-                format!("'{text}' is not a number from {} to {}", allowed.start(), allowed.end()),
+                format!(
+                    "'{text}' is not a number from {} to {}",
+                    allowed.start(),
+                    allowed.end()
+                ),
                 format!("write a whole number, as in '{name}' = '1000'"),
             )),
         }
@@ -269,14 +273,24 @@ pub fn parse_duration_ns(text: &str) -> Option<u64> {
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let whole: u128 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
     // Nine digits reach a nanosecond of a second; of a day the rest is below a microsecond.
     let fraction = &fraction[..fraction.len().min(9)];
     let scale = 10u128.pow(fraction.len() as u32);
-    let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    let fraction: u128 = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse().ok()?
+    };
     let duration_ns =
         whole.checked_mul(u128::from(unit_ns))? + fraction * u128::from(unit_ns) / scale;
-    u64::try_from(duration_ns).ok().filter(|&ns| ns <= i64::MAX as u64)
+    u64::try_from(duration_ns)
+        .ok()
+        .filter(|&ns| ns <= i64::MAX as u64)
 }
 
 /// Rows in a span of time.
@@ -363,7 +377,9 @@ mod tests {
             "option 'adress': is not known (did you mean 'address'? a tcp source knows: address, mode)"
         );
         let values = BTreeMap::from([("csv.null".to_string(), "x".to_string())]);
-        let error = Options::new(&values).check_known("a json source", &["format"]).unwrap_err();
+        let error = Options::new(&values)
+            .check_known("a json source", &["format"])
+            .unwrap_err();
         assert!(error.reason.contains("does not belong"), "{error}");
     }
 

@@ -28,7 +28,11 @@ pub(crate) struct Due {
 
 impl Pacer {
     pub(crate) fn new(rate: Rate) -> Pacer {
-        Pacer { rate, taken: AtomicU64::new(0), start_ns: OnceLock::new() }
+        Pacer {
+            rate,
+            taken: AtomicU64::new(0),
+            start_ns: OnceLock::new(),
+        }
     }
 
     /// Rows that fall due within one linger and may go together.
@@ -55,13 +59,28 @@ mod tests {
 
     #[test]
     fn deadlines_are_shared_and_do_not_drift() {
-        let pacer = Pacer::new(Rate { rows: 1_000, per_ns: 1_000_000_000 });
+        let pacer = Pacer::new(Rate {
+            rows: 1_000,
+            per_ns: 1_000_000_000,
+        });
         assert_eq!(pacer.rows_max(5_000_000, 100), 6);
         assert_eq!(pacer.rows_max(5_000_000, 4), 4);
         assert_eq!(pacer.rows_max(0, 100), 1);
-        assert_eq!(pacer.take(6, 70), Due { first_ns: 70, last_ns: 5_000_070 });
+        assert_eq!(
+            pacer.take(6, 70),
+            Due {
+                first_ns: 70,
+                last_ns: 5_000_070
+            }
+        );
         // A later call does not move the start.
-        assert_eq!(pacer.take(1, 999), Due { first_ns: 6_000_070, last_ns: 6_000_070 });
+        assert_eq!(
+            pacer.take(1, 999),
+            Due {
+                first_ns: 6_000_070,
+                last_ns: 6_000_070
+            }
+        );
         assert_eq!(pacer.take(993, 0).last_ns, 999_000_070);
         assert_eq!(pacer.take(1, 0).first_ns, 1_000_000_070);
     }

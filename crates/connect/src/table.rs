@@ -29,8 +29,13 @@ pub struct TableSettings {
 }
 
 /// Options of every source table.
-pub(crate) const SOURCE_OPTIONS: &[&str] =
-    &["connector", "on_error", "dead_letter", "idle_timeout", "unit_of_work"];
+pub(crate) const SOURCE_OPTIONS: &[&str] = &[
+    "connector",
+    "on_error",
+    "dead_letter",
+    "idle_timeout",
+    "unit_of_work",
+];
 
 /// The settings of a source table that the engine acts on.
 pub fn table_settings(table: &TableDefinition) -> Result<TableSettings, OptionError> {
@@ -69,18 +74,32 @@ pub(crate) mod tests {
         TableDefinition {
             name: "t".into(),
             schema: Arc::new(Schema::new(fields)),
-            options: options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            options: options
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_string()))
+                .collect(),
         }
     }
 
     #[test]
     fn settings_and_their_errors() {
-        let options = [("idle_timeout", "5 s"), ("unit_of_work", "file"), ("on_error", "fail")];
+        let options = [
+            ("idle_timeout", "5 s"),
+            ("unit_of_work", "file"),
+            ("on_error", "fail"),
+        ];
         let settings = table_settings(&table(&[], &options)).unwrap();
         assert_eq!(settings.idle_timeout_ns, Some(5_000_000_000));
         assert!(settings.unit_of_work_file && settings.on_error_fail);
-        assert_eq!(table_settings(&table(&[], &[])).unwrap(), TableSettings::default());
-        for (name, value) in [("idle_timeout", "5"), ("idle_timeout", "0 s"), ("on_error", "stop")] {
+        assert_eq!(
+            table_settings(&table(&[], &[])).unwrap(),
+            TableSettings::default()
+        );
+        for (name, value) in [
+            ("idle_timeout", "5"),
+            ("idle_timeout", "0 s"),
+            ("on_error", "stop"),
+        ] {
             let error = table_settings(&table(&[], &[(name, value)])).unwrap_err();
             assert_eq!(error.option.as_deref(), Some(name), "{error}");
         }

@@ -113,7 +113,11 @@ fn parse_clock(text: &[u8]) -> Option<(i64, &[u8])> {
     }
     let hour = number(&clock[..2])?;
     let minute = number(&clock[3..5])?;
-    let second = if clock.len() == 8 { number(&clock[6..])? } else { 0 };
+    let second = if clock.len() == 8 {
+        number(&clock[6..])?
+    } else {
+        0
+    };
     // A leap second (60) is the first second of the next minute, as in POSIX time.
     let valid = hour < 24 && minute < 60 && second <= 60;
     valid.then_some((i64::from(hour * 3_600 + minute * 60 + second), rest))
@@ -142,7 +146,10 @@ pub(crate) fn parse_timestamp(text: &[u8]) -> Option<Instant> {
     let days = parse_date(text.get(..10)?)?;
     let rest = &text[10..];
     if rest.is_empty() {
-        return Some(Instant { seconds: days * 86_400, nanoseconds: 0 });
+        return Some(Instant {
+            seconds: days * 86_400,
+            nanoseconds: 0,
+        });
     }
     if !matches!(rest[0], b' ' | b'T' | b't') {
         return None;
@@ -150,7 +157,10 @@ pub(crate) fn parse_timestamp(text: &[u8]) -> Option<Instant> {
     let (second_of_day, mut rest) = parse_clock(&rest[1..])?;
     let mut nanoseconds = 0;
     if let [b'.' | b',', fraction @ ..] = rest {
-        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = fraction
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         if digits == 0 {
             return None;
         }
@@ -159,7 +169,10 @@ pub(crate) fn parse_timestamp(text: &[u8]) -> Option<Instant> {
         rest = &fraction[digits..];
     }
     let offset = parse_offset(rest)?;
-    Some(Instant { seconds: days * 86_400 + second_of_day - offset, nanoseconds })
+    Some(Instant {
+        seconds: days * 86_400 + second_of_day - offset,
+        nanoseconds,
+    })
 }
 
 /// Reads the time of a web server's log: `17/May/2015:10:05:03 +0000`.
@@ -168,7 +181,11 @@ pub(crate) fn parse_log_time(text: &[u8]) -> Option<Instant> {
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
         b"Dec",
     ];
-    if text.len() != 26 || text[2] != b'/' || text[6] != b'/' || text[11] != b':' || text[20] != b' '
+    if text.len() != 26
+        || text[2] != b'/'
+        || text[6] != b'/'
+        || text[11] != b':'
+        || text[20] != b' '
     {
         return None;
     }
@@ -179,7 +196,10 @@ pub(crate) fn parse_log_time(text: &[u8]) -> Option<Instant> {
         return None;
     }
     let offset = parse_offset(&text[21..])?;
-    Some(Instant { seconds: days * 86_400 + second_of_day - offset, nanoseconds: 0 })
+    Some(Instant {
+        seconds: days * 86_400 + second_of_day - offset,
+        nanoseconds: 0,
+    })
 }
 
 fn push_digits(out: &mut Vec<u8>, value: u32, digits: usize) {
@@ -210,9 +230,11 @@ pub(crate) fn write_timestamp(out: &mut Vec<u8>, value: i64, unit: TimeUnit) {
     let part = value.rem_euclid(per_second);
     write_date(out, seconds.div_euclid(86_400));
     let second_of_day = seconds.rem_euclid(86_400) as u32;
-    for (mark, part) in
-        [(b' ', second_of_day / 3_600), (b':', second_of_day / 60 % 60), (b':', second_of_day % 60)]
-    {
+    for (mark, part) in [
+        (b' ', second_of_day / 3_600),
+        (b':', second_of_day / 60 % 60),
+        (b':', second_of_day % 60),
+    ] {
         out.push(mark);
         push_digits(out, part, 2);
     }
@@ -250,9 +272,21 @@ mod tests {
         assert_eq!(micros("1969-12-31 23:59:59.9999999"), Some(-1));
         assert_eq!(micros("2024-02-29"), Some(1_709_164_800_000_000));
         for wrong in [
-            "", "2015", "2015-02-29", "2015-13-01", "2015-00-01", "2015-01-00", "2015-1-1",
-            "2015-05-17 24:00:00", "2015-05-17 10:60:00", "2015-05-17 10:05:03.", "2015-05-17x",
-            "2015-05-17 10", "2015-05-17 10:05:03 ", "2015-05-17 10:05:03+2", "20x5-05-17",
+            "",
+            "2015",
+            "2015-02-29",
+            "2015-13-01",
+            "2015-00-01",
+            "2015-01-00",
+            "2015-1-1",
+            "2015-05-17 24:00:00",
+            "2015-05-17 10:60:00",
+            "2015-05-17 10:05:03.",
+            "2015-05-17x",
+            "2015-05-17 10",
+            "2015-05-17 10:05:03 ",
+            "2015-05-17 10:05:03+2",
+            "20x5-05-17",
         ] {
             assert_eq!(micros(wrong), None, "{wrong}");
         }
@@ -266,7 +300,11 @@ mod tests {
         assert_eq!(time.seconds, 1_431_857_103);
         let time = parse_log_time(b"17/May/2015:10:05:03 -0130").unwrap();
         assert_eq!(time.seconds, 1_431_857_103 + 5_400);
-        for wrong in [&b"17/Mai/2015:10:05:03 +0000"[..], b"31/Jun/2015:10:05:03 +0000", b""] {
+        for wrong in [
+            &b"17/Mai/2015:10:05:03 +0000"[..],
+            b"31/Jun/2015:10:05:03 +0000",
+            b"",
+        ] {
             assert_eq!(parse_log_time(wrong), None);
         }
     }
@@ -279,10 +317,22 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         assert_eq!(written(0, TimeUnit::Second), "1970-01-01 00:00:00");
-        assert_eq!(written(-1, TimeUnit::Millisecond), "1969-12-31 23:59:59.999");
-        assert_eq!(written(1, TimeUnit::Microsecond), "1970-01-01 00:00:00.000001");
-        assert_eq!(written(i64::MAX, TimeUnit::Nanosecond), "2262-04-11 23:47:16.854775807");
-        assert_eq!(written(i64::MIN, TimeUnit::Second).len(), "-292277022657-01-27 08:29:52".len());
+        assert_eq!(
+            written(-1, TimeUnit::Millisecond),
+            "1969-12-31 23:59:59.999"
+        );
+        assert_eq!(
+            written(1, TimeUnit::Microsecond),
+            "1970-01-01 00:00:00.000001"
+        );
+        assert_eq!(
+            written(i64::MAX, TimeUnit::Nanosecond),
+            "2262-04-11 23:47:16.854775807"
+        );
+        assert_eq!(
+            written(i64::MIN, TimeUnit::Second).len(),
+            "-292277022657-01-27 08:29:52".len()
+        );
     }
 
     proptest! {

@@ -159,22 +159,16 @@ impl Chunk {
         } else {
             arrow_select::take::take_record_batch(&self.batch, rows)?
         };
-        let origin = match &self.origin {
-            None => None,
-            Some(origin) => Some(Origin {
-                partition: origin.partition,
-                positions: origin.positions.pick(rows),
-                watermarks: match &origin.watermarks {
-                    None => None,
-                    Some(watermarks) => Some(
-                        rows.values()
-                            .iter()
-                            .map(|&row| watermarks.value(row as usize))
-                            .collect(),
-                    ),
-                },
+        let origin = self.origin.as_ref().map(|origin| Origin {
+            partition: origin.partition,
+            positions: origin.positions.pick(rows),
+            watermarks: origin.watermarks.as_ref().map(|watermarks| {
+                rows.values()
+                    .iter()
+                    .map(|&row| watermarks.value(row as usize))
+                    .collect()
             }),
-        };
+        });
         let kinds = self.kinds.as_ref().map(|kinds| {
             rows.values()
                 .iter()
@@ -210,6 +204,8 @@ impl Chunk {
 }
 
 /// What travels on a link, in order: data and control in one stream (I5).
+// Most messages are chunks: a box would be one more allocation for each, to save memory for few.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone)]
 pub enum Message {
     /// Rows.

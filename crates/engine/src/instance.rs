@@ -212,12 +212,12 @@ impl Instance {
                 continue;
             }
             let input = match &mut self.input {
-                InstanceInput::Ports(ports) => match ports.next() {
+                InstanceInput::Ports(ports) => match ports.next_input() {
                     Some(input) => input,
                     None => return Ok(self.waits(worked)),
                 },
                 InstanceInput::Source(intake) => {
-                    let next = intake.next()?;
+                    let next = intake.next_input()?;
                     let counts = intake.take_counts();
                     InstanceCounters::add(&self.counters.rows_in, counts.rows_in);
                     InstanceCounters::add(&self.counters.rows_bad, counts.rows_bad);

@@ -153,7 +153,7 @@ impl Intake {
     }
 
     /// The next thing to do, or how long there is nothing.
-    pub fn next(&mut self) -> Result<std::result::Result<Input, Waiting>> {
+    pub fn next_input(&mut self) -> Result<std::result::Result<Input, Waiting>> {
         if let Some(input) = self.ready.pop_front() {
             return Ok(Ok(input));
         }

@@ -25,7 +25,7 @@ use crate::source::Rejected;
 use crate::state::KeyedState;
 use crate::time::EventTime;
 
-/// One operator of an instance. See `examples/custom_operator.rs` for one written from scratch.
+/// One operator of an instance. See `examples/custom_operator/main.rs` for one written from scratch.
 pub trait Operator: Send {
     /// A unit of work begins.
     fn initialise(&mut self) -> Result<()> {

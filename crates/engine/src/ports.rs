@@ -10,6 +10,8 @@ use crate::chunk::{Chunk, Message};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// What an instance is to do next.
+// As for `Message`: chunks are the rule.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Input {
     /// Rows of port `port`.
@@ -52,6 +54,8 @@ struct Lane {
     idle: bool,
     held: bool,
     ended: bool,
+    /// Ended by a stop: it still holds the watermark where it was, so that windows stay open.
+    stopped: bool,
 }
 
 /// All inputs of an instance.
@@ -76,6 +80,7 @@ impl Ports {
                 idle: false,
                 held: false,
                 ended: false,
+                stopped: false,
             })
         });
         let lanes = lanes.collect::<Vec<_>>();
@@ -92,7 +97,7 @@ impl Ports {
     }
 
     /// The next thing to do, or `None` when no lane has a message.
-    pub fn next(&mut self) -> Option<Input> {
+    pub fn next_input(&mut self) -> Option<Input> {
         let mut empty = 0;
         while empty < self.lanes.len() && !self.ended {
             let index = self.next;
@@ -144,7 +149,7 @@ impl Ports {
                 self.ingest_ns = self.ingest_ns.max(ingest_ns);
             }
             Message::EndOfStream { ingest_ns, stopped } => {
-                lane.ended = true;
+                (lane.ended, lane.stopped) = (true, stopped);
                 self.stopped |= stopped;
                 self.ingest_ns = self.ingest_ns.max(ingest_ns);
             }
@@ -155,7 +160,9 @@ impl Ports {
     /// What follows from the lanes' states once one of them has changed.
     fn settle(&mut self) -> Option<Input> {
         let ingest_ns = self.ingest_ns;
-        if self.lanes.iter().all(|lane| lane.ended) {
+        // A stop in the midst of a unit of work is the end, or the unit's open windows would close.
+        let over = |lane: &Lane| lane.ended || (lane.held && self.stopped);
+        if self.lanes.iter().all(over) {
             self.ended = true;
             return Some(Input::End {
                 ingest_ns,
@@ -172,13 +179,13 @@ impl Ports {
             self.all_idle = false;
             return Some(Input::EndOfWork { ingest_ns });
         }
-        let active = self.lanes.iter().filter(|lane| !lane.ended && !lane.idle);
-        // A stopped input holds the others where they are: its windows must stay open.
+        let holds = |lane: &&Lane| !lane.idle && (!lane.ended || lane.stopped);
+        let active = self.lanes.iter().filter(holds);
         let Some(time) = active.map(|lane| lane.watermark).min() else {
             let newly = !std::mem::replace(&mut self.all_idle, true);
             return newly.then_some(Input::Idle);
         };
-        if time > self.watermark && !self.stopped && time < MAX_WATERMARK {
+        if time > self.watermark && time < MAX_WATERMARK {
             self.watermark = time;
             return Some(Input::Watermark { time, ingest_ns });
         }

@@ -17,6 +17,11 @@ pub fn peak_rss_bytes() -> u64 {
     status_field(Path::new("/proc/self/status"), "VmHWM:").unwrap_or(0) * 1024
 }
 
+/// Memory that could be used without swapping, in bytes, where the system says.
+pub fn available_memory_bytes() -> Option<u64> {
+    status_field(Path::new("/proc/meminfo"), "MemAvailable:").map(|kibibytes| kibibytes * 1024)
+}
+
 /// Voluntary context switches of all threads that are alive: how often one of them went to sleep.
 pub fn voluntary_switches() -> u64 {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {

@@ -92,11 +92,15 @@ impl GeneratorSpec {
             }
             _ => {
                 user_visits::check(schema)?;
-                Kind::UserVisits { addresses: addresses.unwrap_or_default() }
+                Kind::UserVisits {
+                    addresses: addresses.unwrap_or_default(),
+                }
             }
         };
         let number = |name, default, range| {
-            options.number(name, Some(default), range).map(Option::unwrap_or_default)
+            options
+                .number(name, Some(default), range)
+                .map(Option::unwrap_or_default)
         };
         let times = Times {
             seed: number("seed", 1, 0..=u64::MAX)?,
@@ -108,11 +112,17 @@ impl GeneratorSpec {
         if waiting > u128::from(DISORDER_EVENTS_MAX) {
             return Err(OptionError::new(
                 "disorder",
-                format!("{waiting} events would wait for their turn, the limit is {DISORDER_EVENTS_MAX}"),
+                format!(
+                    "{waiting} events would wait for their turn, the limit is {DISORDER_EVENTS_MAX}"
+                ),
                 "lower it, or 'events_per_second'",
             ));
         }
-        Ok(GeneratorSpec { kind, times, disorder_ns })
+        Ok(GeneratorSpec {
+            kind,
+            times,
+            disorder_ns,
+        })
     }
 
     /// The order in which rows come.
@@ -204,13 +214,19 @@ fn unknown_column(generator: &str, name: &str, known: &[&str]) -> OptionError {
     if let Some(near) = crate::options::nearest(name, known) {
         mend = format!("did you mean '{near}'? {mend}");
     }
-    OptionError::table(format!("column '{name}' is not made by generator {generator}"), mend)
+    OptionError::table(
+        format!("column '{name}' is not made by generator {generator}"),
+        mend,
+    )
 }
 
 /// A column of a generator with a type that it can't have.
 fn wrong_type(generator: &str, field: &arrow_schema::Field, wanted: &str) -> OptionError {
     let found = crate::format::sql_type_name(field.data_type());
-    let reason = format!("column '{}' of generator {generator} is no {found}", field.name());
+    let reason = format!(
+        "column '{}' of generator {generator} is no {found}",
+        field.name()
+    );
     OptionError::table(reason, format!("declare it as {wanted}"))
 }
 
@@ -220,8 +236,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn order(disorder_ns: u64, seed: u64) -> Order {
-        let times = Times { seed, start_ms: 0, events_per_second: 1_000 };
-        GeneratorSpec { kind: Kind::Nexmark, times, disorder_ns }.order()
+        let times = Times {
+            seed,
+            start_ms: 0,
+            events_per_second: 1_000,
+        };
+        GeneratorSpec {
+            kind: Kind::Nexmark,
+            times,
+            disorder_ns,
+        }
+        .order()
     }
 
     proptest! {
@@ -248,7 +273,13 @@ mod tests {
             let mut order = order(100_000_000, seed);
             (0..1_000).map(|_| order.next(None)).collect::<Vec<_>>()
         };
-        assert!(numbers(1).windows(2).filter(|pair| pair[0] > pair[1]).count() > 300);
+        assert!(
+            numbers(1)
+                .windows(2)
+                .filter(|pair| pair[0] > pair[1])
+                .count()
+                > 300
+        );
         assert_eq!(numbers(1), numbers(1));
         assert_ne!(numbers(1), numbers(2));
     }

@@ -86,7 +86,9 @@ fn is_name(name: &str, known: &str) -> bool {
 }
 
 fn known_row(name: &str) -> Option<&'static [KnownField]> {
-    ROWS.iter().find(|(known, _)| is_name(name, known)).map(|(_, fields)| *fields)
+    ROWS.iter()
+        .find(|(known, _)| is_name(name, known))
+        .map(|(_, fields)| *fields)
 }
 
 /// Refuses columns that are not made.
@@ -124,13 +126,21 @@ fn check_part(part: &Field, known: &[KnownField]) -> Result<(), OptionError> {
         (Shape::Time, DataType::Int64 | DataType::Timestamp(_, None)) => (true, ""),
         (Shape::Time, _) => (false, "TIMESTAMP(3)"),
     };
-    if fits { Ok(()) } else { Err(wrong_type("nexmark", part, wanted)) }
+    if fits {
+        Ok(())
+    } else {
+        Err(wrong_type("nexmark", part, wanted))
+    }
 }
 
 enum Column {
     /// As BIGINT rather than INT.
     EventType { wide: bool },
-    Row { kind: i32, fields: Fields, parts: Vec<(Get, DataType)> },
+    Row {
+        kind: i32,
+        fields: Fields,
+        parts: Vec<(Get, DataType)>,
+    },
 }
 
 /// Makes the columns that are read.
@@ -146,17 +156,28 @@ impl NexmarkColumns {
     pub(super) fn new(times: Times, read: &Schema) -> NexmarkColumns {
         let columns = read.fields().iter().map(|field| {
             let DataType::Struct(fields) = field.data_type() else {
-                return Column::EventType { wide: field.data_type() == &DataType::Int64 };
+                return Column::EventType {
+                    wide: field.data_type() == &DataType::Int64,
+                };
             };
-            let kind = ROWS.iter().position(|(name, _)| is_name(field.name(), name));
+            let kind = ROWS
+                .iter()
+                .position(|(name, _)| is_name(field.name(), name));
             let kind = kind.expect("the column was checked when the table was made");
             let part = |part: &Field| {
-                let known = ROWS[kind].1.iter().find(|known| is_name(part.name(), known.name));
+                let known = ROWS[kind]
+                    .1
+                    .iter()
+                    .find(|known| is_name(part.name(), known.name));
                 let known = known.expect("the field was checked when the table was made");
                 (known.get, part.data_type().clone())
             };
             let parts = fields.iter().map(|field| part(field)).collect();
-            Column::Row { kind: kind as i32, fields: fields.clone(), parts }
+            Column::Row {
+                kind: kind as i32,
+                fields: fields.clone(),
+                parts,
+            }
         });
         let config = NexmarkConfig {
             // The number of an event seeds its contents; whole epochs of 50 events keep the kinds
@@ -205,7 +226,11 @@ impl NexmarkColumns {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         events.extend(numbers.iter().map(|&number| self.event(number)));
-        let columns = self.columns.iter().map(|column| make_column(column, &events)).collect();
+        let columns = self
+            .columns
+            .iter()
+            .map(|column| make_column(column, &events))
+            .collect();
         self.events = events;
         columns
     }
@@ -225,13 +250,19 @@ fn make_column(column: &Column, events: &[Event]) -> ArrayRef {
         Column::EventType { wide: false } => {
             Arc::new(PrimitiveArray::<Int32Type>::from_iter_values(kinds))
         }
-        Column::EventType { wide: true } => {
-            Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(kinds.map(i64::from)))
-        }
-        Column::Row { kind, fields, parts } => {
+        Column::EventType { wide: true } => Arc::new(
+            PrimitiveArray::<Int64Type>::from_iter_values(kinds.map(i64::from)),
+        ),
+        Column::Row {
+            kind,
+            fields,
+            parts,
+        } => {
             let present = kinds.map(|found| found == *kind).collect::<Vec<_>>();
-            let arrays =
-                parts.iter().map(|(get, data_type)| part(*get, data_type, events)).collect();
+            let arrays = parts
+                .iter()
+                .map(|(get, data_type)| part(*get, data_type, events))
+                .collect();
             let nulls = Some(NullBuffer::from(present));
             let rows = events.len();
             let array = StructArray::try_new_with_length(fields.clone(), arrays, nulls, rows)

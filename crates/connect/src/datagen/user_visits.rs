@@ -8,9 +8,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::make_view;
-use arrow_array::types::{
-    Date32Type, Float64Type, Int32Type, Int64Type, TimestampMillisecondType,
-};
+use arrow_array::types::{Date32Type, Float64Type, Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{ArrayRef, PrimitiveArray, StringViewArray};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Schema, TimeUnit};
@@ -75,9 +73,34 @@ const COUNTRIES: &[(&str, &str)] = &[
 ];
 
 const WORDS: &[&str] = &[
-    "tide", "harbour", "slack", "ebb", "flood", "current", "estuary", "lighthouse", "anchor",
-    "mooring", "shoal", "sandbank", "breakwater", "pilot", "sounding", "chart", "buoy", "fathom",
-    "neap", "spring", "lagoon", "strait", "channel", "jetty", "quay", "dredger", "ferry", "wharf",
+    "tide",
+    "harbour",
+    "slack",
+    "ebb",
+    "flood",
+    "current",
+    "estuary",
+    "lighthouse",
+    "anchor",
+    "mooring",
+    "shoal",
+    "sandbank",
+    "breakwater",
+    "pilot",
+    "sounding",
+    "chart",
+    "buoy",
+    "fathom",
+    "neap",
+    "spring",
+    "lagoon",
+    "strait",
+    "channel",
+    "jetty",
+    "quay",
+    "dredger",
+    "ferry",
+    "wharf",
 ];
 
 /// Refuses columns that are not made.
@@ -87,7 +110,10 @@ pub(super) fn check(schema: &Schema) -> Result<(), OptionError> {
         let data_type = field.data_type();
         let is_millis = data_type == &DataType::Timestamp(TimeUnit::Millisecond, None);
         let (fits, wanted) = match name.as_str() {
-            "ts_ms" => (data_type == &DataType::Int64 || is_millis, "BIGINT or TIMESTAMP(3)"),
+            "ts_ms" => (
+                data_type == &DataType::Int64 || is_millis,
+                "BIGINT or TIMESTAMP(3)",
+            ),
             "page_id" => (data_type == &DataType::Int64, "BIGINT"),
             "visit_date" => (
                 matches!(data_type, DataType::Utf8View | DataType::Date32),
@@ -120,11 +146,16 @@ impl Strings {
             views.push(make_view(string.as_bytes(), 0, text.len() as u32));
             text.extend_from_slice(string.as_bytes());
         }
-        Strings { views, text: Buffer::from(text) }
+        Strings {
+            views,
+            text: Buffer::from(text),
+        }
     }
 
     fn array(&self, picks: impl Iterator<Item = u64>) -> ArrayRef {
-        let views = picks.map(|pick| self.views[pick as usize]).collect::<Vec<_>>();
+        let views = picks
+            .map(|pick| self.views[pick as usize])
+            .collect::<Vec<_>>();
         let array = StringViewArray::try_new(views.into(), vec![self.text.clone()], None)
             .expect("views were made for the text, which is UTF-8");
         Arc::new(array)
@@ -189,7 +220,10 @@ fn date_text(day: u64) -> String {
 }
 
 fn picked<'s>(strings: impl Iterator<Item = &'s str>, salt: u64) -> Column {
-    Column::Picked { strings: Strings::new(strings.map(str::to_string)), salt }
+    Column::Picked {
+        strings: Strings::new(strings.map(str::to_string)),
+        salt,
+    }
 }
 
 impl UserVisitColumns {
@@ -202,9 +236,7 @@ impl UserVisitColumns {
                 "page_id" => Column::PageId,
                 "ip" => Column::Ip(Strings::new((0..addresses).map(address))),
                 "url" => Column::Url(Strings::new((0..PAGES).map(page_url))),
-                "visit_date" if is_text => {
-                    Column::DateText(Strings::new((0..DAYS).map(date_text)))
-                }
+                "visit_date" if is_text => Column::DateText(Strings::new((0..DAYS).map(date_text))),
                 "visit_date" => Column::Date,
                 "ad_revenue" => Column::Revenue,
                 "user_agent" => picked(AGENTS.iter().copied(), SALT_AGENT),
@@ -215,13 +247,22 @@ impl UserVisitColumns {
                 other => unreachable!("column {other} is refused when the table is made"),
             }
         });
-        UserVisitColumns { times, addresses, columns: columns.collect(), random: vec![] }
+        UserVisitColumns {
+            times,
+            addresses,
+            columns: columns.collect(),
+            random: vec![],
+        }
     }
 
     pub(super) fn make(&mut self, numbers: &[u64]) -> Vec<ArrayRef> {
         self.random.clear();
-        self.random.extend(numbers.iter().map(|&number| self.times.random(number)));
-        self.columns.iter().map(|column| self.column(column, numbers)).collect()
+        self.random
+            .extend(numbers.iter().map(|&number| self.times.random(number)));
+        self.columns
+            .iter()
+            .map(|column| self.column(column, numbers))
+            .collect()
     }
 
     /// One random number below `below` for each row.
@@ -246,17 +287,20 @@ impl UserVisitColumns {
             Column::Url(strings) => strings.array(self.picks(SALT_PAGE, PAGES)),
             Column::Ip(strings) => strings.array(self.picks(SALT_IP, self.addresses)),
             Column::Date => Arc::new(PrimitiveArray::<Date32Type>::from_iter_values(
-                self.picks(SALT_DATE, DAYS).map(|day| FIRST_DAY as i32 + day as i32),
+                self.picks(SALT_DATE, DAYS)
+                    .map(|day| FIRST_DAY as i32 + day as i32),
             )),
             Column::DateText(strings) => strings.array(self.picks(SALT_DATE, DAYS)),
             Column::Revenue => Arc::new(PrimitiveArray::<Float64Type>::from_iter_values(
-                self.picks(SALT_REVENUE, 10_000_000).map(|revenue| revenue as f64 / 10_000.0),
+                self.picks(SALT_REVENUE, 10_000_000)
+                    .map(|revenue| revenue as f64 / 10_000.0),
             )),
             Column::Picked { strings, salt } => {
                 strings.array(self.picks(*salt, strings.views.len() as u64))
             }
             Column::Duration => Arc::new(PrimitiveArray::<Int32Type>::from_iter_values(
-                self.picks(SALT_DURATION, 1_000).map(|duration| 1 + duration as i32),
+                self.picks(SALT_DURATION, 1_000)
+                    .map(|duration| 1 + duration as i32),
             )),
         }
     }

@@ -6,8 +6,8 @@ use arrow_array::types::{
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    Array, BooleanArray, LargeStringArray, ListArray, PrimitiveArray, StringArray,
-    StringViewArray, StructArray,
+    Array, BooleanArray, LargeStringArray, ListArray, PrimitiveArray, StringArray, StringViewArray,
+    StructArray,
 };
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, TimeUnit};
@@ -55,7 +55,10 @@ pub(crate) enum Kind {
 
 fn downcast<T: 'static>(array: &dyn Array) -> Result<&T> {
     array.as_any().downcast_ref::<T>().ok_or_else(|| {
-        Error::new("", format!("a column says that it is {}, and is not", array.data_type()))
+        Error::new(
+            "",
+            format!("a column says that it is {}, and is not", array.data_type()),
+        )
     })
 }
 

@@ -21,7 +21,11 @@ pub(crate) struct CsvEncoder {
 
 impl CsvEncoder {
     pub(crate) fn new(options: &CsvOptions, schema: &SchemaRef) -> CsvEncoder {
-        let names = schema.fields().iter().map(|field| field.name().clone()).collect();
+        let names = schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect();
         let delimiter = options.delimiter;
         CsvEncoder {
             delimiter,

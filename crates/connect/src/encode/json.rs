@@ -16,7 +16,13 @@ pub(crate) struct JsonEncoder {
 
 impl JsonEncoder {
     pub(crate) fn new(schema: &SchemaRef) -> JsonEncoder {
-        JsonEncoder { keys: schema.fields().iter().map(|field| key(field.name())).collect() }
+        JsonEncoder {
+            keys: schema
+                .fields()
+                .iter()
+                .map(|field| key(field.name()))
+                .collect(),
+        }
     }
 
     pub(crate) fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
@@ -38,7 +44,10 @@ struct Column<'a> {
 
 impl<'a> Column<'a> {
     fn new(array: &'a dyn Array) -> Result<Column<'a>> {
-        Ok(Column { cell: Cell::new(array)?, nulls: array.logical_nulls() })
+        Ok(Column {
+            cell: Cell::new(array)?,
+            nulls: array.logical_nulls(),
+        })
     }
 
     fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
@@ -95,7 +104,11 @@ fn write_object(
 
 /// Appends one value of a ROW column.
 pub(super) fn write_row(array: &StructArray, row: usize, out: &mut Vec<u8>) -> Result<()> {
-    let keys = array.fields().iter().map(|field| key(field.name())).collect::<Vec<_>>();
+    let keys = array
+        .fields()
+        .iter()
+        .map(|field| key(field.name()))
+        .collect::<Vec<_>>();
     let columns = array.columns().iter().map(|column| Column::new(column));
     write_object(&keys, &columns.collect::<Result<Vec<_>>>()?, row, out)
 }

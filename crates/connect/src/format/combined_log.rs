@@ -49,11 +49,18 @@ const PARTS: &[(&str, Part)] = &[
 
 /// Which part each declared column is.
 pub(crate) fn parts(schema: &Schema) -> Result<Vec<Part>, OptionError> {
-    schema.fields().iter().map(|field| part_of(field.name(), field.data_type())).collect()
+    schema
+        .fields()
+        .iter()
+        .map(|field| part_of(field.name(), field.data_type()))
+        .collect()
 }
 
 fn part_of(name: &str, data_type: &DataType) -> Result<Part, OptionError> {
-    let Some((_, part)) = PARTS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) else {
+    let Some((_, part)) = PARTS
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+    else {
         let known = PARTS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         let mut mend = format!("its columns are {}", known.join(", "));
         if let Some(near) = crate::options::nearest(name, &known) {
@@ -63,7 +70,10 @@ fn part_of(name: &str, data_type: &DataType) -> Result<Part, OptionError> {
         return Err(OptionError::table(reason, mend));
     };
     let (fits, wanted) = match part {
-        Part::Time => (matches!(data_type, DataType::Timestamp(_, None)), "TIMESTAMP(3)"),
+        Part::Time => (
+            matches!(data_type, DataType::Timestamp(_, None)),
+            "TIMESTAMP(3)",
+        ),
         Part::Status => (data_type.is_integer(), "INT"),
         Part::Bytes => (data_type.is_integer(), "BIGINT"),
         _ => (data_type == &DataType::Utf8View, "STRING"),
@@ -71,8 +81,14 @@ fn part_of(name: &str, data_type: &DataType) -> Result<Part, OptionError> {
     if fits || data_type == &DataType::Utf8View {
         return Ok(*part);
     }
-    let reason = format!("column '{name}' of format combined_log is no {}", sql_type_name(data_type));
-    Err(OptionError::table(reason, format!("declare it as {wanted}")))
+    let reason = format!(
+        "column '{name}' of format combined_log is no {}",
+        sql_type_name(data_type)
+    );
+    Err(OptionError::table(
+        reason,
+        format!("declare it as {wanted}"),
+    ))
 }
 
 /// Finds the parts that are read.
@@ -86,7 +102,10 @@ pub(crate) struct LogScanner {
 
 impl LogScanner {
     pub(crate) fn new(read: Vec<Part>) -> LogScanner {
-        LogScanner { furthest: read.iter().copied().max(), read }
+        LogScanner {
+            furthest: read.iter().copied().max(),
+            read,
+        }
     }
 
     pub(crate) fn scan(
@@ -96,31 +115,43 @@ impl LogScanner {
         last: bool,
         progress: &mut Progress,
     ) -> (usize, Stop) {
-        each_line(block, from, last, progress, |progress, start, end| {
-            match self.line(block, start, end) {
+        each_line(
+            block,
+            from,
+            last,
+            progress,
+            |progress, start, end| match self.line(block, start, end) {
                 Ok(line) => {
                     let spans = self.read.iter().map(|part| line.spans[*part as usize]);
                     progress.records.spans.extend(spans);
                     progress.accept(start, end);
                 }
                 Err(reason) => progress.reject(&block[start..end], reason),
-            }
-        })
+            },
+        )
     }
 
     fn line(&self, block: &[u8], start: usize, end: usize) -> Result<Line, String> {
-        let mut line = Line { spans: [Span::NULL; Part::UserAgent as usize + 1] };
+        let mut line = Line {
+            spans: [Span::NULL; Part::UserAgent as usize + 1],
+        };
         let Some(furthest) = self.furthest else {
             return Ok(line);
         };
-        let mut rest = Rest { bytes: &block[..end], at: start };
+        let mut rest = Rest {
+            bytes: &block[..end],
+            at: start,
+        };
         line.set(Part::Ip, rest.word("ip")?);
         if furthest > Part::Ip {
             line.set(Part::Identity, rest.word("identity")?.or_dash(block));
         }
         if furthest > Part::Identity {
             // A user's name may hold blanks; the bracket of the time ends it.
-            line.set(Part::UserName, rest.until(b" [", "user_name", "time")?.or_dash(block));
+            line.set(
+                Part::UserName,
+                rest.until(b" [", "user_name", "time")?.or_dash(block),
+            );
         }
         if furthest > Part::UserName {
             line.set(Part::Time, rest.until(b"] ", "time", "request")?);
@@ -167,8 +198,11 @@ impl Place {
 
 impl Line {
     fn set(&mut self, part: Part, place: Place) {
-        self.spans[part as usize] =
-            if place.absent { Span::NULL } else { Span::new(place.start, place.end) };
+        self.spans[part as usize] = if place.absent {
+            Span::NULL
+        } else {
+            Span::new(place.start, place.end)
+        };
     }
 
     /// `GET /path HTTP/1.1`: the method ends at the first blank, the protocol begins at the last.
@@ -204,7 +238,11 @@ struct Rest<'a> {
 
 impl Rest<'_> {
     fn place(&self, end: usize) -> Place {
-        Place { start: self.at, end, absent: false }
+        Place {
+            start: self.at,
+            end,
+            absent: false,
+        }
     }
 
     /// Up to the next blank or the end.

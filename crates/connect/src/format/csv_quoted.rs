@@ -127,11 +127,19 @@ impl CsvScanner {
                 if block[stop] == b'\n' {
                     end = without_return(block, at, stop);
                 }
-                Field::Found(Found { span: Span::new(at, end), escaped: None, stop: Some(stop) })
+                Field::Found(Found {
+                    span: Span::new(at, end),
+                    escaped: None,
+                    stop: Some(stop),
+                })
             }
             None if last => {
                 let end = without_return(block, at, block.len());
-                Field::Found(Found { span: Span::new(at, end), escaped: None, stop: None })
+                Field::Found(Found {
+                    span: Span::new(at, end),
+                    escaped: None,
+                    stop: None,
+                })
             }
             None => Field::Incomplete,
         }
@@ -168,7 +176,11 @@ impl CsvScanner {
         };
         if closing - content > RECORD_BYTES_MAX {
             // The caller finds the record too long; the span is never looked at.
-            return Field::Found(Found { span: Span::NULL, escaped: None, stop });
+            return Field::Found(Found {
+                span: Span::NULL,
+                escaped: None,
+                stop,
+            });
         }
         Field::Found(Found {
             span: Span::new(content, closing).quoted(),

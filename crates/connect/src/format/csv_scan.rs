@@ -54,7 +54,11 @@ impl CsvScanner {
             if field > 0 && wanted.last() != Some(&(field as u32 - 1)) {
                 wanted.push(field as u32 - 1);
             }
-            let before = if field == 0 { None } else { Some(wanted.len() as u32 - 1) };
+            let before = if field == 0 {
+                None
+            } else {
+                Some(wanted.len() as u32 - 1)
+            };
             let behind = if field + 1 == fields {
                 None
             } else {
@@ -125,7 +129,11 @@ impl CsvScanner {
         let mut base = from;
         let mut cursor = Cursor { seen: 0, next: 0 };
         while base < block.len() {
-            let Masks { mut delimiters, mut newlines, quotes } = masks(block, base, self.delimiter);
+            let Masks {
+                mut delimiters,
+                mut newlines,
+                quotes,
+            } = masks(block, base, self.delimiter);
             if quotes != 0 {
                 newlines &= below_lowest(quotes);
             }
@@ -237,14 +245,21 @@ fn below_lowest(mask: u64) -> u64 {
 }
 
 fn incomplete(block: &[u8], start: usize) -> Stop {
-    if block.len() - start > RECORD_BYTES_MAX { Stop::TooLong } else { Stop::Incomplete }
+    if block.len() - start > RECORD_BYTES_MAX {
+        Stop::TooLong
+    } else {
+        Stop::Incomplete
+    }
 }
 
 /// The masks of the 64 bytes from `base`; bytes behind the block count as nothing.
 #[inline(always)]
 fn masks(block: &[u8], base: usize, delimiter: u8) -> Masks {
     if let Some(window) = block.get(base..base + 64) {
-        return window_masks(window.try_into().expect("the slice has 64 bytes"), delimiter);
+        return window_masks(
+            window.try_into().expect("the slice has 64 bytes"),
+            delimiter,
+        );
     }
     let rest = &block[base..];
     let mut window = [0; 64];
@@ -261,12 +276,20 @@ fn masks(block: &[u8], base: usize, delimiter: u8) -> Masks {
 #[inline(always)]
 fn window_masks(window: &[u8; 64], delimiter: u8) -> Masks {
     use wide::u8x16;
-    let mut masks = Masks { delimiters: 0, newlines: 0, quotes: 0 };
-    let (delimiter, newline, quote) =
-        (u8x16::splat(delimiter), u8x16::splat(b'\n'), u8x16::splat(b'"'));
+    let mut masks = Masks {
+        delimiters: 0,
+        newlines: 0,
+        quotes: 0,
+    };
+    let (delimiter, newline, quote) = (
+        u8x16::splat(delimiter),
+        u8x16::splat(b'\n'),
+        u8x16::splat(b'"'),
+    );
     for part in 0..4 {
-        let bytes: [u8; 16] =
-            window[part * 16..part * 16 + 16].try_into().expect("a window has four parts of 16");
+        let bytes: [u8; 16] = window[part * 16..part * 16 + 16]
+            .try_into()
+            .expect("a window has four parts of 16");
         let bytes = u8x16::from(bytes);
         let bits = |wanted: u8x16| u64::from(bytes.simd_eq(wanted).to_bitmask()) << (part * 16);
         masks.delimiters |= bits(delimiter);

@@ -9,8 +9,8 @@ use arrow_schema::{DataType, Schema};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess};
 use serde::de::{Unexpected, Visitor};
 
-use super::cells::parse_decimal;
 use super::json_columns::{JsonColumn, JsonRow, Values, holds};
+use super::number::parse_decimal;
 use super::progress::{Progress, Stop, each_line};
 use super::types::sql_type_name;
 use crate::time;
@@ -24,7 +24,9 @@ pub(crate) struct JsonDecoder {
 impl JsonDecoder {
     /// A decoder for the columns of `read`.
     pub(crate) fn new(read: &Schema) -> JsonDecoder {
-        JsonDecoder { row: JsonRow::new(read.fields().iter().map(AsRef::as_ref), "") }
+        JsonDecoder {
+            row: JsonRow::new(read.fields().iter().map(AsRef::as_ref), ""),
+        }
     }
 
     pub(crate) fn scan(
@@ -49,7 +51,10 @@ impl JsonDecoder {
 
     fn line(&mut self, line: &[u8]) -> serde_json::Result<()> {
         let mut deserializer = serde_json::Deserializer::from_slice(line);
-        deserializer.deserialize_map(Object { row: &mut self.row, path: "" })?;
+        deserializer.deserialize_map(Object {
+            row: &mut self.row,
+            path: "",
+        })?;
         deserializer.end()
     }
 
@@ -98,7 +103,11 @@ impl Visitor<'_> for Key<'_> {
     }
 
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        if self.fields.get(self.likely).is_some_and(|field| field.name == key) {
+        if self
+            .fields
+            .get(self.likely)
+            .is_some_and(|field| field.name == key)
+        {
             return Ok(Some(self.likely));
         }
         Ok(self.fields.iter().position(|field| field.name == key))
@@ -118,14 +127,20 @@ impl<'de> Visitor<'de> for Object<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let row = self.row;
         let mut likely = 0;
-        while let Some(key) = map.next_key_seed(Key { fields: &row.fields, likely })? {
+        while let Some(key) = map.next_key_seed(Key {
+            fields: &row.fields,
+            likely,
+        })? {
             let Some(nth) = key else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
             let field = &mut row.fields[nth];
             if field.rows() > row.rows {
-                return Err(A::Error::custom(format_args!("column '{}' twice", field.path)));
+                return Err(A::Error::custom(format_args!(
+                    "column '{}' twice",
+                    field.path
+                )));
             }
             map.next_value_seed(Value { column: field })?;
             likely = nth + 1;
@@ -201,7 +216,12 @@ impl<'de> Visitor<'de> for Value<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "column '{}' ({})", self.column.path, sql_type_name(&self.column.data_type))
+        write!(
+            f,
+            "column '{}' ({})",
+            self.column.path,
+            sql_type_name(&self.column.data_type)
+        )
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
@@ -262,13 +282,21 @@ impl<'de> Visitor<'de> for Value<'_> {
         let Values::Row(row) = &mut self.column.values else {
             return Err(A::Error::invalid_type(Unexpected::Map, &self));
         };
-        Object { row, path: &self.column.path }.visit_map(map)?;
+        Object {
+            row,
+            path: &self.column.path,
+        }
+        .visit_map(map)?;
         self.column.end_value();
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Values::Array { items: column, offsets } = &mut self.column.values else {
+        let Values::Array {
+            items: column,
+            offsets,
+        } = &mut self.column.values
+        else {
             return Err(A::Error::invalid_type(Unexpected::Seq, &self));
         };
         while items.next_element_seed(Value { column })?.is_some() {}

@@ -102,13 +102,19 @@ impl JsonColumn {
             }
             DataType::Float32 | DataType::Float64 => Values::Float(vec![]),
             DataType::Decimal128(_, _) => Values::Decimal(vec![]),
-            DataType::Utf8View => Values::Text { text: vec![], ends: vec![] },
+            DataType::Utf8View => Values::Text {
+                text: vec![],
+                ends: vec![],
+            },
             DataType::Struct(fields) => {
                 Values::Row(JsonRow::new(fields.iter().map(AsRef::as_ref), &path))
             }
             DataType::List(item) => {
                 let items = JsonColumn::new(item.name(), format!("{path}[]"), item.data_type());
-                Values::Array { items: Box::new(items), offsets: vec![0] }
+                Values::Array {
+                    items: Box::new(items),
+                    offsets: vec![0],
+                }
             }
             _ => Values::Signed(vec![]),
         };

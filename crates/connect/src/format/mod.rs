@@ -76,12 +76,12 @@ impl Format {
     }
 
     /// A source's format, able to give the columns.
-    pub(crate) fn of_source(
-        options: &Options<'_>,
-        schema: &Schema,
-    ) -> Result<Format, OptionError> {
+    pub(crate) fn of_source(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
         if schema.fields().is_empty() {
-            return Err(OptionError::table("the table has no column", "declare at least one"));
+            return Err(OptionError::table(
+                "the table has no column",
+                "declare at least one",
+            ));
         }
         match options.choice("format", SOURCE_FORMATS, Name::Csv)? {
             Name::Csv => {
@@ -95,7 +95,12 @@ impl Format {
             Name::CombinedLog => Ok(Format::CombinedLog(combined_log::parts(schema)?)),
             Name::Raw => {
                 let strings = [arrow_schema::DataType::Utf8View];
-                if !schema.fields().iter().map(|field| field.data_type()).eq(&strings) {
+                if !schema
+                    .fields()
+                    .iter()
+                    .map(|field| field.data_type())
+                    .eq(&strings)
+                {
                     return Err(OptionError::table(
                         "format raw gives each line as one value",
                         "declare exactly one column, of type STRING",
@@ -129,7 +134,9 @@ impl Format {
 
     /// A decoder for one partition, for the columns `projection` of `schema`.
     pub(crate) fn decoder(&self, schema: &Schema, projection: &[usize]) -> Decoder {
-        let fields = projection.iter().map(|&index| Arc::clone(&schema.fields()[index]));
+        let fields = projection
+            .iter()
+            .map(|&index| Arc::clone(&schema.fields()[index]));
         let read = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let mut parse_time: ParseTime = time::parse_timestamp;
         let (kind, null) = match self {
@@ -145,7 +152,13 @@ impl Format {
             }
             Format::Raw => (Kind::Raw, None),
         };
-        Decoder { kind, read, null, parse_time, progress: Progress::new() }
+        Decoder {
+            kind,
+            read,
+            null,
+            parse_time,
+            progress: Progress::new(),
+        }
     }
 }
 
@@ -245,7 +258,11 @@ impl Decoder {
             positions: progress.positions(),
             rejected: std::mem::take(&mut progress.rejected),
         };
-        if condemned.is_empty() { rows } else { without(rows, condemned, block, progress) }
+        if condemned.is_empty() {
+            rows
+        } else {
+            without(rows, condemned, block, progress)
+        }
     }
 
     /// Number of the line that comes next.
@@ -256,7 +273,11 @@ impl Decoder {
     /// Refuses the record that begins with `beginning` because it is too long.
     pub(crate) fn reject_too_long(&self, beginning: &[u8]) -> Rejected {
         let mebibytes = RECORD_BYTES_MAX / (1024 * 1024);
-        rejected(self.line(), beginning, format!("longer than {mebibytes} MiB"))
+        rejected(
+            self.line(),
+            beginning,
+            format!("longer than {mebibytes} MiB"),
+        )
     }
 
     /// Goes on behind a record that was skipped, with that many line ends in it.
@@ -281,14 +302,22 @@ fn without(
         keep[row] = false;
         let (start, end) = progress.records.bounds[row];
         let record = &block[start as usize..end as usize];
-        rows.rejected.push(rejected(rows.positions.at(row), record, reason));
+        rows.rejected
+            .push(rejected(rows.positions.at(row), record, reason));
     }
     rows.rejected.sort_by_key(|rejected| rejected.position);
-    let positions =
-        (0..keep.len()).filter(|&row| keep[row]).map(|row| rows.positions.at(row)).collect();
+    let positions = (0..keep.len())
+        .filter(|&row| keep[row])
+        .map(|row| rows.positions.at(row))
+        .collect();
     rows.positions = Positions::List(positions);
     let keep = BooleanArray::from(keep);
     rows.batch = arrow_select::filter::filter_record_batch(&rows.batch, &keep)
         .expect("the filter has as many rows as the batch");
     rows
 }
+
+#[cfg(test)]
+mod csv_reference_tests;
+#[cfg(test)]
+mod tests;

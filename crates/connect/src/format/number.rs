@@ -1,4 +1,4 @@
-//! Integers out of text, eight digits at a time.
+//! Numbers out of text: integers eight digits at a time, and decimals.
 
 /// Reads a signed integer from `block[start..end]`; `None` when it is none or does not fit.
 ///
@@ -29,7 +29,11 @@ pub(crate) fn parse_u64(block: &[u8], start: usize, end: usize) -> Option<u64> {
             let low = last_digits(block, end, 8)?;
             let high = last_digits(block, end - 8, length - 8);
             // The field's beginning may lie within the first 8 bytes of the block.
-            let high = if end >= 16 { high? } else { parse_slowly(&block[start..end - 8])? };
+            let high = if end >= 16 {
+                high?
+            } else {
+                parse_slowly(&block[start..end - 8])?
+            };
             return Some(high * 100_000_000 + low);
         }
     }
@@ -68,9 +72,62 @@ fn parse_slowly(digits: &[u8]) -> Option<u64> {
         if !digit.is_ascii_digit() {
             return None;
         }
-        value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+        value = value
+            .checked_mul(10)?
+            .checked_add(u64::from(digit - b'0'))?;
     }
     Some(value)
+}
+
+/// Reads a decimal such as `-12.345` or `1.2e3` as a whole number of units of its last digit
+/// (`scale` digits behind the point). More digits are rounded half away from zero; `None` when it
+/// is no number or has more than `precision` digits.
+pub(crate) fn parse_decimal(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
+    let (negative, unsigned) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let (digits, exponent) = match unsigned.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        None => (unsigned, 0),
+        Some(at) => (&unsigned[..at], parse_exponent(&unsigned[at + 1..])?),
+    };
+    let point = digits
+        .iter()
+        .position(|byte| *byte == b'.')
+        .unwrap_or(digits.len());
+    let whole = &digits[..point];
+    let fraction = digits.get(point + 1..).unwrap_or(&[]);
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    // Digits that are kept: up to `scale` places behind the moved point.
+    let kept = point as i64 + exponent + i64::from(scale);
+    let mut value = 0i128;
+    for (place, &digit) in (0i64..).zip(whole.iter().chain(fraction)) {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        let digit = i128::from(digit - b'0');
+        if place < kept {
+            value = value.checked_mul(10)?.checked_add(digit)?;
+        } else if place == kept && digit >= 5 {
+            value += 1;
+        }
+    }
+    let given = (whole.len() + fraction.len()) as i64;
+    if value != 0 && kept > given {
+        value = value.checked_mul(10i128.checked_pow((kept - given).try_into().ok()?)?)?;
+    }
+    let limit = 10i128.checked_pow(u32::from(precision))?;
+    (value < limit).then_some(if negative { -value } else { value })
+}
+
+fn parse_exponent(text: &[u8]) -> Option<i64> {
+    // Anything beyond is zero or too large for 38 digits, whatever stands before it.
+    const EXPONENT_MAX: i64 = 100_000;
+    let exponent = parse_i64(text, 0, text.len())?;
+    Some(exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX))
 }
 
 #[cfg(test)]
@@ -92,10 +149,58 @@ mod tests {
             assert_eq!(parse("-9223372036854775809", before), None);
             assert_eq!(parse("99999999999999999999", before), None);
             assert_eq!(parse("000000000000000000000000007", before), Some(7));
-            for wrong in ["", "-", "+", "1a", "a1", "1:", "/1", "1.5", " 1", "--1", "12345678901x"] {
+            for wrong in [
+                "",
+                "-",
+                "+",
+                "1a",
+                "a1",
+                "1:",
+                "/1",
+                "1.5",
+                " 1",
+                "--1",
+                "12345678901x",
+            ] {
                 assert_eq!(parse(wrong, before), None, "{wrong} after {before}");
             }
         }
+    }
+
+    #[test]
+    fn decimals_round_and_have_limits() {
+        for (text, expected) in [
+            ("123.455", Some(12_346)),
+            ("-123.455", Some(-12_346)),
+            ("123.4549", Some(12_345)),
+            ("999.99", Some(99_999)),
+            ("999.995", None),
+            ("1000", None),
+            ("0.004", Some(0)),
+            ("0.005", Some(1)),
+            (".5", Some(50)),
+            ("5.", Some(500)),
+            ("+7", Some(700)),
+            ("1.5e2", Some(15_000)),
+            ("15e-1", Some(150)),
+            ("5e-3", Some(1)),
+            ("5e-4", Some(0)),
+            ("1e3", None),
+            ("1e999999999999", None),
+            ("0e999999999999", Some(0)),
+            ("1e-999999999999", Some(0)),
+            ("", None),
+            (".", None),
+            ("-", None),
+            ("1.2.3", None),
+            ("1e", None),
+            ("0x1", None),
+        ] {
+            assert_eq!(parse_decimal(text.as_bytes(), 5, 2), expected, "{text}");
+        }
+        let most = "9".repeat(38);
+        assert_eq!(parse_decimal(most.as_bytes(), 38, 0), most.parse().ok());
+        assert_eq!(parse_decimal("9".repeat(60).as_bytes(), 38, 0), None);
     }
 
     proptest! {

@@ -38,7 +38,10 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new() -> Progress {
-        Progress { line: 1, ..Progress::default() }
+        Progress {
+            line: 1,
+            ..Progress::default()
+        }
     }
 
     pub(crate) fn begin(&mut self, rows_max: usize) {
@@ -76,13 +79,16 @@ impl Progress {
     #[inline(never)]
     fn accept_after_gap(&mut self) {
         let run = self.first..self.first + self.rows as u64;
-        self.list.get_or_insert_with(|| run.collect()).push(self.line);
+        self.list
+            .get_or_insert_with(|| run.collect())
+            .push(self.line);
     }
 
     /// The record that began on the current line is refused.
     #[cold]
     pub(crate) fn reject(&mut self, record: &[u8], reason: impl Into<String>) {
-        self.rejected.push(rejected(self.line, record, reason.into()));
+        self.rejected
+            .push(rejected(self.line, record, reason.into()));
     }
 
     /// The positions of the rows.
@@ -140,5 +146,9 @@ pub(crate) fn each_line(
 /// The end of a record without the carriage return before its line end.
 #[inline]
 pub(crate) fn without_return(block: &[u8], start: usize, end: usize) -> usize {
-    if end > start && block[end - 1] == b'\r' { end - 1 } else { end }
+    if end > start && block[end - 1] == b'\r' {
+        end - 1
+    } else {
+        end
+    }
 }

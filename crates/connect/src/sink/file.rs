@@ -54,11 +54,19 @@ impl FileConnector {
         };
         let shown = path.display();
         if path.file_name().is_none() {
-            return Err(OptionError::new("path", format!("{shown} has no name"), "name a file"));
+            return Err(OptionError::new(
+                "path",
+                format!("{shown} has no name"),
+                "name a file",
+            ));
         }
         if is_one_file && path.is_dir() {
             let mend = "name a file, or a folder without an extension";
-            return Err(OptionError::new("path", format!("{shown} is a folder"), mend));
+            return Err(OptionError::new(
+                "path",
+                format!("{shown} is a folder"),
+                mend,
+            ));
         }
         if !is_one_file && path.is_file() {
             let mend = "a path without an extension is a folder of part files; add .csv or .json";
@@ -71,7 +79,13 @@ impl FileConnector {
         if !is_one_file && !overwrite && parts.next().is_some() {
             return refuse(format!("folder {shown} is not empty"));
         }
-        Ok(FileConnector { schema: Arc::clone(&table.schema), format, path, is_one_file, overwrite })
+        Ok(FileConnector {
+            schema: Arc::clone(&table.schema),
+            format,
+            path,
+            is_one_file,
+            overwrite,
+        })
     }
 
     fn folder(&self) -> &Path {
@@ -96,14 +110,21 @@ impl SinkConnector for FileConnector {
 
     fn sink(&self, instance: usize, instances: usize) -> Result<Box<dyn Sink>> {
         assert!(instances <= self.max_instances(), "one file has one writer");
-        let extension = if self.format == Format::Json { "json" } else { "csv" };
+        let extension = if self.format == Format::Json {
+            "json"
+        } else {
+            "csv"
+        };
         let (place, temporary) = if self.is_one_file {
             let name = self.path.file_name().unwrap_or_default().to_string_lossy();
             let temporary = format!(".{name}.tmp-{}", std::process::id());
             (self.path.clone(), self.folder().join(temporary))
         } else {
             let name = format!("part-{instance}.{extension}");
-            (self.path.join(&name), self.path.join(format!(".{name}.tmp")))
+            (
+                self.path.join(&name),
+                self.path.join(format!(".{name}.tmp")),
+            )
         };
         Ok(Box::new(FileSink {
             encoder: Encoder::new(&self.format, &self.schema),
@@ -153,7 +174,10 @@ struct FileSink {
 
 impl FileSink {
     fn error(&self, what: &str, error: &std::io::Error) -> Error {
-        Error::new(self.place.display().to_string(), format!("can't {what}: {error}"))
+        Error::new(
+            self.place.display().to_string(),
+            format!("can't {what}: {error}"),
+        )
     }
 
     fn write_out(&mut self) -> Result<()> {
@@ -172,7 +196,11 @@ impl FileSink {
         };
         for entry in folder.read_dir()? {
             let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             let number = name.strip_prefix("part-").and_then(|rest| {
                 let (number, extension) = rest.split_once('.')?;
                 matches!(extension, "csv" | "json").then(|| number.parse::<usize>().ok())?
@@ -188,7 +216,11 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
-        let folder = self.temporary.parent().map(Path::to_path_buf).unwrap_or_default();
+        let folder = self
+            .temporary
+            .parent()
+            .map(Path::to_path_buf)
+            .unwrap_or_default();
         if self.is_folder {
             std::fs::create_dir_all(&folder)
                 .map_err(|error| self.error("make the folder", &error))?;
@@ -214,8 +246,14 @@ impl Sink for FileSink {
 
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
         let place = self.place.display().to_string();
-        self.encoder.encode(chunk, &mut self.buffer).map_err(|error| error.at(&place))?;
-        if self.buffer.len() >= BUFFER_BYTES { self.write_out() } else { Ok(()) }
+        self.encoder
+            .encode(chunk, &mut self.buffer)
+            .map_err(|error| error.at(&place))?;
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.write_out()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -235,11 +273,14 @@ impl Sink for FileSink {
         let Some(output) = self.output.take() else {
             return Ok(());
         };
-        output.finish().map_err(|error| self.error("write", &error))?;
+        output
+            .finish()
+            .map_err(|error| self.error("write", &error))?;
         std::fs::rename(&self.temporary, &self.place)
             .map_err(|error| self.error("give the file its name", &error))?;
         if self.clears {
-            self.clear_parts().map_err(|error| self.error("remove old parts", &error))?;
+            self.clear_parts()
+                .map_err(|error| self.error("remove old parts", &error))?;
         }
         Ok(())
     }

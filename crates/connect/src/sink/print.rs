@@ -38,7 +38,10 @@ pub(crate) struct PrintConnector {
 
 impl PrintConnector {
     pub(crate) fn new(schema: &SchemaRef) -> PrintConnector {
-        PrintConnector { schema: Arc::clone(schema), layout: Arc::default() }
+        PrintConnector {
+            schema: Arc::clone(schema),
+            layout: Arc::default(),
+        }
     }
 }
 
@@ -82,7 +85,13 @@ fn visible(text: &str) -> String {
         return text.to_string();
     }
     text.chars()
-        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .map(|c| {
+            if c.is_control() {
+                c.escape_default().to_string()
+            } else {
+                c.to_string()
+            }
+        })
         .collect()
 }
 
@@ -108,7 +117,10 @@ fn rows(chunk: &Chunk) -> Result<Vec<Vec<Value>>> {
             } else {
                 cell.write(row, &mut bytes)?;
             }
-            values.push(Value { text: visible(&String::from_utf8_lossy(&bytes)), right });
+            values.push(Value {
+                text: visible(&String::from_utf8_lossy(&bytes)),
+                right,
+            });
         }
     }
     Ok(rows)
@@ -118,7 +130,10 @@ impl Layout {
     fn write(&mut self, schema: &SchemaRef, chunk: &Chunk, out: &mut Vec<u8>) -> Result<()> {
         let rows = rows(chunk)?;
         let header = (!std::mem::replace(&mut self.header_written, true)).then(|| {
-            let op = chunk.kinds.as_ref().map(|_| Value { text: "op".into(), right: false });
+            let op = chunk.kinds.as_ref().map(|_| Value {
+                text: "op".into(),
+                right: false,
+            });
             let names = schema.fields().iter().map(|field| Value {
                 text: visible(field.name()),
                 right: is_number(field.data_type()),
@@ -196,33 +211,49 @@ impl Sink for Print {
 mod tests {
     use super::*;
     use arrow_array::types::TimestampMillisecondType;
-    use arrow_array::{Float64Array, Int8Array, Int64Array, PrimitiveArray, RecordBatch};
     use arrow_array::{ArrayRef, StringViewArray};
+    use arrow_array::{Float64Array, Int8Array, Int64Array, PrimitiveArray, RecordBatch};
 
     fn chunk(kinds: Option<Vec<i8>>) -> Chunk {
         let columns: [(&str, ArrayRef); 4] = [
-            ("n", Arc::new(Int64Array::from(vec![Some(1), None, Some(-300)]))),
+            (
+                "n",
+                Arc::new(Int64Array::from(vec![Some(1), None, Some(-300)])),
+            ),
             ("x", Arc::new(Float64Array::from(vec![1.0, 0.5, f64::NAN]))),
-            ("s", Arc::new(StringViewArray::from(vec!["a", "bob\u{1b}[2J", "é"]))),
-            ("t", Arc::new(PrimitiveArray::<TimestampMillisecondType>::from(vec![0, 1, 2]))),
+            (
+                "s",
+                Arc::new(StringViewArray::from(vec!["a", "bob\u{1b}[2J", "é"])),
+            ),
+            (
+                "t",
+                Arc::new(PrimitiveArray::<TimestampMillisecondType>::from(vec![
+                    0, 1, 2,
+                ])),
+            ),
         ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        Chunk { kinds: kinds.map(Int8Array::from), ..Chunk::new(batch, 0) }
+        Chunk {
+            kinds: kinds.map(Int8Array::from),
+            ..Chunk::new(batch, 0)
+        }
     }
 
     fn printed(layout: &mut Layout, chunk: &Chunk) -> String {
         let mut out = vec![];
-        layout.write(&chunk.batch.schema(), chunk, &mut out).unwrap();
+        layout
+            .write(&chunk.batch.schema(), chunk, &mut out)
+            .unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn aligned_with_the_header_once() {
         let mut layout = Layout::default();
-        let expected = "   n    x  s              t\n\
-                        \u{20}  1  1.0  a              1970-01-01 00:00:00.000\n\
+        let expected = "   n    x  s             t\n\
+                        \u{20}  1  1.0  a             1970-01-01 00:00:00.000\n\
                         NULL  0.5  bob\\u{1b}[2J  1970-01-01 00:00:00.001\n\
-                        -300  NaN  é              1970-01-01 00:00:00.002\n";
+                        -300  NaN  é             1970-01-01 00:00:00.002\n";
         assert_eq!(printed(&mut layout, &chunk(None)), expected);
         assert!(printed(&mut layout, &chunk(None)).starts_with("   1  1.0  a "));
     }

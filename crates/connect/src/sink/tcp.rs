@@ -80,7 +80,10 @@ struct TcpSink {
 
 impl TcpSink {
     fn error(&self, what: &str, error: &std::io::Error) -> Error {
-        Error::new(self.endpoint.address.clone(), format!("can't {what}: {error}"))
+        Error::new(
+            self.endpoint.address.clone(),
+            format!("can't {what}: {error}"),
+        )
     }
 
     /// Accepts the peer, if it is there.
@@ -148,7 +151,10 @@ impl TcpSink {
                 let reason = format!("the peer takes nothing, {before} bytes are left");
                 return Err(Error::new(self.endpoint.address.clone(), reason));
             }
-            let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+            let second = Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            };
             let waited = match (&self.stream, &self.listener) {
                 (Some(stream), _) => {
                     poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&second))
@@ -195,7 +201,9 @@ impl Sink for TcpSink {
         }
         if let Some((_, readiness)) = &self.listener {
             // Taking the events lets the next one ring again.
-            readiness.look(|_| ()).map_err(|error| self.error("wait for the peer", &error))?;
+            readiness
+                .look(|_| ())
+                .map_err(|error| self.error("wait for the peer", &error))?;
         }
         self.send()?;
         Ok(self.stream.is_some() && self.waiting.len() - self.sent < WAITING_BYTES_MAX)
@@ -203,8 +211,14 @@ impl Sink for TcpSink {
 
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
         let place = self.endpoint.address.clone();
-        self.encoder.encode(chunk, &mut self.waiting).map_err(|error| error.at(&place))?;
-        if self.waiting.len() - self.sent >= WRITE_BYTES { self.send() } else { Ok(()) }
+        self.encoder
+            .encode(chunk, &mut self.waiting)
+            .map_err(|error| error.at(&place))?;
+        if self.waiting.len() - self.sent >= WRITE_BYTES {
+            self.send()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -53,11 +53,18 @@ impl SourceConnector for DatagenConnector {
     }
 
     fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
-        let fields = request.projection.iter().map(|&column| self.schema.field(column).clone());
+        let fields = request
+            .projection
+            .iter()
+            .map(|&column| self.schema.field(column).clone());
         let read = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         Ok(Box::new(DatagenSource {
             // The one partition is the first instance's.
-            rows_left: if request.instance > 0 { Some(0) } else { self.rows },
+            rows_left: if request.instance > 0 {
+                Some(0)
+            } else {
+                self.rows
+            },
             told_end: request.instance > 0,
             columns: Columns::new(&self.spec, &read),
             order: self.spec.order(),
@@ -98,19 +105,31 @@ impl DatagenSource {
         let columns = self.columns.make(&self.numbers);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.read), columns, &options)?;
-        let positions = Positions::Run { first: self.made + 1 };
+        let positions = Positions::Run {
+            first: self.made + 1,
+        };
         self.made += rows as u64;
         if let Some(left) = &mut self.rows_left {
             *left -= rows as u64;
         }
-        Ok(SourceRows { batch, partition: 0, positions, ingest_ns: now_ns(), rejected: vec![] })
+        Ok(SourceRows {
+            batch,
+            partition: 0,
+            positions,
+            ingest_ns: now_ns(),
+            rejected: vec![],
+        })
     }
 }
 
 impl Source for DatagenSource {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
         let name = format!("datagen {}", self.columns.name());
-        Ok(if self.told_end { vec![] } else { vec![(0, name)] })
+        Ok(if self.told_end {
+            vec![]
+        } else {
+            vec![(0, name)]
+        })
     }
 
     fn poll(&mut self) -> Result<SourcePoll> {
@@ -146,7 +165,9 @@ impl Source for DatagenSource {
             return Ok(SourcePoll::Rows(rows));
         }
         self.held = Some((due.last_ns, rows));
-        Ok(SourcePoll::NotBefore { time_ns: due.last_ns })
+        Ok(SourcePoll::NotBefore {
+            time_ns: due.last_ns,
+        })
     }
 
     fn close(&mut self) {

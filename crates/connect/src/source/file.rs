@@ -83,12 +83,20 @@ fn find(pattern: &str) -> std::result::Result<Vec<FoundFile>, OptionError> {
     }
     let paths = glob::glob(pattern).map_err(|error| {
         let reason = format!("'{pattern}' is no pattern: {}", error.msg);
-        OptionError::new("path", reason, "write * for any characters, ? for one, [ab] for a choice")
+        OptionError::new(
+            "path",
+            reason,
+            "write * for any characters, ? for one, [ab] for a choice",
+        )
     })?;
     let mut files = vec![];
     for path in paths {
         let path = path.map_err(|error| {
-            let reason = format!("can't read folder {}: {}", error.path().display(), error.error());
+            let reason = format!(
+                "can't read folder {}: {}",
+                error.path().display(),
+                error.error()
+            );
             OptionError::new("path", reason, "check its permissions")
         })?;
         if !path.is_dir() {
@@ -122,8 +130,15 @@ fn look(path: &Path) -> std::result::Result<FoundFile, OptionError> {
         OptionError::new("path", format!("can't find {shown}: {error}"), mend)
     })?;
     if metadata.is_dir() {
-        let mend = format!("write '{}/*' to read all files in it", shown.to_string().trim_end_matches('/'));
-        return Err(OptionError::new("path", format!("{shown} is a folder"), mend));
+        let mend = format!(
+            "write '{}/*' to read all files in it",
+            shown.to_string().trim_end_matches('/')
+        );
+        return Err(OptionError::new(
+            "path",
+            format!("{shown} is a folder"),
+            mend,
+        ));
     }
     if !metadata.is_file() {
         return Err(OptionError::new(
@@ -132,7 +147,10 @@ fn look(path: &Path) -> std::result::Result<FoundFile, OptionError> {
             "read pipes with 'connector' = 'stdin'",
         ));
     }
-    Ok(FoundFile { path: path.to_path_buf(), bytes: metadata.len() })
+    Ok(FoundFile {
+        path: path.to_path_buf(),
+        bytes: metadata.len(),
+    })
 }
 
 impl SourceConnector for FileConnector {
@@ -143,7 +161,11 @@ impl SourceConnector for FileConnector {
     fn describe(&self) -> SourceDescription {
         SourceDescription {
             connector: "file".into(),
-            max_instances: if self.unit_of_work_file { 1 } else { self.files.len() },
+            max_instances: if self.unit_of_work_file {
+                1
+            } else {
+                self.files.len()
+            },
             bounded: true,
             replayable: true,
             total_bytes: Some(self.files.iter().map(|file| file.bytes).sum()),
@@ -224,10 +246,18 @@ impl FileSource {
             Error::new(name_of(&path), format!("can't open the file: {error}"))
                 .mend("check the path and its permissions")
         })?;
-        let counted = Counted { file, bytes_read: Arc::clone(&self.request.bytes_read) };
-        let is_gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-        let input: Box<dyn Read + Send> =
-            if is_gzip { Box::new(MultiGzDecoder::new(counted)) } else { Box::new(counted) };
+        let counted = Counted {
+            file,
+            bytes_read: Arc::clone(&self.request.bytes_read),
+        };
+        let is_gzip = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        let input: Box<dyn Read + Send> = if is_gzip {
+            Box::new(MultiGzDecoder::new(counted))
+        } else {
+            Box::new(counted)
+        };
         let decoder = self.format.decoder(&self.schema, &self.request.projection);
         Ok(OpenFile {
             partition,
@@ -278,7 +308,9 @@ impl FileSource {
             return SourcePoll::Rows(rows);
         }
         self.held = Some((due.last_ns, rows));
-        SourcePoll::NotBefore { time_ns: due.last_ns }
+        SourcePoll::NotBefore {
+            time_ns: due.last_ns,
+        }
     }
 
     /// The file whose turn it is has ended.
@@ -299,7 +331,9 @@ impl FileSource {
                 self.reading.push(next);
             }
         }
-        Ok(SourcePoll::PartitionEnded { partition: file.partition })
+        Ok(SourcePoll::PartitionEnded {
+            partition: file.partition,
+        })
     }
 }
 
@@ -321,10 +355,16 @@ impl OpenFile {
         let lines = self.records.lines_read();
         let place = format!("{}:{lines}", self.path.display());
         if failure.kind() == ErrorKind::UnexpectedEof {
-            return Error::new(place, format!("the gzip data breaks off after line {lines}"))
-                .mend("the file was truncated: fetch it again");
+            return Error::new(
+                place,
+                format!("the gzip data breaks off after line {lines}"),
+            )
+            .mend("the file was truncated: fetch it again");
         }
-        Error::new(place, format!("can't read on after line {lines}: {failure}"))
+        Error::new(
+            place,
+            format!("can't read on after line {lines}: {failure}"),
+        )
     }
 }
 
@@ -343,7 +383,11 @@ impl Source for FileSource {
             let file = self.open_file(partition)?;
             self.reading.push(file);
         }
-        Ok(self.reading.iter().map(|file| (file.partition, name_of(&file.path))).collect())
+        Ok(self
+            .reading
+            .iter()
+            .map(|file| (file.partition, name_of(&file.path)))
+            .collect())
     }
 
     fn poll(&mut self) -> Result<SourcePoll> {

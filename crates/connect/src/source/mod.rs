@@ -13,11 +13,21 @@ use crate::format::DecodedRows;
 
 /// Names the partition of decoded rows.
 fn source_rows(rows: DecodedRows, partition: u32, ingest_ns: u64) -> SourceRows {
-    let DecodedRows { batch, positions, mut rejected } = rows;
+    let DecodedRows {
+        batch,
+        positions,
+        mut rejected,
+    } = rows;
     for rejected in &mut rejected {
         rejected.partition = Some(partition);
     }
-    SourceRows { batch, partition, positions, ingest_ns, rejected }
+    SourceRows {
+        batch,
+        partition,
+        positions,
+        ingest_ns,
+        rejected,
+    }
 }
 
 /// Rows per chunk; a chunk of nothing would never get anywhere.
@@ -28,8 +38,15 @@ fn chunk_rows(request: &SourceRequest) -> usize {
 /// Counts bytes for the progress line.
 fn count_bytes(request: &SourceRequest, bytes: usize) {
     // Relaxed: a figure to look at, which orders nothing.
-    request.bytes_read.fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
+    request
+        .bytes_read
+        .fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod datagen_tests;
+#[cfg(test)]
+mod file_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -86,11 +103,16 @@ pub(crate) mod tests {
         pub(crate) fn take(&mut self, poll: SourcePoll) -> bool {
             match poll {
                 SourcePoll::Rows(rows) => {
-                    assert!(rows.rejected.iter().all(|r| r.partition == Some(rows.partition)));
+                    assert!(
+                        rows.rejected
+                            .iter()
+                            .all(|r| r.partition == Some(rows.partition))
+                    );
                     for row in 0..rows.batch.num_rows() {
                         let position = rows.positions.at(row);
                         let text = row_text(&rows.batch, row);
-                        self.texts.push(format!("{}:{position}:{text}", rows.partition));
+                        self.texts
+                            .push(format!("{}:{position}:{text}", rows.partition));
                     }
                     self.rejected.extend(rows.rejected);
                     self.ingest_ns.push(rows.ingest_ns);
@@ -115,14 +137,19 @@ pub(crate) mod tests {
         let mut drained = Drained::default();
         let begin = Instant::now();
         loop {
-            assert!(begin.elapsed() < Duration::from_secs(30), "stuck after {drained:?}");
+            assert!(
+                begin.elapsed() < Duration::from_secs(30),
+                "stuck after {drained:?}"
+            );
             let mut poll = source.poll().unwrap();
             if matches!(poll, SourcePoll::Pending) {
                 // Announce, look once more, sleep.
                 waiter.announce();
                 poll = source.poll().unwrap();
                 if matches!(poll, SourcePoll::Pending) {
-                    waiter.wait(Some(Duration::from_secs(10)), Sources::All).unwrap();
+                    waiter
+                        .wait(Some(Duration::from_secs(10)), Sources::All)
+                        .unwrap();
                     continue;
                 }
                 waiter.retract();

@@ -19,7 +19,9 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     pub(crate) fn new() -> std::io::Result<Readiness> {
-        Ok(Readiness { set: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        Ok(Readiness {
+            set: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        })
     }
 
     /// The set itself, to be registered with the waiter.
@@ -34,13 +36,21 @@ impl Readiness {
             | epoll::EventFlags::OUT
             | epoll::EventFlags::RDHUP
             | epoll::EventFlags::ET;
-        epoll::add(&self.set, descriptor, epoll::EventData::new_u64(number), flags)?;
+        epoll::add(
+            &self.set,
+            descriptor,
+            epoll::EventData::new_u64(number),
+            flags,
+        )?;
         Ok(())
     }
 
     /// Calls `ready` with the number of each descriptor at which something happened. Never blocks.
     pub(crate) fn look(&self, mut ready: impl FnMut(u64)) -> std::io::Result<()> {
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
             events.clear();

@@ -100,7 +100,10 @@ fn read_all(mut input: impl Read, reads: &SyncSender<Arrived>, worker: &Waker) {
             }
         };
         let is_last = read.as_ref().map_or(true, Vec::is_empty);
-        let sent = reads.send(Arrived { bytes: read, time_ns: now_ns() });
+        let sent = reads.send(Arrived {
+            bytes: read,
+            time_ns: now_ns(),
+        });
         worker.wake();
         if is_last || sent.is_err() {
             return;
@@ -129,15 +132,23 @@ impl StdinSource {
             let (bytes, from, time_ns) = match self.part.take() {
                 Some(part) => part,
                 None => match reads.try_recv() {
-                    Ok(Arrived { bytes: Ok(bytes), time_ns }) if !bytes.is_empty() => {
+                    Ok(Arrived {
+                        bytes: Ok(bytes),
+                        time_ns,
+                    }) if !bytes.is_empty() => {
                         count_bytes(&self.spec.request, bytes.len());
                         (bytes, 0, time_ns)
                     }
-                    Ok(Arrived { bytes: Ok(_), time_ns }) => {
+                    Ok(Arrived {
+                        bytes: Ok(_),
+                        time_ns,
+                    }) => {
                         partition.end(time_ns);
                         return Ok(true);
                     }
-                    Ok(Arrived { bytes: Err(error), .. }) => {
+                    Ok(Arrived {
+                        bytes: Err(error), ..
+                    }) => {
                         return Err(Error::new("stdin", format!("can't read: {error}")));
                     }
                     Err(TryRecvError::Empty) => return Ok(true),
@@ -181,7 +192,11 @@ impl Source for StdinSource {
             if let Some(poll) = self.linger.poll(&mut self.partitions, &self.spec.request) {
                 return Ok(poll);
             }
-            if self.partitions.first().is_some_and(StreamPartition::is_finished) {
+            if self
+                .partitions
+                .first()
+                .is_some_and(StreamPartition::is_finished)
+            {
                 self.told_end = true;
                 return Ok(SourcePoll::PartitionEnded { partition: 0 });
             }
@@ -222,7 +237,9 @@ mod tests {
             part: None,
             told_end: false,
         };
-        source.start(std::io::Cursor::new(text), waiter.waker()).unwrap();
+        source
+            .start(std::io::Cursor::new(text), waiter.waker())
+            .unwrap();
         let rows = drain(&mut source, &mut waiter);
         assert_eq!(rows.texts.len(), 50_001);
         assert_eq!(rows.texts[49_999], "0:50000:line 49999");

@@ -101,7 +101,10 @@ impl Linger {
         request: &SourceRequest,
     ) -> Option<SourcePoll> {
         if !self.handing_out {
-            let first_ns = partitions.iter().filter_map(|partition| partition.ingest_ns).min()?;
+            let first_ns = partitions
+                .iter()
+                .filter_map(|partition| partition.ingest_ns)
+                .min()?;
             let deadline_ns = *self.deadline_ns.get_or_insert(first_ns + request.linger_ns);
             let lines: usize = partitions.iter().map(|part| part.records.line_ends()).sum();
             // A full block or an ended partition has no more to wait for.
@@ -112,7 +115,9 @@ impl Linger {
                 || partitions.iter_mut().any(stuck)
                 || now_ns() >= deadline_ns;
             if !go {
-                return Some(SourcePoll::NotBefore { time_ns: deadline_ns });
+                return Some(SourcePoll::NotBefore {
+                    time_ns: deadline_ns,
+                });
             }
             self.handing_out = true;
         }

@@ -59,17 +59,26 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn read(options: &Options<'_>) -> std::result::Result<Endpoint, OptionError> {
         let address = options.required("address", "127.0.0.1:9000")?;
-        let port = address.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
+        let port = address
+            .rsplit_once(':')
+            .map(|(host, port)| (host, port.parse::<u16>()));
         match port {
             Some((host, Ok(_))) if !host.is_empty() => {}
             _ => {
                 let reason = format!("'{address}' is no host and port");
-                return Err(OptionError::new("address", reason, "write '127.0.0.1:9000'"));
+                return Err(OptionError::new(
+                    "address",
+                    reason,
+                    "write '127.0.0.1:9000'",
+                ));
             }
         }
         let modes = [("connect", Mode::Connect), ("listen", Mode::Listen)];
         let mode = options.choice("mode", &modes, Mode::Connect)?;
-        Ok(Endpoint { address: address.to_string(), mode })
+        Ok(Endpoint {
+            address: address.to_string(),
+            mode,
+        })
     }
 
     fn error(&self, what: &str, error: &std::io::Error) -> Error {
@@ -78,7 +87,8 @@ impl Endpoint {
 
     fn resolve(&self) -> Result<Vec<SocketAddr>> {
         let addresses = self.address.to_socket_addrs().map_err(|error| {
-            self.error("look up the address", &error).mend("check 'address'")
+            self.error("look up the address", &error)
+                .mend("check 'address'")
         })?;
         Ok(addresses.collect())
     }
@@ -97,16 +107,19 @@ impl Endpoint {
                 Err(error) => failure = error,
             }
         }
-        Err(self.error("connect", &failure).mend(
-            "start the peer first, or let it call with 'mode' = 'listen'",
-        ))
+        Err(self
+            .error("connect", &failure)
+            .mend("start the peer first, or let it call with 'mode' = 'listen'"))
     }
 
     pub(crate) fn listen(&self) -> Result<TcpListener> {
         let addresses = self.resolve()?;
         TcpListener::bind(&addresses[..])
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-            .map_err(|error| self.error("listen", &error).mend("is the port already in use?"))
+            .map_err(|error| {
+                self.error("listen", &error)
+                    .mend("is the port already in use?")
+            })
     }
 }
 
@@ -186,7 +199,11 @@ impl TcpSource {
     fn begin(&mut self, stream: TcpStream, peer: String) -> u32 {
         let number = self.partitions_begun;
         self.partitions_begun += 1;
-        self.connections.push(Connection { stream, peer, readable: true });
+        self.connections.push(Connection {
+            stream,
+            peer,
+            readable: true,
+        });
         self.partitions.push(self.spec.partition(number));
         number
     }
@@ -207,7 +224,10 @@ impl TcpSource {
             match accepted {
                 Ok((stream, peer)) => {
                     let partition = self.begin(stream, peer.clone());
-                    self.events.push_back(SourcePoll::PartitionStarted { partition, name: peer });
+                    self.events.push_back(SourcePoll::PartitionStarted {
+                        partition,
+                        name: peer,
+                    });
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => listening.ready = false,
                 // The peer went away before it was accepted.
@@ -282,19 +302,28 @@ impl TcpSource {
                 }
             }
         }
-        Ok(!self.connections.iter().any(|connection| connection.readable))
+        Ok(!self
+            .connections
+            .iter()
+            .any(|connection| connection.readable))
     }
 
     /// Takes the first finished partition out.
     fn ended_partition(&mut self) -> Option<u32> {
-        let index = self.partitions.iter().position(StreamPartition::is_finished)?;
+        let index = self
+            .partitions
+            .iter()
+            .position(StreamPartition::is_finished)?;
         self.connections.remove(index);
         Some(self.partitions.remove(index).number)
     }
 }
 
 fn is_close(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
 }
 
 impl Source for TcpSource {
@@ -320,7 +349,11 @@ impl Source for TcpSource {
                 let readiness = Readiness::new().map_err(wait)?;
                 readiness.add(listener.as_fd(), LISTENER).map_err(wait)?;
                 waiter.register(readiness.descriptor()).map_err(wait)?;
-                self.listener = Some(Listening { listener, readiness, ready: true });
+                self.listener = Some(Listening {
+                    listener,
+                    readiness,
+                    ready: true,
+                });
                 Ok(vec![])
             }
         }
@@ -360,111 +393,5 @@ impl Source for TcpSource {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::source::tests::{drain, drain_until, request};
-    use crate::table::tests::table;
-    use arrow_schema::DataType;
-    use std::io::Write;
-
-    fn connector(address: &str, mode: Mode) -> TcpConnector {
-        TcpConnector {
-            schema: table(&[("line", DataType::Utf8View)], &[]).schema,
-            format: Format::Raw,
-            endpoint: Endpoint { address: address.into(), mode },
-        }
-    }
-
-    #[test]
-    fn connects_and_ends_with_the_peer() {
-        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = peer.local_addr().unwrap().to_string();
-        let sender = std::thread::spawn(move || {
-            let (mut stream, _) = peer.accept().unwrap();
-            for line in 0..20_000 {
-                stream.write_all(format!("line {line}, some text\n").as_bytes()).unwrap();
-                if line % 1_000 == 0 {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-            stream.write_all(b"the last").unwrap();
-        });
-        let mut waiter = Waiter::new().unwrap();
-        let mut source = connector(&address, Mode::Connect).tcp_source(request(&[0]));
-        let partitions = source.open(&mut waiter).unwrap();
-        assert_eq!(partitions, [(0, address)]);
-        let rows = drain(&mut source, &mut waiter);
-        sender.join().unwrap();
-        assert_eq!(rows.texts.len(), 20_001);
-        assert_eq!(rows.texts[19_999], "0:20000:line 19999, some text");
-        assert_eq!(rows.texts[20_000], "0:20001:the last");
-        assert_eq!(rows.ended, [0]);
-    }
-
-    #[test]
-    fn lingers_after_the_first_row_and_stamps_it() {
-        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = peer.local_addr().unwrap().to_string();
-        let mut waiter = Waiter::new().unwrap();
-        let linger_ns = 50_000_000;
-        let request = SourceRequest { linger_ns, ..request(&[0]) };
-        let mut source = connector(&address, Mode::Connect).tcp_source(request);
-        source.open(&mut waiter).unwrap();
-        let (mut stream, _) = peer.accept().unwrap();
-        stream.write_all(b"half a li").unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        assert!(matches!(source.poll().unwrap(), SourcePoll::Pending), "no row, no timer");
-        stream.write_all(b"ne\n").unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        let before_ns = now_ns();
-        let SourcePoll::NotBefore { time_ns } = source.poll().unwrap() else {
-            panic!("it lingers");
-        };
-        assert!((before_ns + linger_ns..=now_ns() + linger_ns).contains(&time_ns));
-        stream.write_all(b"another\n").unwrap();
-        let rows = drain_until(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
-        assert_eq!(rows.texts, ["0:1:half a line", "0:2:another"], "one chunk");
-        assert_eq!(rows.ingest_ns, [time_ns - linger_ns]);
-        assert!(now_ns() >= time_ns);
-    }
-
-    #[test]
-    fn listens_to_many_and_goes_on() {
-        let mut waiter = Waiter::new().unwrap();
-        let mut source = connector("127.0.0.1:0", Mode::Listen).tcp_source(request(&[0]));
-        assert!(source.open(&mut waiter).unwrap().is_empty());
-        assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
-        let address = source.listener.as_ref().unwrap().listener.local_addr().unwrap();
-        let senders = (0..20).map(|sender| {
-            std::thread::spawn(move || {
-                let mut stream = TcpStream::connect(address).unwrap();
-                for line in 0..500 {
-                    stream.write_all(format!("{sender} {line}\n").as_bytes()).unwrap();
-                    if line % 100 == 0 {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                }
-            })
-        });
-        let senders = senders.collect::<Vec<_>>();
-        let rows = drain_until(&mut source, &mut waiter, |rows| rows.ended.len() == 20);
-        senders.into_iter().for_each(|sender| sender.join().unwrap());
-        assert_eq!(rows.started.len(), 20);
-        assert_eq!(rows.texts.len(), 20 * 500);
-        // It is still there for the next one.
-        assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
-        let mut late = TcpStream::connect(address).unwrap();
-        late.write_all(b"late\n").unwrap();
-        let rows = drain_until(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
-        assert_eq!(rows.texts, ["20:1:late"]);
-    }
-
-    #[test]
-    fn nobody_there_is_an_error_with_a_mend() {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let mut waiter = Waiter::new().unwrap();
-        let mut source = connector(&free, Mode::Connect).tcp_source(request(&[0]));
-        let error = source.open(&mut waiter).unwrap_err();
-        assert!(error.reason.contains("refused") && error.place == free, "{error}");
-    }
-}
+#[path = "tcp_tests.rs"]
+mod tests;

@@ -260,6 +260,9 @@ impl Accumulator for Average {
                 self.floats[groups[row] as usize] += value;
                 self.counts[groups[row] as usize] += 1;
             })
+        } else if arguments[0].data_type().is_decimal() {
+            // Its digits without its scale would be a wrong average.
+            Err(unsupported("AVG", arguments[0].data_type()))
         } else {
             for_each_exact(&arguments[0], |row, value| {
                 self.exact[groups[row] as usize] += value;

@@ -36,14 +36,14 @@ fn cases() -> impl Strategy<Value = Case> {
     )
         .prop_map(|(rows, cut)| {
             let cut = cut.index(rows.len() + 1);
-            // Positions count down, so that arrival is not the order that counts.
-            let order = |(index, row): (usize, &(u32, Option<i64>, (i64, u32)))| {
+            let order = rows.iter().enumerate().map(|(index, row)| {
+                // Positions count down, so that arrival is not the order that counts.
                 (row.2.0, row.2.1, (100 - index) as u64)
-            };
+            });
             Case {
                 groups: rows.iter().map(|row| row.0).collect(),
                 values: rows.iter().map(|row| row.1).collect(),
-                order: rows.iter().enumerate().map(order).collect(),
+                order: order.collect(),
                 cut,
             }
         })
@@ -514,4 +514,8 @@ fn types_without_a_rule_are_refused_when_the_accumulator_is_made() {
     };
     let error = sum.accumulator().err().unwrap();
     assert!(error.to_string().contains("SUM"), "{error}");
+    // AVG learns its type with the first rows; digits without their scale would be wrong.
+    let column = Decimal128Array::from(vec![150]).with_data_type(DataType::Decimal128(5, 2));
+    let mut average = fresh(&AggregateFunction::Average);
+    average.update(&[0], &[Arc::new(column)], &[]).unwrap_err();
 }

@@ -102,7 +102,7 @@ fn times(partition: u32, first: u64, times_ms: &[i64]) -> SourcePoll {
 fn drain(intake: &mut Intake) -> Vec<Input> {
     let mut inputs = Vec::new();
     loop {
-        match intake.next().unwrap() {
+        match intake.next_input().unwrap() {
             Ok(input) => inputs.push(input),
             Err(Waiting::Until(0)) => {}
             Err(_) => return inputs,
@@ -180,7 +180,7 @@ fn a_chunk_without_a_row_behind_carries_no_watermarks() {
 
 /// Times of each partition.
 fn disorder() -> impl Strategy<Value = Vec<Vec<i64>>> {
-    let partition = prop::collection::vec((-10i64..10).prop_map(|jump| jump), 0..40);
+    let partition = prop::collection::vec(-10i64..10, 0..40);
     let partition = partition.prop_map(|jumps| {
         let times = jumps
             .iter()
@@ -195,28 +195,17 @@ fn disorder() -> impl Strategy<Value = Vec<Vec<i64>>> {
 fn mixed(partitions: &[Vec<i64>], chunk_rows: &[usize], order: &[usize]) -> Vec<SourcePoll> {
     let mut next = vec![0; partitions.len()];
     let mut says = Vec::new();
-    let mut turns = (0..).map(|turn| {
-        (
-            order[turn % order.len()] + turn,
-            chunk_rows[turn % chunk_rows.len()],
-        )
-    });
-    while next
-        .iter()
-        .zip(partitions)
-        .any(|(next, rows)| *next < rows.len())
-    {
-        let (partition, chunk_rows) = turns.next().unwrap();
-        let partition = partition % partitions.len();
-        let from = next[partition];
-        let to = (from + chunk_rows).min(partitions[partition].len());
-        if from < to {
-            says.push(times(
-                partition as u32,
-                from as u64,
-                &partitions[partition][from..to],
-            ));
+    for turn in 0.. {
+        let left = |partition: &usize| next[*partition] < partitions[*partition].len();
+        let open = (0..partitions.len()).filter(left).collect::<Vec<_>>();
+        if open.is_empty() {
+            break;
         }
+        let partition = open[order[turn % order.len()] % open.len()];
+        let from = next[partition];
+        let to = (from + chunk_rows[turn % chunk_rows.len()]).min(partitions[partition].len());
+        let part = &partitions[partition][from..to];
+        says.push(times(partition as u32, from as u64, part));
         next[partition] = to;
     }
     says
@@ -346,14 +335,11 @@ fn a_partition_that_was_idle_resumes_at_the_watermark_of_the_source() {
     std::thread::sleep(std::time::Duration::from_millis(3));
     inputs.extend(drain(&mut intake));
     assert_eq!(control(&inputs), ["watermark 95"]);
-    let (mut again, _) = (intake, ());
-    let resumed = times(1, 1, &[50, 95, 200, 130]);
-    let script = Script {
+    intake.source = Box::new(Script {
         partitions: vec![],
-        says: [resumed, times(0, 2, &[150])].into(),
-    };
-    again.source = Box::new(script);
-    let inputs = drain(&mut again);
+        says: [times(1, 1, &[50, 95, 200, 130]), times(0, 2, &[150])].into(),
+    });
+    let inputs = drain(&mut intake);
     // 50 is behind the source's watermark of 95, 130 behind its own partition's of 195.
     assert_eq!(late(&inputs), [(1, 1), (1, 4)]);
     assert_eq!(control(&inputs), ["watermark 145"]);
@@ -366,7 +352,7 @@ fn idleness_of_all_partitions_is_said_once_and_waited_for() {
         ..spec()
     };
     let (mut intake, _) = intake(spec, 1, vec![]);
-    let Err(Waiting::ForSource(Some(until_ns))) = intake.next().unwrap() else {
+    let Err(Waiting::ForSource(Some(until_ns))) = intake.next_input().unwrap() else {
         panic!("the next idleness is a time to wake up at")
     };
     assert!(until_ns > now_ns() && until_ns < now_ns() + 20_000_000);
@@ -374,7 +360,7 @@ fn idleness_of_all_partitions_is_said_once_and_waited_for() {
     assert_eq!(control(&drain(&mut intake)), ["idle"]);
     // Nothing is left to wait for.
     assert!(matches!(
-        intake.next().unwrap(),
+        intake.next_input().unwrap(),
         Err(Waiting::ForSource(None))
     ));
 }
@@ -404,7 +390,7 @@ fn a_partition_that_appears_starts_at_the_watermark_and_an_ended_one_holds_nothi
     ];
     assert_eq!(control(&inputs), expected);
     assert!(
-        matches!(intake.next().unwrap(), Err(Waiting::ForSource(None))),
+        matches!(intake.next_input().unwrap(), Err(Waiting::ForSource(None))),
         "said once"
     );
 }
@@ -457,7 +443,10 @@ fn a_unit_of_work_starts_from_nothing_and_is_not_held_back_by_the_next() {
 #[test]
 fn a_stopped_intake_hands_on_what_it_has_and_reads_no_more() {
     let (mut intake, _) = intake(spec(), 1, vec![times(0, 1, &[10]), times(0, 2, &[20])]);
-    assert!(matches!(intake.next().unwrap(), Ok(Input::Chunk { .. })));
+    assert!(matches!(
+        intake.next_input().unwrap(),
+        Ok(Input::Chunk { .. })
+    ));
     intake.stop();
     assert_eq!(control(&drain(&mut intake)), ["watermark 5", "end true"]);
 }

@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{ArrayRef, PrimitiveArray, UInt32Array};
+use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, UInt32Array};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 
 use super::{Operator, Output};
 use crate::chunk::{Chunk, Origin};
 use crate::error::{Error, Result};
+use crate::expression::reject;
 use crate::time::EventTime;
 
 /// Windows of `size` that begin at every multiple of `slide` since 1970-01-01T00:00:00Z, half
@@ -192,17 +193,40 @@ fn scale(from: TimeUnit, to: TimeUnit) -> i64 {
     per_second(to) / per_second(from)
 }
 
+impl AssignWindows {
+    /// Takes out rows whose windows don't fit into 64 bits. Only nanoseconds get there: event time
+    /// is checked in microseconds, and 2^63 ns is the year 2262.
+    fn refuse_overflow(&self, chunk: Chunk, factor: i64, output: &mut Output) -> Result<Chunk> {
+        let largest = (i64::MAX - self.windows.size.max(self.windows.slide)) / factor;
+        let ticks = timestamp_ticks(chunk.batch.column(self.time_column))?;
+        let fits = |tick: &i64| (-largest..=largest).contains(tick);
+        if ticks.iter().all(fits) {
+            return Ok(chunk);
+        }
+        let keep = ticks.iter().map(fits).collect::<Vec<bool>>();
+        for row in (0..keep.len()).filter(|&row| !keep[row]) {
+            let reason = "the window of its event time is beyond what nanoseconds can hold";
+            output.reject(reject(&chunk, row, reason.to_string()));
+        }
+        chunk.filter(&BooleanArray::from(keep))
+    }
+}
+
 impl Operator for AssignWindows {
-    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
-        let column = chunk.batch.column(self.time_column).clone();
-        if column.null_count() > 0 {
+    fn process(&mut self, _input: usize, mut chunk: Chunk, output: &mut Output) -> Result<()> {
+        if chunk.batch.column(self.time_column).null_count() > 0 {
             return Err(
                 Error::new("window", "an event time is NULL behind the source")
                     .mend("windows need the column that WATERMARK FOR names, unchanged"),
             );
         }
-        let unit = timestamp_unit(column.data_type()).unwrap_or(self.windows.unit);
+        let data_type = chunk.batch.column(self.time_column).data_type();
+        let unit = timestamp_unit(data_type).unwrap_or(self.windows.unit);
         let factor = scale(unit, self.windows.unit);
+        if self.windows.unit == TimeUnit::Nanosecond {
+            chunk = self.refuse_overflow(chunk, factor, output)?;
+        }
+        let column = chunk.batch.column(self.time_column).clone();
         let ticks = timestamp_ticks(&column)?;
         let Windows { size, slide, .. } = self.windows;
         let watermarks = chunk
@@ -253,7 +277,7 @@ impl Operator for AssignWindows {
 mod tests {
     use super::*;
     use crate::chunk::Positions;
-    use arrow_array::{Array, Int64Array, RecordBatch, TimestampMillisecondArray};
+    use arrow_array::{Int64Array, RecordBatch, TimestampMillisecondArray};
     use arrow_schema::{Field, Schema};
 
     fn assign(
@@ -331,6 +355,33 @@ mod tests {
         let windows = Windows::new(5, 10, TimeUnit::Millisecond).unwrap();
         let (rows, late) = assign(windows, vec![4, 7], Some(vec![0, 0]));
         assert_eq!((rows.as_slice(), late), (&[(4, 0)][..], 0));
+    }
+
+    #[test]
+    fn regression_windows_beyond_64_bits_of_nanoseconds_refuse_their_row() {
+        let windows = Windows::new(1_000_000, 1_000_000, TimeUnit::Nanosecond).unwrap();
+        let unit = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        for times in [
+            timestamp_column(vec![5, i64::MAX, i64::MIN, 1_999_999], TimeUnit::Nanosecond),
+            timestamp_column(
+                vec![0, i64::MAX / 1000, i64::MIN / 1000, 1],
+                TimeUnit::Millisecond,
+            ),
+        ] {
+            let input = crate::testing::batch(vec![("ts", times.clone())]);
+            let schema = crate::testing::schema(&[
+                ("ts", times.data_type().clone()),
+                ("window_start", unit.clone()),
+                ("window_end", unit.clone()),
+            ]);
+            let mut output = Output::new(100);
+            AssignWindows::new(0, windows, schema)
+                .process(0, Chunk::new(input, 0), &mut output)
+                .unwrap();
+            assert_eq!(output.rejected().len(), 2);
+            let starts = output.take_chunks()[0].batch.column(1).clone();
+            assert_eq!(timestamp_ticks(&starts).unwrap(), [0, 1_000_000]);
+        }
     }
 
     #[test]

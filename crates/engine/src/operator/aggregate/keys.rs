@@ -104,6 +104,11 @@ impl Keys {
         self.hashes.len()
     }
 
+    /// Whether there is no group.
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
     /// The hash of group `group`'s key.
     pub fn hash(&self, group: usize) -> u64 {
         self.hashes[group]

@@ -1,0 +1,145 @@
+//! Options of tables, as the DDL's author meets their errors.
+
+use arrow_schema::DataType;
+
+use crate::table::tests::table;
+use crate::{known_table_options, sink, source};
+
+fn source_error(options: &[(&str, &str)]) -> String {
+    source(&table(&[("a", DataType::Utf8View)], options))
+        .err()
+        .unwrap()
+        .to_string()
+}
+
+fn sink_error(options: &[(&str, &str)]) -> String {
+    sink(&table(&[("a", DataType::Utf8View)], options))
+        .err()
+        .unwrap()
+        .to_string()
+}
+
+#[test]
+fn errors_say_what_to_write() {
+    for (error, parts) in [
+        (source_error(&[]), &["'connector'", "is missing"][..]),
+        (
+            source_error(&[("connector", "fil")]),
+            &["did you mean 'file'", "stdin", "tcp", "datagen"],
+        ),
+        (
+            source_error(&[("connector", "print")]),
+            &["can only be written"],
+        ),
+        (sink_error(&[("connector", "stdin")]), &["can only be read"]),
+        (
+            sink_error(&[("connector", "kafka")]),
+            &["'kafka' is not a choice", "blackhole"],
+        ),
+        (
+            source_error(&[("connector", "file"), ("path", "x"), ("format", "jsn")]),
+            &["did you mean 'json'", "combined_log", "raw"],
+        ),
+        (
+            source_error(&[("connector", "tcp"), ("adress", "x")]),
+            &[
+                "'adress'",
+                "did you mean 'address'",
+                "a tcp source with format csv knows",
+            ],
+        ),
+        (
+            source_error(&[("connector", "tcp"), ("format", "json"), ("csv.null", "x")]),
+            &[
+                "'csv.null'",
+                "does not belong to a tcp source with format json",
+            ],
+        ),
+        (
+            source_error(&[("connector", "tcp")]),
+            &["'address'", "is missing"],
+        ),
+        (
+            source_error(&[("connector", "tcp"), ("address", "9000")]),
+            &["no host and port"],
+        ),
+        (
+            source_error(&[("connector", "tcp"), ("address", "h:99999")]),
+            &["no host and port"],
+        ),
+        (
+            source_error(&[("connector", "stdin"), ("idle_timeout", "5")]),
+            &["not a duration"],
+        ),
+        (
+            source_error(&[("connector", "stdin"), ("unit_of_work", "file")]),
+            &["needs a source of files"],
+        ),
+        (
+            source_error(&[("connector", "stdin"), ("csv.delimiter", "||")]),
+            &["not one byte"],
+        ),
+        (
+            source_error(&[("connector", "stdin"), ("csv.comment", ",")]),
+            &["is the delimiter too"],
+        ),
+        (
+            sink_error(&[("connector", "print"), ("format", "csv")]),
+            &["does not belong to a print sink"],
+        ),
+        (
+            sink_error(&[("connector", "file"), ("format", "raw")]),
+            &["'raw' is not a choice", "'csv' or 'json'"],
+        ),
+        (
+            sink_error(&[("connector", "file"), ("on_error", "skip")]),
+            &["does not belong to a file sink"],
+        ),
+        (
+            source_error(&[("connector", "file"), ("overwrite", "true")]),
+            &["does not belong to a file source"],
+        ),
+    ] {
+        for part in parts {
+            assert!(error.contains(part), "{part:?} is not in: {error}");
+        }
+    }
+}
+
+#[test]
+fn formats_refuse_columns_that_they_can_not_give() {
+    let row = DataType::Struct(vec![arrow_schema::Field::new("x", DataType::Int64, true)].into());
+    let error = |column: (&str, DataType), format| {
+        let table = table(&[column], &[("connector", "stdin"), ("format", format)]);
+        source(&table).err().unwrap().to_string()
+    };
+    assert!(error(("e", row.clone()), "csv").contains("use 'format' = 'json'"));
+    assert!(error(("e", DataType::Binary), "json").contains("declare the column as STRING"));
+    assert!(error(("n", DataType::Int64), "raw").contains("exactly one column, of type STRING"));
+    assert!(error(("statsu", DataType::Int64), "combined_log").contains("did you mean 'status'"));
+    assert!(error(("time", DataType::Int64), "combined_log").contains("TIMESTAMP(3)"));
+    let options = [("connector", "stdin"), ("format", "json")];
+    assert!(source(&table(&[("e", row)], &options)).is_ok());
+}
+
+#[test]
+fn every_known_option_is_known_somewhere() {
+    let lists = [
+        crate::table::SOURCE_OPTIONS,
+        crate::source::file::OPTIONS,
+        crate::source::stdin::OPTIONS,
+        crate::source::tcp::OPTIONS,
+        crate::source::datagen::OPTIONS,
+        crate::sink::file::OPTIONS,
+        crate::sink::tcp::OPTIONS,
+        crate::sink::print::OPTIONS,
+        crate::sink::blackhole::OPTIONS,
+        &["csv.delimiter", "csv.header", "csv.null", "csv.comment"],
+    ];
+    for name in lists.concat() {
+        assert!(known_table_options().contains(&name), "{name}");
+    }
+    for name in known_table_options() {
+        assert!(lists.concat().contains(name), "{name}");
+    }
+}

@@ -1,0 +1,175 @@
+//! A custom operator, from scratch: it emits a row when the value of a key changes.
+//!
+//! ```text
+//! cargo run -p slackwater-engine --example custom_operator
+//! ```
+//!
+//! First the operator, then its state, then a plan that connects a source, the operator and a sink
+//! by hand, as the planner does for SQL.
+
+mod wiring;
+
+use std::collections::HashMap;
+use std::sync::mpsc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, RecordBatch, UInt32Array};
+use slackwater_engine::balancer::BalancerPlan;
+use slackwater_engine::chunk::Chunk;
+use slackwater_engine::deploy::{
+    Deployment, InputPlan, InstancePlan, LinkPlan, StepKind, StepPlan,
+};
+use slackwater_engine::hash::{bucket, hash_rows};
+use slackwater_engine::operator::{Operator, Output};
+use slackwater_engine::runtime::Runtime;
+use slackwater_engine::state::{BucketSet, KeyedState, Mark};
+use slackwater_engine::worker::Event;
+use slackwater_engine::{Error, Result};
+use wiring::{Example, readings, schema};
+
+/// Input and output have the columns `sensor` and `value`.
+#[derive(Default)]
+struct ChangeDetector {
+    last: HashMap<String, Last>,
+    /// The last mark given out; what changes now belongs to the next one.
+    mark: Mark,
+    hashes: Vec<u64>,
+}
+
+/// The last value of a key, the key's hash (which says its bucket), and when it changed.
+struct Last {
+    value: i64,
+    hash: u64,
+    changed: Mark,
+}
+
+impl Operator for ChangeDetector {
+    /// A chunk is Arrow columns; decide per row, then take all chosen rows at once. `take` also
+    /// carries along where the rows came from and when.
+    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let keys = chunk.batch.column(0).clone();
+        hash_rows(std::slice::from_ref(&keys), chunk.rows(), &mut self.hashes)?;
+        let (keys, values) = (keys.as_string_view(), chunk.batch.column(1));
+        let values = values.as_primitive::<Int64Type>();
+        let mut changed = Vec::new();
+        for row in (0..chunk.rows()).filter(|&row| keys.is_valid(row) && values.is_valid(row)) {
+            let (key, value) = (keys.value(row), values.value(row));
+            if self.last.get(key).is_none_or(|last| last.value != value) {
+                let (hash, changed_at) = (self.hashes[row], Mark(self.mark.0 + 1));
+                let last = Last {
+                    value,
+                    hash,
+                    changed: changed_at,
+                };
+                self.last.insert(key.to_string(), last);
+                changed.push(row as u32);
+            }
+        }
+        output.emit(chunk.take(&UInt32Array::from(changed))?);
+        Ok(())
+    }
+
+    // `advance` is for operators that wait for the watermark (windows); this one never does.
+
+    /// The next unit of work starts from nothing.
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.last.clear();
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+}
+
+impl KeyedState for ChangeDetector {
+    fn mark(&mut self) -> Mark {
+        self.mark = Mark(self.mark.0 + 1);
+        self.mark
+    }
+
+    /// Any layout will do that `restore` understands. Nothing is taken out: the query goes on.
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        let wanted = |last: &Last| buckets.contains_hash(last.hash) && last.changed > since;
+        let entries = self.last.iter().filter(|(_, last)| wanted(last));
+        let (keys, values): (Vec<&str>, Vec<i64>) = entries
+            .map(|(key, last)| (key.as_str(), last.value))
+            .unzip();
+        Ok(vec![readings(keys, values)?])
+    }
+
+    /// A snapshot may come from a file, so what does not fit is an error and no panic.
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.schema() != schema() {
+            return Err(Error::new(
+                "snapshot of a change detector",
+                "its columns differ",
+            ));
+        }
+        self.process(
+            0,
+            Chunk::new(batch.clone(), 0),
+            &mut Output::new(batch.num_rows()),
+        )
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        self.last
+            .retain(|_, last| !buckets.contains(bucket(last.hash)));
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.last
+            .keys()
+            .map(|key| key.len() + size_of::<(String, Last)>())
+            .sum()
+    }
+}
+
+fn main() -> Result<()> {
+    // Two instances: the source, and the operator with the sink behind it. A stateful operator is
+    // the head of its instance and is reached over links, here keyed by `sensor`.
+    let step = |node, kind, next| StepPlan { node, kind, next };
+    let instance = |name: &str, input, steps| InstancePlan {
+        name: name.to_string(),
+        worker: 0,
+        index: 0,
+        of: 1,
+        input,
+        steps,
+        roots: vec![0],
+    };
+    let balancer = BalancerPlan::Keyed { columns: vec![0] };
+    let route = step(
+        0,
+        StepKind::Route {
+            balancer,
+            links: vec![0],
+        },
+        vec![],
+    );
+    let detect = vec![
+        step(1, StepKind::Operator, vec![1]),
+        step(2, StepKind::Sink, vec![]),
+    ];
+    let deployment = Deployment {
+        id: 1,
+        instances: vec![
+            instance("readings", InputPlan::Source { node: 0 }, vec![route]),
+            instance("changes", InputPlan::Ports(vec![vec![0]]), detect),
+        ],
+        links: vec![LinkPlan { from: 0, to: 1 }],
+        chunk_rows: 1024,
+    };
+    let (sender, events) = mpsc::channel();
+    let runtime = Runtime::start(&[None], sender)?;
+    runtime.deploy(&deployment, &Example)?;
+    for event in events.iter().take(deployment.instances.len()) {
+        if let Event::Failed { error, .. } = event {
+            return Err(error);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! Whole deployments on real workers: source → keyed → aggregate → sink.
+
+mod pipeline;
+
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use pipeline::{After, Numbers, Pipeline, ended, naive};
+use slackwater_engine::counters::InstanceCounters;
+use slackwater_engine::deploy::LINK_MESSAGES_MAX;
+use slackwater_engine::runtime::Runtime;
+use slackwater_engine::worker::Event;
+
+/// How long a test waits for what must come at once.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn start(workers: usize) -> (Runtime, mpsc::Receiver<Event>) {
+    let (sender, events) = mpsc::channel();
+    (
+        Runtime::start(&vec![None; workers], sender).unwrap(),
+        events,
+    )
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Records that all sources have read.
+fn rows_in(counters: &[Arc<InstanceCounters>]) -> u64 {
+    let rows = counters
+        .iter()
+        .map(|counters| InstanceCounters::read(&counters.rows_in));
+    rows.sum()
+}
+
+#[test]
+fn the_answer_does_not_depend_on_workers_instances_or_chunks() {
+    let expected = naive(0..5_000);
+    for (workers, instances, chunk_rows) in
+        [(1, 1, 64), (1, 3, 7), (2, 2, 64), (2, 3, 1000), (2, 4, 1)]
+    {
+        let (runtime, events) = start(workers);
+        let pipeline = Pipeline {
+            numbers: Numbers {
+                rows: 5_000,
+                chunk_rows,
+                after: After::End,
+            },
+            ..Pipeline::new(1, workers, instances)
+        };
+        let counters = pipeline.start(&runtime);
+        let failed = ended(&events, 1, pipeline.instance_count(), PATIENCE);
+        assert_eq!(failed, Vec::<String>::new());
+        let written = pipeline.written.lock().unwrap();
+        assert_eq!(
+            written.sorted(),
+            expected,
+            "{workers} workers, {instances} instances, chunks of {chunk_rows}"
+        );
+        assert!(written.finished.iter().all(|complete| *complete) && !written.finished.is_empty());
+        assert_eq!(rows_in(&counters), 5_000);
+        let rows_out = counters
+            .iter()
+            .map(|counters| InstanceCounters::read(&counters.rows_out));
+        assert_eq!(rows_out.sum::<u64>(), expected.len() as u64);
+    }
+}
+
+#[test]
+fn a_slow_sink_holds_the_source_back() {
+    // Rows go straight to the sink, which takes nothing until it is told to.
+    let (runtime, events) = start(2);
+    let pipeline = Pipeline {
+        numbers: Numbers {
+            rows: 2_000,
+            chunk_rows: 1,
+            after: After::End,
+        },
+        through: true,
+        ..Pipeline::new(1, 2, 1)
+    };
+    pipeline.gate.close();
+    let counters = pipeline.start(&runtime);
+    let rows_in = || rows_in(&counters);
+    // One or two messages a row: its chunk and the watermark that it moves.
+    wait_until("the link to fill", || {
+        rows_in() >= LINK_MESSAGES_MAX as u64 / 2
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    // A full link, and what one more input has left in the balancer's queue.
+    assert!(
+        rows_in() <= LINK_MESSAGES_MAX as u64 + 1,
+        "{} rows are under way",
+        rows_in()
+    );
+    assert!(pipeline.written.lock().unwrap().rows.is_empty());
+    pipeline.gate.open();
+    assert_eq!(
+        ended(&events, 1, pipeline.instance_count(), PATIENCE),
+        Vec::<String>::new()
+    );
+    assert_eq!(pipeline.written.lock().unwrap().rows.len(), 2_000);
+}
+
+#[test]
+fn a_panic_ends_the_query_and_names_the_instance() {
+    let (runtime, events) = start(2);
+    let pipeline = Pipeline {
+        numbers: Numbers {
+            rows: 5_000,
+            chunk_rows: 100,
+            after: After::End,
+        },
+        panics: true,
+        ..Pipeline::new(1, 2, 1)
+    };
+    pipeline.start(&runtime);
+    let first = events.recv_timeout(PATIENCE).unwrap();
+    let mut others = pipeline.instance_count() - 1;
+    // The source may have come to its end before.
+    let failed = if let Event::Ended { instance: 0, .. } = first {
+        others -= 1;
+        events.recv_timeout(PATIENCE).unwrap()
+    } else {
+        first
+    };
+    let Event::Failed {
+        deployment: 1,
+        instance: 1,
+        error,
+        ..
+    } = failed
+    else {
+        panic!("{failed:?}")
+    };
+    let text = error.to_string();
+    assert!(
+        text.contains("aggregate [1/1]") && text.contains("seven is not my number"),
+        "{text}"
+    );
+    // What depended on it ends without looking whole, also without being told.
+    runtime.remove(1);
+    ended(&events, 1, others, PATIENCE);
+    let written = pipeline.written.lock().unwrap();
+    assert_eq!(written.finished, [false]);
+}
+
+#[test]
+fn regression_a_sink_behind_a_failed_instance_does_not_finish_as_complete() {
+    // Nobody removes the deployment: the loss of the link alone must do.
+    let (runtime, events) = start(2);
+    let pipeline = Pipeline {
+        numbers: Numbers {
+            rows: 5_000,
+            chunk_rows: 100,
+            after: After::Silence,
+        },
+        panics: true,
+        ..Pipeline::new(1, 2, 1)
+    };
+    pipeline.start(&runtime);
+    wait_until("the sink's end", || {
+        !pipeline.written.lock().unwrap().finished.is_empty()
+    });
+    assert_eq!(pipeline.written.lock().unwrap().finished, [false]);
+    drop(runtime);
+    let failed = events
+        .iter()
+        .filter(|event| matches!(event, Event::Failed { .. }));
+    assert_eq!(failed.count(), 1, "only the instance that failed says so");
+}
+
+#[test]
+fn a_stop_ends_the_query_and_leaves_windows_open() {
+    let (runtime, events) = start(2);
+    let pipeline = Pipeline {
+        numbers: Numbers {
+            rows: 1_000,
+            chunk_rows: 10,
+            after: After::Silence,
+        },
+        ..Pipeline::new(1, 2, 2)
+    };
+    let counters = pipeline.start(&runtime);
+    wait_until("all rows", || rows_in(&counters) == 1_000);
+    runtime.stop(1);
+    assert_eq!(
+        ended(&events, 1, pipeline.instance_count(), PATIENCE),
+        Vec::<String>::new()
+    );
+    let written = pipeline.written.lock().unwrap();
+    // The rows of time 0..999 have moved the watermark to 999: the last window is open.
+    assert_eq!(written.sorted(), naive(0..990));
+    assert_eq!(
+        written.finished,
+        [true],
+        "what was written is complete as far as it goes"
+    );
+}
+
+#[test]
+fn a_deployment_is_removed_while_another_runs() {
+    let (runtime, events) = start(2);
+    let one = Pipeline {
+        numbers: Numbers {
+            rows: 1_000,
+            chunk_rows: 10,
+            after: After::Silence,
+        },
+        ..Pipeline::new(1, 2, 2)
+    };
+    let two = Pipeline {
+        numbers: Numbers {
+            rows: 20_000,
+            chunk_rows: 10,
+            after: After::End,
+        },
+        ..Pipeline::new(2, 2, 2)
+    };
+    two.gate.close();
+    let counters = one.start(&runtime);
+    two.start(&runtime);
+    wait_until("all rows", || rows_in(&counters) == 1_000);
+    runtime.remove(1);
+    wait_until("the removal", || {
+        one.written.lock().unwrap().finished == [false]
+    });
+    two.gate.open();
+    let failed = ended(&events, 2, two.instance_count(), PATIENCE);
+    assert_eq!(failed, Vec::<String>::new());
+    assert_eq!(two.written.lock().unwrap().sorted(), naive(0..20_000));
+    assert!(one.sources_closed() && two.sources_closed());
+}
+
+#[test]
+fn regression_a_runtime_that_is_dropped_releases_sources_and_discards_what_sinks_wrote() {
+    let (runtime, _events) = start(2);
+    let pipeline = Pipeline {
+        numbers: Numbers {
+            rows: 1_000,
+            chunk_rows: 10,
+            after: After::Silence,
+        },
+        ..Pipeline::new(1, 2, 2)
+    };
+    let counters = pipeline.start(&runtime);
+    wait_until("all rows", || rows_in(&counters) == 1_000);
+    drop(runtime);
+    assert!(pipeline.sources_closed());
+    assert_eq!(pipeline.written.lock().unwrap().finished, [false]);
+}
+
+#[test]
+fn a_pipeline_without_input_makes_no_wake_ups() {
+    let (runtime, _events) = start(2);
+    let pipeline = Pipeline {
+        numbers: Numbers {
+            rows: 1_000,
+            chunk_rows: 10,
+            after: After::Silence,
+        },
+        ..Pipeline::new(1, 2, 2)
+    };
+    let counters = pipeline.start(&runtime);
+    wait_until("all rows", || rows_in(&counters) == 1_000);
+    // 99 windows of 10 rows and 7 keys are closed; wait until all of them have been written.
+    let closed = naive(0..990).len();
+    wait_until("the closed windows", || {
+        pipeline.written.lock().unwrap().rows.len() == closed
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let threads = pipeline.written.lock().unwrap().threads.clone();
+    assert_eq!(threads.len(), 2, "source and sink have told their threads");
+    let before = threads
+        .iter()
+        .map(|&thread| switches(thread))
+        .collect::<Vec<_>>();
+    std::thread::sleep(Duration::from_secs(2));
+    let after = threads
+        .iter()
+        .map(|&thread| switches(thread))
+        .collect::<Vec<_>>();
+    assert_eq!(before, after);
+    drop(runtime);
+}
+
+/// Voluntary context switches of a thread of this process.
+fn switches(thread: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}

@@ -1,0 +1,66 @@
+//! What the tests share: running a text, reading a result, finding the reference data.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use slackwater::report::Report;
+use slackwater::run::{Failure, Outcome, RunOptions, run};
+
+/// The folder of real inputs with reference answers, where the checkout has one beside it.
+pub fn data() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("skipped: no reference data in {}", folder.display());
+    None
+}
+
+/// Runs a text with settings to its end.
+pub fn run_text(text: &str, settings: &[(&str, &str)]) -> Result<Report, String> {
+    let settings = settings.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+    let options = RunOptions { settings: settings.collect(), ..RunOptions::default() };
+    match run("test.sql", text, &options) {
+        Ok(Outcome::Finished(finished)) => Ok(finished.report),
+        Ok(Outcome::Explained(text)) => panic!("only explained: {text}"),
+        Err(Failure::Usage(error)) => Err(error),
+        Err(Failure::Query(error, _)) => Err(error),
+    }
+}
+
+/// The rows of a file without its header, sorted.
+pub fn rows(path: &Path) -> Vec<String> {
+    let mut rows = lines(path);
+    rows.sort();
+    rows
+}
+
+/// The rows of a file without its header, as they stand.
+pub fn lines(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().skip(1).map(str::to_string).collect()
+}
+
+/// The last row of each key (the first column), sorted.
+pub fn last_per_key(rows: &[String], delimiter: char) -> Vec<String> {
+    let keyed = rows.iter().map(|row| (row.split(delimiter).next().unwrap_or_default(), row));
+    let last = keyed.collect::<BTreeMap<_, _>>();
+    let mut rows = last.into_values().cloned().collect::<Vec<_>>();
+    rows.sort();
+    rows
+}
+
+/// Small numbers from a seed: the same in every run.
+pub struct Seeded(pub u64);
+
+impl Seeded {
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // xorshift64*: enough to vary settings.
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
+    }
+}
