@@ -102,7 +102,7 @@ fn run_case(text: &str, case: &Case) -> slackwater::report::Report {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn windowed_aggregates_equal_a_naive_computation(case in case()) {

@@ -270,7 +270,7 @@ impl UserVisitColumns {
         // The high half of a product is even over the range without a division.
         self.random.iter().map(move |&random| {
             let random = u128::from(mix(random ^ (salt << 56)));
-            (random * u128::from(below) >> 64) as u64
+            ((random * u128::from(below)) >> 64) as u64
         })
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct CsvEncoder {
     null: Vec<u8>,
     /// The delimiter may occur in numbers and dates, or the NULL marker may look like one.
     checks_all: bool,
+    /// A row of one column that is nothing would be an empty line, which is no row.
+    is_single: bool,
     /// The names of the columns, until they are written.
     header: Option<Vec<String>>,
 }
@@ -33,6 +35,7 @@ impl CsvEncoder {
             checks_all: delimiter.is_ascii_alphanumeric()
                 || b" +-.:".contains(&delimiter)
                 || !options.null.is_empty(),
+            is_single: schema.fields().len() == 1,
             header: options.header.then_some(names),
         }
     }
@@ -64,7 +67,9 @@ impl CsvEncoder {
                     out.push(self.delimiter);
                 }
                 if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                    out.extend_from_slice(&self.null);
+                    let written: &[u8] =
+                        if self.is_single && self.null.is_empty() { b"\"\"" } else { &self.null };
+                    out.extend_from_slice(written);
                 } else if let Some(text) = cell.text(row) {
                     self.text(text.as_bytes(), out);
                 } else if self.checks_all || matches!(cell.kind(), Kind::Row | Kind::List) {
@@ -83,6 +88,7 @@ impl CsvEncoder {
     /// Appends text, in quotes where it would be read as something else.
     fn text(&self, text: &[u8], out: &mut Vec<u8>) {
         if text != self.null.as_slice()
+            && !(self.is_single && text.is_empty())
             && memchr3(self.delimiter, b'"', b'\n', text).is_none()
             && memchr(b'\r', text).is_none()
         {

@@ -1,0 +1,152 @@
+//! Idle costs nothing (I7): pipelines with open but silent sockets neither wake up nor use the CPU.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::process::{Folder, PATIENCE, Running, eventually, free_address};
+
+/// How long nothing may happen.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// CPU time that a silent process may use meanwhile.
+const CPU_NS_MAX: u64 = 5_000_000;
+
+const TABLE: &str = "CREATE TABLE t (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'tcp', 'address' = '${ADDRESS}' ${OPTIONS});\n";
+
+const PLAIN: &str = "SELECT k FROM t;";
+
+const WINDOW: &str = "SELECT k, COUNT(*) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)
+GROUP BY window_start, window_end, k;";
+
+/// What all threads of a process have done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Activity {
+    threads: usize,
+    voluntary_switches: u64,
+    cpu_ns: u64,
+}
+
+fn activity(process: u32) -> Activity {
+    let mut activity = Activity { threads: 0, voluntary_switches: 0, cpu_ns: 0 };
+    for task in std::fs::read_dir(format!("/proc/{process}/task")).unwrap() {
+        let read = |name: &str| -> String {
+            let task: &Path = &task.as_ref().unwrap().path();
+            std::fs::read_to_string(task.join(name)).unwrap()
+        };
+        let status = read("status");
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"));
+        let switches = line.and_then(|line| line.split_whitespace().nth(1)).unwrap();
+        activity.threads += 1;
+        activity.voluntary_switches += switches.parse::<u64>().unwrap();
+        // The first number is the time on the CPU in nanoseconds.
+        let on_cpu_ns = read("schedstat").split_whitespace().next().unwrap().parse::<u64>();
+        activity.cpu_ns += on_cpu_ns.unwrap();
+    }
+    activity
+}
+
+/// Waits until nothing has happened for half a second: threads have started, rows have been worked
+/// off, what was due is done.
+fn settled(process: u32) -> Activity {
+    eventually("rest", || {
+        let before = activity(process);
+        std::thread::sleep(Duration::from_millis(500));
+        (activity(process) == before).then_some(before)
+    })
+}
+
+/// A pipeline, and how rows get into it.
+struct Pipeline {
+    name: &'static str,
+    running: Running,
+    peer: Option<TcpStream>,
+    address: String,
+    /// The test's end of connections, and the folder, live as long as the process.
+    _folder: Folder,
+}
+
+fn connecting(name: &'static str, options: &str, query: &str, arguments: &[&str]) -> Pipeline {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut pipeline = start(name, address, options, query, arguments);
+    pipeline.peer = Some(listener.accept().unwrap().0);
+    pipeline
+}
+
+fn listening(name: &'static str, query: &str, arguments: &[&str]) -> Pipeline {
+    start(name, free_address(), ", 'mode' = 'listen'", query, arguments)
+}
+
+fn start(
+    name: &'static str,
+    address: String,
+    options: &str,
+    query: &str,
+    arguments: &[&str],
+) -> Pipeline {
+    let folder = Folder::new();
+    let table = TABLE.replace("${ADDRESS}", &address).replace("${OPTIONS}", options);
+    let running = folder.start(&(table + query), arguments);
+    Pipeline { name, running, peer: None, address, _folder: folder }
+}
+
+impl Pipeline {
+    fn send(&mut self, text: &str) {
+        let address = self.address.clone();
+        let peer = self.peer.get_or_insert_with(|| {
+            eventually("listener", || TcpStream::connect(&address).ok())
+        });
+        peer.write_all(text.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn a_silent_pipeline_makes_no_wake_ups() {
+    let two = ["--parallelism", "2"];
+    let mut after_rows = connecting("connected, after rows", "", WINDOW, &two);
+    after_rows.send("1000,a\n1500,b\n2500,c\n");
+    assert!(after_rows.running.line().contains('k'), "the header comes first");
+    let mut idle_partition =
+        connecting("connected, idle partition", ", 'idle_timeout' = '50 ms'", WINDOW, &two);
+    idle_partition.send("1000,a\n1500,b\n2500,c\n");
+    idle_partition.running.line();
+    let mut pipelines = vec![
+        connecting("connected", "", PLAIN, &[]),
+        listening("listening", PLAIN, &[]),
+        connecting("connected, two instances", "", WINDOW, &two),
+        listening("listening, two instances", WINDOW, &two),
+        after_rows,
+        idle_partition,
+    ];
+    let settled = pipelines.iter().map(|pipeline| settled(pipeline.running.id()));
+    settled.for_each(drop);
+    let begin = Instant::now();
+    let before = pipelines.iter().map(|pipeline| activity(pipeline.running.id()));
+    let before = before.collect::<Vec<_>>();
+    std::thread::sleep(SILENCE);
+    for (pipeline, before) in pipelines.iter().zip(&before) {
+        let after = activity(pipeline.running.id());
+        let name = pipeline.name;
+        assert_eq!(after.threads, before.threads, "{name}");
+        assert_eq!(
+            after.voluntary_switches, before.voluntary_switches,
+            "{name}: wake-ups in {:?}",
+            begin.elapsed()
+        );
+        let cpu_ns = after.cpu_ns - before.cpu_ns;
+        assert!(cpu_ns < CPU_NS_MAX, "{name}: {cpu_ns} ns of CPU time");
+    }
+    // They were silent, not dead.
+    for pipeline in &mut pipelines {
+        pipeline.send("10000,again\n20000,again\n");
+    }
+    for pipeline in pipelines {
+        let name = pipeline.name;
+        eventually(name, || pipeline.running.line().contains("again").then_some(()));
+        pipeline.running.interrupt();
+        pipeline.running.finish(PATIENCE).ok();
+    }
+}
