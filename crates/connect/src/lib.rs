@@ -11,7 +11,7 @@
 //! encode ── sink            columns into text, text to files, sockets, the terminal
 //! ```
 //!
-//! A connector is made from a [`TableDefinition`] by [`source`] or [`sink`], which check every
+//! A connector is made from a [`TableDefinition`] by [`source()`] or [`sink()`], which check every
 //! option and whether the format can hold the columns. What is wrong with a table is an
 //! [`OptionError`]; what goes wrong later is the engine's `Error`, with the file and line, or the
 //! peer. Nothing that comes from outside panics, and every buffer has a named limit.

@@ -1,7 +1,11 @@
 //! All tests of the program, in one binary: they share its build.
 
 mod answers;
+mod command_line;
+mod idle;
+mod input;
 mod late_rows;
+mod process;
 mod random;
 mod support;
 mod updates;

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -187,6 +187,14 @@ impl Running {
         });
         running.lines = Some(lines);
         running
+    }
+
+    /// The same, with the end of its standard input that is written.
+    pub fn start_with_input(mut command: Command) -> (Running, ChildStdin) {
+        command.stdin(Stdio::piped());
+        let mut running = Running::start(command);
+        let stdin = running.child.stdin.take().unwrap();
+        (running, stdin)
     }
 
     /// Starts a command whose standard output nobody reads.

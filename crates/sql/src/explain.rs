@@ -7,25 +7,45 @@ use slackwater_engine::operator::window::Windows;
 
 use crate::expression::Physical;
 
-/// An expression without the column numbers that DataFusion shows (`ip@3`).
+/// An expression as a reader of SQL would write it.
 pub fn expression(expression: &Physical) -> String {
-    plain(&expression.to_string())
+    readable(&expression.to_string())
 }
 
-fn plain(text: &str) -> String {
+/// Without the column numbers that DataFusion shows (`ip@3`) and the types around its constants
+/// (`Int64(1)`).
+pub fn readable(text: &str) -> String {
+    const CONSTANTS: [&str; 6] = [
+        "Int64(",
+        "Int32(",
+        "UInt64(",
+        "Float64(",
+        "Utf8(",
+        "Utf8View(",
+    ];
     let mut shown = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        let number_follows = characters.peek().is_some_and(char::is_ascii_digit);
-        if character == '@' && number_follows {
-            while characters.peek().is_some_and(char::is_ascii_digit) {
-                characters.next();
-            }
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let wrapper = CONSTANTS.iter().find(|wrapper| rest.starts_with(**wrapper));
+        let inside_word = shown.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if let Some(wrapper) = wrapper
+            && !inside_word
+            && let Some(end) = rest.find(')')
+        {
+            shown.push_str(&rest[wrapper.len()..end]);
+            rest = &rest[end + 1..];
+            continue;
+        }
+        let after = &rest[character.len_utf8()..];
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        if character == '@' && digits > 0 {
+            rest = &after[digits..];
         } else {
             shown.push(character);
+            rest = after;
         }
     }
-    shown
+    shown.replace("count(1)", "count(*)")
 }
 
 /// `tumbling 30 s`, `sliding 1 min every 10 s`.
@@ -70,7 +90,7 @@ pub fn duration(nanoseconds: i128) -> String {
 
 /// An aggregation over an input with the columns of `input`.
 pub fn aggregate(spec: &AggregateSpec, input: &SchemaRef) -> String {
-    let name = |index: &usize| input.field(*index).name().clone();
+    let name = |index: &usize| readable(input.field(*index).name());
     let mut keys = spec.keys.iter().map(name).collect::<Vec<_>>();
     let kind = match &spec.window {
         Some(window) => {
@@ -82,7 +102,7 @@ pub fn aggregate(spec: &AggregateSpec, input: &SchemaRef) -> String {
     let first = spec.schema.fields().len() - spec.calls.len();
     let calls = spec.schema.fields()[first..]
         .iter()
-        .map(|field| field.name().clone());
+        .map(|field| readable(field.name()));
     let calls = calls.collect::<Vec<_>>().join(", ");
     let by = if keys.is_empty() {
         String::new()
@@ -103,7 +123,7 @@ pub fn join(spec: &JoinSpec) -> String {
         .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
         .collect::<Vec<_>>();
     if let Some(condition) = &spec.condition {
-        on.push(plain(&format!("{condition:?}")));
+        on.push(readable(&format!("{condition:?}")));
     }
     let kind = format!("{:?}", spec.kind).to_lowercase();
     let on = if on.is_empty() {
@@ -119,10 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn column_numbers_are_left_out_and_addresses_kept() {
+    fn column_numbers_and_types_of_constants_are_left_out() {
         assert_eq!(
-            plain("ip@3 = me@home AND n@12 > 1"),
+            readable("ip@3 = me@home AND n@12 > 1"),
             "ip = me@home AND n > 1"
+        );
+        assert_eq!(
+            readable("count(Int64(1)) FILTER (a >= Int32(60))"),
+            "count(*) FILTER (a >= 60)"
         );
     }
 

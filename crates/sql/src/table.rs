@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::statement::{ColumnKind, CreateTable};
 
 /// A table.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Table {
     /// Its name.
     pub name: String,

@@ -6,6 +6,7 @@
 //! one file, and a view that is used twice, share what they have in common.
 
 mod aggregate;
+mod fields;
 mod join;
 mod source;
 
@@ -44,6 +45,8 @@ pub struct Translator<'a> {
     known: HashMap<String, usize>,
     /// Columns of each table that some plan reads.
     used: HashMap<String, BTreeSet<usize>>,
+    /// Fields of ROW columns that some plan reads.
+    fields: fields::UsedFields,
     /// Some aggregate orders rows by event time.
     orders_by_time: bool,
 }
@@ -85,6 +88,7 @@ impl<'a> Translator<'a> {
             schemas: Vec::new(),
             known: HashMap::new(),
             used: HashMap::new(),
+            fields: fields::UsedFields::default(),
             orders_by_time: false,
         };
         for plan in plans {
@@ -96,6 +100,10 @@ impl<'a> Translator<'a> {
     /// Notes which columns of which tables a plan reads.
     fn collect(&mut self, plan: &LogicalPlan) -> Result<()> {
         plan.apply(|part| {
+            part.apply_expressions(|expression| {
+                self.fields.read(expression);
+                Ok(TreeNodeRecursion::Continue)
+            })?;
             if let LogicalPlan::TableScan(scan) = part
                 && let Some(handle) = scan.source.downcast_ref::<TableHandle>()
             {
@@ -281,11 +289,14 @@ impl<'a> Translator<'a> {
             return Ok(stream.node);
         }
         let detail = expressions.iter().zip(&fields).map(|(expression, field)| {
-            let shown = explain::expression(expression);
-            if &shown == field.name() {
-                shown
+            let (shown, name) = (
+                explain::expression(expression),
+                explain::readable(field.name()),
+            );
+            if name.ends_with(&shown) {
+                name
             } else {
-                format!("{shown} AS {}", field.name())
+                format!("{shown} AS {name}")
             }
         });
         let detail = detail.collect::<Vec<_>>().join(", ");

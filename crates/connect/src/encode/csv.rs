@@ -67,8 +67,11 @@ impl CsvEncoder {
                     out.push(self.delimiter);
                 }
                 if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                    let written: &[u8] =
-                        if self.is_single && self.null.is_empty() { b"\"\"" } else { &self.null };
+                    let written: &[u8] = if self.is_single && self.null.is_empty() {
+                        b"\"\""
+                    } else {
+                        &self.null
+                    };
                     out.extend_from_slice(written);
                 } else if let Some(text) = cell.text(row) {
                     self.text(text.as_bytes(), out);

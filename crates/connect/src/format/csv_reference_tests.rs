@@ -203,7 +203,7 @@ fn three_columns(null: &str) -> TableDefinition {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
 
     #[test]
     fn csv_equals_the_naive_reference(

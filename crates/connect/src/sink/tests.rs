@@ -139,14 +139,24 @@ fn a_row_of_one_empty_column_is_still_a_row() {
         ("NA", DataType::Utf8View, ["0:1:NULL", "0:2:"]),
     ] {
         let path = folder.path().join(format!("out{null}.csv"));
-        let own = [("connector", "file"), ("path", path.to_str().unwrap()), ("csv.null", null)];
+        let own = [
+            ("connector", "file"),
+            ("path", path.to_str().unwrap()),
+            ("csv.null", null),
+        ];
         let table = table(&[("c", data_type.clone())], &own);
         let column: ArrayRef = if data_type == DataType::Int64 {
             Arc::new(PrimitiveArray::<Int64Type>::from(vec![Some(7), None]))
         } else {
             Arc::new(StringViewArray::from(vec![None, Some("")]))
         };
-        write(&table, &[Chunk::new(RecordBatch::try_from_iter([("c", column)]).unwrap(), 0)]);
+        write(
+            &table,
+            &[Chunk::new(
+                RecordBatch::try_from_iter([("c", column)]).unwrap(),
+                0,
+            )],
+        );
         let source = crate::source(&table).unwrap().source(request(&[0]));
         assert_eq!(read_all(&mut *source.unwrap()).texts, expected);
     }

@@ -59,12 +59,33 @@ impl Translator<'_> {
         kept.into_iter().collect()
     }
 
+    /// The table with only those fields of ROW columns that some statement reads: the others are
+    /// neither parsed nor built.
+    fn pruned(&self, table: &Table) -> Table {
+        let mut used = self.fields.clone();
+        for column in &table.columns {
+            if let TableColumn::Computed(expression) = column {
+                used.read(expression);
+            }
+        }
+        let prune = |schema: &Schema| {
+            let fields = schema.fields().iter().map(|field| used.prune(field));
+            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+        };
+        Table {
+            physical: prune(&table.physical),
+            schema: prune(&table.schema),
+            ..table.clone()
+        }
+    }
+
     fn source(&mut self, table: &Arc<Table>) -> Result<usize> {
         let key = format!("source {}", table.name);
         if let Some(&node) = self.known.get(&key) {
             return Ok(node);
         }
         let kept = self.kept_columns(table);
+        let table = &Arc::new(self.pruned(table));
         let mut projection = BTreeSet::new();
         for &index in &kept {
             match &table.columns[index] {

@@ -1,0 +1,208 @@
+//! SQL tests as files: `tests/sql/NAME.sql` holds cases, `NAME.out` beside it what they give.
+//!
+//! A line `--- title` begins a case; what stands before the first one belongs to all of them. Each
+//! case runs as the whole file with the other cases blanked, so that the line numbers of messages
+//! are those of the file. `${DATA}` is the folder of inputs, `${OUT}` a new folder for outputs.
+//!
+//! Every case runs at parallelism 1 and 3 and with chunks of 1 and 8192 rows, in a process of its
+//! own, and must give the same each time (I1): the terminal's rows and those of each output file,
+//! sorted; the numbers of late and bad rows where there are any; or the message, as the user sees
+//! it. Comments in a case change what is compared:
+//!
+//! - `-- last per 2`: of the terminal's rows only the last one of each value of the first two
+//!   columns (updates of a running aggregate, whose intermediate steps depend on chunks);
+//! - `-- explain`: what EXPLAIN prints, without the part that depends on the machine.
+//!
+//! After a wanted change `UPDATE_EXPECTED=1 cargo test -p slackwater --test main sql_files` rewrites
+//! the `.out` files; read the difference before you keep it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SETTINGS: [(&str, &str); 4] = [("1", "8192"), ("1", "1"), ("3", "8192"), ("3", "1")];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sql")
+}
+
+struct Case {
+    title: String,
+    text: String,
+    /// Of the rows with equal first columns only the last one counts.
+    last_per: Option<usize>,
+    explain: bool,
+}
+
+/// The cases of a file, each with the other ones blanked.
+fn cases(text: &str) -> Vec<Case> {
+    let lines = text.lines().collect::<Vec<_>>();
+    let titled = |line: &str| line.strip_prefix("--- ").map(str::to_string);
+    let mut starts = (0..lines.len())
+        .filter(|&line| titled(lines[line]).is_some())
+        .collect::<Vec<_>>();
+    let common = starts.first().copied().unwrap_or(0);
+    starts.push(lines.len());
+    let case = |range: &[usize]| {
+        let (start, end) = (range[0], range[1]);
+        let shown =
+            (0..end).map(|line| if line < common || line >= start { lines[line] } else { "" });
+        let own = &lines[start..end];
+        let last_per = own.iter().find_map(|line| line.strip_prefix("-- last per "));
+        Case {
+            title: titled(lines[start]).expect("a case starts with its title"),
+            text: shown.map(|line| format!("{line}\n")).collect(),
+            last_per: last_per.map(|columns| columns.parse().expect("a number of columns")),
+            explain: own.contains(&"-- explain"),
+        }
+    };
+    starts.windows(2).map(case).collect()
+}
+
+/// What a case gives, as the user sees it.
+fn outcome(file: &str, case: &Case, parallelism: &str, chunk_rows: &str) -> String {
+    let work = tempfile::tempdir().unwrap();
+    let out = work.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let (data, out_shown) = (folder().join("data"), out.display().to_string());
+    let data = data.display().to_string();
+    let text = case.text.replace("${DATA}", &data).replace("${OUT}", &out_shown);
+    fs::write(work.path().join(file), text).unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_slackwater"))
+        .args(["run", file, "--quiet", "--report", "report.json"])
+        .args(["--parallelism", parallelism, "--set", &format!("chunk_rows={chunk_rows}")])
+        .current_dir(work.path())
+        .output()
+        .unwrap();
+    let mut shown = terminal(&String::from_utf8_lossy(&ran.stdout), case);
+    let mut names = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    names.sort();
+    for path in names.iter().filter(|path| path.is_file()) {
+        let written = fs::read_to_string(path).unwrap();
+        let mut rows = written.lines().collect::<Vec<_>>();
+        rows.sort_unstable();
+        let name = path.file_name().unwrap().to_string_lossy();
+        writeln!(shown, "{name}:\n{}", rows.join("\n")).unwrap();
+    }
+    if let Ok(report) = fs::read_to_string(work.path().join("report.json")) {
+        let report = serde_json::from_str::<serde_json::Value>(&report).unwrap();
+        for (field, what) in [("rows_late", "late"), ("rows_bad", "bad")] {
+            let rows = report[field].as_u64().unwrap();
+            if rows > 0 {
+                writeln!(shown, "{rows} {what}").unwrap();
+            }
+        }
+    }
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let said = said.replace(&out_shown, "${OUT}").replace(&data, "${DATA}");
+    shown.push_str(&said);
+    match ran.status.code() {
+        Some(0) => {}
+        Some(code) => writeln!(shown, "exit code {code}").unwrap(),
+        None => panic!("{file}, {}: killed", case.title),
+    }
+    shown
+}
+
+/// Standard output: its first line, then the rows sorted. How wide columns are printed depends on
+/// what was printed before, so columns are told apart by ` | ` instead.
+fn terminal(printed: &str, case: &Case) -> String {
+    if case.explain {
+        let end = printed.find("\nInstances on").unwrap_or(printed.len());
+        return printed[..end].to_string();
+    }
+    let columns = |line: &str| {
+        let columns = line.split("  ").map(str::trim).filter(|column| !column.is_empty());
+        columns.map(str::to_string).collect::<Vec<_>>()
+    };
+    let mut rows = printed.lines().map(columns);
+    let header = rows.next();
+    let mut rows = match case.last_per {
+        None => rows.collect::<Vec<_>>(),
+        Some(columns) => rows
+            .map(|row| (row[..columns].to_vec(), row))
+            .collect::<BTreeMap<_, _>>()
+            .into_values()
+            .collect(),
+    };
+    rows.sort();
+    header.into_iter().chain(rows).map(|row| row.join(" | ") + "\n").collect()
+}
+
+fn check(name: &str) {
+    let file = format!("{name}.sql");
+    let text = fs::read_to_string(folder().join(&file)).unwrap();
+    let expected_path = folder().join(format!("{name}.out"));
+    let mut found = String::new();
+    for case in cases(&text) {
+        let mut first: Option<String> = None;
+        for (parallelism, chunk_rows) in SETTINGS {
+            let outcome = outcome(&file, &case, parallelism, chunk_rows);
+            let wrong_text = outcome.ends_with("exit code 2\n");
+            let first = first.get_or_insert_with(|| outcome.clone());
+            assert!(
+                *first == outcome,
+                "{file}, {}: at parallelism {parallelism} with chunks of {chunk_rows}\n{outcome}\nbut at \
+                 first\n{first}",
+                case.title
+            );
+            if wrong_text || case.explain {
+                // Nothing ran, so nothing can differ.
+                break;
+            }
+        }
+        writeln!(found, "--- {}\n{}", case.title, first.unwrap_or_default()).unwrap();
+    }
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(&expected_path, &found).unwrap();
+        return;
+    }
+    let expected = fs::read_to_string(&expected_path).unwrap_or_default();
+    let by_case = |text: &str| text.split("--- ").map(str::to_string).collect::<Vec<_>>();
+    for (found, expected) in by_case(&found).iter().zip(&by_case(&expected)) {
+        assert!(found == expected, "{file} gives\n--- {found}\nnot\n--- {expected}");
+    }
+    assert_eq!(by_case(&found).len(), by_case(&expected).len(), "cases of {file}");
+}
+
+macro_rules! files {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                check(stringify!($name));
+            }
+        )*
+
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+files! {
+    tables
+    windows
+    windows_of_windows
+    joins
+    aggregates
+    running
+    statements
+    expressions
+    wrong_expressions
+    wrong_queries
+    wrong_statements
+    wrong_tables
+    wrong_values
+    wrong_windows
+}
+
+#[test]
+fn no_file_is_forgotten() {
+    let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|e| e == "sql" || e == "out"));
+    for file in files {
+        let name = file.file_stem().unwrap().to_string_lossy().to_string();
+        assert!(NAMES.contains(&name.as_str()), "{} belongs to no test", file.display());
+    }
+}
