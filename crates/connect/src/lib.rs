@@ -44,7 +44,7 @@ use format::Format;
 use options::Options;
 
 pub use dead_letters::{FileDeadLetters, dead_letters};
-pub use options::{OptionError, known_table_options, parse_duration_ns};
+pub use options::{OptionError, known_table_options};
 pub use table::{TableDefinition, TableSettings, table_settings};
 
 #[derive(Clone, Copy)]

@@ -170,7 +170,7 @@ impl<'a> Options<'a> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
-        match parse_duration_ns(text) {
+        match slackwater_engine::time::parse_duration_ns(text) {
             Some(duration_ns) => Ok(Some(duration_ns)),
             None => Err(OptionError::new(
                 name,
@@ -252,47 +252,6 @@ pub(crate) fn nearest<'k>(wrong: &str, known: &[&'k str]) -> Option<&'k str> {
         .map(|(_, name)| name)
 }
 
-/// Reads a duration such as `10 ms`, `5s`, `1 min`, `0.5 s`, `200us` into nanoseconds. `None` when
-/// it is none, or longer than 2^63 nanoseconds (292 years).
-pub fn parse_duration_ns(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
-    let (number, unit) = text.split_at(digits);
-    let number = number.replace('_', "");
-    let unit_ns: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "ns" | "nanosecond" | "nanoseconds" => 1,
-        "us" | "µs" | "microsecond" | "microseconds" => 1_000,
-        "ms" | "millisecond" | "milliseconds" => 1_000_000,
-        "s" | "sec" | "second" | "seconds" => 1_000_000_000,
-        "min" | "minute" | "minutes" => 60 * 1_000_000_000,
-        "h" | "hour" | "hours" => 3_600 * 1_000_000_000,
-        "d" | "day" | "days" => 86_400 * 1_000_000_000,
-        _ => return None,
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let whole: u128 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
-    };
-    // Nine digits reach a nanosecond of a second; of a day the rest is below a microsecond.
-    let fraction = &fraction[..fraction.len().min(9)];
-    let scale = 10u128.pow(fraction.len() as u32);
-    let fraction: u128 = if fraction.is_empty() {
-        0
-    } else {
-        fraction.parse().ok()?
-    };
-    let duration_ns =
-        whole.checked_mul(u128::from(unit_ns))? + fraction * u128::from(unit_ns) / scale;
-    u64::try_from(duration_ns)
-        .ok()
-        .filter(|&ns| ns <= i64::MAX as u64)
-}
-
 /// Rows in a span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rate {
@@ -307,7 +266,7 @@ impl Rate {
             None => (text, "s"),
         };
         let rows: u64 = rows.trim().replace('_', "").parse().ok()?;
-        let per_ns = parse_duration_ns(&format!("1 {unit}"))?;
+        let per_ns = slackwater_engine::time::parse_duration_ns(&format!("1 {unit}"))?;
         let rate = Rate { rows, per_ns };
         let fast = rows > per_ns;
         let slow = rows == 0 || per_ns / rows > 3_600_000_000_000;
@@ -330,29 +289,6 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_in_all_units() {
-        for (text, expected) in [
-            ("10 ms", Some(10_000_000)),
-            ("5 s", Some(5_000_000_000)),
-            ("1 min", Some(60_000_000_000)),
-            ("200us", Some(200_000)),
-            ("1.5 s", Some(1_500_000_000)),
-            ("7 ns", Some(7)),
-            ("2 hours", Some(7_200_000_000_000)),
-            ("10", None),
-            ("ms", None),
-            (". ms", None),
-            ("-1 ms", None),
-            ("1.2.3 s", None),
-            ("99999999999999999999 d", None),
-            ("340282366920938463463374607431768211455 d", None),
-            ("", None),
-        ] {
-            assert_eq!(parse_duration_ns(text), expected, "{text}");
-        }
-    }
 
     #[test]
     fn rates_and_their_deadlines() {

@@ -1,4 +1,5 @@
-//! The two times of a stream: event time (in the data) and the engine's clock (of this host).
+//! The two times of a stream, event time (in the data) and the engine's clock (of this host), and
+//! durations as users write them.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -21,4 +22,73 @@ pub const MAX_WATERMARK: EventTime = i64::MAX;
 pub fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// Reads a duration such as `10 ms`, `5s`, `1 min`, `0.5 s`, `200us` into nanoseconds. `None` when
+/// it is none, or longer than 2^63 nanoseconds (292 years).
+pub fn parse_duration_ns(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
+    let (number, unit) = text.split_at(digits);
+    let number = number.replace('_', "");
+    let unit_ns: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "ns" | "nanosecond" | "nanoseconds" => 1,
+        "us" | "µs" | "microsecond" | "microseconds" => 1_000,
+        "ms" | "millisecond" | "milliseconds" => 1_000_000,
+        "s" | "sec" | "second" | "seconds" => 1_000_000_000,
+        "min" | "minute" | "minutes" => 60 * 1_000_000_000,
+        "h" | "hour" | "hours" => 3_600 * 1_000_000_000,
+        "d" | "day" | "days" => 86_400 * 1_000_000_000,
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let whole: u128 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
+    // Nine digits reach a nanosecond of a second; of a day the rest is below a microsecond.
+    let fraction = &fraction[..fraction.len().min(9)];
+    let scale = 10u128.pow(fraction.len() as u32);
+    let fraction: u128 = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse().ok()?
+    };
+    let duration_ns =
+        whole.checked_mul(u128::from(unit_ns))? + fraction * u128::from(unit_ns) / scale;
+    u64::try_from(duration_ns)
+        .ok()
+        .filter(|&ns| ns <= i64::MAX as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_in_all_units() {
+        for (text, expected) in [
+            ("10 ms", Some(10_000_000)),
+            ("5 s", Some(5_000_000_000)),
+            ("1 min", Some(60_000_000_000)),
+            ("200us", Some(200_000)),
+            ("1.5 s", Some(1_500_000_000)),
+            ("7 ns", Some(7)),
+            ("2 hours", Some(7_200_000_000_000)),
+            ("10", None),
+            ("ms", None),
+            (". ms", None),
+            ("-1 ms", None),
+            ("1.2.3 s", None),
+            ("99999999999999999999 d", None),
+            ("340282366920938463463374607431768211455 d", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_duration_ns(text), expected, "{text}");
+        }
+    }
 }

@@ -125,7 +125,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    slackwater_sql::settings::duration_ns(text)
+    slackwater_engine::time::parse_duration_ns(text)
         .map(Duration::from_nanos)
         .ok_or_else(|| "write a duration such as 20s, 500ms or 1min".to_string())
 }

@@ -9,8 +9,14 @@ fn check(name: &str, text: &str, only_last: bool) {
     let Some(data) = data() else { return };
     let mut expected = String::new();
     let packed = std::fs::File::open(data.join(format!("expected/{name}.csv.gz"))).unwrap();
-    flate2::read::GzDecoder::new(packed).read_to_string(&mut expected).unwrap();
-    let mut expected = expected.lines().skip(1).map(str::to_string).collect::<Vec<_>>();
+    flate2::read::GzDecoder::new(packed)
+        .read_to_string(&mut expected)
+        .unwrap();
+    let mut expected = expected
+        .lines()
+        .skip(1)
+        .map(str::to_string)
+        .collect::<Vec<_>>();
     expected.sort();
     let folder = tempfile::tempdir().unwrap();
     let mut seeded = Seeded(name.len() as u64 * 7919 + 1);
@@ -20,9 +26,16 @@ fn check(name: &str, text: &str, only_last: bool) {
         let text = text
             .replace("${DATA}", &data.display().to_string())
             .replace("${OUT}", &out.display().to_string());
-        let settings = [("parallelism", parallelism), ("chunk_rows", chunk_rows.as_str())];
+        let settings = [
+            ("parallelism", parallelism),
+            ("chunk_rows", chunk_rows.as_str()),
+        ];
         let report = run_text(&text, &settings).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let found = if only_last { last_per_key(&lines(&out), '|') } else { rows(Path::new(&out)) };
+        let found = if only_last {
+            last_per_key(&lines(&out), '|')
+        } else {
+            rows(Path::new(&out))
+        };
         assert!(
             found == expected,
             "{name} at parallelism {parallelism}, chunk_rows {chunk_rows}: {} rows, {} expected",

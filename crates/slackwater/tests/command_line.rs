@@ -37,18 +37,38 @@ fn exit_codes_tell_failure_from_wrong_usage() {
     let folder = counted();
     folder.run(COUNTING, &[]).ok();
     let failing = COUNTING.replace("'in.csv'", "'in.csv', 'on_error' = 'fail'");
-    folder.run(&failing, &[]).fails(1, &["error: in.csv:5: ", "'x'", "'on_error' = 'skip'"]);
-    folder.run("SELEKT 1;", &[]).fails(2, &["query.sql:1:1", "SELEKT 1;\n", "^^^^^^"]);
-    folder.run("", &[]).fails(2, &["query.sql: nothing to run", "SELECT or INSERT INTO"]);
-    folder.run("SELECT 1 FROM nowhere;", &[]).fails(2, &["query.sql:1:", "'nowhere'"]);
-    folder.slackwater(&["run", "nowhere.sql"]).fails(2, &["nowhere.sql: No such file"]);
-    folder.slackwater(&["run", "."]).fails(2, &[".: Is a directory"]);
+    folder
+        .run(&failing, &[])
+        .fails(1, &["error: in.csv:5: ", "'x'", "'on_error' = 'skip'"]);
+    folder
+        .run("SELEKT 1;", &[])
+        .fails(2, &["query.sql:1:1", "SELEKT 1;\n", "^^^^^^"]);
+    folder
+        .run("", &[])
+        .fails(2, &["query.sql: nothing to run", "SELECT or INSERT INTO"]);
+    folder
+        .run("SELECT 1 FROM nowhere;", &[])
+        .fails(2, &["query.sql:1:", "'nowhere'"]);
+    folder
+        .slackwater(&["run", "nowhere.sql"])
+        .fails(2, &["nowhere.sql: No such file"]);
+    folder
+        .slackwater(&["run", "."])
+        .fails(2, &[".: Is a directory"]);
     folder.write("bytes.sql", b"SELECT '\xff';");
-    folder.slackwater(&["run", "bytes.sql"]).fails(2, &["bytes.sql: ", "utf-8"]);
-    folder.slackwater(&[]).fails(2, &["Usage:", "run", "explain", "topology"]);
-    folder.slackwater(&["walk"]).fails(2, &["unrecognized subcommand 'walk'"]);
+    folder
+        .slackwater(&["run", "bytes.sql"])
+        .fails(2, &["bytes.sql: ", "utf-8"]);
+    folder
+        .slackwater(&[])
+        .fails(2, &["Usage:", "run", "explain", "topology"]);
+    folder
+        .slackwater(&["walk"])
+        .fails(2, &["unrecognized subcommand 'walk'"]);
     folder.slackwater(&["run"]).fails(2, &["<FILE>"]);
-    folder.slackwater(&["run", "query.sql", "--fast"]).fails(2, &["--fast"]);
+    folder
+        .slackwater(&["run", "query.sql", "--fast"])
+        .fails(2, &["--fast"]);
     folder.slackwater(&["--version"]).ok();
 }
 
@@ -57,16 +77,35 @@ fn the_report_has_exactly_its_fields() {
     let folder = counted();
     let finished = folder.run(COUNTING, &["--parallelism", "2"]).ok();
     assert_eq!(finished.out, "", "rows went to a file");
-    for part in ["rows       5 in, 3 out, 0 late, 1 bad", "time ", "cpu ", "memory ", "latency "] {
+    for part in [
+        "rows       5 in, 3 out, 0 late, 1 bad",
+        "time ",
+        "cpu ",
+        "memory ",
+        "latency ",
+    ] {
         assert!(finished.err.contains(part), "{}", finished.err);
     }
     let text = folder.read("report.json");
     let report = folder.json("report.json");
     // In this order, too: people read it.
     let fields = [
-        "rows_in", "rows_out", "rows_late", "rows_bad", "wall_s", "cpu_s", "cpu_us_per_row",
-        "rows_per_s", "peak_rss_bytes", "latency_target_ms", "latency_ms", "target_met", "wakeups",
-        "plan", "sources", "sinks",
+        "rows_in",
+        "rows_out",
+        "rows_late",
+        "rows_bad",
+        "wall_s",
+        "cpu_s",
+        "cpu_us_per_row",
+        "rows_per_s",
+        "peak_rss_bytes",
+        "latency_target_ms",
+        "latency_ms",
+        "target_met",
+        "wakeups",
+        "plan",
+        "sources",
+        "sinks",
     ];
     let places = fields.map(|field| text.find(&format!("\n  \"{field}\":")).expect(field));
     assert_eq!(report.as_object().unwrap().len(), fields.len());
@@ -75,8 +114,14 @@ fn the_report_has_exactly_its_fields() {
     let mut names = latency.keys().map(String::as_str).collect::<Vec<_>>();
     names.sort_unstable();
     assert_eq!(names, ["count", "max", "p50", "p99", "p999"]);
-    assert_eq!((&report["rows_in"], &report["rows_out"]), (&5.into(), &3.into()));
-    assert_eq!((&report["rows_bad"], &report["rows_late"]), (&1.into(), &0.into()));
+    assert_eq!(
+        (&report["rows_in"], &report["rows_out"]),
+        (&5.into(), &3.into())
+    );
+    assert_eq!(
+        (&report["rows_bad"], &report["rows_late"]),
+        (&1.into(), &0.into())
+    );
     assert_eq!(latency["count"], 3);
     assert!(latency["p50"].as_f64().unwrap() <= latency["max"].as_f64().unwrap());
     assert!(report["latency_target_ms"].is_null() && report["target_met"].is_null());
@@ -87,18 +132,26 @@ fn the_report_has_exactly_its_fields() {
     assert!(report["peak_rss_bytes"].as_u64().unwrap() > 1_000_000);
     assert_eq!(report["plan"]["parallelism"], 2);
     let source = &report["sources"][0];
-    assert_eq!((&source["table"], &source["rows_in"]), (&"t".into(), &5.into()));
+    assert_eq!(
+        (&source["table"], &source["rows_in"]),
+        (&"t".into(), &5.into())
+    );
     assert_eq!(source["bytes_read"], 33);
     assert_eq!(source["dead_letter"], "slackwater-dead-letter/t.jsonl");
     let sink = &report["sinks"][0];
-    assert_eq!((&sink["table"], &sink["rows_out"]), (&"o".into(), &3.into()));
+    assert_eq!(
+        (&sink["table"], &sink["rows_out"]),
+        (&"o".into(), &3.into())
+    );
     assert_eq!(sink["latency_ms"]["count"], 3);
 }
 
 #[test]
 fn a_report_without_rows_has_nulls_and_no_zeros_for_what_was_not_measured() {
     let folder = Folder::with(&[("in.csv", "")]);
-    folder.run(COUNTING, &["--set", "latency_target=20 ms"]).ok();
+    folder
+        .run(COUNTING, &["--set", "latency_target=20 ms"])
+        .ok();
     let report = folder.json("report.json");
     assert_eq!(report["rows_in"], 0);
     assert!(report["cpu_us_per_row"].is_null());
@@ -121,22 +174,51 @@ fn settings_of_the_command_line_win() {
     let plan = |arguments: &[&str]| {
         folder.run(&text, arguments).ok();
         let plan = folder.json("report.json")["plan"].clone();
-        (plan["parallelism"].as_u64(), plan["workers"].as_u64(), plan["chunk_rows"].as_u64())
+        (
+            plan["parallelism"].as_u64(),
+            plan["workers"].as_u64(),
+            plan["chunk_rows"].as_u64(),
+        )
     };
     assert_eq!(plan(&["--workers", "1"]), (Some(3), Some(1), Some(7)));
-    assert_eq!(plan(&["--workers", "1", "--parallelism", "2"]), (Some(2), Some(1), Some(7)));
-    assert_eq!(plan(&["--workers", "2", "--set", "chunk_rows=9"]), (Some(3), Some(2), Some(9)));
-    let both = ["--set", "parallelism=4", "--set", "workers = 1", "--set", "linger=1 ms"];
+    assert_eq!(
+        plan(&["--workers", "1", "--parallelism", "2"]),
+        (Some(2), Some(1), Some(7))
+    );
+    assert_eq!(
+        plan(&["--workers", "2", "--set", "chunk_rows=9"]),
+        (Some(3), Some(2), Some(9))
+    );
+    let both = [
+        "--set",
+        "parallelism=4",
+        "--set",
+        "workers = 1",
+        "--set",
+        "linger=1 ms",
+    ];
     assert_eq!(plan(&both), (Some(4), Some(1), Some(7)));
     assert_eq!(folder.json("report.json")["plan"]["linger_ms"], 1.0);
     let wrong = |arguments: &[&str], parts: &[&str]| {
         folder.run(&text, arguments).fails(2, parts);
     };
-    wrong(&["--set", "parallelizm=2"], &["'parallelizm'", "did you mean 'parallelism'?"]);
-    wrong(&["--set", "on_error=fail"], &["belongs to a table", "WITH ('on_error' = 'fail')"]);
+    wrong(
+        &["--set", "parallelizm=2"],
+        &["'parallelizm'", "did you mean 'parallelism'?"],
+    );
+    wrong(
+        &["--set", "on_error=fail"],
+        &["belongs to a table", "WITH ('on_error' = 'fail')"],
+    );
     wrong(&["--set", "chunk_rows"], &["--set", "write key=value"]);
-    wrong(&["--set", "chunk_rows=0"], &["'0' is no value of 'chunk_rows'", "1 to 1048576"]);
-    wrong(&["--parallelism", "0"], &["'0' is no value of 'parallelism'", "1 to 1024"]);
+    wrong(
+        &["--set", "chunk_rows=0"],
+        &["'0' is no value of 'chunk_rows'", "1 to 1048576"],
+    );
+    wrong(
+        &["--parallelism", "0"],
+        &["'0' is no value of 'parallelism'", "1 to 1024"],
+    );
     wrong(&["--parallelism", "two"], &["two", "--parallelism"]);
     wrong(&["--duration", "20"], &["20s, 500ms or 1min"]);
 }
@@ -185,28 +267,51 @@ fn an_interrupt_ends_a_query_with_its_summary() {
     }
     running.interrupt();
     let finished = running.finish(STOPS_WITHIN).ok();
-    assert!(finished.err.contains("rows ") && finished.err.contains("late"), "{}", finished.err);
+    assert!(
+        finished.err.contains("rows ") && finished.err.contains("late"),
+        "{}",
+        finished.err
+    );
     let report = folder.json("report.json");
     let rows_in = report["rows_in"].as_u64().unwrap();
     let windows = folder.read("out.csv").lines().count() as u64;
     assert!(windows >= 1, "what was complete is there");
-    assert_eq!(report["rows_out"].as_u64().unwrap(), rows_in + windows, "all that was read");
-    assert!(windows * 1000 <= rows_in, "{windows} windows of {rows_in} rows");
+    assert_eq!(
+        report["rows_out"].as_u64().unwrap(),
+        rows_in + windows,
+        "all that was read"
+    );
+    assert!(
+        windows * 1000 <= rows_in,
+        "{windows} windows of {rows_in} rows"
+    );
 }
 
 #[test]
 fn an_interrupt_ends_a_query_whose_sink_takes_nothing() {
     let folder = Folder::new();
     let sink = |options: &str| {
-        endless("") + &format!("CREATE TABLE o (ip STRING) WITH ('connector' = 'tcp', {options}); INSERT INTO o SELECT ip FROM v;")
+        endless("")
+            + &format!(
+                "CREATE TABLE o (ip STRING) WITH ('connector' = 'tcp', {options}); INSERT INTO o SELECT ip FROM v;"
+            )
     };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let running = [
         // Nobody has connected.
-        folder.start(&sink(&format!("'address' = '{}', 'mode' = 'listen'", free_address())), &[]),
+        folder.start(
+            &sink(&format!(
+                "'address' = '{}', 'mode' = 'listen'",
+                free_address()
+            )),
+            &[],
+        ),
         // Somebody has, but does not read.
-        folder.start(&sink(&format!("'address' = '{address}'")), &["--parallelism", "2"]),
+        folder.start(
+            &sink(&format!("'address' = '{address}'")),
+            &["--parallelism", "2"],
+        ),
     ];
     let _connection = silent.accept().unwrap();
     std::thread::sleep(Duration::from_millis(500));
@@ -246,7 +351,11 @@ fn a_second_interrupt_does_not_wait() {
     std::thread::sleep(Duration::from_millis(200));
     running.interrupt();
     let finished = running.finish(PATIENCE).ok();
-    assert!(finished.took < Duration::from_secs(5), "{:?}", finished.took);
+    assert!(
+        finished.took < Duration::from_secs(5),
+        "{:?}",
+        finished.took
+    );
 }
 
 #[test]
@@ -256,7 +365,9 @@ fn a_closed_pipe_ends_the_query_without_a_panic() {
     let mut running = Running::start_unread(folder.command(&["run", "query.sql"]));
     std::thread::sleep(Duration::from_millis(300));
     running.close_output();
-    running.finish(PATIENCE).fails(1, &["error: standard output was closed"]);
+    running
+        .finish(PATIENCE)
+        .fails(1, &["error: standard output was closed"]);
     // Help and explain, too.
     for arguments in [&["--help"][..], &["topology"], &["explain", "query.sql"]] {
         let mut command = folder.command(arguments);
@@ -270,10 +381,18 @@ fn a_closed_pipe_ends_the_query_without_a_panic() {
 fn a_select_prints_rows_and_only_rows() {
     let folder = counted();
     let source = COUNTING.split("CREATE TABLE o").next().unwrap();
-    let finished = folder.run(&format!("{source} SELECT ms, k FROM t;"), &[]).ok();
-    assert_eq!(finished.out, "  ms  k\n 100  a\n 200  b\n 300  a\n1100  a\n");
+    let finished = folder
+        .run(&format!("{source} SELECT ms, k FROM t;"), &[])
+        .ok();
+    assert_eq!(
+        finished.out,
+        "  ms  k\n 100  a\n 200  b\n 300  a\n1100  a\n"
+    );
     assert!(finished.err.contains("4 out"), "{}", finished.err);
-    let quiet = folder.run(&format!("{source} SELECT k, COUNT(*) AS n FROM t GROUP BY k;"), &["--quiet"]);
+    let quiet = folder.run(
+        &format!("{source} SELECT k, COUNT(*) AS n FROM t GROUP BY k;"),
+        &["--quiet"],
+    );
     let quiet = quiet.ok();
     assert_eq!(quiet.out, "op  k  n\n+I  a  3\n+I  b  1\n");
     assert_eq!(quiet.err, "", "no summary, no progress");
@@ -282,62 +401,135 @@ fn a_select_prints_rows_and_only_rows() {
 #[test]
 fn a_text_comes_from_standard_input() {
     let folder = counted();
-    let finished = folder.slackwater_with_input(&["run", "-", "-q"], COUNTING.as_bytes()).ok();
+    let finished = folder
+        .slackwater_with_input(&["run", "-", "-q"], COUNTING.as_bytes())
+        .ok();
     assert_eq!(finished.out, "");
     assert_eq!(folder.sorted("out.csv"), ["a,1", "a,2", "b,1"]);
-    folder.slackwater_with_input(&["explain", "-"], COUNTING.as_bytes()).ok();
-    folder.slackwater_with_input(&["run", "-"], b"SELECT;").fails(2, &["-:1:"]);
+    folder
+        .slackwater_with_input(&["explain", "-"], COUNTING.as_bytes())
+        .ok();
+    folder
+        .slackwater_with_input(&["run", "-"], b"SELECT;")
+        .fails(2, &["-:1:"]);
 }
 
 #[test]
 fn explain_shows_the_three_graphs_and_runs_nothing() {
     let folder = counted();
     folder.write("query.sql", COUNTING.as_bytes());
-    let finished = folder.slackwater(&["explain", "query.sql", "--parallelism", "2", "--workers", "1"]).ok();
-    for part in ["Query graph", "source", "file", "window", "aggregate", "sink", "Subqueries", "(2 instances)", "Instances on 1 worker"] {
-        assert!(finished.out.contains(part), "no '{part}' in:\n{}", finished.out);
+    let finished = folder
+        .slackwater(&[
+            "explain",
+            "query.sql",
+            "--parallelism",
+            "2",
+            "--workers",
+            "1",
+        ])
+        .ok();
+    for part in [
+        "Query graph",
+        "source",
+        "file",
+        "window",
+        "aggregate",
+        "sink",
+        "Subqueries",
+        "(2 instances)",
+        "Instances on 1 worker",
+    ] {
+        assert!(
+            finished.out.contains(part),
+            "no '{part}' in:\n{}",
+            finished.out
+        );
     }
     assert_eq!(finished.err, "");
     assert_eq!(folder.names(), ["in.csv", "query.sql"]);
-    folder.slackwater(&["explain", "query.sql", "--set", "emit=never"]).fails(2, &["'never'"]);
+    folder
+        .slackwater(&["explain", "query.sql", "--set", "emit=never"])
+        .fails(2, &["'never'"]);
     // The statement: what is explained does not run, what is not does.
     let text = COUNTING.replace("INSERT INTO", "EXPLAIN INSERT INTO");
     let finished = folder.run(&text, &[]).ok();
     assert!(finished.out.contains("Query graph"), "{}", finished.out);
     assert!(!folder.names().contains(&"out.csv".to_string()));
-    let both = folder.run(&format!("{text} SELECT k FROM t WHERE k = 'b';"), &[]).ok();
-    assert!(both.out.contains("Query graph") && both.out.contains("\nb\n"), "{}", both.out);
+    let both = folder
+        .run(&format!("{text} SELECT k FROM t WHERE k = 'b';"), &[])
+        .ok();
+    assert!(
+        both.out.contains("Query graph") && both.out.contains("\nb\n"),
+        "{}",
+        both.out
+    );
 }
 
 #[test]
 fn topology_reads_what_it_writes() {
     let folder = Folder::new();
     let here = folder.slackwater(&["topology"]).ok();
-    assert!(here.out.contains("node 0: cores ") && here.out.contains("core "), "{}", here.out);
+    assert!(
+        here.out.contains("node 0: cores ") && here.out.contains("core "),
+        "{}",
+        here.out
+    );
     let json = folder.slackwater(&["topology", "--json"]).ok();
     folder.write("machine.json", json.out.as_bytes());
-    let again = folder.slackwater(&["topology", "--from", "machine.json"]).ok();
+    let again = folder
+        .slackwater(&["topology", "--from", "machine.json"])
+        .ok();
     assert_eq!(again.out, here.out);
-    let twice = folder.slackwater(&["topology", "--from", "machine.json", "--json"]).ok();
+    let twice = folder
+        .slackwater(&["topology", "--from", "machine.json", "--json"])
+        .ok();
     assert_eq!(twice.out, json.out);
     folder.write("wrong.json", b"{\"nodes\": 3}");
-    folder.slackwater(&["topology", "--from", "wrong.json"]).fails(2, &["wrong.json: "]);
-    folder.slackwater(&["topology", "--from", "none.json"]).fails(2, &["none.json: No such file"]);
+    folder
+        .slackwater(&["topology", "--from", "wrong.json"])
+        .fails(2, &["wrong.json: "]);
+    folder
+        .slackwater(&["topology", "--from", "none.json"])
+        .fails(2, &["none.json: No such file"]);
 }
 
 #[test]
 fn help_teaches() {
     let folder = Folder::new();
     let help = folder.slackwater(&["--help"]).ok().out;
-    for part in ["run", "explain", "topology", "bench", "CREATE TABLE", "WATERMARK", "slackwater run", "Exit code"] {
+    for part in [
+        "run",
+        "explain",
+        "topology",
+        "bench",
+        "CREATE TABLE",
+        "WATERMARK",
+        "slackwater run",
+        "Exit code",
+    ] {
         assert!(help.contains(part), "no '{part}' in:\n{help}");
     }
     let run = folder.slackwater(&["run", "--help"]).ok().out;
-    for part in ["--set", "--parallelism", "--workers", "--duration", "--report", "standard error", "Ctrl-C"] {
+    for part in [
+        "--set",
+        "--parallelism",
+        "--workers",
+        "--duration",
+        "--report",
+        "standard error",
+        "Ctrl-C",
+    ] {
         assert!(run.contains(part), "no '{part}' in:\n{run}");
     }
     for command in ["explain", "topology", "bench"] {
-        assert!(folder.slackwater(&[command, "--help"]).ok().out.contains("Usage:"), "{command}");
+        assert!(
+            folder
+                .slackwater(&[command, "--help"])
+                .ok()
+                .out
+                .contains("Usage:"),
+            "{command}"
+        );
     }
     // The first query of the help is one that runs.
     let first = help.find("  CREATE TABLE").unwrap();
@@ -366,9 +558,14 @@ fn a_source_of_standard_input_is_read_to_its_end() {
     let text = "CREATE TABLE t (ms BIGINT, k STRING) WITH ('connector' = 'stdin');
                 SELECT k, ms + 1 AS later FROM t;";
     folder.write("query.sql", text.as_bytes());
-    let finished = folder.slackwater_with_input(&["run", "query.sql"], b"1,a\nx,b\n3,c").ok();
+    let finished = folder
+        .slackwater_with_input(&["run", "query.sql"], b"1,a\nx,b\n3,c")
+        .ok();
     assert_eq!(finished.out, "k  later\na      2\nc      4\n");
-    assert_eq!(folder.json_lines("slackwater-dead-letter/t.jsonl")[0]["place"], "stdin:2");
+    assert_eq!(
+        folder.json_lines("slackwater-dead-letter/t.jsonl")[0]["place"],
+        "stdin:2"
+    );
     // The text itself can't come from there as well.
     let finished = folder.slackwater_with_input(&["run", "-"], text.as_bytes());
     finished.fails(2, &["'connector' = 'stdin'", "query from a file"]);
@@ -397,9 +594,22 @@ fn two_sources_can_not_share_standard_input() {
 fn a_query_that_fails_still_reports() {
     let folder = counted();
     let failing = COUNTING.replace("'in.csv'", "'in.csv', 'on_error' = 'fail'");
-    let finished = folder.run(&failing, &[]).fails(1, &["  rows ", "error: in.csv:5"]);
-    assert!(finished.err.trim_end().lines().last().unwrap().contains("in.csv:5"), "it comes last");
+    let finished = folder
+        .run(&failing, &[])
+        .fails(1, &["  rows ", "error: in.csv:5"]);
+    assert!(
+        finished
+            .err
+            .trim_end()
+            .lines()
+            .last()
+            .unwrap()
+            .contains("in.csv:5"),
+        "it comes last"
+    );
     assert_eq!(folder.json("report.json")["rows_bad"], 1);
     // The place is where nothing can be missed: after it nothing was started twice.
-    eventually("report", || folder.path("report.json").exists().then_some(()));
+    eventually("report", || {
+        folder.path("report.json").exists().then_some(())
+    });
 }

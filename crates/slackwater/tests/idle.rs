@@ -13,7 +13,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// CPU time that a silent process may use meanwhile.
 const CPU_NS_MAX: u64 = 5_000_000;
 
-const TABLE: &str = "CREATE TABLE t (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
+const TABLE: &str =
+    "CREATE TABLE t (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'tcp', 'address' = '${ADDRESS}' ${OPTIONS});\n";
 
 const PLAIN: &str = "SELECT k FROM t;";
@@ -30,19 +31,31 @@ struct Activity {
 }
 
 fn activity(process: u32) -> Activity {
-    let mut activity = Activity { threads: 0, voluntary_switches: 0, cpu_ns: 0 };
+    let mut activity = Activity {
+        threads: 0,
+        voluntary_switches: 0,
+        cpu_ns: 0,
+    };
     for task in std::fs::read_dir(format!("/proc/{process}/task")).unwrap() {
         let read = |name: &str| -> String {
             let task: &Path = &task.as_ref().unwrap().path();
             std::fs::read_to_string(task.join(name)).unwrap()
         };
         let status = read("status");
-        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"));
-        let switches = line.and_then(|line| line.split_whitespace().nth(1)).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("voluntary_ctxt_switches:"));
+        let switches = line
+            .and_then(|line| line.split_whitespace().nth(1))
+            .unwrap();
         activity.threads += 1;
         activity.voluntary_switches += switches.parse::<u64>().unwrap();
         // The first number is the time on the CPU in nanoseconds.
-        let on_cpu_ns = read("schedstat").split_whitespace().next().unwrap().parse::<u64>();
+        let on_cpu_ns = read("schedstat")
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .parse::<u64>();
         activity.cpu_ns += on_cpu_ns.unwrap();
     }
     activity
@@ -77,7 +90,13 @@ fn connecting(name: &'static str, options: &str, query: &str, arguments: &[&str]
 }
 
 fn listening(name: &'static str, query: &str, arguments: &[&str]) -> Pipeline {
-    start(name, free_address(), ", 'mode' = 'listen'", query, arguments)
+    start(
+        name,
+        free_address(),
+        ", 'mode' = 'listen'",
+        query,
+        arguments,
+    )
 }
 
 fn start(
@@ -88,17 +107,25 @@ fn start(
     arguments: &[&str],
 ) -> Pipeline {
     let folder = Folder::new();
-    let table = TABLE.replace("${ADDRESS}", &address).replace("${OPTIONS}", options);
+    let table = TABLE
+        .replace("${ADDRESS}", &address)
+        .replace("${OPTIONS}", options);
     let running = folder.start(&(table + query), arguments);
-    Pipeline { name, running, peer: None, address, _folder: folder }
+    Pipeline {
+        name,
+        running,
+        peer: None,
+        address,
+        _folder: folder,
+    }
 }
 
 impl Pipeline {
     fn send(&mut self, text: &str) {
         let address = self.address.clone();
-        let peer = self.peer.get_or_insert_with(|| {
-            eventually("listener", || TcpStream::connect(&address).ok())
-        });
+        let peer = self
+            .peer
+            .get_or_insert_with(|| eventually("listener", || TcpStream::connect(&address).ok()));
         peer.write_all(text.as_bytes()).unwrap();
     }
 }
@@ -108,9 +135,16 @@ fn a_silent_pipeline_makes_no_wake_ups() {
     let two = ["--parallelism", "2"];
     let mut after_rows = connecting("connected, after rows", "", WINDOW, &two);
     after_rows.send("1000,a\n1500,b\n2500,c\n");
-    assert!(after_rows.running.line().contains('k'), "the header comes first");
-    let mut idle_partition =
-        connecting("connected, idle partition", ", 'idle_timeout' = '50 ms'", WINDOW, &two);
+    assert!(
+        after_rows.running.line().contains('k'),
+        "the header comes first"
+    );
+    let mut idle_partition = connecting(
+        "connected, idle partition",
+        ", 'idle_timeout' = '50 ms'",
+        WINDOW,
+        &two,
+    );
     idle_partition.send("1000,a\n1500,b\n2500,c\n");
     idle_partition.running.line();
     let mut pipelines = vec![
@@ -121,10 +155,14 @@ fn a_silent_pipeline_makes_no_wake_ups() {
         after_rows,
         idle_partition,
     ];
-    let settled = pipelines.iter().map(|pipeline| settled(pipeline.running.id()));
+    let settled = pipelines
+        .iter()
+        .map(|pipeline| settled(pipeline.running.id()));
     settled.for_each(drop);
     let begin = Instant::now();
-    let before = pipelines.iter().map(|pipeline| activity(pipeline.running.id()));
+    let before = pipelines
+        .iter()
+        .map(|pipeline| activity(pipeline.running.id()));
     let before = before.collect::<Vec<_>>();
     std::thread::sleep(SILENCE);
     for (pipeline, before) in pipelines.iter().zip(&before) {
@@ -132,7 +170,8 @@ fn a_silent_pipeline_makes_no_wake_ups() {
         let name = pipeline.name;
         assert_eq!(after.threads, before.threads, "{name}");
         assert_eq!(
-            after.voluntary_switches, before.voluntary_switches,
+            after.voluntary_switches,
+            before.voluntary_switches,
             "{name}: wake-ups in {:?}",
             begin.elapsed()
         );
@@ -145,7 +184,9 @@ fn a_silent_pipeline_makes_no_wake_ups() {
     }
     for pipeline in pipelines {
         let name = pipeline.name;
-        eventually(name, || pipeline.running.line().contains("again").then_some(()));
+        eventually(name, || {
+            pipeline.running.line().contains("again").then_some(())
+        });
         pipeline.running.interrupt();
         pipeline.running.finish(PATIENCE).ok();
     }

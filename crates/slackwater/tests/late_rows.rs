@@ -31,10 +31,15 @@ fn check(text: &str, chunk_rows_max: u64, figures: &[(&str, u64, u64)]) {
     let Some(data) = data() else { return };
     let mut seeded = Seeded(chunk_rows_max);
     for (delay, late, results) in figures {
-        let text = text.replace("${DATA}", &data.display().to_string()).replace("${DELAY}", delay);
+        let text = text
+            .replace("${DATA}", &data.display().to_string())
+            .replace("${DELAY}", delay);
         for parallelism in ["1", "2", "4"] {
             let chunk_rows = (1 + seeded.below(chunk_rows_max)).to_string();
-            let settings = [("parallelism", parallelism), ("chunk_rows", chunk_rows.as_str())];
+            let settings = [
+                ("parallelism", parallelism),
+                ("chunk_rows", chunk_rows.as_str()),
+            ];
             let report = run_text(&text, &settings).unwrap();
             assert_eq!(
                 (report.rows_late, report.rows_out),

@@ -73,7 +73,10 @@ impl Folder {
 
     /// Lines of JSON.
     pub fn json_lines(&self, name: &str) -> Vec<serde_json::Value> {
-        self.read(name).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        self.read(name)
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     /// Names of everything in it, hidden files too, sorted.
@@ -147,14 +150,24 @@ impl Finished {
     pub fn fails(self, code: i32, parts: &[&str]) -> Finished {
         let finished = self.with_code(code);
         for part in parts {
-            assert!(finished.err.contains(part), "'{part}' is not in:\n{}", finished.err);
+            assert!(
+                finished.err.contains(part),
+                "'{part}' is not in:\n{}",
+                finished.err
+            );
         }
         finished
     }
 
     #[track_caller]
     fn with_code(self, code: i32) -> Finished {
-        assert_eq!(self.code, Some(code), "out: {}\nerr: {}", self.out, self.err);
+        assert_eq!(
+            self.code,
+            Some(code),
+            "out: {}\nerr: {}",
+            self.out,
+            self.err
+        );
         assert!(!self.err.contains("panicked"), "{}", self.err);
         self
     }
@@ -170,7 +183,12 @@ impl Running {
                 String::from_utf8_lossy(&text).into_owned()
             })
         });
-        Running { child, begin: Instant::now(), lines: None, err }
+        Running {
+            child,
+            begin: Instant::now(),
+            lines: None,
+            err,
+        }
     }
 
     /// Starts a command whose lines on standard output are read as they come.
@@ -205,7 +223,9 @@ impl Running {
     /// The next line of standard output.
     pub fn line(&self) -> String {
         let lines = self.lines.as_ref().expect("started with `start`");
-        lines.recv_timeout(PATIENCE).expect("another line of output")
+        lines
+            .recv_timeout(PATIENCE)
+            .expect("another line of output")
     }
 
     /// Its process.
@@ -233,7 +253,11 @@ impl Running {
     #[track_caller]
     pub fn finish(mut self, patience: Duration) -> Finished {
         let waiting = Instant::now();
-        let stdout = if self.lines.is_none() { self.child.stdout.take() } else { None };
+        let stdout = if self.lines.is_none() {
+            self.child.stdout.take()
+        } else {
+            None
+        };
         let reader = stdout.map(|mut stdout| {
             std::thread::spawn(move || {
                 let mut text = vec![];
@@ -265,7 +289,10 @@ impl Running {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 let err = self.err.take().map(|err| err.join().unwrap());
-                panic!("still running after {patience:?}: {}", err.unwrap_or_default());
+                panic!(
+                    "still running after {patience:?}: {}",
+                    err.unwrap_or_default()
+                );
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -276,8 +303,17 @@ impl Running {
             (None, Some(lines)) => lines.iter().map(|line| line + "\n").collect(),
             (None, None) => String::new(),
         };
-        let err = self.err.take().map(|err| err.join().unwrap()).unwrap_or_default();
-        Finished { code, out, err, took }
+        let err = self
+            .err
+            .take()
+            .map(|err| err.join().unwrap())
+            .unwrap_or_default();
+        Finished {
+            code,
+            out,
+            err,
+            took,
+        }
     }
 }
 
@@ -298,7 +334,11 @@ pub fn sorted(text: &str) -> Vec<String> {
 
 /// An address of this machine that nobody listens at.
 pub fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string()
 }
 
 /// Bytes packed as one gzip member.
@@ -312,7 +352,9 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 pub fn gunzip(path: &Path) -> String {
     let mut text = String::new();
     let file = std::fs::File::open(path).unwrap();
-    flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).unwrap();
+    flate2::read::MultiGzDecoder::new(file)
+        .read_to_string(&mut text)
+        .unwrap();
     text
 }
 

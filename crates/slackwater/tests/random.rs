@@ -21,19 +21,49 @@ struct Case {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let event = (0..20_000i64, proptest::option::weighted(0.9, 0..12u8), -50..50i64);
+    let event = (
+        0..20_000i64,
+        proptest::option::weighted(0.9, 0..12u8),
+        -50..50i64,
+    );
     let partition = proptest::collection::vec(event, 0..120);
     let partitions = proptest::collection::vec(partition, 1..4);
     let delays = prop_oneof![Just(0i64), 1..3_000i64, Just(30_000i64)];
-    (partitions, delays, 1..6i64, 1..5i64, 1..5usize, 1..200usize, any::<bool>()).prop_map(
-        |(mut partitions, delay_ms, slide, slides_per_window, parallelism, chunk_rows, ordered)| {
-            if ordered {
-                partitions.iter_mut().for_each(|partition| partition.sort_by_key(|event| event.0));
-            }
-            let size_ms = slide * 500 * slides_per_window;
-            Case { partitions, delay_ms, size_ms, slides_per_window, parallelism, chunk_rows }
-        },
+    (
+        partitions,
+        delays,
+        1..6i64,
+        1..5i64,
+        1..5usize,
+        1..200usize,
+        any::<bool>(),
     )
+        .prop_map(
+            |(
+                mut partitions,
+                delay_ms,
+                slide,
+                slides_per_window,
+                parallelism,
+                chunk_rows,
+                ordered,
+            )| {
+                if ordered {
+                    partitions
+                        .iter_mut()
+                        .for_each(|partition| partition.sort_by_key(|event| event.0));
+                }
+                let size_ms = slide * 500 * slides_per_window;
+                Case {
+                    partitions,
+                    delay_ms,
+                    size_ms,
+                    slides_per_window,
+                    parallelism,
+                    chunk_rows,
+                }
+            },
+        )
 }
 
 /// Rows of each (window, key): what is left after late rows are dropped, and how many were late.
@@ -53,7 +83,10 @@ fn naive(case: &Case) -> (Groups, u64) {
             while start + case.size_ms > time {
                 if watermark.is_none_or(|watermark| start + case.size_ms > watermark) {
                     open += 1;
-                    groups.entry((start, key)).or_default().push((time, number, position, value));
+                    groups
+                        .entry((start, key))
+                        .or_default()
+                        .push((time, number, position, value));
                 }
                 start -= slide_ms;
             }
@@ -97,7 +130,10 @@ fn settings(case: &Case) -> [(String, String); 2] {
 
 fn run_case(text: &str, case: &Case) -> slackwater::report::Report {
     let settings = settings(case);
-    let settings = settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>();
+    let settings = settings
+        .iter()
+        .map(|(k, v)| (k.as_str(), v.as_str()))
+        .collect::<Vec<_>>();
     run_text(text, &settings).unwrap()
 }
 

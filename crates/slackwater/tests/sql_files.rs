@@ -47,10 +47,17 @@ fn cases(text: &str) -> Vec<Case> {
     starts.push(lines.len());
     let case = |range: &[usize]| {
         let (start, end) = (range[0], range[1]);
-        let shown =
-            (0..end).map(|line| if line < common || line >= start { lines[line] } else { "" });
+        let shown = (0..end).map(|line| {
+            if line < common || line >= start {
+                lines[line]
+            } else {
+                ""
+            }
+        });
         let own = &lines[start..end];
-        let last_per = own.iter().find_map(|line| line.strip_prefix("-- last per "));
+        let last_per = own
+            .iter()
+            .find_map(|line| line.strip_prefix("-- last per "));
         Case {
             title: titled(lines[start]).expect("a case starts with its title"),
             text: shown.map(|line| format!("{line}\n")).collect(),
@@ -68,16 +75,27 @@ fn outcome(file: &str, case: &Case, parallelism: &str, chunk_rows: &str) -> Stri
     fs::create_dir(&out).unwrap();
     let (data, out_shown) = (folder().join("data"), out.display().to_string());
     let data = data.display().to_string();
-    let text = case.text.replace("${DATA}", &data).replace("${OUT}", &out_shown);
+    let text = case
+        .text
+        .replace("${DATA}", &data)
+        .replace("${OUT}", &out_shown);
     fs::write(work.path().join(file), text).unwrap();
     let ran = Command::new(env!("CARGO_BIN_EXE_slackwater"))
         .args(["run", file, "--quiet", "--report", "report.json"])
-        .args(["--parallelism", parallelism, "--set", &format!("chunk_rows={chunk_rows}")])
+        .args([
+            "--parallelism",
+            parallelism,
+            "--set",
+            &format!("chunk_rows={chunk_rows}"),
+        ])
         .current_dir(work.path())
         .output()
         .unwrap();
     let mut shown = terminal(&String::from_utf8_lossy(&ran.stdout), case);
-    let mut names = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let mut names = fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect::<Vec<_>>();
     names.sort();
     for path in names.iter().filter(|path| path.is_file()) {
         let written = fs::read_to_string(path).unwrap();
@@ -114,7 +132,10 @@ fn terminal(printed: &str, case: &Case) -> String {
         return printed[..end].to_string();
     }
     let columns = |line: &str| {
-        let columns = line.split("  ").map(str::trim).filter(|column| !column.is_empty());
+        let columns = line
+            .split("  ")
+            .map(str::trim)
+            .filter(|column| !column.is_empty());
         columns.map(str::to_string).collect::<Vec<_>>()
     };
     let mut rows = printed.lines().map(columns);
@@ -128,7 +149,11 @@ fn terminal(printed: &str, case: &Case) -> String {
             .collect(),
     };
     rows.sort();
-    header.into_iter().chain(rows).map(|row| row.join(" | ") + "\n").collect()
+    header
+        .into_iter()
+        .chain(rows)
+        .map(|row| row.join(" | ") + "\n")
+        .collect()
 }
 
 fn check(name: &str) {
@@ -162,9 +187,16 @@ fn check(name: &str) {
     let expected = fs::read_to_string(&expected_path).unwrap_or_default();
     let by_case = |text: &str| text.split("--- ").map(str::to_string).collect::<Vec<_>>();
     for (found, expected) in by_case(&found).iter().zip(&by_case(&expected)) {
-        assert!(found == expected, "{file} gives\n--- {found}\nnot\n--- {expected}");
+        assert!(
+            found == expected,
+            "{file} gives\n--- {found}\nnot\n--- {expected}"
+        );
     }
-    assert_eq!(by_case(&found).len(), by_case(&expected).len(), "cases of {file}");
+    assert_eq!(
+        by_case(&found).len(),
+        by_case(&expected).len(),
+        "cases of {file}"
+    );
 }
 
 macro_rules! files {
@@ -199,10 +231,16 @@ files! {
 
 #[test]
 fn no_file_is_forgotten() {
-    let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|e| e == "sql" || e == "out"));
     for file in files {
         let name = file.file_stem().unwrap().to_string_lossy().to_string();
-        assert!(NAMES.contains(&name.as_str()), "{} belongs to no test", file.display());
+        assert!(
+            NAMES.contains(&name.as_str()),
+            "{} belongs to no test",
+            file.display()
+        );
     }
 }

@@ -19,8 +19,13 @@ pub fn data() -> Option<PathBuf> {
 
 /// Runs a text with settings to its end.
 pub fn run_text(text: &str, settings: &[(&str, &str)]) -> Result<Report, String> {
-    let settings = settings.iter().map(|(key, value)| (key.to_string(), value.to_string()));
-    let options = RunOptions { settings: settings.collect(), ..RunOptions::default() };
+    let settings = settings
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()));
+    let options = RunOptions {
+        settings: settings.collect(),
+        ..RunOptions::default()
+    };
     match run("test.sql", text, &options) {
         Ok(Outcome::Finished(finished)) => Ok(finished.report),
         Ok(Outcome::Explained(text)) => panic!("only explained: {text}"),
@@ -38,13 +43,16 @@ pub fn rows(path: &Path) -> Vec<String> {
 
 /// The rows of a file without its header, as they stand.
 pub fn lines(path: &Path) -> Vec<String> {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     text.lines().skip(1).map(str::to_string).collect()
 }
 
 /// The last row of each key (the first column), sorted.
 pub fn last_per_key(rows: &[String], delimiter: char) -> Vec<String> {
-    let keyed = rows.iter().map(|row| (row.split(delimiter).next().unwrap_or_default(), row));
+    let keyed = rows
+        .iter()
+        .map(|row| (row.split(delimiter).next().unwrap_or_default(), row));
     let last = keyed.collect::<BTreeMap<_, _>>();
     let mut rows = last.into_values().cloned().collect::<Vec<_>>();
     rows.sort();

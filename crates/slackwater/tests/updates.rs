@@ -24,11 +24,19 @@ fn counting(folder: &std::path::Path, options: &str) -> String {
 fn every_row_gives_one_update_per_input_row_in_order() {
     let folder = folder_with(&[("a.txt", "x\ny\nx\nx\ny\n")]);
     for (parallelism, chunk_rows) in [("1", "8192"), ("1", "2"), ("2", "3")] {
-        let settings = [("emit", "every_row"), ("parallelism", parallelism), ("chunk_rows", chunk_rows)];
+        let settings = [
+            ("emit", "every_row"),
+            ("parallelism", parallelism),
+            ("chunk_rows", chunk_rows),
+        ];
         run_text(&counting(folder.path(), ""), &settings).unwrap();
         let found = lines(&folder.path().join("out.csv"));
         let of = |word: &str| -> Vec<String> {
-            found.iter().filter(|row| row.starts_with(word)).cloned().collect()
+            found
+                .iter()
+                .filter(|row| row.starts_with(word))
+                .cloned()
+                .collect()
         };
         assert_eq!(of("x"), ["x,1", "x,2", "x,3"]);
         assert_eq!(of("y"), ["y,1", "y,2"]);
@@ -48,10 +56,19 @@ fn changes_within_a_chunk_are_merged() {
 
 #[test]
 fn a_unit_of_work_begins_with_empty_state() {
-    let folder = folder_with(&[("a.txt", "x\nx\ny\n"), ("b.txt", "x\n"), ("c.txt", ""), ("d.txt", "y\ny\n")]);
+    let folder = folder_with(&[
+        ("a.txt", "x\nx\ny\n"),
+        ("b.txt", "x\n"),
+        ("c.txt", ""),
+        ("d.txt", "y\ny\n"),
+    ]);
     for parallelism in ["1", "3"] {
         let settings = [("parallelism", parallelism)];
-        run_text(&counting(folder.path(), ", 'unit_of_work' = 'file'"), &settings).unwrap();
+        run_text(
+            &counting(folder.path(), ", 'unit_of_work' = 'file'"),
+            &settings,
+        )
+        .unwrap();
         let mut found = lines(&folder.path().join("out.csv"));
         found.sort();
         assert_eq!(found, ["x,1", "x,2", "y,1", "y,2"]);
@@ -61,7 +78,10 @@ fn a_unit_of_work_begins_with_empty_state() {
 #[test]
 fn a_unit_of_work_closes_its_windows_and_resets_watermarks() {
     // The second file is older than the first: nothing in it is late.
-    let folder = folder_with(&[("a.csv", "20000,x\n21000,x\n"), ("b.csv", "1000,x\n2000,y\n")]);
+    let folder = folder_with(&[
+        ("a.csv", "20000,x\n21000,x\n"),
+        ("b.csv", "1000,x\n2000,y\n"),
+    ]);
     let path = folder.path().display();
     let text = format!(
         "CREATE TABLE events (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
@@ -94,6 +114,13 @@ fn statements_of_one_file_share_their_source() {
     let report = run_text(&text, &[]).unwrap();
     assert_eq!(report.rows_in, 3, "the file is read once");
     assert_eq!(report.sources.len(), 1);
-    assert_eq!(report.sinks.iter().map(|sink| sink.rows_out).collect::<Vec<_>>(), [2, 1, 2]);
+    assert_eq!(
+        report
+            .sinks
+            .iter()
+            .map(|sink| sink.rows_out)
+            .collect::<Vec<_>>(),
+        [2, 1, 2]
+    );
     assert_eq!(lines(&folder.path().join("ys.csv")), ["y"]);
 }

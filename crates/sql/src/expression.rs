@@ -74,7 +74,7 @@ pub struct PhysicalExpression {
 
 impl PhysicalExpression {
     /// For batches of `schema`.
-    pub fn new(expression: Physical, schema: &SchemaRef) -> Result<Arc<dyn Expression>> {
+    pub fn over(expression: Physical, schema: &SchemaRef) -> Result<Arc<dyn Expression>> {
         let data_type = expression.data_type(schema)?;
         Ok(Arc::new(PhysicalExpression {
             expression,

@@ -1,5 +1,7 @@
 //! `SET 'key' = 'value'`: what belongs to the query.
 
+use slackwater_engine::time::parse_duration_ns;
+
 use crate::error::{Result, SqlError, nearest};
 
 /// The settings of a query.
@@ -95,12 +97,14 @@ impl Settings {
             "parallelism" => self.parallelism = Some(number(PARALLELISM_MAX)?),
             "workers" => self.workers = Some(number(PARALLELISM_MAX)?),
             "chunk_rows" => self.chunk_rows = number(CHUNK_ROWS_MAX)?,
-            "linger" => self.linger_ns = duration_ns(value).ok_or_else(|| wrong(key, value))?,
+            "linger" => {
+                self.linger_ns = parse_duration_ns(value).ok_or_else(|| wrong(key, value))?
+            }
             "latency_target" => {
                 self.latency_target_ns = match value.trim() {
                     "none" => None,
                     value => Some(
-                        duration_ns(value)
+                        parse_duration_ns(value)
                             .filter(|&t| t > 0)
                             .ok_or_else(|| wrong(key, value))?,
                     ),
@@ -154,30 +158,6 @@ fn wrong(key: &str, value: &str) -> SqlError {
         .find(|(name, _)| *name == key)
         .map_or("", |(_, meaning)| meaning);
     SqlError::new(format!("'{value}' is no value of '{key}'")).mend(format!("'{key}' is {meaning}"))
-}
-
-/// A duration such as `20 ms`, `200us`, `1.5 s`, `1 min`, in nanoseconds.
-pub fn duration_ns(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let split = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
-    let number = text[..split]
-        .parse::<f64>()
-        .ok()
-        .filter(|number| number.is_finite())?;
-    let unit_ns = match text[split..].trim() {
-        "ns" => 1.0,
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" | "sec" | "second" | "seconds" => 1e9,
-        "min" | "minute" | "minutes" => 60e9,
-        "h" | "hour" | "hours" => 3600e9,
-        "d" | "day" | "days" => 86_400e9,
-        _ => return None,
-    };
-    let duration_ns = number * unit_ns;
-    (duration_ns < 1e18).then_some(duration_ns as u64)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::types::SqlType;
 #[derive(Debug, Clone)]
 pub enum Statement {
     /// `CREATE TABLE`.
-    CreateTable(CreateTable),
+    CreateTable(Box<CreateTable>),
     /// `CREATE VIEW name AS query`.
     CreateView {
         /// Its name.
@@ -172,11 +172,9 @@ fn rewrite(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
                 });
                 open.push((false, window));
             }
-            Token::RParen => {
-                if open.pop().is_some_and(|(outer, _)| outer) {
-                    index += 1;
-                    continue;
-                }
+            Token::RParen if open.pop().is_some_and(|(outer, _)| outer) => {
+                index += 1;
+                continue;
             }
             _ => {}
         }
@@ -316,7 +314,7 @@ fn create_table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         options(&mut parser, &mut table)?;
     }
     end(&mut parser)?;
-    Ok(Statement::CreateTable(table))
+    Ok(Statement::CreateTable(Box::new(table)))
 }
 
 fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {

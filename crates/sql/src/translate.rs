@@ -303,7 +303,7 @@ impl<'a> Translator<'a> {
         let schema: SchemaRef = Arc::new(Schema::new(fields));
         let expressions = expressions
             .into_iter()
-            .map(|expression| PhysicalExpression::new(expression, &input))
+            .map(|expression| PhysicalExpression::over(expression, &input))
             .collect::<Result<Vec<Arc<dyn Expression>>>>()?;
         let key = format!("map {expressions:?} {:?}", schema.fields());
         let inputs = vec![self.edge(stream.node, Exchange::Forward)];
@@ -333,7 +333,7 @@ impl<'a> Translator<'a> {
         let schema = self.schemas[input.node].clone();
         let condition = self.bind(predicate, &input, plan)?;
         let detail = explain::expression(&condition);
-        let condition = PhysicalExpression::new(condition, &schema)?;
+        let condition = PhysicalExpression::over(condition, &schema)?;
         let key = format!("filter {condition:?}");
         let inputs = vec![self.edge(input.node, Exchange::Forward)];
         let spec = NodeSpec::Filter { condition };

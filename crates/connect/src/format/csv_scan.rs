@@ -101,10 +101,17 @@ impl CsvScanner {
             // SAFETY: the features that the function is compiled for were just detected.
             return unsafe { self.scan_with_avx2(block, from, last, progress) };
         }
-        self.scan_anywhere(block, from, last, progress)
+        let delimiter = self.delimiter;
+        self.scan_with(
+            |window| window_masks(window, delimiter),
+            block,
+            from,
+            last,
+            progress,
+        )
     }
 
-    /// The same code, compiled with population count and the wider registers.
+    /// The same code with comparisons of 32 bytes and the population count of the processor.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,popcnt")]
     fn scan_with_avx2(
@@ -114,12 +121,20 @@ impl CsvScanner {
         last: bool,
         progress: &mut Progress,
     ) -> (usize, Stop) {
-        self.scan_anywhere(block, from, last, progress)
+        let delimiter = self.delimiter;
+        self.scan_with(
+            |window| window_masks_avx2(window, delimiter),
+            block,
+            from,
+            last,
+            progress,
+        )
     }
 
     #[inline(always)]
-    fn scan_anywhere(
+    fn scan_with(
         &mut self,
+        window_masks: impl Fn(&[u8; 64]) -> Masks,
         block: &[u8],
         from: usize,
         last: bool,
@@ -133,7 +148,7 @@ impl CsvScanner {
                 mut delimiters,
                 mut newlines,
                 quotes,
-            } = masks(block, base, self.delimiter);
+            } = masks(block, base, &window_masks);
             if quotes != 0 {
                 newlines &= below_lowest(quotes);
             }
@@ -254,17 +269,14 @@ fn incomplete(block: &[u8], start: usize) -> Stop {
 
 /// The masks of the 64 bytes from `base`; bytes behind the block count as nothing.
 #[inline(always)]
-fn masks(block: &[u8], base: usize, delimiter: u8) -> Masks {
+fn masks(block: &[u8], base: usize, window_masks: &impl Fn(&[u8; 64]) -> Masks) -> Masks {
     if let Some(window) = block.get(base..base + 64) {
-        return window_masks(
-            window.try_into().expect("the slice has 64 bytes"),
-            delimiter,
-        );
+        return window_masks(window.try_into().expect("the slice has 64 bytes"));
     }
     let rest = &block[base..];
     let mut window = [0; 64];
     window[..rest.len()].copy_from_slice(rest);
-    let masks = window_masks(&window, delimiter);
+    let masks = window_masks(&window);
     let valid = (1u64 << rest.len()) - 1;
     Masks {
         delimiters: masks.delimiters & valid,
@@ -297,4 +309,69 @@ fn window_masks(window: &[u8; 64], delimiter: u8) -> Masks {
         masks.quotes |= bits(quote);
     }
     masks
+}
+
+/// The same with registers of 32 bytes, which the compiler does not find by itself.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+fn window_masks_avx2(window: &[u8; 64], delimiter: u8) -> Masks {
+    use std::arch::x86_64::{
+        _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8,
+    };
+    let halves = window.as_ptr();
+    // SAFETY: both loads lie within the 64 bytes of the window, and need no alignment.
+    let (low, high) = unsafe {
+        (
+            _mm256_loadu_si256(halves.cast()),
+            _mm256_loadu_si256(halves.add(32).cast()),
+        )
+    };
+    let equal = |wanted: u8| {
+        let wanted = _mm256_set1_epi8(wanted as i8);
+        let low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(low, wanted)) as u32;
+        let high = _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, wanted)) as u32;
+        u64::from(low) | u64::from(high) << 32
+    };
+    Masks {
+        delimiters: equal(delimiter),
+        newlines: equal(b'\n'),
+        quotes: equal(b'"'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn obvious(window: &[u8], wanted: u8) -> u64 {
+        let bits = window.iter().enumerate();
+        bits.map(|(bit, byte)| u64::from(*byte == wanted) << bit)
+            .sum()
+    }
+
+    proptest! {
+        #[test]
+        fn all_ways_to_compare_agree(
+            window in proptest::array::uniform32(prop_oneof![
+                Just(b','), Just(b'\n'), Just(b'"'), any::<u8>(),
+            ]),
+            delimiter in prop_oneof![Just(b','), any::<u8>()],
+        ) {
+            let mut whole = [0; 64];
+            whole[..32].copy_from_slice(&window);
+            whole[32..].copy_from_slice(&window);
+            whole[32..].reverse();
+            let expected = [delimiter, b'\n', b'"'].map(|wanted| obvious(&whole, wanted));
+            let bits = |masks: Masks| [masks.delimiters, masks.newlines, masks.quotes];
+            prop_assert_eq!(bits(window_masks(&whole, delimiter)), expected);
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: the feature was just detected.
+                let masks = unsafe { window_masks_avx2(&whole, delimiter) };
+                prop_assert_eq!(bits(masks), expected);
+            }
+        }
+    }
 }

@@ -45,7 +45,13 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Records of the two streams whose peak memory is compared; 0,0 leaves that out
-    #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1, default_value = "1000000,10000000")]
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        num_args = 1,
+        default_value = "1000000,10000000"
+    )]
     memory_rows: Vec<u64>,
 }
 
@@ -78,7 +84,10 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         eprintln!("memory over {} records", count(rows));
         let cost = programs.run(&folder, &workload::fix_window_generated(rows), 1)?;
         let peak_rss_bytes = cost.peak_rss_bytes;
-        figures.memory.push(MemoryRun { rows, peak_rss_bytes });
+        figures.memory.push(MemoryRun {
+            rows,
+            peak_rss_bytes,
+        });
     }
     print!("{}", figures.table());
     if let Some(path) = &arguments.json {
@@ -120,7 +129,11 @@ fn measure(
             costs.push((cost, ratio));
         }
     }
-    figures.limit = Spread::of(limits.iter().map(|limit| limit.cpu_s * 1e6 / limit.rows as f64));
+    figures.limit = Spread::of(
+        limits
+            .iter()
+            .map(|limit| limit.cpu_s * 1e6 / limit.rows as f64),
+    );
     figures.workloads = runs
         .iter()
         .map(|(workload, parallelism, costs)| Measured::of(workload.name(), *parallelism, costs))
@@ -138,7 +151,11 @@ fn check_answers(
     let expected = programs.limit(file)?;
     let results = folder.path().join("results.csv");
     for &parallelism in parallelism {
-        programs.run(folder, &workload::fix_window_results(file, &results), parallelism)?;
+        programs.run(
+            folder,
+            &workload::fix_window_results(file, &results),
+            parallelism,
+        )?;
         let answer = programs.checksum(&results)?;
         if (answer.result_rows, &answer.checksum) != (expected.result_rows, &expected.checksum) {
             return Err(format!(

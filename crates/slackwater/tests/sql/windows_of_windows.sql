@@ -25,7 +25,7 @@ SELECT s, MAX(auctions) AS auctions FROM (
 
 --- TUMBLE over the window_time of an aggregate
 SELECT window_start, window_end, SUM(n) AS n
-FROM TUMBLE(TABLE per_auction, DESCRIPTOR(at), INTERVAL '10' SECOND) GROUP BY window_start, window_end;
+FROM TUMBLE((SELECT at, n FROM per_auction), DESCRIPTOR(at), INTERVAL '10' SECOND) GROUP BY window_start, window_end;
 
 --- the busiest auction of each window
 SELECT a.window_start, a.auction, a.n
@@ -66,3 +66,10 @@ SELECT window_start, COUNT(*) AS n FROM TUMBLE((
     JOIN (SELECT window_start, window_end, name FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '5' SECOND)) AS r
     ON l.window_start = r.window_start AND l.window_end = r.window_end), DESCRIPTOR(at), INTERVAL '10' SECOND)
 GROUP BY window_start, window_end;
+
+--- a view of renamed windows, as Flink's documentation cascades them
+CREATE VIEW fives AS
+SELECT window_start AS five_start, window_end AS five_end, window_time AS rowtime, SUM(price) AS partial_total
+FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' SECOND)) GROUP BY window_start, window_end, window_time;
+SELECT window_start, window_end, SUM(partial_total) AS total
+FROM TABLE(TUMBLE(TABLE fives, DESCRIPTOR(rowtime), INTERVAL '10' SECOND)) GROUP BY window_start, window_end;

@@ -125,7 +125,7 @@ impl Translator<'_> {
                 let both = join.left.schema().join(join.right.schema())?;
                 let over_plan = physical(filter, &both)?;
                 let bound = replace_columns(&over_plan, &columns)?;
-                Some(PhysicalExpression::new(bound, &schema)?)
+                Some(PhysicalExpression::over(bound, &schema)?)
             }
         };
         let exchanges = sides.iter().map(|side| {

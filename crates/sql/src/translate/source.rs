@@ -122,7 +122,7 @@ impl Translator<'_> {
                     Arc::new(Column::new(at, read.field(at).data_type().clone()))
                 }
                 TableColumn::Computed(expression) => {
-                    PhysicalExpression::new(physical(expression, &read_schema)?, &read)?
+                    PhysicalExpression::over(physical(expression, &read_schema)?, &read)?
                 }
             });
         }

@@ -106,7 +106,11 @@ fn finish(mut command: Command, input: Option<&str>) -> Result<Output, String> {
     let program = command.get_program().display().to_string();
     let failed = |error: std::io::Error| format!("{program}: {error}");
     command
-        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdin(if input.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
@@ -120,7 +124,11 @@ fn finish(mut command: Command, input: Option<&str>) -> Result<Output, String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let query = input.map_or(String::new(), |input| format!("\nthe query was:\n{input}"));
-    Err(format!("{program}: {}\n{}{query}", output.status, said.trim_end()))
+    Err(format!(
+        "{program}: {}\n{}{query}",
+        output.status,
+        said.trim_end()
+    ))
 }
 
 fn parse<T: for<'de> Deserialize<'de>>(json: &[u8], what: &str) -> Result<T, String> {

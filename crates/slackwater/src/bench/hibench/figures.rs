@@ -155,7 +155,9 @@ impl Figures {
                 format!("{peak_mb:.1} MB over {} records", count(run.rows))
             });
             let runs = runs.collect::<Vec<_>>().join(", ");
-            text.push_str(&format!("memory of fixwindow over a generated stream: {runs}\n"));
+            text.push_str(&format!(
+                "memory of fixwindow over a generated stream: {runs}\n"
+            ));
         }
         text
     }
@@ -168,7 +170,11 @@ mod tests {
     #[test]
     fn the_median_is_the_middle_or_the_mean_of_the_two_in_the_middle() {
         let of = |values: &[f64]| Spread::of(values.iter().copied());
-        let odd = Spread { median: 2.0, min: 1.0, max: 9.0 };
+        let odd = Spread {
+            median: 2.0,
+            min: 1.0,
+            max: 9.0,
+        };
         assert_eq!(of(&[9.0, 1.0, 2.0]), odd);
         assert_eq!(of(&[4.0, 1.0, 2.0, 9.0]).median, 3.0);
         assert_eq!(of(&[5.0]).median, 5.0);
@@ -185,18 +191,38 @@ mod tests {
             wakeups: 12,
         };
         let figures = Figures {
-            machine: Machine { processor: "a processor".to_string(), cores: 2 },
+            machine: Machine {
+                processor: "a processor".to_string(),
+                cores: 2,
+            },
             rows: 1_000_000,
             file_bytes: 200_000_000,
             runs: 1,
             limit: Spread::of([0.07].into_iter()),
             workloads: vec![Measured::of("fixwindow", 2, &[(cost, 0.14)])],
-            memory: vec![MemoryRun { rows: 1_000_000, peak_rss_bytes: 50_000_000 }],
+            memory: vec![MemoryRun {
+                rows: 1_000_000,
+                peak_rss_bytes: 50_000_000,
+            }],
         };
         let table = figures.table();
-        let row = table.lines().find(|line| line.starts_with("fixwindow")).unwrap();
+        let row = table
+            .lines()
+            .find(|line| line.starts_with("fixwindow"))
+            .unwrap();
         let cells = row.split_whitespace().collect::<Vec<_>>();
-        assert_eq!(cells, ["fixwindow", "2", "2,000,000", "0.5000", "64.0", "12", "0.14"]);
+        assert_eq!(
+            cells,
+            [
+                "fixwindow",
+                "2",
+                "2,000,000",
+                "0.5000",
+                "64.0",
+                "12",
+                "0.14"
+            ]
+        );
         assert!(table.contains("50.0 MB over 1,000,000 records"));
     }
 }

@@ -27,7 +27,10 @@ impl Folder {
         check_room(&parent, rows)?;
         let path = parent.join(format!("slackwater-hibench-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| {
-            format!("{}: {error}\n  = --folder DIR names another place", path.display())
+            format!(
+                "{}: {error}\n  = --folder DIR names another place",
+                path.display()
+            )
         })?;
         let removed = path.clone();
         let watching = crate::signals::watch(move || {
@@ -36,7 +39,10 @@ impl Folder {
             std::process::exit(130);
         });
         match watching {
-            Ok(signals) => Ok(Folder { path, _signals: signals }),
+            Ok(signals) => Ok(Folder {
+                path,
+                _signals: signals,
+            }),
             Err(error) => {
                 let _ = std::fs::remove_dir_all(&path);
                 Err(format!("signals: {error}"))
