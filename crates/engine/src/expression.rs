@@ -84,7 +84,14 @@ pub fn evaluate(expressions: &[Arc<dyn Expression>], chunk: Chunk) -> Result<Eva
                 keep[*row] = false;
             }
             let chunk = chunk.filter(&BooleanArray::from(keep))?;
-            let columns = evaluate_batch(expressions, &chunk.batch)?;
+            // Without rows there is nothing to evaluate: an expression that fails for every row
+            // (a constant division by zero) would fail once more.
+            let columns = if chunk.rows() == 0 {
+                let empty = |e: &Arc<dyn Expression>| arrow_array::new_empty_array(&e.data_type());
+                expressions.iter().map(empty).collect()
+            } else {
+                evaluate_batch(expressions, &chunk.batch)?
+            };
             Ok(Evaluated {
                 chunk,
                 columns,
@@ -115,8 +122,6 @@ fn find_failing(
     };
     let rows = batch.num_rows();
     if rows <= 1 {
-        // An expression that fails without rows would fail for ever: with no row there is
-        // nothing to condemn, and the caller's second evaluation reports it.
         if rows == 1 {
             failing.push((first_row, error.to_string()));
         }

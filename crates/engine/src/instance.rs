@@ -217,11 +217,12 @@ impl Instance {
                     None => return Ok(self.waits(worked)),
                 },
                 InstanceInput::Source(intake) => {
-                    let next = intake.next_input()?;
+                    let next = intake.next_input();
+                    // What was read before a failure counts, and so does what failed.
                     let counts = intake.take_counts();
                     InstanceCounters::add(&self.counters.rows_in, counts.rows_in);
                     InstanceCounters::add(&self.counters.rows_bad, counts.rows_bad);
-                    match next {
+                    match next? {
                         Ok(input) => input,
                         Err(Waiting::ForSource(until_ns)) => {
                             return Ok(if worked {

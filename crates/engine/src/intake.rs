@@ -330,26 +330,28 @@ impl Intake {
         let Some(event_time) = self.spec.event_time else {
             return;
         };
+        let watermark = |partition: &Partition| partition.watermark(event_time.delay_us);
         let active = self.partitions.values().filter(|p| !p.idle && !p.ended);
-        match active
-            .map(|partition| partition.watermark(event_time.delay_us))
-            .min()
+        let held_at = active.map(watermark).min();
+        // Where nobody holds the others back the furthest counts, or which windows close would
+        // depend on who fell silent last.
+        let furthest = self.partitions.values().map(watermark).max();
+        if let Some(time) = held_at.or(furthest)
+            && time > self.watermark
+            && time < MAX_WATERMARK
         {
-            Some(time) if time > self.watermark && time < MAX_WATERMARK => {
-                self.watermark = time;
-                self.ready.push_back(Input::Watermark {
-                    time,
-                    ingest_ns: self.ingest_ns,
-                });
-            }
-            // Between units there are no partitions either, but then the next unit's rows follow.
-            None if !self.all_idle
-                && (!self.spec.unit_per_partition || self.partitions.values().any(|p| p.idle)) =>
-            {
-                self.all_idle = true;
-                self.ready.push_back(Input::Idle);
-            }
-            _ => {}
+            self.watermark = time;
+            self.ready.push_back(Input::Watermark {
+                time,
+                ingest_ns: self.ingest_ns,
+            });
+        }
+        // Between units there are no partitions either, but then the next unit's rows follow.
+        let between_units =
+            self.spec.unit_per_partition && !self.partitions.values().any(|p| p.idle);
+        if held_at.is_none() && !self.all_idle && !between_units {
+            self.all_idle = true;
+            self.ready.push_back(Input::Idle);
         }
     }
 }

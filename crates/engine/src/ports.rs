@@ -1,8 +1,10 @@
 //! The receiving side of an instance: merges its links into one input.
 //!
 //! A port is one input of the head operator; its lanes are the links from the instances that feed
-//! it. The watermark is the minimum over all lanes that are neither idle nor ended. `EndOfWork` is
-//! aligned like a barrier: a lane that has delivered it is not read until all others have.
+//! it. The watermark is the minimum over all lanes that are neither idle nor ended; where all are,
+//! it is the furthest of theirs, or which windows close would depend on who fell silent last.
+//! `EndOfWork` is aligned like a barrier: a lane that has delivered it is not read until all others
+//! have.
 
 use slackwater_link::Receiver;
 
@@ -65,6 +67,8 @@ pub struct Ports {
     watermark: EventTime,
     ingest_ns: u64,
     all_idle: bool,
+    /// All lanes are idle, which is to be said after the watermark that came of it.
+    idle_due: bool,
     stopped: bool,
     ended: bool,
 }
@@ -91,6 +95,7 @@ impl Ports {
             watermark: MIN_WATERMARK,
             ingest_ns: 0,
             all_idle: false,
+            idle_due: false,
             stopped: false,
             ended: false,
         }
@@ -98,6 +103,9 @@ impl Ports {
 
     /// The next thing to do, or `None` when no lane has a message.
     pub fn next_input(&mut self) -> Option<Input> {
+        if std::mem::take(&mut self.idle_due) {
+            return Some(Input::Idle);
+        }
         let mut empty = 0;
         while empty < self.lanes.len() && !self.ended {
             let index = self.next;
@@ -181,15 +189,17 @@ impl Ports {
         }
         let holds = |lane: &&Lane| !lane.idle && (!lane.ended || lane.stopped);
         let active = self.lanes.iter().filter(holds);
-        let Some(time) = active.map(|lane| lane.watermark).min() else {
-            let newly = !std::mem::replace(&mut self.all_idle, true);
-            return newly.then_some(Input::Idle);
-        };
-        if time > self.watermark && time < MAX_WATERMARK {
-            self.watermark = time;
-            return Some(Input::Watermark { time, ingest_ns });
+        let held_at = active.map(|lane| lane.watermark).min();
+        let furthest = self.lanes.iter().map(|lane| lane.watermark).max();
+        let newly_idle = held_at.is_none() && !std::mem::replace(&mut self.all_idle, true);
+        match held_at.or(furthest) {
+            Some(time) if time > self.watermark && time < MAX_WATERMARK => {
+                self.watermark = time;
+                self.idle_due = newly_idle;
+                Some(Input::Watermark { time, ingest_ns })
+            }
+            _ => newly_idle.then_some(Input::Idle),
         }
-        None
     }
 }
 

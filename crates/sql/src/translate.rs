@@ -218,45 +218,59 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// A projection costs no operator of its own: its expressions are evaluated where their values
+    /// are needed. Only a computed column that is used more than once is computed before.
     fn project(
         &mut self,
-        input: Stream,
+        mut input: Stream,
         expressions: &[Expr],
         plan: &LogicalPlan,
     ) -> Result<Stream> {
+        let mut uses = vec![0; input.columns.len()];
+        for expression in expressions {
+            expression.apply(|part| {
+                if let Expr::Column(column) = part {
+                    uses[plan.schema().index_of_column(column)?] += 1;
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        let mut used = uses.iter().zip(&input.columns);
+        if used.any(|(&uses, column)| uses > 1 && column_index(column).is_none()) {
+            input = self.settle(input, plan)?;
+        }
         let mut columns = Vec::new();
         let mut roles = Vec::new();
-        let mut free = true;
         for expression in expressions {
-            let bound = self.bind(expression, &input, plan)?;
-            free &= column_index(&bound).is_some() || is_column(expression);
-            columns.push(bound);
+            columns.push(self.bind(expression, &input, plan)?);
             roles.push(self.role(expression, &input, plan)?);
         }
-        if free {
-            return Ok(Stream {
-                columns,
-                roles,
-                ..input
-            });
-        }
-        let names = expressions
-            .iter()
-            .map(|expression| expression.schema_name().to_string());
-        let names = names.collect::<Vec<_>>();
-        let time = input.time.as_ref().filter(|_| self.orders_by_time);
-        let node = self.materialise(&input, &columns, &names, time)?;
+        Ok(Stream {
+            columns,
+            roles,
+            ..input
+        })
+    }
+
+    /// The stream with every column computed, and nothing else kept.
+    fn settle(&mut self, stream: Stream, plan: &LogicalPlan) -> Result<Stream> {
+        let names = plan.schema().fields().iter();
+        let names = names.map(|field| field.name().clone()).collect::<Vec<_>>();
+        let time = stream.time.as_ref().filter(|_| self.orders_by_time);
+        let time_index =
+            time.and_then(|time| stream.columns.iter().position(|column| column == time));
+        let extra = time.filter(|_| time_index.is_none());
+        let node = self.materialise(&stream, &stream.columns, &names, extra)?;
         let schema = self.schemas[node].clone();
-        let time = time.map(|_| column(schema.fields().len() - 1, &schema));
-        let columns = (0..columns.len())
+        let time = time.map(|_| column(time_index.unwrap_or(names.len()), &schema));
+        let columns = (0..names.len())
             .map(|index| column(index, &schema))
             .collect();
         Ok(Stream {
             node,
             columns,
-            roles,
             time,
-            updates: input.updates,
+            ..stream
         })
     }
 
@@ -365,30 +379,14 @@ impl<'a> Translator<'a> {
                     "declare it where the table is declared: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND"
                 )));
         }
-        let mut time = input.columns[time_index].clone();
-        // A computed event time (window_time) has to be a column before windows can be made by it.
-        if column_index(&time).is_none() {
-            let names = window
-                .input
-                .schema()
-                .fields()
-                .iter()
-                .map(|f| f.name().clone());
-            let names = names.collect::<Vec<_>>();
-            let node = self.materialise(&input, &input.columns.clone(), &names, None)?;
-            let schema = self.schemas[node].clone();
-            let columns = (0..input.columns.len())
-                .map(|i| column(i, &schema))
-                .collect::<Vec<_>>();
-            time = columns[time_index].clone();
-            input = Stream {
-                node,
-                columns,
-                time: Some(time.clone()),
-                ..input
-            };
+        // A computed event time has to be a column before windows can be made by it; and a sliding
+        // window copies rows, so what nobody reads is left behind and nothing is computed twice.
+        let sliding = window.windows.size != window.windows.slide;
+        if sliding || column_index(&input.columns[time_index]).is_none() {
+            input = self.settle(input, &window.input)?;
         }
-        let time_column = column_index(&time).expect("made a column just above");
+        let time = input.columns[time_index].clone();
+        let time_column = column_index(&time).expect("settled just above");
         let before = self.schemas[input.node].clone();
         let mut fields = before.fields().to_vec();
         for name in ["window_start", "window_end"] {
@@ -548,14 +546,6 @@ impl<'a> Translator<'a> {
         self.schemas.push(schema);
         self.known.insert(key, node);
         node
-    }
-}
-
-fn is_column(expression: &Expr) -> bool {
-    match expression {
-        Expr::Alias(alias) => is_column(&alias.expr),
-        Expr::Column(_) => true,
-        _ => false,
     }
 }
 

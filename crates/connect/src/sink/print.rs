@@ -173,7 +173,7 @@ impl Layout {
 
 fn output_error(error: &std::io::Error) -> Error {
     if error.kind() == ErrorKind::BrokenPipe {
-        return Error::new("", "standard output was closed");
+        return Error::new("standard output", "was closed by its reader");
     }
     Error::new("standard output", format!("can't write: {error}"))
 }
@@ -268,6 +268,6 @@ mod tests {
     #[test]
     fn a_closed_pipe_is_said_plainly() {
         let error = output_error(&std::io::Error::from(ErrorKind::BrokenPipe));
-        assert_eq!(error.to_string(), "standard output was closed");
+        assert_eq!(error.to_string(), "standard output: was closed by its reader");
     }
 }

@@ -396,6 +396,22 @@ fn a_partition_that_appears_starts_at_the_watermark_and_an_ended_one_holds_nothi
 }
 
 #[test]
+fn regression_where_all_are_silent_the_furthest_partition_counts() {
+    for order in [[0, 1], [1, 0]] {
+        let ended = |partition| SourcePoll::PartitionEnded { partition };
+        let says = vec![
+            times(0, 1, &[100]),
+            times(1, 1, &[200]),
+            ended(order[0]),
+            ended(order[1]),
+        ];
+        let (mut intake, _) = intake(spec(), 2, says);
+        let control = control(&drain(&mut intake));
+        assert_eq!(control, ["watermark 95", "watermark 195", "idle"]);
+    }
+}
+
+#[test]
 fn regression_a_source_without_an_open_partition_holds_nobody_back() {
     // A listening socket that nobody has connected to, and one whose peers have all gone.
     let (mut listening, _) = intake(spec(), 0, vec![SourcePoll::Pending, SourcePoll::Pending]);

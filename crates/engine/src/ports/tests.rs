@@ -120,6 +120,29 @@ fn idle_and_ended_lanes_hold_nothing_back() {
 }
 
 #[test]
+fn regression_where_all_are_silent_the_furthest_lane_counts() {
+    // Whoever falls silent last, and whether it has ended or is idle.
+    for order in [[0, 1], [1, 0]] {
+        for last in [Message::Idle, end(false)] {
+            let (mut ports, mut lanes) = ports(&[1, 1]);
+            lanes[0].send(watermark(10)).unwrap();
+            lanes[1].send(watermark(20)).unwrap();
+            assert_eq!(drain(&mut ports), ["watermark 10"]);
+            lanes[order[0]].send(last).unwrap();
+            lanes[order[1]].send(Message::Idle).unwrap();
+            assert_eq!(drain(&mut ports), ["watermark 20", "idle"]);
+        }
+    }
+    // After a stop windows stay open.
+    let (mut ports, mut lanes) = ports(&[1, 1]);
+    lanes[0].send(watermark(10)).unwrap();
+    lanes[1].send(watermark(20)).unwrap();
+    lanes[0].send(end(true)).unwrap();
+    lanes[1].send(Message::Idle).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 10"]);
+}
+
+#[test]
 fn all_idle_is_said_once_and_a_chunk_ends_it() {
     let (mut ports, mut lanes) = ports(&[2]);
     lanes[0].send(Message::Idle).unwrap();

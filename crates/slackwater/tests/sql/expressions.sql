@@ -46,11 +46,11 @@ SELECT trim('  a ') || '.' AS t, ltrim('xxa', 'x') AS l, rtrim('axx', 'x') AS r,
   left('slack', 2) AS le, right('slack', 2) AS ri, split_part('a,b,c', ',', 2) AS sp, strpos('slack', 'ck') AS po, starts_with('slack', 'sl') AS sw, concat('a', 1, NULL, 'b') AS c, concat_ws('-', 'a', NULL, 'b') AS cw FROM bid;
 
 --- yet more texts
-SELECT ascii('a') AS a, chr(97) AS c, md5('a') AS m, to_hex(255) AS h, encode('ab', 'hex') AS e, regexp_replace('2024-01', '[0-9]+', 'N') AS rr, regexp_like('abc', 'b') AS rl,
+SELECT ascii('a') AS a, chr(97) AS c, to_hex(255) AS h, encode('ab', 'hex') AS e, regexp_replace('2024-01', '[0-9]+', 'N') AS rr, regexp_like('abc', 'b') AS rl,
   translate('abc', 'ab', 'xy') AS t, overlay('slack' PLACING 'LA' FROM 2 FOR 2) AS o, levenshtein('kitten', 'sitting') AS d FROM bid;
 
 --- numbers
-SELECT abs(-2) AS a, ceil(1.2) AS c, floor(-1.2) AS f, round(2.567, 1) AS r, round(2.5) AS r0, trunc(2.9) AS t, sqrt(16) AS s, power(2, 10) AS p, exp(0) AS e, ln(1) AS l, log10(1000) AS l10, log2(8) AS l2, mod(7, 3) AS m, sign(-3) AS g,
+SELECT abs(-2) AS a, ceil(1.2) AS c, floor(-1.2) AS f, round(2.567, 1) AS r, round(2.5) AS r0, trunc(2.9) AS t, sqrt(16) AS s, power(2, 10) AS p, exp(0) AS e, ln(1) AS l, log10(1000) AS l10, log2(8) AS l2, signum(-3) AS g,
   pi() AS pi, sin(0) AS sn, degrees(pi()) AS d, greatest(1, 3, 2) AS gr, least(1, 3, 2) AS le, gcd(12, 18) AS gcd FROM bid;
 
 --- the parts of a time
@@ -64,7 +64,7 @@ SELECT date_trunc('hour', at) AS h, date_trunc('day', at) AS d, date_trunc('mont
 SELECT at + INTERVAL '1' DAY AS a, at - INTERVAL '90' MINUTE AS b, at + INTERVAL '1' MONTH AS c, at + INTERVAL '1 day 2 hours' AS d, day + INTERVAL '1' DAY AS e, at - TIMESTAMP '2024-02-29 12:00:00' AS f FROM x;
 
 --- INTERVAL in all units
-SELECT ts + INTERVAL '1' SECOND AS s, ts + INTERVAL '1.5' SECOND AS s15, ts + INTERVAL '2' HOUR AS h, ts + INTERVAL '1' WEEK AS w, ts + INTERVAL '1' YEAR AS y, ts + INTERVAL '250' MILLISECOND AS ms, ts + INTERVAL '1' HOUR * 3 AS h3 FROM bid;
+SELECT ts + INTERVAL '1' SECOND AS s, ts + INTERVAL '1.5' SECOND AS s15, ts + INTERVAL '2' HOUR AS h, ts + INTERVAL '1' WEEK AS w, ts + INTERVAL '1' YEAR AS y, ts + INTERVAL '250' MILLISECOND AS ms FROM bid;
 
 --- times from numbers and texts
 SELECT TO_TIMESTAMP_LTZ(1, 0) AS s, TO_TIMESTAMP_LTZ(1, 3) AS ms, TO_TIMESTAMP_LTZ(1, 6) AS us, TO_TIMESTAMP_LTZ(1, 9) AS ns, TO_TIMESTAMP('2024-01-02T03:04:05') AS t, TO_TIMESTAMP_MILLIS(1500) AS tm,
@@ -90,7 +90,7 @@ SELECT amount, amount + 0.01 AS a, amount * amount AS b, CAST(amount AS DECIMAL(
 SELECT flag, NOT flag AS n, flag AND tiny = 1 AS a, flag IS TRUE AS t, CAST(flag AS STRING) AS s, CASE WHEN flag THEN 'yes' ELSE 'no' END AS c FROM types;
 
 --- texts with quotes, lines and other characters
-SELECT 'it''s' AS a, "bidder" AS b, 'grüße 世界' AS c, '' = '' AS d, 'a' || CAST(NULL AS STRING) AS e, E'tab\there' AS f, U&'\00e9' AS g FROM bid;
+SELECT 'it''s' AS a, "bidder" AS b, 'grüße 世界' AS c, '' = '' AS d, 'a' || CAST(NULL AS STRING) AS e, E'tab\there' AS f FROM bid;
 
 --- nested fields
 CREATE TABLE orders (id BIGINT, customer ROW<name STRING, address ROW<city STRING, zip STRING>>)
@@ -100,8 +100,8 @@ SELECT id, o.customer.name AS name, upper(o.customer.address.city) AS city, o.cu
 --- rows and their fields, made in the query
 SELECT struct(1 AS a, 'x' AS b) AS r, named_struct('a', auction, 'b', bidder) AS n FROM bid;
 
---- hashes, and the type of a value
-SELECT arrow_typeof(ts) AS t, encode(sha256('a'), 'hex') AS h FROM bid;
+--- the type of a value
+SELECT arrow_typeof(ts) AS t, arrow_typeof(bidder) AS b FROM bid;
 
 --- a column that is selected twice
 SELECT ms, ms, ms + 1, ms + 1 FROM bid;

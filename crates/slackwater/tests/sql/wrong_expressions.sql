@@ -1,0 +1,140 @@
+-- Wrong expressions: functions, types, literals.
+
+CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+
+CREATE TABLE people (ms BIGINT, name STRING, city STRING,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+
+--- a misspelt function
+SELECT uper(bidder) FROM bids;
+
+--- a misspelt aggregate
+SELECT auction, COUTN(price) FROM bids GROUP BY auction;
+
+--- a function that is nothing like the others
+SELECT qqqq(bidder) FROM bids;
+
+--- too few arguments
+SELECT replace(bidder, 'a') FROM bids;
+
+--- too many arguments
+SELECT upper(bidder, 1) FROM bids;
+
+--- arguments of the wrong type
+SELECT abs(bidder) FROM bids;
+
+--- an aggregate of the wrong type
+SELECT auction, SUM(bidder) FROM bids GROUP BY auction;
+
+--- AVG of a time
+SELECT auction, AVG(ts) FROM bids GROUP BY auction;
+
+--- a number and a time
+SELECT ts + 1 FROM bids;
+
+--- a text and a number
+SELECT bidder * 2 FROM bids;
+
+--- comparing a time with a number
+SELECT price FROM bids WHERE ts > 1000;
+
+--- comparing a time with a text that is none
+SELECT price FROM bids WHERE ts > 'yesterday';
+
+--- comparing a number with a text that is none
+SELECT price FROM bids WHERE price > 'ten';
+
+--- AND of what is not true or false
+SELECT price FROM bids WHERE auction AND price > 1;
+
+--- NOT of a text
+SELECT NOT bidder FROM bids;
+
+--- branches of CASE of different types
+SELECT CASE WHEN auction = 1 THEN ts ELSE TRUE END FROM bids;
+
+--- CASE without END
+SELECT CASE WHEN auction = 1 THEN 2 FROM bids;
+
+--- LIKE of a number
+SELECT price FROM bids WHERE auction LIKE '1%';
+
+--- CAST to a type that does not exist
+SELECT CAST(price AS NUMBR) FROM bids;
+
+--- CAST that can't be
+SELECT CAST(ts AS BOOLEAN) FROM bids;
+
+--- CAST of a literal that is no number
+SELECT CAST('abc' AS INT) FROM bids;
+
+--- a TIMESTAMP literal that is none
+SELECT price FROM bids WHERE ts > TIMESTAMP 'nonsense';
+
+--- a TIMESTAMP of too many decimals
+SELECT CAST(ts AS TIMESTAMP(12)) FROM bids;
+
+--- a DATE literal that is none
+SELECT price FROM bids WHERE ts > DATE '2024-13-01';
+
+--- an INTERVAL of an unknown unit
+SELECT ts + INTERVAL '1' FORTNIGHT FROM bids;
+
+--- an INTERVAL that is no number
+SELECT ts + INTERVAL 'soon' FROM bids;
+
+--- EXTRACT of an unknown part
+SELECT EXTRACT(FORTNIGHT FROM ts) FROM bids;
+
+--- EXTRACT from a text
+SELECT EXTRACT(YEAR FROM bidder) FROM bids;
+
+--- a constant division by zero
+SELECT 1 / 0 FROM bids;
+
+--- a constant overflow
+SELECT 9223372036854775807 + 1 FROM bids;
+
+--- TO_TIMESTAMP_LTZ without its precision
+SELECT TO_TIMESTAMP_LTZ(ms) FROM bids;
+
+--- TO_TIMESTAMP_LTZ with a precision that does not exist
+SELECT TO_TIMESTAMP_LTZ(ms, 4) FROM bids;
+
+--- TO_TIMESTAMP_LTZ of a text
+SELECT TO_TIMESTAMP_LTZ(bidder, 3) FROM bids;
+
+--- a field of a column that is no ROW
+SELECT bids.price.cents FROM bids;
+
+--- a field that does not exist
+CREATE TABLE orders (id BIGINT, customer ROW<name STRING, city STRING>) WITH ('connector' = 'file', 'path' = '${DATA}/orders.jsonl', 'format' = 'json');
+SELECT customer.nme FROM orders;
+
+--- an element of an array
+CREATE TABLE orders (id BIGINT, tags ARRAY<STRING>) WITH ('connector' = 'file', 'path' = '${DATA}/orders.jsonl', 'format' = 'json');
+SELECT tags[1] FROM orders;
+
+--- a star inside a function
+SELECT SUM(*) FROM bids;
+
+--- DISTINCT in a function that is no aggregate
+SELECT upper(DISTINCT bidder) FROM bids;
+
+--- FILTER on a function that is no aggregate
+SELECT upper(bidder) FILTER (WHERE price > 1) FROM bids;
+
+--- a parameter
+SELECT price FROM bids WHERE auction = ?;
+
+--- a parameter with a number
+SELECT price FROM bids WHERE auction = $1;
+
+--- a variable
+SELECT price FROM bids WHERE auction = @x;
+
+--- nested too deeply
+SELECT ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))) FROM bids;

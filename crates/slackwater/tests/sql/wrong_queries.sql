@@ -1,0 +1,188 @@
+-- Wrong queries: names, types, and what needs retraction or the end of the stream.
+
+CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+
+CREATE TABLE people (ms BIGINT, name STRING, city STRING,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+
+CREATE VIEW b AS SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND);
+CREATE VIEW p AS SELECT * FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '10' SECOND);
+
+--- a misspelt table
+SELECT price FROM bidz;
+
+--- a table that is nothing like the others
+SELECT price
+  FROM observations;
+
+--- a misspelt column
+SELECT bider, price FROM bids;
+
+--- a column that is nothing like the others
+SELECT zzz FROM people;
+
+--- a misspelt column in WHERE
+SELECT price
+FROM bids
+WHERE auktion = 3;
+
+--- a misspelt column in GROUP BY
+SELECT COUNT(*) FROM bids GROUP BY biddr;
+
+--- a misspelt column in HAVING
+SELECT window_start FROM b GROUP BY window_start HAVING MAX(pricee) > 1;
+
+--- a misspelt column in ON
+SELECT b.price FROM b JOIN p ON b.window_start = p.window_start AND b.bidder = p.nmae;
+
+--- a misspelt column with its table
+SELECT b.bider FROM bids AS b;
+
+--- a column of a table that is not read
+SELECT people.name FROM bids;
+
+--- names are told apart by case
+SELECT Price FROM bids;
+
+--- a text in double quotes is a name
+SELECT price FROM bids WHERE bidder = "alice";
+
+--- a column that is in both tables
+SELECT ms FROM b JOIN p ON b.window_start = p.window_start;
+
+--- a column that is neither a key nor aggregated
+SELECT auction, bidder, COUNT(*) FROM bids GROUP BY auction;
+
+--- a column that is neither a key nor aggregated, without GROUP BY
+SELECT bidder, COUNT(*) FROM bids;
+
+--- an aggregate in WHERE
+SELECT auction FROM bids WHERE COUNT(*) > 1 GROUP BY auction;
+
+--- an aggregate in an aggregate
+SELECT MAX(COUNT(*)) FROM bids GROUP BY auction;
+
+--- an aggregate as a key
+SELECT COUNT(*) FROM bids GROUP BY COUNT(*);
+
+--- a key by a number that is too large
+SELECT auction, COUNT(*) FROM bids GROUP BY 3;
+
+--- a join without a window
+SELECT b.price, p.city FROM bids AS b JOIN people AS p ON b.bidder = p.name;
+
+--- a join by an inequality of windows
+SELECT b.price FROM b JOIN p ON b.window_start < p.window_start AND b.bidder = p.name;
+
+--- a join of different windows
+SELECT b.price FROM b JOIN (SELECT * FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) AS w
+ON b.window_start = w.window_start AND b.window_end = w.window_end;
+
+--- a comma without a condition
+SELECT b.price FROM bids AS b, people AS p;
+
+--- CROSS JOIN
+SELECT b.price FROM bids AS b CROSS JOIN people AS p;
+
+--- a semi join
+SELECT b.price FROM b LEFT SEMI JOIN p ON b.window_start = p.window_start;
+
+--- an aggregate over a running aggregate
+SELECT MAX(n) FROM (SELECT auction, COUNT(*) AS n FROM bids GROUP BY auction);
+
+--- HAVING on a running aggregate
+SELECT auction, COUNT(*) AS n FROM bids GROUP BY auction HAVING COUNT(*) > 2;
+
+--- a condition on a running aggregate
+SELECT * FROM (SELECT auction, COUNT(*) AS n FROM bids GROUP BY auction) WHERE n > 2;
+
+--- a join with a running aggregate
+SELECT b.price, c.n FROM b JOIN (SELECT auction, COUNT(*) AS n FROM bids GROUP BY auction) AS c ON b.auction = c.auction;
+
+--- a union over a running aggregate
+SELECT auction, COUNT(*) AS n FROM bids GROUP BY auction UNION ALL SELECT 1, 2 FROM people;
+
+--- ORDER BY
+SELECT price FROM bids
+ORDER BY price;
+
+--- LIMIT
+SELECT price FROM bids LIMIT 3;
+
+--- OFFSET
+SELECT price FROM bids OFFSET 3;
+
+--- FETCH
+SELECT price FROM bids FETCH FIRST 3 ROWS ONLY;
+
+--- OVER
+SELECT price, SUM(price) OVER (PARTITION BY auction ORDER BY ts) FROM bids;
+
+--- ROW_NUMBER
+SELECT price, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY ts) FROM bids;
+
+--- a subquery as a value
+SELECT price, (SELECT MAX(ms) FROM people) AS latest FROM bids;
+
+--- a subquery with IN
+SELECT price FROM bids WHERE bidder IN (SELECT name FROM people);
+
+--- a subquery with EXISTS
+SELECT price FROM bids WHERE EXISTS (SELECT 1 FROM people WHERE name = bidder);
+
+--- EXCEPT
+SELECT bidder FROM bids EXCEPT SELECT name FROM people;
+
+--- INTERSECT
+SELECT bidder FROM bids INTERSECT SELECT name FROM people;
+
+--- sides of a UNION of different widths
+SELECT bidder, price FROM bids UNION ALL SELECT name FROM people;
+
+--- sides of a UNION of different types
+SELECT ts FROM bids UNION ALL SELECT TRUE FROM people;
+
+--- DISTINCT ON
+SELECT DISTINCT ON (auction) auction, price FROM bids;
+
+--- ROLLUP
+SELECT auction, bidder, COUNT(*) FROM bids GROUP BY ROLLUP (auction, bidder);
+
+--- GROUPING SETS
+SELECT auction, COUNT(*) FROM bids GROUP BY GROUPING SETS ((auction), ());
+
+--- a query without a table
+SELECT 1 + 1;
+
+--- VALUES
+VALUES (1, 'a'), (2, 'b');
+
+--- a recursive query
+WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r;
+
+--- a lateral join
+SELECT b.price, l.x FROM bids AS b, LATERAL (SELECT b.price + 1 AS x) AS l;
+
+--- UNNEST
+SELECT * FROM UNNEST([1, 2, 3]);
+
+--- QUALIFY
+SELECT price FROM bids QUALIFY ROW_NUMBER() OVER (ORDER BY ts) = 1;
+
+--- a condition that is no condition
+SELECT price FROM bids WHERE price + 1;
+
+--- aggregates that depend on the order of rows
+SELECT auction, ARRAY_AGG(bidder) FROM bids GROUP BY auction;
+
+--- ORDER BY in an aggregate
+SELECT FIRST_VALUE(bidder ORDER BY price) FROM bids;
+
+--- two columns of one name
+SELECT price AS x, auction AS x FROM bids;
+
+--- the same view twice in a name
+SELECT price FROM bids AS x, people AS x;
