@@ -33,6 +33,8 @@ pub struct Route {
     /// no further input while there are any.
     queues: Vec<VecDeque<Message>>,
     queued: usize,
+    /// Links with messages whose reader has not been rung yet.
+    unrung: Vec<bool>,
     next: usize,
     targets: Vec<u16>,
     hashes: Vec<u64>,
@@ -52,6 +54,7 @@ impl Route {
             plan,
             queues: senders.iter().map(|_| VecDeque::new()).collect(),
             queued: 0,
+            unrung: vec![false; links],
             next: 0,
             targets: (0..BUCKETS).map(|bucket| (bucket % links) as u16).collect(),
             hashes: Vec::new(),
@@ -75,6 +78,11 @@ impl Route {
             .iter()
             .map(|&column| chunk.batch.column(column).clone());
         hash_rows(&keys.collect::<Vec<_>>(), chunk.rows(), &mut self.hashes)?;
+        let share = chunk.rows() / self.senders.len();
+        for rows in &mut self.rows {
+            // Somewhat more than an even share, so that few lists have to grow.
+            rows.reserve(share + share / 8);
+        }
         for (row, &hash) in self.hashes.iter().enumerate() {
             self.rows[usize::from(self.targets[bucket(hash)])].push(row as u32);
         }
@@ -100,21 +108,28 @@ impl Route {
     /// Sends what was held back; returns how much of it.
     pub fn flush(&mut self) -> usize {
         let mut sent = 0;
-        for (sender, queue) in self.senders.iter_mut().zip(&mut self.queues) {
-            while let Some(message) = queue.pop_front() {
-                match sender.send(message) {
-                    Ok(()) => sent += 1,
-                    Err(SendError::Full(message)) => {
-                        queue.push_front(message);
-                        break;
-                    }
-                    // The receiver has gone: its failure is reported by itself.
-                    Err(SendError::Closed(_)) => sent += 1,
+        for link in 0..self.senders.len() {
+            while let Some(message) = self.queues[link].pop_front() {
+                if let Err(message) = self.post(link, message) {
+                    self.queues[link].push_front(message);
+                    break;
                 }
+                sent += 1;
             }
         }
         self.queued -= sent;
         sent
+    }
+
+    /// Rings the readers of what was sent since the last call. Once per step of the instance and
+    /// not per message: a reader that keeps up would otherwise be woken for every chunk, and a
+    /// wake-up costs more than the work on a small one.
+    pub fn ring(&mut self) {
+        for (sender, unrung) in self.senders.iter().zip(&mut self.unrung) {
+            if std::mem::take(unrung) {
+                sender.ring();
+            }
+        }
     }
 
     /// Whether something is held back.
@@ -123,14 +138,25 @@ impl Route {
     }
 
     fn send(&mut self, link: usize, message: Message) {
-        if self.queues[link].is_empty() {
-            match self.senders[link].send(message) {
-                Ok(()) | Err(SendError::Closed(_)) => return,
-                Err(SendError::Full(message)) => self.queues[link].push_back(message),
-            }
+        let held = if self.queues[link].is_empty() {
+            self.post(link, message).err()
         } else {
+            Some(message)
+        };
+        if let Some(message) = held {
             self.queues[link].push_back(message);
+            self.queued += 1;
         }
-        self.queued += 1;
+    }
+
+    /// Hands the message back when the link is full.
+    #[allow(clippy::result_large_err)] // the message itself, which would have to be moved anyway
+    fn post(&mut self, link: usize, message: Message) -> std::result::Result<(), Message> {
+        self.unrung[link] = true;
+        match self.senders[link].post(message) {
+            // The receiver has gone: its failure is reported by itself.
+            Ok(()) | Err(SendError::Closed(_)) => Ok(()),
+            Err(SendError::Full(message)) => Err(message),
+        }
     }
 }

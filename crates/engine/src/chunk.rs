@@ -5,7 +5,8 @@
 //! the result ([`RowKind`]).
 
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBatch, UInt32Array, UInt64Array,
+    Array, ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBatch, RecordBatchOptions,
+    UInt32Array, UInt64Array,
 };
 use arrow_schema::SchemaRef;
 
@@ -83,12 +84,15 @@ impl Positions {
     }
 
     fn pick(&self, rows: &UInt32Array) -> Positions {
-        Positions::List(
-            rows.values()
-                .iter()
-                .map(|&row| self.at(row as usize))
-                .collect(),
-        )
+        let rows = rows.values().iter();
+        Positions::List(match self {
+            Positions::Run { first } => {
+                UInt64Array::from_iter_values(rows.map(|&row| first + u64::from(row)))
+            }
+            Positions::List(list) => {
+                UInt64Array::from_iter_values(rows.map(|&row| list.value(row as usize)))
+            }
+        })
     }
 }
 
@@ -129,7 +133,7 @@ impl Chunk {
 
     /// The same rows with other columns of another schema.
     pub fn with_columns(&self, schema: SchemaRef, columns: Vec<ArrayRef>) -> Result<Chunk> {
-        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(self.rows()));
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows()));
         Ok(self.with_batch(RecordBatch::try_new_with_options(
             schema, columns, &options,
         )?))
@@ -154,7 +158,7 @@ impl Chunk {
     /// The rows at the given indices, in that order; an index may occur several times.
     pub fn take(&self, rows: &UInt32Array) -> Result<Chunk> {
         let batch = if self.batch.num_columns() == 0 {
-            let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
             RecordBatch::try_new_with_options(self.batch.schema(), vec![], &options)?
         } else {
             arrow_select::take::take_record_batch(&self.batch, rows)?

@@ -29,6 +29,16 @@ impl Error {
         }
     }
 
+    /// The error that a caught panic stands for.
+    pub fn of_panic(place: impl Into<String>, panic: &(dyn std::any::Any + Send)) -> Error {
+        let text = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("without a message");
+        Error::new(place, format!("panicked: {text}"))
+    }
+
     /// The same error with what the user can do about it.
     #[must_use]
     pub fn mend(mut self, mend: impl Into<String>) -> Error {

@@ -193,6 +193,16 @@ impl Instance {
 
     /// Does a bounded amount of work.
     pub fn step(&mut self) -> Result<Stepped> {
+        let stepped = self.take_inputs();
+        for (step, _) in &mut self.steps {
+            if let Step::Route(route) = step {
+                route.ring();
+            }
+        }
+        stepped
+    }
+
+    fn take_inputs(&mut self) -> Result<Stepped> {
         let mut worked = false;
         for _ in 0..INPUTS_PER_STEP {
             worked |= self.flush_routes() > 0;

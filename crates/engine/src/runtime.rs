@@ -12,6 +12,9 @@ use crate::deploy::{Catalog, Deployment, build};
 use crate::error::{Error, Result};
 use crate::worker::{COMMANDS_MAX, Command, Event, Worker};
 
+/// What the names of worker threads begin with.
+pub const WORKER_NAME: &str = "worker-";
+
 /// Worker threads that run deployments.
 pub struct Runtime {
     workers: Vec<WorkerHandle>,
@@ -36,7 +39,7 @@ impl Runtime {
             let (commands, receiver) = mpsc::sync_channel(COMMANDS_MAX);
             let events = events.clone();
             let thread = std::thread::Builder::new()
-                .name(format!("worker-{index}"))
+                .name(format!("{WORKER_NAME}{index}"))
                 .spawn(move || {
                     if let Some(core) = core {
                         // A core that was taken away since it was chosen: unpinned is slower, not wrong.

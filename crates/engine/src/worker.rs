@@ -267,12 +267,8 @@ impl Cycle {
 /// that names the instance, not the process.
 fn guard<T>(instance: &mut Instance, work: impl FnOnce(&mut Instance) -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(|| work(&mut *instance))).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<&str>()
-            .map(|text| text.to_string())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "without a message".to_string());
-        Err(Error::new(instance.name(), format!("panicked: {text}"))
-            .mend("this is a bug of the operator, source or sink of that name"))
+        Err(Error::of_panic(instance.name(), panic.as_ref()).mend(
+            "a bug of the operator, source or sink of that name; RUST_BACKTRACE=1 shows where",
+        ))
     })
 }

@@ -199,6 +199,20 @@ impl<T> Sender<T> {
     ///
     /// [`SendError::Full`] and [`SendError::Closed`] hand the message back.
     pub fn send(&mut self, message: T) -> Result<(), SendError<T>> {
+        self.post(message)?;
+        self.ring();
+        Ok(())
+    }
+
+    /// Puts a message into the link without ringing: for a sender that has more to send and calls
+    /// [`Sender::ring`] once behind all of it, before it waits. A reader that is awake finds the
+    /// message anyway; one that sleeps is woken once instead of once per message.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sender::send`]. After [`SendError::Full`] the caller has to ring, too: the reader may
+    /// sleep over the messages that fill the link.
+    pub fn post(&mut self, message: T) -> Result<(), SendError<T>> {
         if self.is_closed() {
             return Err(SendError::Closed(message));
         }
@@ -214,9 +228,13 @@ impl<T> Sender<T> {
         // Commits the message. Release: the slot's content is visible to whoever loads this
         // `tail` with Acquire in `Receiver::tail`.
         self.ring.tail.0.store(self.tail, Ordering::Release);
-        // The fence between this store and the look at the doorbell is the one in `wake`.
-        self.ring.reader.wake();
         Ok(())
+    }
+
+    /// Rings the reader if it has announced its sleep.
+    pub fn ring(&self) {
+        // The fence between the store of `tail` and the look at the doorbell is the one in `wake`.
+        self.ring.reader.wake();
     }
 
     /// Whether the receiver is gone.

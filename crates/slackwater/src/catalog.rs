@@ -1,6 +1,7 @@
 //! Connectors for the SQL layer, and sources, operators and sinks for the engine.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -14,7 +15,7 @@ use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest};
 use slackwater_engine::{Error, Result};
 use slackwater_sql::error::SqlError;
 use slackwater_sql::program::{Connectors, Program};
-use slackwater_sql::specs::NodeSpec;
+use slackwater_sql::specs::{NodeSpec, SinkSpec};
 use slackwater_sql::table::Table;
 
 /// The connectors of this build.
@@ -103,6 +104,55 @@ impl Connectors for BuiltIn {
     }
 }
 
+/// Refuses two sinks with the same file or folder: each would overwrite what the other has written.
+fn check_written_files(program: &Program) -> std::result::Result<(), SqlError> {
+    let mut written: HashMap<PathBuf, &str> = HashMap::new();
+    for node in &program.nodes {
+        let NodeSpec::Sink(SinkSpec {
+            table: Some(table), ..
+        }) = node
+        else {
+            continue;
+        };
+        // Only files have a path.
+        let Some(path) = table.options.get("path") else {
+            continue;
+        };
+        let Some(other) = written.insert(real_path(Path::new(path)), &table.name) else {
+            continue;
+        };
+        let reason = if other == table.name {
+            format!("two queries write to table '{other}', which is {path}")
+        } else {
+            format!(
+                "tables '{other}' and '{}' write to the same {path}",
+                table.name
+            )
+        };
+        let place = table
+            .option_places
+            .get("path")
+            .copied()
+            .unwrap_or(table.span);
+        return Err(SqlError::new(reason)
+            .at(place)
+            .mend("join the queries with UNION ALL, or give each a path of its own"));
+    }
+    Ok(())
+}
+
+/// The path by which a file that may not exist yet is known, however it was written.
+fn real_path(path: &Path) -> PathBuf {
+    let known = path.canonicalize().or_else(|_| {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize()?,
+            _ => std::env::current_dir()?,
+        };
+        Ok::<PathBuf, std::io::Error>(folder.join(path.file_name().unwrap_or_default()))
+    });
+    known.unwrap_or_else(|_| path.to_path_buf())
+}
+
 /// Partitions that one source can have, so that every source's partitions get numbers of their own.
 const PARTITIONS_PER_SOURCE: u32 = 1 << 20;
 
@@ -118,6 +168,7 @@ pub struct ProgramCatalog<'a> {
 impl<'a> ProgramCatalog<'a> {
     /// A catalog of the program's nodes.
     pub fn new(program: &'a Program) -> std::result::Result<ProgramCatalog<'a>, SqlError> {
+        check_written_files(program)?;
         let mut letters: HashMap<String, Arc<FileDeadLetters>> = HashMap::new();
         let mut bytes_read = HashMap::new();
         let mut fail = false;

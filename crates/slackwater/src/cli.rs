@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use slackwater_engine::runtime::WORKER_NAME;
 use slackwater_sql::program::compile;
 
 use crate::catalog::BuiltIn;
-use crate::run::{Failure, Finished, Outcome, RunOptions, plan_of, run};
+use crate::run::{Failure, Finished, Outcome, RunOptions, STANDARD_INPUT, plan_of, run};
 
 /// A stream processing engine: give it a query, see its answer, its latency and what it cost.
 #[derive(Parser)]
@@ -107,7 +108,7 @@ impl QueryArguments {
 
     fn text(&self) -> Result<String, String> {
         let mut bytes = Vec::new();
-        let read = if self.file.as_os_str() == "-" {
+        let read = if self.file.as_os_str() == STANDARD_INPUT {
             std::io::stdin().read_to_end(&mut bytes).map(|_| ())
         } else {
             std::fs::read(&self.file).map(|read| bytes = read)
@@ -137,6 +138,7 @@ const FAILED: u8 = 1;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    quiet_workers();
     let command_line = CommandLine::parse();
     match command_line.command {
         Command::Run {
@@ -210,12 +212,16 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
         report: figures,
         dead_letters,
         explained,
+        abandoned,
     } = *finished;
-    if !explained.is_empty() {
+    if !explained.is_empty() && !abandoned {
         print(&explained);
     }
     if !quiet {
         eprint!("\n{}", figures.summary(&dead_letters));
+    }
+    if abandoned {
+        eprintln!("warning: a sink took nothing any more: the rows on their way to it are lost");
     }
     if let Some(path) = report {
         let written = serde_json::to_string_pretty(&figures)
@@ -229,6 +235,19 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
         None => ExitCode::SUCCESS,
         Some(error) => complain(&error, FAILED),
     }
+}
+
+/// A worker's panic becomes the error of its query or condemns a row, which says more than the
+/// usual text would; that one is for those who look for the bug.
+fn quiet_workers() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let name = std::thread::current().name().map(str::to_string);
+        let is_worker = name.is_some_and(|name| name.starts_with(WORKER_NAME));
+        if !is_worker || std::env::var_os("RUST_BACKTRACE").is_some() {
+            usual(panic);
+        }
+    }));
 }
 
 fn complain(error: &str, code: u8) -> ExitCode {

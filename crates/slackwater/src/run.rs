@@ -48,6 +48,8 @@ pub struct Finished {
     pub dead_letters: Vec<(String, u64)>,
     /// Text of EXPLAIN statements.
     pub explained: String,
+    /// A worker is stuck in a write that nobody takes: what was on its way there is lost.
+    pub abandoned: bool,
 }
 
 /// Why a run did not come to its end.
@@ -59,9 +61,16 @@ pub enum Failure {
     Query(String, Option<Box<Finished>>),
 }
 
+/// The name of a text that is read from standard input.
+pub const STANDARD_INPUT: &str = "-";
+
 /// How long a query that is stopped may take to bring what is on its way to its sinks: longer than
 /// a full set of links of a slow pipeline, shorter than a supervisor's patience (10 s).
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long workers may take to drop a query. They do so within a duty cycle, unless a write to a
+/// terminal or socket that nobody reads keeps one of them in the kernel.
+const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
 
 enum News {
     Engine(Event),
@@ -86,6 +95,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         }
         return Ok(Outcome::Explained(explained));
     }
+    check_standard_input(file, &program)?;
     let catalog = ProgramCatalog::new(&program).map_err(usage)?;
     let plan = plan_of(&program);
     let (news_sender, news) = mpsc::channel();
@@ -121,9 +131,11 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         sinks: Vec::new(),
         error: None,
         stop_by: None,
+        abandon_by: None,
         shown: Progress::new(options.progress, &program),
     };
     watch.until_end(&news, options.duration);
+    let abandoned = watch.running > 0;
     let wall_s = started.elapsed().as_secs_f64();
     let (error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
     watch.shown.clear();
@@ -135,10 +147,32 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         report,
         dead_letters: catalog.dead_letter_files(),
         explained,
+        abandoned,
     });
+    if abandoned {
+        // Dropping it would wait for the worker that is stuck.
+        std::mem::forget(runtime);
+    }
     match error {
         None => Ok(Outcome::Finished(finished)),
         Some(error) => Err(Failure::Query(error, Some(finished))),
+    }
+}
+
+/// A text that came from standard input has used it up.
+fn check_standard_input(file: &str, program: &Program) -> Result<(), Failure> {
+    let reads_it = |node: &NodeSpec| match node {
+        NodeSpec::Source(source) if source.connector.describe().connector == "stdin" => {
+            Some(source.table.name.clone())
+        }
+        _ => None,
+    };
+    match program.nodes.iter().find_map(reads_it) {
+        Some(table) if file == STANDARD_INPUT => Err(Failure::Usage(format!(
+            "{file}: table '{table}' has 'connector' = 'stdin', but the text itself came from there\n  \
+             = read the query from a file: slackwater run query.sql"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -163,6 +197,8 @@ struct Watch<'a> {
     sinks: Vec<SinkResult>,
     error: Option<String>,
     stop_by: Option<Instant>,
+    /// When those who have not dropped the query by then are left alone.
+    abandon_by: Option<Instant>,
     shown: Progress,
 }
 
@@ -170,7 +206,7 @@ impl Watch<'_> {
     fn until_end(&mut self, news: &mpsc::Receiver<News>, duration: Option<Duration>) {
         let mut end_at = duration.map(|duration| self.started + duration);
         while self.running > 0 {
-            let deadlines = [end_at, self.stop_by, self.shown.next()];
+            let deadlines = [end_at, self.stop_by, self.abandon_by, self.shown.next()];
             let received = match deadlines.into_iter().flatten().min() {
                 // Nothing to wait for but news: no timer runs (I7).
                 None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -178,8 +214,8 @@ impl Watch<'_> {
             };
             let now = Instant::now();
             match received {
-                Ok(News::Engine(event)) => self.take(event),
-                Ok(News::Signal) if self.stop_by.is_some() => self.runtime.remove(0),
+                Ok(News::Engine(event)) => self.take(event, now),
+                Ok(News::Signal) if self.stop_by.is_some() => self.remove(now),
                 Ok(News::Signal) => self.stop(now),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -188,9 +224,11 @@ impl Watch<'_> {
                 end_at = None;
                 self.stop(now);
             }
-            if self.stop_by.is_some_and(|at| at <= now) {
-                self.stop_by = Some(now + STOP_PATIENCE);
-                self.runtime.remove(0);
+            if self.abandon_by.is_some_and(|at| at <= now) {
+                break;
+            }
+            if self.abandon_by.is_none() && self.stop_by.is_some_and(|at| at <= now) {
+                self.remove(now);
             }
             self.shown
                 .show(now, self.program, self.catalog, self.counters, self.started);
@@ -204,7 +242,15 @@ impl Watch<'_> {
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn remove(&mut self, now: Instant) {
+        if self.abandon_by.is_none() {
+            self.abandon_by = Some(now + REMOVE_PATIENCE);
+            self.stop_by = self.abandon_by;
+            self.runtime.remove(0);
+        }
+    }
+
+    fn take(&mut self, event: Event, now: Instant) {
         self.running -= 1;
         match event {
             Event::Ended { sinks, .. } => self.sinks.extend(sinks),
@@ -212,7 +258,7 @@ impl Watch<'_> {
                 self.sinks.extend(sinks);
                 if self.error.is_none() {
                     self.error = Some(error.to_string());
-                    self.runtime.remove(0);
+                    self.remove(now);
                 }
             }
         }

@@ -182,11 +182,16 @@ fn a_silent_pipeline_makes_no_wake_ups() {
     for pipeline in &mut pipelines {
         pipeline.send("10000,again\n20000,again\n");
     }
-    for pipeline in pipelines {
+    for (pipeline, before) in pipelines.into_iter().zip(before) {
         let name = pipeline.name;
         eventually(name, || {
             pipeline.running.line().contains("again").then_some(())
         });
+        let after = activity(pipeline.running.id());
+        assert!(
+            after.voluntary_switches > before.voluntary_switches && after.cpu_ns > before.cpu_ns,
+            "{name}: the measurement sees nothing"
+        );
         pipeline.running.interrupt();
         pipeline.running.finish(PATIENCE).ok();
     }

@@ -7,5 +7,6 @@ mod input;
 mod late_rows;
 mod process;
 mod random;
+mod sql_files;
 mod support;
 mod updates;

@@ -91,7 +91,8 @@ fn outcome(file: &str, case: &Case, parallelism: &str, chunk_rows: &str) -> Stri
         .current_dir(work.path())
         .output()
         .unwrap();
-    let mut shown = terminal(&String::from_utf8_lossy(&ran.stdout), case);
+    let printed = String::from_utf8_lossy(&ran.stdout).replace(&out_shown, "${OUT}");
+    let mut shown = terminal(&printed, case);
     let mut names = fs::read_dir(&out)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -104,7 +105,9 @@ fn outcome(file: &str, case: &Case, parallelism: &str, chunk_rows: &str) -> Stri
         let name = path.file_name().unwrap().to_string_lossy();
         writeln!(shown, "{name}:\n{}", rows.join("\n")).unwrap();
     }
-    if let Ok(report) = fs::read_to_string(work.path().join("report.json")) {
+    // A query that fails stops where it is: what it had counted by then depends on chunks.
+    let report = fs::read_to_string(work.path().join("report.json"));
+    if let Some(report) = report.ok().filter(|_| ran.status.success()) {
         let report = serde_json::from_str::<serde_json::Value>(&report).unwrap();
         for (field, what) in [("rows_late", "late"), ("rows_bad", "bad")] {
             let rows = report[field].as_u64().unwrap();

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
 use datafusion_common::{DFSchema, ScalarValue};
 use datafusion_expr::expr::{AggregateFunction as AggregateExpr, NullTreatment};
 use datafusion_expr::{Accumulator as DataFusionAccumulator, AggregateUDF, Expr, ExprSchemable};
+use datafusion_physical_expr::PhysicalSortExpr;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion_physical_expr::expressions::{Column, Literal};
 use slackwater_engine::accumulator::{
@@ -33,9 +34,12 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
     let name = call.func.name().to_lowercase();
     let shown = name.to_uppercase();
     let params = &call.params;
-    if !params.order_by.is_empty() {
+    // `WITHIN GROUP (ORDER BY x)` says which values are meant, not the order of rows.
+    let within_group = call.func.supports_within_group_clause();
+    if !params.order_by.is_empty() && !within_group {
         return Err(
             SqlError::new(format!("{shown} with ORDER BY is not known here"))
+                .near(&shown)
                 .mend("FIRST_VALUE and LAST_VALUE order by event time"),
         );
     }
@@ -43,6 +47,7 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
         return Err(SqlError::new(format!(
             "{shown} depends on the order in which rows arrive, which is not the same in every run"
         ))
+        .near(&shown)
         .mend("FIRST_VALUE and LAST_VALUE order by event time"));
     }
     let types = params.args.iter().map(|argument| argument.get_type(schema));
@@ -61,6 +66,12 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
                     .all(|a| matches!(a, Expr::Literal(v, _) if !v.is_null()))
             {
                 arguments.clear();
+            }
+            // Arrow's NULL column keeps no record of being NULL; one of another type does.
+            for (argument, of) in arguments.iter_mut().zip(&types) {
+                if of == &DataType::Null {
+                    *argument = datafusion_expr::cast(argument.clone(), DataType::Boolean);
+                }
             }
             Some(AggregateFunction::Count)
         }
@@ -143,11 +154,26 @@ impl Factory {
                     Expr::Literal(value, _) => Arc::new(Literal::new(value.clone())) as Physical,
                     _ => Arc::new(Column::new(&format!("a{index}"), index)) as Physical,
                 });
+        let order = call
+            .params
+            .order_by
+            .iter()
+            .enumerate()
+            .map(|(index, sort)| {
+                let column = Arc::new(Column::new(&format!("a{index}"), index)) as Physical;
+                let options = SortOptions {
+                    descending: !sort.asc,
+                    nulls_first: sort.nulls_first,
+                };
+                PhysicalSortExpr::new(column, options)
+            });
         let function: Arc<AggregateUDF> = call.func.clone();
         let shown = format!("{}({types:?}, {:?})", function.name(), call.params);
         let made = AggregateExprBuilder::new(function, arguments.collect())
             .schema(schema)
             .alias("aggregate")
+            // The planner has put what WITHIN GROUP orders by in front of the arguments.
+            .order_by(order.collect())
             .with_distinct(call.params.distinct)
             .with_ignore_nulls(call.params.null_treatment == Some(NullTreatment::IgnoreNulls))
             .build()?;

@@ -1,9 +1,18 @@
 //! Errors of SQL text: where, with a caret, and the mend.
+//!
+//! Not every error knows its place: the planner reports many only by name. Such an error says which
+//! word of the statement is meant ([`SqlError::near`], or the names that it quotes), and
+//! [`SqlError::among`] finds it among the statement's tokens.
+
+mod parser;
+mod planner;
 
 use std::fmt;
 
-use datafusion_common::{DataFusionError, Diagnostic, SchemaError};
-use sqlparser::tokenizer::{Location, Span};
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
+
+pub use parser::{from_parser, from_tokenizer, misspelt, no_table_function, shown};
+pub(crate) use planner::{to_span, without_literal_types};
 
 /// What is wrong with a SQL text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +24,14 @@ pub struct SqlError {
     /// Line and column, both from 1, and how many characters are meant; `None` when the text as a
     /// whole is wrong.
     pub place: Option<Place>,
+    near: Option<Near>,
+}
+
+/// What is meant, where the place is not known yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Near {
+    Word(String),
+    End,
 }
 
 /// A place in a SQL text.
@@ -38,6 +55,7 @@ impl SqlError {
             message: message.into(),
             mend: String::new(),
             place: None,
+            near: None,
         }
     }
 
@@ -65,6 +83,76 @@ impl SqlError {
             });
         }
         self
+    }
+
+    /// The same error about a word of the statement, for errors that don't know their place.
+    #[must_use]
+    pub fn near(mut self, word: impl Into<String>) -> SqlError {
+        self.near = Some(Near::Word(word.into()));
+        self
+    }
+
+    /// The same error about `word`, unless it says itself what it is about.
+    #[must_use]
+    pub fn or_near(self, word: &str) -> SqlError {
+        if self.near.is_some() || !quoted(&self.message).is_empty() {
+            return self;
+        }
+        self.near(word)
+    }
+
+    /// The same error at a token that was read, which may be the end.
+    #[must_use]
+    pub fn at_token(self, token: &TokenWithSpan) -> SqlError {
+        match token.token {
+            Token::EOF => self.near_end(),
+            _ => self.at(token.span),
+        }
+    }
+
+    /// The same error about the end of the statement.
+    #[must_use]
+    fn near_end(mut self) -> SqlError {
+        self.near = Some(Near::End);
+        self
+    }
+
+    /// The same error at the token that it means: the word that it is near, else a name that its
+    /// message quotes, else the first token of the statement.
+    #[must_use]
+    pub fn among(self, tokens: &[TokenWithSpan]) -> SqlError {
+        let mut solid = tokens
+            .iter()
+            .filter(|token| !matches!(token.token, Token::Whitespace(_)));
+        let (Some(first), last) = (solid.clone().next(), solid.next_back()) else {
+            return self;
+        };
+        let found = match &self.near {
+            Some(Near::End) => last.or(Some(first)),
+            Some(Near::Word(word)) => find(tokens, word),
+            None => None,
+        };
+        let quoted = || {
+            quoted(&self.message)
+                .into_iter()
+                .find_map(|name| find(tokens, name))
+        };
+        let span = found.or_else(quoted).unwrap_or(first).span;
+        self.at(span)
+    }
+
+    /// The same error at the token that it quotes, if there is one: for errors that may come from
+    /// elsewhere.
+    #[must_use]
+    pub fn among_if_found(self, tokens: &[TokenWithSpan]) -> SqlError {
+        let quoted = quoted(&self.message);
+        match quoted.into_iter().rev().find_map(|name| find(tokens, name)) {
+            Some(token) => {
+                let span = token.span;
+                self.at(span)
+            }
+            None => self,
+        }
     }
 
     /// The error as it is shown to the user, with the line of `text` and a caret.
@@ -115,142 +203,48 @@ impl fmt::Display for SqlError {
 
 impl std::error::Error for SqlError {}
 
-impl From<DataFusionError> for SqlError {
-    fn from(error: DataFusionError) -> SqlError {
-        from_datafusion(&error, None)
+/// The token that says `word`: a word, or a text in quotes.
+fn find<'a>(tokens: &'a [TokenWithSpan], word: &str) -> Option<&'a TokenWithSpan> {
+    // A column with its table is several tokens; the last one is the column.
+    let last = word.rsplit('.').next().unwrap_or(word);
+    let says = |token: &&TokenWithSpan, wanted: &str, exact: bool| match &token.token {
+        Token::Word(word) if exact => word.value == wanted,
+        // The planner writes functions in lower case.
+        Token::Word(word) => word.value.eq_ignore_ascii_case(wanted),
+        Token::SingleQuotedString(text) => text == wanted,
+        Token::Number(number, _) => number == wanted,
+        _ => false,
+    };
+    let tries = [(word, true), (last, true), (word, false), (last, false)];
+    tries
+        .into_iter()
+        .find_map(|(wanted, exact)| tokens.iter().find(|token| says(token, wanted, exact)))
+}
+
+/// The texts in single quotes of a message. An apostrophe inside a word is no quote.
+fn quoted(message: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut open: Option<usize> = None;
+    let mut before = ' ';
+    for (at, character) in message.char_indices() {
+        if character == '\'' {
+            match open {
+                None if !before.is_alphanumeric() => open = Some(at + 1),
+                None => {}
+                Some(start) => {
+                    found.push(&message[start..at]);
+                    open = None;
+                }
+            }
+        }
+        before = character;
     }
+    found
 }
 
 impl From<slackwater_engine::Error> for SqlError {
     fn from(error: slackwater_engine::Error) -> SqlError {
         SqlError::new(error.to_string())
-    }
-}
-
-fn from_datafusion(error: &DataFusionError, diagnostic: Option<&Diagnostic>) -> SqlError {
-    match error {
-        DataFusionError::Diagnostic(diagnostic, inner) => from_datafusion(inner, Some(diagnostic)),
-        DataFusionError::Context(_, inner) => from_datafusion(inner, diagnostic),
-        DataFusionError::Shared(inner) => from_datafusion(inner, diagnostic),
-        DataFusionError::Collection(errors) if !errors.is_empty() => {
-            from_datafusion(&errors[0], diagnostic)
-        }
-        DataFusionError::SchemaError(schema, _) => {
-            let mut converted = from_schema_error(schema);
-            if let Some(span) = diagnostic.and_then(|diagnostic| diagnostic.span) {
-                converted = converted.at(to_span(span));
-            }
-            converted
-        }
-        other => {
-            let text = match other {
-                DataFusionError::Plan(text)
-                | DataFusionError::NotImplemented(text)
-                | DataFusionError::Execution(text)
-                | DataFusionError::Internal(text) => text.clone(),
-                DataFusionError::SQL(error, _) => return from_parser(error),
-                DataFusionError::External(error) => match error.downcast_ref::<SqlError>() {
-                    Some(ours) => return ours.clone(),
-                    None => error.to_string(),
-                },
-                DataFusionError::ArrowError(error, _) => error.to_string(),
-                other => other.strip_backtrace(),
-            };
-            let mut converted = SqlError::new(first_sentence(&text));
-            if let Some(diagnostic) = diagnostic {
-                if let Some(span) = diagnostic.span {
-                    converted = converted.at(to_span(span));
-                }
-                let helps = diagnostic.helps.iter().map(|help| help.message.clone());
-                converted.mend = helps.collect::<Vec<_>>().join("; ");
-            }
-            converted
-        }
-    }
-}
-
-/// Without the advice to report a bug to another project, and without a backtrace.
-fn first_sentence(text: &str) -> String {
-    let end = [
-        "\n\nbacktrace",
-        ".\nThis issue was likely caused",
-        "\nThis issue was likely caused",
-    ]
-    .iter()
-    .filter_map(|mark| text.find(mark))
-    .min()
-    .unwrap_or(text.len());
-    text[..end].trim_end().to_string()
-}
-
-fn from_schema_error(error: &SchemaError) -> SqlError {
-    match error {
-        SchemaError::FieldNotFound {
-            field,
-            valid_fields,
-        } => {
-            let names = valid_fields
-                .iter()
-                .map(|valid| valid.name.clone())
-                .collect::<Vec<_>>();
-            let error = SqlError::new(format!("there is no column '{}'", field.flat_name()));
-            let error = match field.spans.first() {
-                Some(span) => error.at(to_span(span)),
-                None => error,
-            };
-            match nearest(&field.name, &names) {
-                Some(near) => error.mend(format!("did you mean '{near}'?")),
-                None if names.is_empty() => error,
-                None => error.mend(format!("the columns are: {}", names.join(", "))),
-            }
-        }
-        SchemaError::AmbiguousReference { field } => {
-            let error = SqlError::new(format!("column '{}' is in more than one table", field.name));
-            let error = match field.spans.first() {
-                Some(span) => error.at(to_span(span)),
-                None => error,
-            };
-            error.mend(format!("write which one: table.{}", field.name))
-        }
-        other => SqlError::new(other.to_string()),
-    }
-}
-
-fn to_span(span: datafusion_common::Span) -> Span {
-    Span::new(
-        Location::new(span.start.line, span.start.column),
-        Location::new(span.end.line, span.end.column),
-    )
-}
-
-/// A parser's error; it has its place only in its text: `… at Line: 3, Column: 14`.
-pub fn from_parser(error: &sqlparser::parser::ParserError) -> SqlError {
-    use sqlparser::parser::ParserError;
-    let text = match error {
-        ParserError::ParserError(text) | ParserError::TokenizerError(text) => text.clone(),
-        ParserError::RecursionLimitExceeded => "the statement is nested too deeply".to_string(),
-    };
-    let Some(at) = text.rfind(" at Line: ") else {
-        return SqlError::new(text);
-    };
-    let numbers = text[at + " at Line: ".len()..]
-        .split(", Column: ")
-        .collect::<Vec<_>>();
-    let place = match numbers.as_slice() {
-        [line, column] => line
-            .trim()
-            .parse::<u64>()
-            .ok()
-            .zip(column.trim().parse::<u64>().ok()),
-        _ => None,
-    };
-    let message = SqlError::new(&text[..at]);
-    match place {
-        Some((line, column)) => message.at(Span::new(
-            Location::new(line, column),
-            Location::new(line, column + 1),
-        )),
-        None => message,
     }
 }
 
@@ -285,6 +279,30 @@ mod tests {
             "q.sql:2:9: there is no column 'ips'\n  |\n2 | \tSELECT ips FROM t\n  | \t       ^^^\n  \
              = did you mean 'ip'?"
         );
+    }
+
+    #[test]
+    fn an_error_without_a_place_finds_the_word_that_it_means() {
+        let text = "SELECT Uper(b.x) FROM b\nWHERE b.x > 'no number'";
+        let dialect = sqlparser::dialect::GenericDialect {};
+        let mut tokens = sqlparser::tokenizer::Tokenizer::new(&dialect, text);
+        let tokens = tokens.tokenize_with_location().unwrap();
+        let place = |error: SqlError| {
+            let place = error.among(&tokens).place.unwrap();
+            (place.line, place.column, place.length)
+        };
+        assert_eq!(
+            place(SqlError::new("there is no function 'uper'")),
+            (1, 8, 4)
+        );
+        assert_eq!(place(SqlError::new("can't read 'b.x' here")), (1, 15, 1));
+        assert_eq!(
+            place(SqlError::new("'no number' is no DOUBLE")),
+            (2, 13, 11)
+        );
+        assert_eq!(place(SqlError::new("no").near("where")), (2, 1, 5));
+        assert_eq!(place(SqlError::new("no").near_end()), (2, 13, 11));
+        assert_eq!(place(SqlError::new("it's 'elsewhere'")), (1, 1, 6));
     }
 
     #[test]

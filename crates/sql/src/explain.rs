@@ -5,6 +5,7 @@ use slackwater_engine::operator::aggregate::AggregateSpec;
 use slackwater_engine::operator::join::JoinSpec;
 use slackwater_engine::operator::window::Windows;
 
+use crate::error::without_literal_types;
 use crate::expression::Physical;
 
 /// An expression as a reader of SQL would write it.
@@ -15,34 +16,17 @@ pub fn expression(expression: &Physical) -> String {
 /// Without the column numbers that DataFusion shows (`ip@3`) and the types around its constants
 /// (`Int64(1)`).
 pub fn readable(text: &str) -> String {
-    const CONSTANTS: [&str; 6] = [
-        "Int64(",
-        "Int32(",
-        "UInt64(",
-        "Float64(",
-        "Utf8(",
-        "Utf8View(",
-    ];
+    let text = without_literal_types(text);
     let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(character) = rest.chars().next() {
-        let wrapper = CONSTANTS.iter().find(|wrapper| rest.starts_with(**wrapper));
-        let inside_word = shown.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        if let Some(wrapper) = wrapper
-            && !inside_word
-            && let Some(end) = rest.find(')')
-        {
-            shown.push_str(&rest[wrapper.len()..end]);
-            rest = &rest[end + 1..];
-            continue;
-        }
-        let after = &rest[character.len_utf8()..];
-        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        if character == '@' && digits > 0 {
-            rest = &after[digits..];
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let number_follows = characters.peek().is_some_and(char::is_ascii_digit);
+        if character == '@' && number_follows {
+            while characters.peek().is_some_and(char::is_ascii_digit) {
+                characters.next();
+            }
         } else {
             shown.push(character);
-            rest = after;
         }
     }
     shown.replace("count(1)", "count(*)")

@@ -2,23 +2,48 @@
 
 use std::any::Any;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_cast::CastOptions;
+use arrow_cast::display::FormatOptions;
 use arrow_schema::{DataType, Schema, SchemaRef};
-use datafusion_common::DFSchema;
-use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_expr::Expr;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column};
+use datafusion_expr::{Expr, LogicalPlan, Operator};
+use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, NegativeExpr, lit};
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
+use slackwater_engine::Error;
 use slackwater_engine::expression::Expression;
 
-use crate::error::Result;
+use crate::error::{Result, SqlError};
+use crate::explain;
+use crate::types::with_sql_types;
 
 /// A physical expression.
 pub type Physical = Arc<dyn PhysicalExpr>;
+
+/// Times as texts look as they do in every output: `2024-02-29 12:34:56.789`.
+const TIME_AS_TEXT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: FormatOptions::new()
+        .with_display_error(true)
+        .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f")),
+};
+
+fn is_text(of: &DataType) -> bool {
+    matches!(
+        of,
+        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8
+    )
+}
+
+fn is_time(of: &DataType) -> bool {
+    matches!(of, DataType::Timestamp(_, None))
+}
 
 /// The physical form of an expression over `schema`. Arithmetic fails on overflow instead of
 /// wrapping (I4).
@@ -27,15 +52,82 @@ pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
     let context = PhysicalPlanningContext::default();
     let made = create_physical_expr(expression, schema, &properties, &context)?;
     let checked = made.transform_up(|part| {
-        let binary = (part.as_ref() as &dyn Any).downcast_ref::<BinaryExpr>();
-        Ok(
-            match binary.map(|binary| binary.clone().with_fail_on_overflow(true)) {
-                Some(checked) => Transformed::yes(Arc::new(checked) as Physical),
-                None => Transformed::no(part),
-            },
-        )
+        let any = part.as_ref() as &dyn Any;
+        if let Some(cast) = any.downcast_ref::<CastExpr>()
+            && is_text(cast.cast_type())
+            && is_time(&cast.expr().data_type(schema.as_arrow())?)
+        {
+            let target = cast.cast_type().clone();
+            let cast = CastExpr::new(cast.expr().clone(), target, Some(TIME_AS_TEXT));
+            return Ok(Transformed::yes(Arc::new(cast) as Physical));
+        }
+        let checked = match (
+            any.downcast_ref::<BinaryExpr>(),
+            any.downcast_ref::<NegativeExpr>(),
+        ) {
+            (Some(binary), _) => binary.clone(),
+            // DataFusion's negation wraps and can't be told not to; a difference can.
+            (_, Some(negative)) => {
+                let data_type = negative.arg().data_type(schema.as_arrow())?;
+                if !data_type.is_signed_integer() {
+                    return Ok(Transformed::no(part));
+                }
+                let zero = lit(ScalarValue::new_zero(&data_type)?);
+                BinaryExpr::new(zero, Operator::Minus, negative.arg().clone())
+            }
+            _ => return Ok(Transformed::no(part)),
+        };
+        let checked = checked.with_fail_on_overflow(true);
+        Ok(Transformed::yes(Arc::new(checked) as Physical))
     })?;
     Ok(checked.data)
+}
+
+/// Refuses a plan with a constant that overflows: the optimiser computes constants in advance, and
+/// wraps.
+pub fn check_constants(plan: &LogicalPlan) -> Result<()> {
+    let mut overflow = None;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| match check_constant(part) {
+                Some(Ok(())) => Ok(TreeNodeRecursion::Jump),
+                None => Ok(TreeNodeRecursion::Continue),
+                Some(Err(error)) => {
+                    overflow = Some(error);
+                    Ok(TreeNodeRecursion::Stop)
+                }
+            })
+        })
+    })?;
+    overflow.map_or(Ok(()), Err)
+}
+
+/// Computes a sum, difference or product of constants; `None` for everything else.
+fn check_constant(part: &Expr) -> Option<Result<()>> {
+    let Expr::BinaryExpr(binary) = part else {
+        return None;
+    };
+    let wraps = matches!(
+        binary.op,
+        Operator::Plus | Operator::Minus | Operator::Multiply
+    );
+    if !wraps || part.is_volatile() || part.any_column_refs() {
+        return None;
+    }
+    // What can't be computed by itself is no constant, or is refused by the planner.
+    let computed = physical(part, &DFSchema::empty()).ok()?;
+    let one_row = RecordBatchOptions::new().with_row_count(Some(1));
+    let no_columns = Arc::new(Schema::empty());
+    let row = RecordBatch::try_new_with_options(no_columns, vec![], &one_row).ok()?;
+    let computed = PhysicalExpression {
+        expression: computed,
+        data_type: DataType::Null,
+    };
+    let error = computed.evaluate(&row).err()?;
+    let message = format!("{}: {}", error.place, error.reason);
+    Some(Err(SqlError::new(message).mend(
+        "write a constant that fits its type, or CAST its parts to a wider one",
+    )))
 }
 
 /// The expression with each column `i` replaced by `columns[i]`.
@@ -91,14 +183,18 @@ impl fmt::Debug for PhysicalExpression {
 
 impl Expression for PhysicalExpression {
     fn evaluate(&self, batch: &RecordBatch) -> slackwater_engine::Result<ArrayRef> {
-        let value = self
-            .expression
-            .evaluate(batch)
-            .and_then(|v| v.into_array(batch.num_rows()));
-        value.map_err(|error| {
-            let error = crate::error::SqlError::from(error);
-            slackwater_engine::Error::new(self.expression.to_string(), error.message)
-        })
+        let compute = || {
+            let value = self.expression.evaluate(batch)?;
+            value.into_array(batch.num_rows())
+        };
+        let place = || with_sql_types(&explain::expression(&self.expression));
+        // A function that panics condemns its row as one that fails does; expressions keep nothing
+        // from one batch to the next that it could leave half-done.
+        match catch_unwind(AssertUnwindSafe(compute)) {
+            Ok(Ok(column)) => Ok(column),
+            Ok(Err(error)) => Err(Error::new(place(), reason(error))),
+            Err(panic) => Err(Error::of_panic(place(), panic.as_ref())),
+        }
     }
 
     fn data_type(&self) -> DataType {
@@ -108,4 +204,22 @@ impl Expression for PhysicalExpression {
     fn column(&self) -> Option<usize> {
         column_index(&self.expression)
     }
+}
+
+/// What went wrong, without the names that DataFusion and Arrow have for kinds of errors and types.
+fn reason(error: DataFusionError) -> String {
+    const KINDS: [&str; 6] = [
+        "Arithmetic overflow: ",
+        "Cast error: ",
+        "Compute error: ",
+        "Execution error: ",
+        "Invalid argument error: ",
+        "Parser error: ",
+    ];
+    let message = SqlError::from(error).message;
+    let mut plain = message.as_str();
+    while let Some(rest) = KINDS.iter().find_map(|kind| plain.strip_prefix(kind)) {
+        plain = rest;
+    }
+    with_sql_types(plain)
 }

@@ -4,11 +4,14 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
-use datafusion_common::{Result, ScalarValue, plan_err};
+use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_expr::{
     AggregateUDF, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility,
 };
+
+use crate::error::SqlError;
+use crate::types::sql_name;
 
 /// All scalar functions.
 pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
@@ -37,6 +40,13 @@ impl ToTimestampLtz {
     }
 }
 
+const FORM: &str = "TO_TIMESTAMP_LTZ(x, 3)";
+
+fn wrong<T>(message: &str, mend: &str) -> Result<T> {
+    let error = SqlError::new(message).near("TO_TIMESTAMP_LTZ").mend(mend);
+    Err(DataFusionError::External(Box::new(error)))
+}
+
 impl ScalarUDFImpl for ToTimestampLtz {
     fn name(&self) -> &str {
         "to_timestamp_ltz"
@@ -47,17 +57,13 @@ impl ScalarUDFImpl for ToTimestampLtz {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        plan_err!("TO_TIMESTAMP_LTZ needs its precision as a number: TO_TIMESTAMP_LTZ(x, 3)")
+        wrong("TO_TIMESTAMP_LTZ needs its precision as a number", FORM)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let precision = match args.scalar_arguments.get(1).copied().flatten() {
             Some(ScalarValue::Int64(Some(precision))) => *precision,
-            _ => {
-                return plan_err!(
-                    "TO_TIMESTAMP_LTZ needs its precision as a number: TO_TIMESTAMP_LTZ(x, 3)"
-                );
-            }
+            _ => return wrong("TO_TIMESTAMP_LTZ needs its precision as a number", FORM),
         };
         let unit = match precision {
             0 => TimeUnit::Second,
@@ -65,16 +71,20 @@ impl ScalarUDFImpl for ToTimestampLtz {
             6 => TimeUnit::Microsecond,
             9 => TimeUnit::Nanosecond,
             other => {
-                return plan_err!(
-                    "TO_TIMESTAMP_LTZ has no precision {other}: 0 (seconds), 3, 6 or 9"
+                return wrong(
+                    &format!("TO_TIMESTAMP_LTZ has no precision {other}"),
+                    "0 for seconds, 3 for milliseconds, 6 and 9 for finer units",
                 );
             }
         };
         let from = args.arg_fields[0].data_type();
         if !(from.is_integer() || matches!(from, DataType::Null | DataType::Decimal128(_, _))) {
-            return plan_err!(
-                "TO_TIMESTAMP_LTZ takes a whole number, not {from}: CAST({} AS BIGINT) makes one",
-                args.arg_fields[0].name()
+            return wrong(
+                &format!(
+                    "TO_TIMESTAMP_LTZ takes a whole number, not {}",
+                    sql_name(from)
+                ),
+                "CAST(… AS BIGINT) makes one; TO_TIMESTAMP reads texts",
             );
         }
         Ok(Arc::new(Field::new(

@@ -10,7 +10,10 @@ pub mod settings;
 pub mod statement;
 pub mod types;
 
+mod check;
 mod functions;
+mod operands;
+mod outputs;
 pub mod session;
 pub mod table;
 mod window;

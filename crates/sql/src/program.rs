@@ -8,14 +8,17 @@ use slackwater_control::query::QueryGraph;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 use sqlparser::ast::{Ident, Query};
+use sqlparser::tokenizer::{Span, TokenWithSpan};
 
 use crate::error::{Result, SqlError, nearest};
+use crate::outputs;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::specs::NodeSpec;
-use crate::statement::{Placed, Statement, parse};
+use crate::statement::{Statement, parse};
 use crate::table::Table;
 use crate::translate::Translator;
+use crate::types::sql_name;
 
 /// Makes sources and sinks from tables; checks their options.
 pub trait Connectors {
@@ -69,16 +72,22 @@ pub fn compile(
         connectors,
         jobs: Vec::new(),
     };
-    for Placed { statement, span } in parse(text)? {
+    let mut tokens = Vec::new();
+    for placed in parse(text)? {
         compiler
-            .statement(statement, false)
-            .map_err(|error| error.at(span))?;
+            .statement(placed.statement, &placed.tokens, false)
+            .map_err(|error| error.among(&placed.tokens))?;
+        tokens.extend(placed.tokens.iter().cloned());
     }
     let options = connectors.table_options();
     for (key, value) in overrides {
         compiler.session.settings.set(key, value, &options)?;
     }
-    compiler.session.settings.check()?;
+    compiler
+        .session
+        .settings
+        .check()
+        .map_err(|error| error.among_if_found(&tokens))?;
     let (explained, run): (Vec<Job>, Vec<Job>) = std::mem::take(&mut compiler.jobs)
         .into_iter()
         .partition(|job| job.explain);
@@ -99,13 +108,21 @@ struct Job {
     plan: LogicalPlan,
     table: Option<Arc<Table>>,
     explain: bool,
-    span: sqlparser::tokenizer::Span,
+    tokens: Arc<[TokenWithSpan]>,
 }
 
 impl Compiler<'_> {
-    fn statement(&mut self, statement: Statement, explain: bool) -> Result<()> {
+    fn statement(
+        &mut self,
+        statement: Statement,
+        tokens: &Arc<[TokenWithSpan]>,
+        explain: bool,
+    ) -> Result<()> {
         match statement {
             Statement::CreateTable(create) => {
+                if create.unless_known && self.session.tables.contains_key(&create.name.value) {
+                    return Ok(());
+                }
                 let table = Table::new(&self.session, &create)?;
                 self.connectors.check(&table)?;
                 self.session.add_table(table)
@@ -128,8 +145,8 @@ impl Compiler<'_> {
                 let options = self.connectors.table_options();
                 self.session.settings.set(&key, &value, &options)
             }
-            Statement::Explain(inner) => self.statement(*inner, true),
-            Statement::Select(query) => self.job(*query, None, &[], explain),
+            Statement::Explain(inner) => self.statement(*inner, tokens, true),
+            Statement::Select(query) => self.job(*query, None, &[], tokens, explain),
             Statement::Insert {
                 table,
                 columns,
@@ -141,12 +158,19 @@ impl Compiler<'_> {
                     names.sort();
                     let error = SqlError::new(format!("there is no table '{}'", table.value))
                         .at(table.span);
+                    if self.session.is_view(&table.value) {
+                        return SqlError::new(format!(
+                            "'{}' is a view: rows go into tables",
+                            table.value
+                        ))
+                        .at(table.span);
+                    }
                     match nearest(&table.value, &names) {
                         Some(near) => error.mend(format!("did you mean '{near}'?")),
                         None => error.mend("declare it first: CREATE TABLE …"),
                     }
                 })?;
-                self.job(*query, Some(found), &columns, explain)
+                self.job(*query, Some(found), &columns, tokens, explain)
             }
         }
     }
@@ -156,20 +180,20 @@ impl Compiler<'_> {
         query: Query,
         table: Option<Arc<Table>>,
         columns: &[Ident],
+        tokens: &Arc<[TokenWithSpan]>,
         explain: bool,
     ) -> Result<()> {
-        use sqlparser::ast::Spanned;
-        let span = query.span();
+        let places = outputs::places(&query);
         let mut plan = self.session.plan(query)?;
         if let Some(table) = &table {
-            plan = fit(plan, table, columns)?;
+            plan = fit(plan, table, columns, &places)?;
         }
         let plan = self.session.optimise(plan)?;
         self.jobs.push(Job {
             plan,
             table,
             explain,
-            span,
+            tokens: tokens.clone(),
         });
         Ok(())
     }
@@ -180,7 +204,7 @@ impl Compiler<'_> {
         for job in &jobs {
             translator
                 .sink(&job.plan, job.table.clone())
-                .map_err(|error| error.at(job.span))?;
+                .map_err(|error| error.among(&job.tokens))?;
         }
         Ok(Program {
             graph: translator.graph,
@@ -195,7 +219,7 @@ fn rename(plan: LogicalPlan, names: &[Ident]) -> Result<LogicalPlan> {
     let columns = plan.schema().columns();
     if columns.len() != names.len() {
         return Err(SqlError::new(format!(
-            "{} names for {} columns",
+            "the view names {} columns, its query has {}",
             names.len(),
             columns.len()
         )));
@@ -210,7 +234,8 @@ fn rename(plan: LogicalPlan, names: &[Ident]) -> Result<LogicalPlan> {
 }
 
 /// The plan with the columns of a table: by position, cast where a type differs.
-fn fit(plan: LogicalPlan, table: &Table, names: &[Ident]) -> Result<LogicalPlan> {
+/// `places` are those of the query's columns, where they are known.
+fn fit(plan: LogicalPlan, table: &Table, names: &[Ident], places: &[Span]) -> Result<LogicalPlan> {
     let targets = table.physical.fields();
     let order = match names {
         [] => (0..targets.len()).collect::<Vec<usize>>(),
@@ -232,16 +257,27 @@ fn fit(plan: LogicalPlan, table: &Table, names: &[Ident]) -> Result<LogicalPlan>
                     }
                 })
             };
-            names.iter().map(index_of).collect::<Result<Vec<usize>>>()?
+            let order = names.iter().map(index_of).collect::<Result<Vec<usize>>>()?;
+            if let Some(twice) = (1..order.len()).find(|&i| order[..i].contains(&order[i])) {
+                let name = &names[twice];
+                return Err(
+                    SqlError::new(format!("column '{}' is named twice", name.value)).at(name.span),
+                );
+            }
+            order
         }
     };
     let columns = plan.schema().columns();
     if columns.len() != order.len() {
+        let count = |columns: usize| match columns {
+            1 => "1 column".to_string(),
+            more => format!("{more} columns"),
+        };
         return Err(SqlError::new(format!(
-            "the query has {} columns, table '{}' takes {}",
-            columns.len(),
+            "the query has {}, '{}' takes {}",
+            count(columns.len()),
             table.name,
-            order.len()
+            count(order.len())
         ))
         .mend(format!(
             "the table's columns are: {}",
@@ -266,14 +302,19 @@ fn fit(plan: LogicalPlan, table: &Table, names: &[Ident]) -> Result<LogicalPlan>
         } else if arrow_cast_ok(&from, field.data_type()) {
             cast(column, field.data_type().clone())
         } else {
-            return Err(SqlError::new(format!(
-                "column {} of the query is {from}, but '{}.{}' is {}",
+            let error = SqlError::new(format!(
+                "column {} of the query is {}, column '{}' of '{}' is {}",
                 position + 1,
-                table.name,
+                sql_name(&from),
                 field.name(),
-                field.data_type()
-            ))
-            .mend("CAST it, or declare the table's column with that type"));
+                table.name,
+                sql_name(field.data_type())
+            ));
+            let error = match places.get(position) {
+                Some(place) => error.at(*place),
+                None => error,
+            };
+            return Err(error.mend("CAST it, or declare the table's column with that type"));
         };
         fitted.push(value.alias(field.name()));
     }

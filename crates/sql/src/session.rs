@@ -23,8 +23,11 @@ use datafusion_optimizer::{Optimizer, OptimizerContext};
 use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr as AstExpr, Query, Statement as AstStatement};
 
+use crate::check;
 use crate::error::{Result, SqlError, nearest};
 use crate::functions;
+use crate::operands::Operands;
+use crate::outputs;
 use crate::settings::Settings;
 use crate::table::{Table, TableHandle, ViewHandle};
 use crate::types::Types;
@@ -74,6 +77,7 @@ impl Session {
             scalars,
             aggregates,
             expression_planners: vec![
+                Arc::new(Operands),
                 Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
                 Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
                 Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
@@ -99,6 +103,11 @@ impl Session {
         Ok(())
     }
 
+    /// Whether there is a view of that name.
+    pub fn is_view(&self, name: &str) -> bool {
+        self.views.contains_key(name)
+    }
+
     fn check_new(&self, name: &str) -> Result<()> {
         if self.tables.contains_key(name) || self.views.contains_key(name) {
             return Err(SqlError::new(format!(
@@ -109,9 +118,39 @@ impl Session {
     }
 
     /// The logical plan of a query, as it was written.
-    pub fn plan(&self, query: Query) -> Result<LogicalPlan> {
+    pub fn plan(&self, mut query: Query) -> Result<LogicalPlan> {
+        check::query(&query, &|name| self.is_aggregate(name))?;
+        outputs::name(&mut query);
         let planner = SqlToRel::new_with_options(self, self.parser_options());
-        Ok(planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)))?)
+        let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
+        plan.map_err(|error| self.with_nearest_field(error.into()))
+    }
+
+    /// The planner says which field of a ROW is unknown, but not which ones there are.
+    fn with_nearest_field(&self, error: SqlError) -> SqlError {
+        let unknown = error.message.strip_prefix("there is no field '");
+        let Some(unknown) = unknown.and_then(|rest| rest.split('\'').next()) else {
+            return error;
+        };
+        let mut names = Vec::new();
+        for table in self.tables.values() {
+            for field in table.schema.fields() {
+                field_names(field.data_type(), &mut names);
+            }
+        }
+        match nearest(unknown, &names) {
+            Some(near) => error.mend(format!("did you mean '{near}'?")),
+            None => error,
+        }
+    }
+
+    fn is_aggregate(&self, name: &str) -> bool {
+        self.aggregates.contains_key(&name.to_lowercase())
+    }
+
+    /// Checks an expression of a CREATE TABLE: it is computed from one row.
+    pub fn check_row_expression(&self, ast: &AstExpr) -> Result<()> {
+        check::row_expression(ast, &|name| self.is_aggregate(name))
     }
 
     /// A SQL expression over the columns of `schema`.
@@ -129,6 +168,7 @@ impl Session {
     /// operators are made from what remains.
     pub fn optimise(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = self.analyse(plan)?;
+        crate::expression::check_constants(&plan)?;
         let optimizer = Optimizer::with_rules(vec![
             Arc::new(SimplifyExpressions::new()),
             Arc::new(ReplaceDistinctWithAggregate::new()),
@@ -147,6 +187,20 @@ impl Session {
         ParserOptions::new()
             .with_enable_ident_normalization(false)
             .with_collect_spans(true)
+    }
+}
+
+/// Names of the fields of rows, and of rows in rows.
+fn field_names(of: &DataType, names: &mut Vec<String>) {
+    match of {
+        DataType::Struct(fields) => {
+            for field in fields {
+                names.push(field.name().clone());
+                field_names(field.data_type(), names);
+            }
+        }
+        DataType::List(item) => field_names(item.data_type(), names),
+        _ => {}
     }
 }
 

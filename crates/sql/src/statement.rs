@@ -5,15 +5,18 @@
 //! its tokens, so that every error keeps its line and column.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use sqlparser::ast::{Expr, Ident, Query, Statement as AstStatement};
+use sqlparser::ast::{Expr, Ident, Query, Spanned, Statement as AstStatement};
 use sqlparser::dialect::GenericDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer};
 
-use crate::error::{Result, SqlError, from_parser, nearest};
+use crate::error::{Result, SqlError, from_parser, from_tokenizer, misspelt, nearest, shown};
 use crate::types::SqlType;
+
+mod limits;
 
 /// One statement.
 #[derive(Debug, Clone)]
@@ -56,6 +59,8 @@ pub enum Statement {
 pub struct CreateTable {
     /// Its name.
     pub name: Ident,
+    /// `IF NOT EXISTS`: no error when there is a table of that name.
+    pub unless_known: bool,
     /// Its columns in order.
     pub columns: Vec<ColumnDefinition>,
     /// `WATERMARK FOR column AS expression`.
@@ -84,43 +89,41 @@ pub enum ColumnKind {
     Computed(Box<Expr>),
 }
 
-/// A statement and where it begins.
+/// A statement and what it was read from.
 #[derive(Debug, Clone)]
 pub struct Placed {
     /// The statement.
     pub statement: Statement,
-    /// Its first token.
-    pub span: Span,
+    /// Its tokens, for errors that know their place only by a name.
+    pub tokens: Arc<[TokenWithSpan]>,
 }
-
-/// Expressions nested deeper than this are refused: each level costs stack in every pass.
-const NESTING_MAX: usize = 64;
 
 /// Reads a text of statements separated by `;`.
 pub fn parse(text: &str) -> Result<Vec<Placed>> {
     let tokens = Tokenizer::new(&DIALECT, text)
         .tokenize_with_location()
-        .map_err(|error| {
-            let at = Span::new(
-                error.location,
-                Location::new(error.location.line, error.location.column + 1),
-            );
-            SqlError::new(error.message).at(at)
-        })?;
+        .map_err(|error| from_tokenizer(&error, text))?;
     let mut statements = Vec::new();
-    let significant = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
     for tokens in tokens.split(|token| token.token == Token::SemiColon) {
-        let Some(first) = tokens.iter().find(significant) else {
+        if tokens.iter().all(is_space) {
             continue;
-        };
-        let span = first.span;
-        let statement = parse_one(rewrite(tokens)).map_err(|error| error.at(span))?;
-        statements.push(Placed { statement, span });
+        }
+        limits::check(tokens)?;
+        let statement = parse_one(rewrite(tokens));
+        let statement = statement.map_err(|error| misspelt(error.among(tokens), tokens))?;
+        statements.push(Placed {
+            statement,
+            tokens: tokens.into(),
+        });
     }
     Ok(statements)
 }
 
 static DIALECT: GenericDialect = GenericDialect {};
+
+fn is_space(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
+}
 
 /// Brings window table functions into a form that `sqlparser` reads: `TABLE(TUMBLE(…))` loses its
 /// outer call, `TABLE t` inside the call its keyword; `ROW<…>>` gets its brackets one by one.
@@ -200,7 +203,30 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
             create_table(split_shift(tokens))
         }
         ["CREATE", "VIEW", ..] | ["CREATE", "TEMPORARY", "VIEW", ..] => create_view(tokens),
-        ["INSERT", ..] => insert(tokens),
+        ["CREATE", ..] => {
+            let what = tokens.iter().filter(|token| !is_space(token)).nth(1);
+            let error = match what {
+                Some(what) => {
+                    SqlError::new(format!("CREATE {} is not known here", what.token)).at(what.span)
+                }
+                None => SqlError::new("CREATE needs to say what"),
+            };
+            let near = what.and_then(|what| {
+                nearest(
+                    &what.token.to_string(),
+                    &["TABLE", "VIEW"].map(String::from),
+                )
+            });
+            Err(match near {
+                Some(near) => error.mend(format!("did you mean CREATE {near}?")),
+                None => error.mend("CREATE TABLE and CREATE VIEW are"),
+            })
+        }
+        ["INSERT", "INTO", ..] => insert(tokens),
+        ["INSERT", ..] => {
+            Err(SqlError::new("INSERT is followed by INTO and a table")
+                .mend("INSERT INTO t SELECT …"))
+        }
         ["SET", ..] => set(tokens),
         ["EXPLAIN", ..] => {
             let first = tokens
@@ -235,7 +261,7 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
 
 fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
     Parser::new(&DIALECT)
-        .with_recursion_limit(NESTING_MAX)
+        .with_recursion_limit(limits::NESTING_MAX)
         .with_tokens_with_locations(tokens)
 }
 
@@ -243,9 +269,11 @@ fn end(parser: &mut Parser) -> Result<()> {
     let next = parser.peek_token();
     match next.token {
         Token::EOF => Ok(()),
-        token => Err(SqlError::new(format!("'{token}' is not expected here"))
-            .at(next.span)
-            .mend("statements end with ';'")),
+        ref token => Err(
+            SqlError::new(format!("{} is not expected here", shown(token)))
+                .at_token(&next)
+                .mend("statements end with ';'"),
+        ),
     }
 }
 
@@ -269,12 +297,8 @@ fn expect(parser: &mut Parser, wanted: Token) -> Result<()> {
     if next.token == wanted {
         return Ok(());
     }
-    let found = if next.token == Token::EOF {
-        "the end".to_string()
-    } else {
-        format!("'{}'", next.token)
-    };
-    Err(SqlError::new(format!("'{wanted}' is expected here, not {found}")).at(next.span))
+    let found = shown(&next.token);
+    Err(SqlError::new(format!("'{wanted}' is expected here, not {found}")).at_token(&next))
 }
 
 fn create_table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
@@ -282,9 +306,10 @@ fn create_table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     parser.next_token();
     let _ = parser.parse_keyword(Keyword::TEMPORARY);
     parser.next_token();
-    let _ = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
+    let unless_known = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
     let mut table = CreateTable {
-        name: parsed(parser.parse_identifier())?,
+        name: name(&mut parser)?,
+        unless_known,
         columns: Vec::new(),
         watermark: None,
         options: BTreeMap::new(),
@@ -302,11 +327,13 @@ fn create_table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
                     .at(table.name.span)
                     .mend("close it with ')'"));
             }
-            token => {
-                return Err(
-                    SqlError::new(format!("',' or ')' is expected here, not '{token}'"))
-                        .at(next.span),
-                );
+            ref token => {
+                return Err(SqlError::new(format!(
+                    "',' or ')' is expected here, not {}",
+                    shown(token)
+                ))
+                .at_token(&next)
+                .mend("a column is: name TYPE, or name AS expression"));
             }
         }
     }
@@ -315,6 +342,18 @@ fn create_table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     }
     end(&mut parser)?;
     Ok(Statement::CreateTable(Box::new(table)))
+}
+
+/// A table's or view's name: one part, since there are no catalogs.
+fn name(parser: &mut Parser) -> Result<Ident> {
+    let name = parsed(parser.parse_identifier())?;
+    let next = parser.peek_token();
+    if next.token == Token::Period {
+        return Err(SqlError::new("names of tables have one part here")
+            .at_token(&next)
+            .mend(format!("'{}' in front of the name can go", name.value)));
+    }
+    Ok(name)
 }
 
 fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
@@ -329,7 +368,7 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         let name = parsed(parser.parse_identifier())?;
         if !parser.parse_keyword(Keyword::AS) {
             return Err(SqlError::new("AS is expected here")
-                .at(parser.peek_token().span)
+                .at_token(&parser.peek_token())
                 .mend("WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"));
         }
         let expression = parsed(parser.parse_expr())?;
@@ -339,11 +378,7 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         return Ok(());
     }
     if is_word(&start, "PRIMARY") {
-        return Err(
-            SqlError::new("PRIMARY KEY is not known here: there are no upsert sinks yet")
-                .at(start.span)
-                .mend("leave it out"),
-        );
+        return Err(no_primary_key().at(start.span));
     }
     let name = parsed(parser.parse_identifier())?;
     let kind = if parser.parse_keyword(Keyword::AS) {
@@ -359,6 +394,10 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         );
     }
     let _ = parser.parse_keyword(Keyword::NULL);
+    let next = parser.peek_token();
+    if is_word(&next, "PRIMARY") {
+        return Err(no_primary_key().at_token(&next));
+    }
     if table
         .columns
         .iter()
@@ -370,6 +409,11 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     }
     table.columns.push(ColumnDefinition { name, kind });
     Ok(())
+}
+
+fn no_primary_key() -> SqlError {
+    SqlError::new("PRIMARY KEY is not known here: there are no upsert sinks yet")
+        .mend("leave it out")
 }
 
 /// A type; ROW and STRUCT are read here, all others by `sqlparser`.
@@ -404,7 +448,7 @@ fn sql_type(parser: &mut Parser) -> Result<SqlType> {
             return Ok(SqlType::Row(fields));
         }
         if next.token != Token::Comma {
-            return Err(SqlError::new(format!("',' or '{close}' is expected here")).at(next.span));
+            return Err(SqlError::new(format!("',' or '{close}' is expected here")).at_token(&next));
         }
     }
 }
@@ -427,12 +471,13 @@ fn options(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         match next.token {
             Token::Comma => {}
             Token::RParen => return Ok(()),
-            token => {
-                return Err(
-                    SqlError::new(format!("',' or ')' is expected here, not '{token}'"))
-                        .at(next.span)
-                        .mend("WITH ('connector' = 'file', 'path' = 'in.csv')"),
-                );
+            ref token => {
+                return Err(SqlError::new(format!(
+                    "',' or ')' is expected here, not {}",
+                    shown(token)
+                ))
+                .at_token(&next)
+                .mend("WITH ('connector' = 'file', 'path' = 'in.csv')"));
             }
         }
     }
@@ -445,10 +490,10 @@ fn text(parser: &mut Parser, what: &str) -> Result<String> {
         Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => text,
         Token::Word(word) => word.value,
         Token::Number(number, _) => number,
-        token => {
+        ref token => {
             return Err(
-                SqlError::new(format!("{what} is expected here, not '{token}'"))
-                    .at(next.span)
+                SqlError::new(format!("{what} is expected here, not {}", shown(token)))
+                    .at_token(&next)
                     .mend("put it in single quotes"),
             );
         }
@@ -463,7 +508,7 @@ fn set(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let is_to = matches!(&next.token, Token::Word(word) if word.value.eq_ignore_ascii_case("TO"));
     if next.token != Token::Eq && !is_to {
         return Err(SqlError::new("'=' is expected here")
-            .at(next.span)
+            .at_token(&next)
             .mend("SET 'key' = 'value'"));
     }
     let value = text(&mut parser, "a setting's value")?;
@@ -476,7 +521,7 @@ fn create_view(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     parser.next_token();
     let _ = parser.parse_keyword(Keyword::TEMPORARY);
     parser.next_token();
-    let name = parsed(parser.parse_identifier())?;
+    let name = name(&mut parser)?;
     let columns = if parser.peek_token().token == Token::LParen {
         parsed(
             parser.parse_parenthesized_column_list(sqlparser::parser::IsOptional::Optional, false),
@@ -486,7 +531,7 @@ fn create_view(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     };
     if !parser.parse_keyword(Keyword::AS) {
         return Err(SqlError::new("AS is expected here")
-            .at(parser.peek_token().span)
+            .at_token(&parser.peek_token())
             .mend("CREATE VIEW name AS SELECT …"));
     }
     let query = parsed(parser.parse_query())?;
@@ -512,7 +557,7 @@ fn insert(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let [sqlparser::ast::ObjectNamePart::Identifier(table)] = name.0.as_slice() else {
         return Err(
             SqlError::new(format!("'{name}' is no table: names have one part here"))
-                .at(insert_token.span),
+                .at(name.span()),
         );
     };
     let query = insert.source.ok_or_else(|| {

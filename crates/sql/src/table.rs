@@ -13,6 +13,7 @@ use sqlparser::tokenizer::Span;
 use crate::error::{Result, SqlError};
 use crate::session::Session;
 use crate::statement::{ColumnKind, CreateTable};
+use crate::types::sql_name;
 
 /// A table.
 #[derive(Debug, Clone)]
@@ -80,7 +81,7 @@ impl Table {
                     };
                     let computed = known
                         .compute(session, name, expression)
-                        .map_err(|error| error.at(column.name.span))?;
+                        .map_err(|error| error.or_near(name))?;
                     fields.push(Field::new(name, computed.1, true));
                     columns.push(TableColumn::Computed(computed.0));
                 }
@@ -103,8 +104,9 @@ impl Table {
                 let data_type = schema.field(index).data_type();
                 if !matches!(data_type, DataType::Timestamp(_, None)) {
                     return Err(SqlError::new(format!(
-                        "'{}' is {data_type}; event time must be a TIMESTAMP",
-                        column.value
+                        "'{}' is {}; event time must be a TIMESTAMP",
+                        column.value,
+                        sql_name(data_type)
                     ))
                     .at(column.span)
                     .mend("add a computed column: ts AS TO_TIMESTAMP_LTZ(ms, 3)"));
@@ -146,6 +148,7 @@ impl Known<'_> {
             }
         }
         let schema = DFSchema::try_from(Schema::new(fields))?;
+        session.check_row_expression(ast)?;
         let expression = session.expression(ast, &schema)?;
         let expression = expression
             .transform(|part| match &part {

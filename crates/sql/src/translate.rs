@@ -20,7 +20,7 @@ use slackwater_control::query::{Edge, Exchange, Node, NodeKind, QueryGraph};
 use slackwater_engine::expression::Expression;
 use slackwater_engine::operator::window::Windows;
 
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, to_span};
 use crate::explain;
 use crate::expression::{
     Physical, PhysicalExpression, column, column_index, physical, replace_columns,
@@ -30,6 +30,7 @@ use crate::session::Session;
 use crate::specs::{NodeSpec, SinkSpec};
 use crate::table::{Table, TableHandle};
 use crate::window::WindowNode;
+use sqlparser::tokenizer::Span;
 
 /// Builds a query graph from logical plans.
 pub struct Translator<'a> {
@@ -342,6 +343,7 @@ impl<'a> Translator<'a> {
                 "a condition on a running aggregate needs retraction: a key that no longer meets it \
                  would have to be taken back",
             )
+            .near(if matches!(plan, LogicalPlan::Aggregate(_)) { "HAVING" } else { "WHERE" })
             .mend("put the condition before the aggregation, or aggregate in windows"));
         }
         let schema = self.schemas[input.node].clone();
@@ -369,14 +371,18 @@ impl<'a> Translator<'a> {
         if input.updates {
             return Err(
                 SqlError::new("windows over a running aggregate need retraction")
+                    .near("DESCRIPTOR")
                     .mend("aggregate in windows instead"),
             );
         }
         if input.roles[time_index] != Role::Time {
             let name = &window.time.name;
+            let place = window.time.spans.first().map_or(Span::empty(), to_span);
             return Err(SqlError::new(format!("'{name}' is not event time, so there are no windows by it"))
+                .at(place)
                 .mend(format!(
-                    "declare it where the table is declared: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND"
+                    "declare it with the table: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND; of what a \
+                     window gives, window_time is the event time"
                 )));
         }
         // A computed event time has to be a column before windows can be made by it; and a sliding
@@ -449,6 +455,7 @@ impl<'a> Translator<'a> {
             if stream.updates {
                 return Err(
                     SqlError::new("UNION over a running aggregate needs retraction")
+                        .near("UNION")
                         .mend("aggregate after the union, or in windows"),
                 );
             }

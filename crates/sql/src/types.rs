@@ -7,7 +7,7 @@ use datafusion_expr::planner::TypePlanner;
 use sqlparser::ast::{DataType as AstType, ExactNumberInfo, TimezoneInfo};
 use sqlparser::tokenizer::Span;
 
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, nearest};
 
 /// A type as it stands in a DDL statement.
 #[derive(Debug, Clone)]
@@ -97,10 +97,31 @@ pub fn arrow_type(sql_type: &AstType) -> Result<DataType> {
 }
 
 fn unknown(sql_type: &AstType) -> SqlError {
-    SqlError::new(format!("there is no type {sql_type}")).mend(
-        "the types are STRING, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, \
-         DECIMAL(p, s), DATE, TIME, TIMESTAMP(0…9), BYTES, ARRAY<…>, ROW<…>",
-    )
+    const NAMES: [&str; 15] = [
+        "STRING",
+        "VARCHAR",
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "INTEGER",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "DECIMAL",
+        "DATE",
+        "TIME",
+        "TIMESTAMP",
+        "BYTES",
+    ];
+    let error = SqlError::new(format!("there is no type '{sql_type}'"));
+    match nearest(&sql_type.to_string(), &NAMES.map(String::from)) {
+        Some(near) => error.mend(format!("did you mean {near}?")),
+        None => error.mend(
+            "the types are STRING, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, \
+             DECIMAL(p, s), DATE, TIME, TIMESTAMP(0…9), BYTES, ARRAY<…>, ROW<…>",
+        ),
+    }
 }
 
 /// The unit that holds so many decimals of a second; 6 without a number, as in Flink.
@@ -112,6 +133,7 @@ fn timestamp(precision: Option<u64>) -> Result<DataType> {
         Some(7..=9) => TimeUnit::Nanosecond,
         Some(more) => {
             return Err(SqlError::new(format!("a TIMESTAMP has no {more} decimals"))
+                .near("TIMESTAMP")
                 .mend("TIMESTAMP(0) to TIMESTAMP(9)"));
         }
     };
@@ -127,10 +149,71 @@ fn decimal(info: &ExactNumberInfo) -> Result<DataType> {
     if !(1..=38).contains(&precision) || scale < 0 || scale as u64 > precision {
         return Err(
             SqlError::new(format!("there is no DECIMAL({precision}, {scale})"))
+                .near("DECIMAL")
                 .mend("DECIMAL(p, s) with 1 <= p <= 38 and 0 <= s <= p"),
         );
     }
     Ok(DataType::Decimal128(precision as u8, scale as i8))
+}
+
+/// A type as the DDL writes it.
+pub fn sql_name(of: &DataType) -> String {
+    match of {
+        DataType::Struct(fields) => {
+            let fields = fields
+                .iter()
+                .map(|field| format!("{} {}", field.name(), sql_name(field.data_type())));
+            format!("ROW<{}>", fields.collect::<Vec<_>>().join(", "))
+        }
+        DataType::List(item) => format!("ARRAY<{}>", sql_name(item.data_type())),
+        DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".to_string(),
+        DataType::Null => "NULL".to_string(),
+        other => with_sql_types(&other.to_string()),
+    }
+}
+
+/// A message of DataFusion or Arrow with their names of types replaced by those of SQL.
+pub fn with_sql_types(message: &str) -> String {
+    // Longer names first: some begin with others.
+    const NAMES: [(&str, &str); 30] = [
+        ("Timestamp(Second, None)", "TIMESTAMP(0)"),
+        ("Timestamp(Millisecond, None)", "TIMESTAMP(3)"),
+        ("Timestamp(Microsecond, None)", "TIMESTAMP(6)"),
+        ("Timestamp(Nanosecond, None)", "TIMESTAMP(9)"),
+        ("Timestamp(s)", "TIMESTAMP(0)"),
+        ("Timestamp(ms)", "TIMESTAMP(3)"),
+        ("Timestamp(µs)", "TIMESTAMP(6)"),
+        ("Timestamp(ns)", "TIMESTAMP(9)"),
+        ("Decimal128", "DECIMAL"),
+        ("LargeUtf8", "STRING"),
+        ("Utf8View", "STRING"),
+        ("Utf8", "STRING"),
+        ("Boolean", "BOOLEAN"),
+        ("Float32", "FLOAT"),
+        ("Float64", "DOUBLE"),
+        ("Date32", "DATE"),
+        ("UInt8", "unsigned TINYINT"),
+        ("UInt16", "unsigned SMALLINT"),
+        ("UInt32", "unsigned INT"),
+        ("UInt64", "unsigned BIGINT"),
+        ("Int8Array", "TINYINT"),
+        ("Int16Array", "SMALLINT"),
+        ("Int32Array", "INT"),
+        ("Int64Array", "BIGINT"),
+        ("Int8", "TINYINT"),
+        ("Int16", "SMALLINT"),
+        ("Int32", "INT"),
+        ("Int64", "BIGINT"),
+        ("Time64(µs)", "TIME"),
+        ("Time64(Microsecond)", "TIME"),
+    ];
+    let mut shown = message.to_string();
+    for (arrow, sql) in NAMES {
+        if shown.contains(arrow) {
+            shown = shown.replace(arrow, sql);
+        }
+    }
+    shown
 }
 
 /// Our types also in CAST.

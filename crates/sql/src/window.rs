@@ -18,8 +18,9 @@ use datafusion_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
 use slackwater_engine::operator::window::Windows;
 use sqlparser::ast::{Expr as AstExpr, FunctionArg, FunctionArgExpr, Spanned, TableFactor};
 
-use crate::error::SqlError;
+use crate::error::{SqlError, no_table_function};
 use crate::statement::WINDOW_FUNCTIONS;
+use crate::types::sql_name;
 
 /// Names of the columns that a window table function appends.
 pub const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "window_time"];
@@ -155,11 +156,7 @@ impl RelationPlanner for WindowFunctions {
         let function = name.to_string().to_uppercase();
         let span = name.span();
         if !WINDOW_FUNCTIONS.contains(&function.as_str()) {
-            return failed(
-                SqlError::new(format!("there is no table function {name}"))
-                    .at(span)
-                    .mend("the table functions are TUMBLE and HOP"),
-            );
+            return failed(no_table_function(&name.to_string()).at(span));
         }
         let form = match function.as_str() {
             "TUMBLE" => "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
@@ -176,7 +173,7 @@ impl RelationPlanner for WindowFunctions {
         };
         let wrong = |what: &str| {
             failed(
-                SqlError::new(format!("{function}: {what}"))
+                SqlError::new(format!("{function} {what}"))
                     .at(span)
                     .mend(form),
             )
@@ -199,7 +196,7 @@ impl RelationPlanner for WindowFunctions {
         }
         let wanted = if function == "HOP" { 4 } else { 3 };
         if values.len() != wanted {
-            return wrong(&format!("{} arguments, not {wanted}", values.len()));
+            return wrong(&format!("takes {wanted} arguments, not {}", values.len()));
         }
         let input = match &values[0] {
             AstExpr::Identifier(table) => table_factor(vec![table.clone()]),
@@ -210,9 +207,22 @@ impl RelationPlanner for WindowFunctions {
                 alias: None,
                 sample: None,
             },
-            _ => return wrong("the first argument is a table"),
+            _ => return wrong("takes a table first"),
         };
         let input = context.plan(input)?;
+        let names = input.schema().fields().iter().map(|field| field.name());
+        if let Some(name) = names
+            .into_iter()
+            .find(|name| WINDOW_COLUMNS.contains(&name.as_str()))
+        {
+            return failed(
+                SqlError::new(format!(
+                    "the input of {function} has a column '{name}' already"
+                ))
+                .at(span)
+                .mend(format!("give it another name: SELECT {name} AS …")),
+            );
+        }
         let time = match &values[1] {
             AstExpr::Function(descriptor)
                 if descriptor
@@ -223,33 +233,37 @@ impl RelationPlanner for WindowFunctions {
                 match &descriptor.args {
                     sqlparser::ast::FunctionArguments::List(list) => match list.args.as_slice() {
                         [FunctionArg::Unnamed(FunctionArgExpr::Expr(column))] => column.clone(),
-                        _ => return wrong("DESCRIPTOR names one column"),
+                        _ => return wrong("takes one column in DESCRIPTOR"),
                     },
-                    _ => return wrong("DESCRIPTOR names one column"),
+                    _ => return wrong("takes one column in DESCRIPTOR"),
                 }
             }
             // Without the word: the short form of RisingWave.
             AstExpr::Identifier(_) => values[1].clone(),
-            _ => return wrong("the second argument is DESCRIPTOR(column)"),
+            _ => return wrong("takes DESCRIPTOR(column) second"),
         };
         let time_span = time.span();
         let time = match context.sql_to_expr(time, input.schema())? {
             Expr::Column(column) => column,
-            _ => return wrong("DESCRIPTOR names a column"),
+            _ => return wrong("takes a column in DESCRIPTOR"),
         };
         let time_type = input.schema().field_from_column(&time)?.data_type().clone();
         let DataType::Timestamp(unit, None) = time_type else {
             return failed(
-                SqlError::new(format!("'{}' is {time_type}, not a TIMESTAMP", time.name))
-                    .at(time_span)
-                    .mend("windows need the column that WATERMARK FOR names"),
+                SqlError::new(format!(
+                    "'{}' is {}, not a TIMESTAMP",
+                    time.name,
+                    sql_name(&time_type)
+                ))
+                .at(time_span)
+                .mend("windows need the column that WATERMARK FOR names"),
             );
         };
         let empty = DFSchema::empty();
         let mut lengths = Vec::new();
         for value in values[2..].iter() {
-            let literal = context.sql_to_expr(value.clone(), &empty)?;
-            match interval_ns(&literal) {
+            let literal = context.sql_to_expr(value.clone(), &empty).ok();
+            match literal.as_ref().and_then(interval_ns) {
                 Some(length) => lengths.push(length),
                 None => {
                     return failed(

@@ -104,7 +104,14 @@ impl Accumulator for ExactSum {
                 _ => value.unsigned_abs() <= limit,
             });
             if value.is_none() {
-                failed.push((index, format!("SUM overflows {}: {sum}", self.to)));
+                let room = match self.to {
+                    DataType::Decimal128(precision, _) => format!("{precision} digits"),
+                    _ => "64 bits".to_string(),
+                };
+                failed.push((
+                    index,
+                    format!("SUM overflows: {sum} needs more than {room}"),
+                ));
             }
             value
         };

@@ -302,7 +302,11 @@ impl Aggregate {
             .tables
             .get_mut(&RUNNING)
             .expect("`add` has made the table");
-        let mut columns = table.keys.columns(&groups)?;
+        // A row's key is its group's: no need to make it again.
+        let keys = self.spec.keys.iter();
+        let mut columns = keys
+            .map(|&key| chunk.batch.column(key).clone())
+            .collect::<Vec<ArrayRef>>();
         let mut failed = Vec::new();
         for (call, accumulator) in self.spec.calls.iter().zip(&mut table.accumulators) {
             let arguments = call

@@ -221,3 +221,24 @@ fn errors_say_what_to_do() {
     assert!(closed.to_string().contains("gone"), "{closed}");
     assert_eq!(format!("{full:?} {closed:?}"), "Full(..) Closed(..)");
 }
+
+#[test]
+#[cfg(not(miri))] // needs a descriptor
+fn posted_messages_ring_the_reader_once_and_only_when_asked_to() {
+    let waiter = crate::Waiter::new().expect("a waiter");
+    let (mut sender, mut receiver) = channel(4, waiter.waker(), waker());
+    waiter.announce();
+    sender.post(1).expect("room");
+    sender.post(2).expect("room");
+    let woken = waiter.wait(Some(std::time::Duration::ZERO), crate::Sources::Doorbell);
+    assert_eq!(
+        woken.expect("a wait"),
+        crate::Woken::TimedOut,
+        "nobody has rung"
+    );
+    waiter.announce();
+    sender.ring();
+    let woken = waiter.wait(None, crate::Sources::Doorbell).expect("a wait");
+    assert_eq!(woken, crate::Woken::Rung);
+    assert_eq!((receiver.receive(), receiver.receive()), (Some(1), Some(2)));
+}

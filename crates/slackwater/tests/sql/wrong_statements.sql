@@ -28,9 +28,6 @@ SELECT auction, COUNT(*) FROM bids GRUOP BY auction;
 --- SELECT without columns
 SELECT FROM bids;
 
---- a comma too many
-SELECT price, FROM bids;
-
 --- no FROM
 SELECT price WHERE price > 1;
 

@@ -94,11 +94,6 @@ SELECT window_start FROM TUMBLE((
   LEFT JOIN (SELECT window_start, window_end, window_time AS at, name FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '5' SECOND)) AS r
   ON l.window_start = r.window_start AND l.window_end = r.window_end AND l.bidder = r.name), DESCRIPTOR(at), INTERVAL '10' SECOND);
 
---- a group of two different windows
-SELECT COUNT(*) FROM (SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' SECOND)) AS l
-JOIN (SELECT window_start, window_end, window_start AS s, window_end AS e FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '5' SECOND)) AS r
-ON l.window_start = r.window_start AND l.window_end = r.window_end GROUP BY l.window_start, r.e;
-
 --- window_start without a window function
 SELECT window_start, COUNT(*) FROM bids GROUP BY window_start;
 

@@ -1,1 +1,224 @@
+//! Reading and rewriting of statements.
 
+use super::*;
+
+fn tokens(text: &str) -> Vec<TokenWithSpan> {
+    let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
+    tokens.unwrap()
+}
+
+/// What a text looks like to the parser.
+fn rewritten(text: &str) -> String {
+    let shown = rewrite(&tokens(text)).into_iter();
+    let shown = shown.map(|token| token.token.to_string());
+    let text = shown.collect::<String>();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn only(text: &str) -> Statement {
+    let mut statements = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    assert_eq!(statements.len(), 1, "{text}");
+    statements.remove(0).statement
+}
+
+fn table(text: &str) -> CreateTable {
+    match only(text) {
+        Statement::CreateTable(table) => *table,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn refused(text: &str) -> String {
+    parse(text).expect_err(text).render("q", text)
+}
+
+#[test]
+fn window_functions_lose_what_the_parser_does_not_know() {
+    let plain = "SELECT * FROM TUMBLE( t, DESCRIPTOR(ts), INTERVAL '1' SECOND) AS w";
+    for text in [
+        "SELECT * FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND) AS w",
+        "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)) AS w",
+        "SELECT * FROM TABLE ( TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)) AS w",
+        "SELECT * FROM table /* outer */ (TUMBLE(table t, DESCRIPTOR(ts), INTERVAL '1' SECOND)) AS w",
+    ] {
+        let shown = rewritten(text);
+        let without_space = |text: &str| text.split_whitespace().collect::<String>();
+        assert_eq!(without_space(&shown), without_space(plain), "{text}");
+        only(text);
+    }
+}
+
+#[test]
+fn only_what_belongs_to_a_window_function_is_rewritten() {
+    for text in [
+        "SELECT f(a, (b + c)) FROM t WHERE (a = 1)",
+        "SELECT \"TABLE\" FROM \"TUMBLE\"",
+        "SELECT 'TABLE(TUMBLE(TABLE t))' FROM t",
+        "CREATE TABLE t (a INT) WITH ('x' = 'y')",
+    ] {
+        assert_eq!(rewritten(text), text);
+    }
+    // The parentheses inside a window function's arguments are its own.
+    assert_eq!(
+        rewritten("SELECT * FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), (a), (b)))"),
+        "SELECT * FROM HOP( t, DESCRIPTOR(ts), (a), (b))"
+    );
+    // A window function over a subquery over a window function.
+    assert_eq!(
+        rewritten("FROM TABLE(TUMBLE((SELECT * FROM TABLE(HOP(TABLE t, x))), y))"),
+        "FROM TUMBLE((SELECT * FROM HOP( t, x)), y)"
+    );
+}
+
+#[test]
+fn statements_are_told_apart_by_semicolons_outside_of_texts_and_comments() {
+    let text = "-- first; not a statement\nSELECT ';' FROM a; /* ; */ SELECT \";\" FROM b;;\n ; ";
+    let statements = parse(text).unwrap();
+    assert_eq!(statements.len(), 2);
+    let first = |placed: &Placed| {
+        let word = placed.tokens.iter().find(|token| !is_space(token));
+        word.map(|token| token.span.start.line)
+    };
+    assert_eq!(
+        statements.iter().map(first).collect::<Vec<_>>(),
+        [Some(2), Some(2)]
+    );
+    assert!(parse("").unwrap().is_empty());
+    assert!(parse(" -- nothing\n;;").unwrap().is_empty());
+}
+
+#[test]
+fn names_and_texts_keep_their_quotes_apart() {
+    let table = table(
+        "CREATE TABLE \"my table\" (\"a b\" INT, \"it\"\"s\" STRING, c AS 'it''s')
+         WITH ('connector' = 'file', 'path' = 'a''b;c', format = csv, 'x' = 7)",
+    );
+    assert_eq!(table.name.value, "my table");
+    let names = table
+        .columns
+        .iter()
+        .map(|column| column.name.value.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["a b", "it\"s", "c"]);
+    let option = |name: &str| table.options[name].as_str();
+    assert_eq!(["path", "format", "x"].map(option), ["a'b;c", "csv", "7"]);
+    assert_eq!(table.option_places["path"].start.line, 2);
+}
+
+#[test]
+fn a_row_is_read_with_angle_brackets_and_with_parentheses() {
+    fn shown(sql_type: &SqlType) -> String {
+        match sql_type {
+            SqlType::Simple(simple, _) => simple.to_string(),
+            SqlType::Row(fields) => {
+                let fields = fields
+                    .iter()
+                    .map(|(name, of)| format!("{name}:{}", shown(of)));
+                format!("({})", fields.collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+    for (written, expected) in [
+        ("ROW<a INT, b ROW<c STRING>>", "(a:INT,b:(c:STRING))"),
+        (
+            "ROW(a INT, b STRUCT<c ROW<d BIGINT>>)",
+            "(a:INT,b:(c:(d:BIGINT)))",
+        ),
+        (
+            "ROW<a DECIMAL(10, 2), b ARRAY<INT>>",
+            "(a:DECIMAL(10,2),b:ARRAY<INT>)",
+        ),
+        ("ROW<`a` INT>", "(a:INT)"),
+    ] {
+        let table = table(&format!("CREATE TABLE t (x {written}, y INT)"));
+        assert_eq!(table.columns.len(), 2, "{written}");
+        match &table.columns[0].kind {
+            ColumnKind::Physical(of) => assert_eq!(shown(of), expected),
+            ColumnKind::Computed(_) => panic!("{written} is computed"),
+        }
+    }
+    assert!(refused("CREATE TABLE t (x ROW)").contains("a ROW needs its fields"));
+    assert!(refused("CREATE TABLE t (x ROW<a INT)").contains("',' or '>' is expected"));
+}
+
+#[test]
+fn a_watermark_is_no_column_and_a_column_may_be_named_like_it() {
+    let table = table(
+        "CREATE TABLE t (watermark INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)",
+    );
+    assert_eq!(table.columns.len(), 2);
+    let (column, delay) = table.watermark.unwrap();
+    assert_eq!(column.value, "ts");
+    assert_eq!(delay.to_string(), "ts - INTERVAL '1' SECOND");
+}
+
+#[test]
+fn set_takes_quotes_words_and_numbers() {
+    for (text, expected) in [
+        ("SET 'linger' = '10 ms'", ("linger", "10 ms")),
+        ("SET parallelism = 2", ("parallelism", "2")),
+        ("set \"emit\" TO every_row", ("emit", "every_row")),
+    ] {
+        match only(text) {
+            Statement::Set { key, value } => {
+                assert_eq!((key.as_str(), value.as_str()), expected);
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn errors_point_at_what_is_meant() {
+    for (text, place, mend) in [
+        ("SELECT a FORM t", "q:1:10: 'FORM'", "did you mean FROM?"),
+        (
+            "SELECT a FROM t WERE a = 1",
+            "q:1:17: 'WERE'",
+            "did you mean WHERE?",
+        ),
+        (
+            "CREATE TABLE t (a INT, WATERMRK FOR a AS a)",
+            "q:1:24: 'WATERMRK'",
+            "did you mean WATERMARK?",
+        ),
+        (
+            "SELECT CASE WHEN a THEN b FROM t",
+            "q:1:8: this CASE has no END",
+            "END",
+        ),
+        (
+            "SELECT a\nFROM t WHERE",
+            "q:2:8: an expression is expected",
+            "",
+        ),
+        (
+            "SELECT a FROM t /* no end",
+            "q:1:17: this comment does not end",
+            "*/",
+        ),
+        ("SELECT 'a", "q:1:8: this text does not end", "'"),
+        (
+            "CREATE TABEL t (a INT)",
+            "q:1:8: CREATE TABEL",
+            "CREATE TABLE",
+        ),
+        (
+            "SELECT * FROM TUMBEL(TABLE t, x)",
+            "q:1:15: there is no table function",
+            "TUMBLE",
+        ),
+    ] {
+        let shown = refused(text);
+        assert!(shown.starts_with(place), "{shown}");
+        assert!(shown.contains(mend), "{shown}");
+    }
+}
+
+#[test]
+fn a_column_named_table_is_no_misspelt_window_function() {
+    let shown = refused("CREATE TABLE t (table STRING, a INT b)");
+    assert!(
+        shown.contains("',' or ')' is expected here, not 'b'"),
+        "{shown}"
+    );
+}

@@ -35,15 +35,27 @@ impl Inputs {
     }
 }
 
+/// The first function of an aggregation; SELECT for a DISTINCT, which has none.
+fn outer_function(aggregate: &Aggregate) -> String {
+    let mut functions = aggregate
+        .aggr_expr
+        .iter()
+        .map(|expression| expression.clone().unalias());
+    match functions.next() {
+        Some(Expr::AggregateFunction(call)) => call.func.name().to_string(),
+        _ => "DISTINCT".to_string(),
+    }
+}
+
 impl Translator<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Stream> {
         let plan = &aggregate.input;
         let input = self.translate(plan)?;
         if input.updates {
             return Err(
-                SqlError::new("an aggregate over a running aggregate needs retraction").mend(
-                    "aggregate in windows first: FROM TUMBLE(…) GROUP BY window_start, window_end",
-                ),
+                SqlError::new("an aggregate over a running aggregate needs retraction")
+                    .near(outer_function(aggregate))
+                    .mend("aggregate in windows first: FROM TUMBLE(…) GROUP BY window_start, window_end"),
             );
         }
         let mut inputs = Inputs::default();

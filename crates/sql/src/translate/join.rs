@@ -36,9 +36,11 @@ impl Translator<'_> {
         let streams = [self.translate(plans[0])?, self.translate(plans[1])?];
         if streams.iter().any(|stream| stream.updates) {
             return Err(
-                SqlError::new("a join with a running aggregate needs retraction").mend(
-                    "aggregate in windows: FROM TUMBLE(…) GROUP BY window_start, window_end, …",
-                ),
+                SqlError::new("a join with a running aggregate needs retraction")
+                    .near("JOIN")
+                    .mend(
+                        "aggregate in windows: FROM TUMBLE(…) GROUP BY window_start, window_end, …",
+                    ),
             );
         }
         let mut window: Option<(bool, Windows)> = None;
@@ -66,12 +68,12 @@ impl Translator<'_> {
             }
         }
         let (Some((is_start, windows)), Some(window_pair)) = (window, window_pair) else {
-            return Err(
-                SqlError::new("a join needs the same window on both sides").mend(
+            return Err(SqlError::new("a join needs the same window on both sides")
+                .near("JOIN")
+                .mend(
                     "join two window queries ON L.window_start = R.window_start AND \
                  L.window_end = R.window_end AND …; joins without windows are a later feature",
-                ),
-            );
+                ));
         };
         let mut sides = Vec::new();
         let mut nodes = Vec::new();

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array};
+use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType;
 use hashbrown::HashTable;
 
 use crate::error::Result;
+use crate::hash::INLINE_BYTES_MAX;
 
 /// The keys of a set of groups.
 pub struct Keys {
@@ -46,11 +47,58 @@ struct ByteStore {
     ends: Vec<usize>,
 }
 
+/// Texts as views: a short one is compared and kept without a pointer to follow.
 #[derive(Default)]
 struct TextStore {
-    texts: ByteStore,
+    /// The key of each group. Up to [`INLINE_BYTES_MAX`] bytes exactly as in an Arrow view; else
+    /// length and first four bytes as there, and the place in `long` in the upper half.
+    views: Vec<u128>,
+    /// Longer texts end to end.
+    long: Vec<u8>,
     /// The group whose key is NULL.
     null: Option<u32>,
+}
+
+impl TextStore {
+    /// Whether group `group` has the text of row `row`, whose view is `view`.
+    #[inline]
+    fn is(&self, group: u32, view: u128, column: &StringViewArray, row: usize) -> bool {
+        let kept = self.views[group as usize];
+        if view as u32 <= INLINE_BYTES_MAX {
+            return kept == view;
+        }
+        kept as u64 == view as u64 && self.long_text(kept) == column.value(row).as_bytes()
+    }
+
+    fn long_text(&self, kept: u128) -> &[u8] {
+        let place = (kept >> 64) as usize;
+        &self.long[place..place + kept as u32 as usize]
+    }
+
+    fn push(&mut self, view: u128, column: &StringViewArray, row: usize) {
+        if view as u32 <= INLINE_BYTES_MAX {
+            self.views.push(view);
+            return;
+        }
+        let place = self.long.len() as u128;
+        self.views.push(u128::from(view as u64) | place << 64);
+        self.long.extend_from_slice(column.value(row).as_bytes());
+    }
+
+    fn append_to(&self, builder: &mut StringViewBuilder, group: u32) -> Result<()> {
+        let kept = self.views[group as usize];
+        let length = kept as u32;
+        let inline = kept.to_le_bytes();
+        let bytes = if length <= INLINE_BYTES_MAX {
+            &inline[4..4 + length as usize]
+        } else {
+            self.long_text(kept)
+        };
+        let text = std::str::from_utf8(bytes)
+            .map_err(|error| crate::error::Error::new("group key", error.to_string()))?;
+        builder.append_value(text);
+        Ok(())
+    }
 }
 
 impl ByteStore {
@@ -121,7 +169,8 @@ impl Keys {
         match &mut self.store {
             Store::None => {}
             Store::Text(store) => {
-                store.texts.clear();
+                store.views.clear();
+                store.long.clear();
                 store.null = None;
             }
             Store::Integer { values, null, .. } => {
@@ -159,22 +208,21 @@ impl Keys {
                 for (row, &hash) in hashes.iter().enumerate() {
                     if column.is_null(row) {
                         let group = *store.null.get_or_insert_with(|| {
-                            store.texts.push(&[]);
+                            store.views.push(0);
                             known.push(hash);
                             known.len() as u32 - 1
                         });
                         groups.push(group);
                         continue;
                     }
-                    // SAFETY: `row` is below the array's length, which the hashes were made from.
-                    let text = unsafe { column.value_unchecked(row) }.as_bytes();
-                    let found = table.find(hash, |&group| {
-                        known[group as usize] == hash && store.texts.get(group as usize) == text
-                    });
+                    // The table's own tag of the hash sorts out nearly all other keys: comparing
+                    // whole hashes first would fetch one more cache line per row.
+                    let view = column.views()[row];
+                    let found = table.find(hash, |&group| store.is(group, view, column, row));
                     let group = match found {
                         Some(&group) => group,
                         None => {
-                            store.texts.push(text);
+                            store.push(view, column, row);
                             insert(table, known, hash)
                         }
                     };
@@ -209,9 +257,8 @@ impl Keys {
                 let rows = converter.convert_columns(columns)?;
                 for (row, &hash) in hashes.iter().enumerate() {
                     let row = rows.row(row);
-                    let found = table.find(hash, |&group| {
-                        known[group as usize] == hash && bytes.get(group as usize) == row.as_ref()
-                    });
+                    let found =
+                        table.find(hash, |&group| bytes.get(group as usize) == row.as_ref());
                     let group = match found {
                         Some(&group) => group,
                         None => {
@@ -236,11 +283,7 @@ impl Keys {
                     if store.null == Some(group) {
                         builder.append_null();
                     } else {
-                        let bytes = store.texts.get(group as usize);
-                        let text = std::str::from_utf8(bytes).map_err(|error| {
-                            crate::error::Error::new("group key", error.to_string())
-                        })?;
-                        builder.append_value(text);
+                        store.append_to(&mut builder, group)?;
                     }
                 }
                 Ok(vec![Arc::new(builder.finish())])
@@ -271,7 +314,7 @@ impl Keys {
     pub fn bytes(&self) -> usize {
         let store = match &self.store {
             Store::None => 0,
-            Store::Text(store) => store.texts.bytes.capacity() + store.texts.ends.capacity() * 8,
+            Store::Text(store) => store.views.capacity() * 16 + store.long.capacity(),
             Store::Integer { values, .. } => values.capacity() * 8,
             Store::Rows { bytes, .. } => bytes.bytes.capacity() + bytes.ends.capacity() * 8,
         };
@@ -328,6 +371,23 @@ mod tests {
         round_trip(vec![Arc::new(text)], &[0, 1, 2, 0, 1]);
         let text = StringViewArray::from(vec![Some(""), None, Some("longer than twelve bytes")]);
         round_trip(vec![Arc::new(text)], &[0, 1, 2]);
+    }
+
+    #[test]
+    fn text_keys_differ_wherever_they_differ() {
+        let texts = vec![
+            "twelve bytes",
+            "twelve byteS",
+            "thirteen bytes",
+            "thirteen byteS",
+            "Thirteen bytes",
+            "thirteen bytes and more",
+            "twelve byte",
+            "twelve bytes",
+            "thirteen bytes",
+        ];
+        let text = StringViewArray::from(texts);
+        round_trip(vec![Arc::new(text)], &[0, 1, 2, 3, 4, 5, 6, 0, 2]);
     }
 
     #[test]

@@ -1,0 +1,408 @@
+//! What SQL has and a stream has not, or not yet: refused on the syntax tree, before the planner
+//! turns it into something whose origin can't be told any more.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    AccessExpr, DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, GroupByExpr, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator,
+    Spanned, Subscript, TableFactor, Value, ValueWithSpan, Visit, Visitor,
+};
+
+use crate::error::{Result, SqlError, nearest};
+
+/// Checks a query; `is_aggregate` tells aggregates from other functions.
+pub fn query(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+    result(query.visit(&mut Check::new(is_aggregate)))
+}
+
+/// Checks an expression of a CREATE TABLE, which is computed from one row.
+pub fn row_expression(expression: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+    result(expression.visit(&mut Check::new(is_aggregate)))?;
+    result(expression.visit(&mut RowOnly { is_aggregate }))
+}
+
+fn result(flow: ControlFlow<SqlError>) -> Result<()> {
+    match flow {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Check<'a> {
+    is_aggregate: &'a dyn Fn(&str) -> bool,
+    /// Subqueries ahead that stand for tables: `TUMBLE((SELECT …), …)`.
+    tables_ahead: usize,
+}
+
+fn refuse(error: SqlError) -> ControlFlow<SqlError> {
+    ControlFlow::Break(error)
+}
+
+impl Visitor for Check<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+        if query.with.as_ref().is_some_and(|with| with.recursive) {
+            return refuse(SqlError::new("recursive queries are not known here").near("RECURSIVE"));
+        }
+        if query.order_by.is_some() {
+            return refuse(
+                SqlError::new("ORDER BY needs the end of the stream")
+                    .near("ORDER")
+                    .mend("leave it out, or sort the result"),
+            );
+        }
+        let limit = match &query.limit_clause {
+            Some(LimitClause::LimitOffset { limit: None, .. }) => Some("OFFSET"),
+            Some(_) => Some("LIMIT"),
+            None => query.fetch.as_ref().map(|_| "FETCH"),
+        };
+        if let Some(word) = limit {
+            return refuse(
+                SqlError::new(format!(
+                    "{word} is not known here: which rows come first is not the same in every run"
+                ))
+                .near(word)
+                .mend("--duration ends a query; the first n of a window are a later feature"),
+            );
+        }
+        if !query.locks.is_empty() || query.for_clause.is_some() {
+            return refuse(SqlError::new("FOR … is not known here").near("FOR"));
+        }
+        if !query.pipe_operators.is_empty() {
+            return refuse(SqlError::new("|> is not known here"));
+        }
+        set_expression(&query.body)
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlError> {
+        self.select(select)
+            .map_or(ControlFlow::Continue(()), refuse)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<SqlError> {
+        match factor {
+            TableFactor::Derived { lateral: true, .. }
+            | TableFactor::Function { lateral: true, .. } => refuse(
+                SqlError::new("LATERAL is not known here")
+                    .near("LATERAL")
+                    .mend("join with it over equal windows"),
+            ),
+            TableFactor::Table {
+                args: Some(arguments),
+                ..
+            } => {
+                let first = arguments.args.first();
+                self.tables_ahead += usize::from(matches!(
+                    first,
+                    Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(
+                        _
+                    ))))
+                ));
+                ControlFlow::Continue(())
+            }
+            TableFactor::UNNEST { .. } => refuse(
+                SqlError::new(
+                    "UNNEST is not known here: arrays can be read and written as they are",
+                )
+                .near("UNNEST"),
+            ),
+            TableFactor::Pivot { .. } => {
+                refuse(SqlError::new("PIVOT is not known here").near("PIVOT"))
+            }
+            TableFactor::MatchRecognize { .. } => {
+                refuse(SqlError::new("MATCH_RECOGNIZE is not known here").near("MATCH_RECOGNIZE"))
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<SqlError> {
+        let error = match expression {
+            // Arguments are visited right behind their function, so this one is meant.
+            Expr::Subquery(_) if self.tables_ahead > 0 => {
+                self.tables_ahead -= 1;
+                None
+            }
+            Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
+                Some(subquery().at(expression.span()))
+            }
+            Expr::Function(function) => self.function(function),
+            Expr::Identifier(name) if name.quote_style.is_none() && name.value.starts_with('@') => {
+                Some(
+                    SqlError::new(format!("'{}': there are no variables here", name.value))
+                        .at(name.span),
+                )
+            }
+            Expr::Extract {
+                field: DateTimeField::Custom(part),
+                ..
+            } if !is_part(&part.value) => Some(no_part(&part.value).at(part.span)),
+            Expr::Interval(interval) if interval.leading_field.is_none() => {
+                unit_missing(&interval.value)
+            }
+            Expr::CompoundFieldAccess { access_chain, .. } => subscript(access_chain),
+            Expr::Array(_) => {
+                Some(SqlError::new("arrays can't be made in a query").at(expression.span()))
+            }
+            _ => None,
+        };
+        error.map_or(ControlFlow::Continue(()), refuse)
+    }
+
+    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<SqlError> {
+        match &value.value {
+            Value::Placeholder(name) => refuse(
+                SqlError::new(format!("'{name}': there are no parameters here")).at(value.span),
+            ),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn subquery() -> SqlError {
+    SqlError::new("a subquery inside an expression is not known here")
+        .mend("join with it over equal windows")
+}
+
+fn set_expression(body: &SetExpr) -> ControlFlow<SqlError> {
+    match body {
+        SetExpr::SetOperation {
+            op, left, right, ..
+        } => {
+            if !matches!(op, SetOperator::Union) {
+                let word = op.to_string();
+                return refuse(
+                    SqlError::new(format!(
+                        "{word} is not known here: it needs the end of the stream"
+                    ))
+                    .near(word)
+                    .mend("UNION ALL is; a window join compares two streams"),
+                );
+            }
+            set_expression(left)?;
+            set_expression(right)
+        }
+        SetExpr::Values(_) => refuse(
+            SqlError::new("VALUES is no stream")
+                .near("VALUES")
+                .mend("SELECT … FROM table"),
+        ),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+impl<'a> Check<'a> {
+    fn new(is_aggregate: &'a dyn Fn(&str) -> bool) -> Check<'a> {
+        Check {
+            is_aggregate,
+            tables_ahead: 0,
+        }
+    }
+
+    fn select(&self, select: &Select) -> Option<SqlError> {
+        if let Some(Distinct::On(_)) = &select.distinct {
+            return Some(
+                SqlError::new("DISTINCT ON is not known here")
+                    .near("ON")
+                    .mend("FIRST_VALUE and LAST_VALUE in a window give one row per key"),
+            );
+        }
+        if select.projection.is_empty() {
+            return Some(
+                SqlError::new("SELECT names no columns")
+                    .at(select.select_token.0.span)
+                    .mend("SELECT * takes all"),
+            );
+        }
+        if select.from.is_empty() {
+            return Some(
+                SqlError::new("a query without a table has no stream to read")
+                    .at(select.select_token.0.span)
+                    .mend("read one: … FROM table"),
+            );
+        }
+        let unknown = [
+            ("QUALIFY", select.qualify.is_some()),
+            ("TOP", select.top.is_some()),
+            ("INTO", select.into.is_some()),
+            ("PREWHERE", select.prewhere.is_some()),
+            ("CONNECT", !select.connect_by.is_empty()),
+            ("CLUSTER", !select.cluster_by.is_empty()),
+            ("DISTRIBUTE", !select.distribute_by.is_empty()),
+            ("SORT", !select.sort_by.is_empty()),
+            ("LATERAL", !select.lateral_views.is_empty()),
+            ("WINDOW", !select.named_window.is_empty()),
+        ];
+        if let Some((word, _)) = unknown.iter().find(|(_, is_there)| *is_there) {
+            return Some(SqlError::new(format!("{word} is not known here")).near(*word));
+        }
+        if let GroupByExpr::Expressions(keys, modifiers) = &select.group_by {
+            let sets = keys
+                .iter()
+                .any(|key| matches!(key, Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_)));
+            if sets || !modifiers.is_empty() {
+                return Some(
+                    SqlError::new("GROUPING SETS, CUBE and ROLLUP are not known here")
+                        .near("GROUP")
+                        .mend("write one statement per grouping"),
+                );
+            }
+        }
+        let joins = select.from.iter().flat_map(|from| &from.joins);
+        joins.map(|join| &join.join_operator).find_map(join)
+    }
+
+    fn function(&self, function: &Function) -> Option<SqlError> {
+        let name = function.name.to_string();
+        let place = function.name.span();
+        if function.over.is_some() {
+            return Some(
+                SqlError::new(format!(
+                    "{}: OVER is not known here yet",
+                    name.to_uppercase()
+                ))
+                .at(place)
+                .mend("GROUP BY over TUMBLE or HOP windows is"),
+            );
+        }
+        let FunctionArguments::List(list) = &function.args else {
+            return None;
+        };
+        let is_aggregate = (self.is_aggregate)(&name);
+        let star = list
+            .args
+            .iter()
+            .any(|argument| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Wildcard)));
+        if star && !name.eq_ignore_ascii_case("count") {
+            return Some(SqlError::new(format!("'{name}': only COUNT takes *")).at(place));
+        }
+        let distinct = list.duplicate_treatment.is_some();
+        if (distinct || function.filter.is_some()) && !is_aggregate {
+            let what = if distinct { "DISTINCT" } else { "FILTER" };
+            return Some(
+                SqlError::new(format!(
+                    "{what} belongs to aggregates, and '{name}' is none"
+                ))
+                .at(place),
+            );
+        }
+        None
+    }
+}
+
+fn join(operator: &JoinOperator) -> Option<SqlError> {
+    use JoinOperator::*;
+    let word = match operator {
+        Join(_) | Inner(_) | Left(_) | LeftOuter(_) | Right(_) | RightOuter(_) | FullOuter(_)
+        | CrossJoin(_) => return None,
+        Semi(_) | LeftSemi(_) | RightSemi(_) => "SEMI",
+        Anti(_) | LeftAnti(_) | RightAnti(_) => "ANTI",
+        CrossApply | OuterApply => "APPLY",
+        AsOf { .. } => "ASOF",
+        StraightJoin(_) => "STRAIGHT_JOIN",
+        ArrayJoin | LeftArrayJoin | InnerArrayJoin => "ARRAY",
+    };
+    Some(
+        SqlError::new(format!("{word} joins are not known here"))
+            .near(word)
+            .mend("INNER, LEFT, RIGHT and FULL joins over the same window are"),
+    )
+}
+
+/// Parts of a time that EXTRACT knows beside those that have keywords.
+const PARTS: &[&str] = &[
+    "year",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "doy",
+    "dow",
+    "isodow",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+    "nanosecond",
+    "epoch",
+];
+
+fn is_part(part: &str) -> bool {
+    PARTS.iter().any(|known| known.eq_ignore_ascii_case(part))
+}
+
+fn no_part(part: &str) -> SqlError {
+    let names = PARTS
+        .iter()
+        .map(|name| name.to_uppercase())
+        .collect::<Vec<_>>();
+    let error = SqlError::new(format!("a time has no '{part}'"));
+    match nearest(part, &names) {
+        Some(near) => error.mend(format!("did you mean {near}?")),
+        None => error.mend(format!("the parts are: {}", names.join(", "))),
+    }
+}
+
+/// `INTERVAL '1'` is a second in other languages; with a misspelt unit behind it, which then is
+/// read as a name, that would be a wrong answer.
+fn unit_missing(value: &Expr) -> Option<SqlError> {
+    let Expr::Value(ValueWithSpan { value, span }) = value else {
+        return None;
+    };
+    let text = match value {
+        Value::SingleQuotedString(text) => text.clone(),
+        Value::Number(number, _) => number.to_string(),
+        _ => return None,
+    };
+    let number = text.trim().parse::<f64>().ok()?;
+    Some(
+        SqlError::new(format!("INTERVAL '{text}' has no unit that is known here"))
+            .at(*span)
+            .mend(format!("INTERVAL '{number}' SECOND, or MINUTE, HOUR, DAY")),
+    )
+}
+
+/// `row['field']` is known, `array[1]` is not.
+fn subscript(chain: &[AccessExpr]) -> Option<SqlError> {
+    let unknown = chain.iter().find_map(|access| match access {
+        AccessExpr::Subscript(Subscript::Index { index }) => match index {
+            Expr::Value(ValueWithSpan {
+                value: Value::SingleQuotedString(_),
+                ..
+            }) => None,
+            other => Some(other.span()),
+        },
+        AccessExpr::Subscript(Subscript::Slice { .. }) => Some(sqlparser::tokenizer::Span::empty()),
+        AccessExpr::Dot(_) => None,
+    })?;
+    Some(
+        SqlError::new("elements of arrays can't be reached yet")
+            .at(unknown)
+            .mend("row['field'] reaches a field"),
+    )
+}
+
+struct RowOnly<'a> {
+    is_aggregate: &'a dyn Fn(&str) -> bool,
+}
+
+impl Visitor for RowOnly<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<SqlError> {
+        match expression {
+            Expr::Function(function) if (self.is_aggregate)(&function.name.to_string()) => refuse(
+                SqlError::new(format!(
+                    "'{}' is an aggregate, and a computed column is computed from one row",
+                    function.name
+                ))
+                .at(function.name.span())
+                .mend("aggregate in the query"),
+            ),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! Errors of DataFusion in our words: with SQL's names of types, without the planner's insides, and
+//! with the mend where one is known.
+
+use datafusion_common::{DataFusionError, Diagnostic, SchemaError};
+use sqlparser::tokenizer::{Location, Span};
+
+use super::{SqlError, from_parser, nearest};
+use crate::functions;
+use crate::statement::WINDOW_FUNCTIONS;
+use crate::types::with_sql_types;
+
+impl From<DataFusionError> for SqlError {
+    fn from(error: DataFusionError) -> SqlError {
+        from_datafusion(&error, None)
+    }
+}
+
+fn from_datafusion(error: &DataFusionError, diagnostic: Option<&Diagnostic>) -> SqlError {
+    let text = match error {
+        DataFusionError::Diagnostic(diagnostic, inner) => {
+            return from_datafusion(inner, Some(diagnostic));
+        }
+        DataFusionError::Context(_, inner) => return from_datafusion(inner, diagnostic),
+        DataFusionError::Shared(inner) => return from_datafusion(inner, diagnostic),
+        DataFusionError::Collection(errors) if !errors.is_empty() => {
+            return from_datafusion(&errors[0], diagnostic);
+        }
+        DataFusionError::SchemaError(schema, _) => {
+            return placed(from_schema_error(schema), diagnostic);
+        }
+        DataFusionError::SQL(error, _) => return from_parser(error),
+        DataFusionError::External(error) => match error.downcast_ref::<SqlError>() {
+            Some(ours) => return ours.clone(),
+            None => error.to_string(),
+        },
+        DataFusionError::Plan(text)
+        | DataFusionError::NotImplemented(text)
+        | DataFusionError::Execution(text)
+        | DataFusionError::Internal(text) => text.clone(),
+        DataFusionError::ArrowError(error, _) => error.to_string(),
+        other => other.strip_backtrace(),
+    };
+    let text = without_literal_types(&first_sentence(&text));
+    let converted = known(&text).unwrap_or_else(|| SqlError::new(with_sql_types(&text)));
+    placed(converted, diagnostic)
+}
+
+fn placed(error: SqlError, diagnostic: Option<&Diagnostic>) -> SqlError {
+    // The planner's place is often the whole query; a word says it better.
+    if error.near.is_some() {
+        return error;
+    }
+    match diagnostic.and_then(|diagnostic| diagnostic.span) {
+        Some(span) => error.at(to_span(span)),
+        None => error,
+    }
+}
+
+/// A place of DataFusion's as one of the tokenizer's.
+pub(crate) fn to_span(span: datafusion_common::Span) -> Span {
+    Span::new(
+        Location::new(span.start.line, span.start.column),
+        Location::new(span.end.line, span.end.column),
+    )
+}
+
+/// Without the advice to report a bug to another project, without a backtrace, and without the
+/// names of kinds of errors that inner errors begin with.
+fn first_sentence(text: &str) -> String {
+    let end = [
+        "\n\nbacktrace",
+        ".\nThis issue was likely caused",
+        "\nThis issue was likely caused",
+        " No function matches the given name",
+    ]
+    .iter()
+    .filter_map(|mark| text.find(mark))
+    .min()
+    .unwrap_or(text.len());
+    let mut text = text[..end].trim_end();
+    const KINDS: &[&str] = &[
+        "Error during planning: ",
+        "This feature is not implemented: ",
+        "Internal error: ",
+        "Execution error: ",
+        "External error: ",
+        "Arrow error: ",
+        "Optimizer rule ",
+    ];
+    while let Some(kind) = KINDS.iter().find(|kind| text.starts_with(**kind)) {
+        text = match *kind {
+            // `Optimizer rule 'name' failed\ncaused by\n…`: what caused it says more.
+            "Optimizer rule " => match text.split_once("caused by\n") {
+                Some((_, cause)) => cause,
+                None => break,
+            },
+            kind => &text[kind.len()..],
+        };
+    }
+    text.to_string()
+}
+
+/// `Int64(1)` as `1`, `Utf8("a")` as `'a'`, as they were written.
+pub fn without_literal_types(text: &str) -> String {
+    const TYPES: &[&str] = &[
+        "UInt64(",
+        "UInt32(",
+        "Int64(",
+        "Int32(",
+        "Int16(",
+        "Int8(",
+        "Float64(",
+        "Float32(",
+        "LargeUtf8(",
+        "Utf8View(",
+        "Utf8(",
+        "Boolean(",
+    ];
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((at, of)) = TYPES
+        .iter()
+        .filter_map(|of| rest.find(of).map(|at| (at, of)))
+        .min_by_key(|(at, of)| (*at, usize::MAX - of.len()))
+    {
+        shown.push_str(&rest[..at]);
+        rest = &rest[at + of.len()..];
+        if let Some(inside) = rest.strip_prefix('"') {
+            let Some((literal, after)) = inside.split_once("\")") else {
+                shown.push_str(of);
+                continue;
+            };
+            shown.push_str(&format!("'{literal}'"));
+            rest = after;
+        } else if let Some((literal, after)) = rest.split_once(')') {
+            match literal {
+                "true" | "false" => shown.push_str(&literal.to_uppercase()),
+                literal => shown.push_str(literal),
+            }
+            rest = after;
+        }
+    }
+    shown + rest
+}
+
+/// The text between two others.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let start = text.find(before)? + before.len();
+    let length = text[start..].find(after)?;
+    Some(&text[start..start + length])
+}
+
+/// A column's or expression's name without its table.
+fn last_part(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// The messages that users meet, one by one. What is not here is shown as DataFusion says it.
+fn known(text: &str) -> Option<SqlError> {
+    function(text)
+        .or_else(|| grouping(text))
+        .or_else(|| value(text))
+        .or_else(|| shape(text))
+}
+
+fn function(text: &str) -> Option<SqlError> {
+    if let Some(name) = between(text, "Invalid function '", "'") {
+        return Some(no_function(name));
+    }
+    let name = between(text, "unction '", "'")?;
+    if text.contains("failed to match any signature") {
+        let received = between(text, "(DataType: ", ").")?;
+        let received = with_sql_types(received);
+        return Some(SqlError::new(format!(
+            "function '{name}' takes no {received}"
+        )));
+    }
+    for (expects, but) in [
+        (" expects ", " arguments but received "),
+        (" expected ", " arguments but received "),
+    ] {
+        if let Some((_, counts)) = text.split_once(expects)
+            && let Some((wanted, received)) = counts.split_once(but)
+        {
+            let received = received.trim_end_matches('.');
+            let noun = if wanted == "1" {
+                "argument"
+            } else {
+                "arguments"
+            };
+            return Some(SqlError::new(format!(
+                "function '{name}' takes {wanted} {noun}, not {received}"
+            )));
+        }
+    }
+    let (_, types) = text.split_once(" expects ")?;
+    let (wanted, received) = types.split_once(" but received ")?;
+    let received = received.trim_end_matches('.');
+    let sql_type = |of: &str| match of {
+        "String" => "STRING".to_string(),
+        "Numeric" => "a number".to_string(),
+        other => with_sql_types(other),
+    };
+    Some(SqlError::new(format!(
+        "function '{name}' takes {}, not {}",
+        sql_type(wanted),
+        sql_type(received)
+    )))
+}
+
+fn no_function(name: &str) -> SqlError {
+    let upper = name.to_uppercase();
+    let error = SqlError::new(format!("there is no function '{name}'"));
+    if WINDOW_FUNCTIONS.contains(&upper.as_str()) {
+        return error.mend(format!(
+            "{upper} stands in FROM: FROM {upper}(TABLE t, DESCRIPTOR(ts), …) GROUP BY window_start, window_end"
+        ));
+    }
+    let mut names = Vec::new();
+    for function in functions::scalar_functions() {
+        names.push(function.name().to_string());
+        names.extend(function.aliases().iter().cloned());
+    }
+    for function in functions::aggregate_functions() {
+        names.push(function.name().to_lowercase());
+        names.extend(function.aliases().iter().cloned());
+    }
+    match nearest(name, &names) {
+        Some(near) => error.mend(format!("did you mean '{near}'?")),
+        None => error.mend("docs/sql.md says which functions there are"),
+    }
+}
+
+fn grouping(text: &str) -> Option<SqlError> {
+    if text.contains("must be in GROUP BY or an aggregate function")
+        || text.contains("must appear in the GROUP BY clause")
+    {
+        let column = last_part(between(text, "column \"", "\"")?);
+        let message = format!("column '{column}' is neither in GROUP BY nor in an aggregate");
+        return Some(SqlError::new(message).mend(format!(
+            "add it to GROUP BY, or take one of its values, such as MAX({column})"
+        )));
+    }
+    if text.starts_with("Aggregate functions are not allowed in the WHERE clause") {
+        return Some(
+            SqlError::new("WHERE is decided row by row, before anything is aggregated")
+                .near("WHERE")
+                .mend("conditions on aggregates stand in HAVING"),
+        );
+    }
+    if text.starts_with("Aggregate function calls cannot be nested") {
+        let inner = between(text, "nested: '", "(").unwrap_or_default();
+        return Some(
+            SqlError::new("an aggregate inside another aggregate")
+                .near(inner)
+                .mend("compute the inner one in a subquery over the same window"),
+        );
+    }
+    if let Some(number) = between(text, "Cannot find column with position ", " ") {
+        return Some(SqlError::new(format!("SELECT has no column number {number}")).near(number));
+    }
+    if text.starts_with("Physical plan does not support logical expression AggregateFunction") {
+        return Some(
+            SqlError::new("an aggregate can't be computed here: GROUP BY, ON and computed columns are decided row by row")
+                .near("GROUP"),
+        );
+    }
+    None
+}
+
+/// Literals that are no value of the type that they are compared with or cast to.
+fn value(text: &str) -> Option<SqlError> {
+    if let Some(value) = between(text, "Cannot cast string '", "' to value of ") {
+        let wanted = with_sql_types(between(text, "to value of ", " type")?);
+        return Some(SqlError::new(format!("'{value}' is no {wanted}")));
+    }
+    if let Some(value) = between(text, "Error parsing timestamp from '", "'") {
+        return Some(
+            SqlError::new(format!("'{value}' is no TIMESTAMP"))
+                .mend("TIMESTAMP '2024-02-29 12:34:56.789'"),
+        );
+    }
+    if let Some(value) = between(text, "Invalid input syntax for type interval: \"", "\"") {
+        return Some(
+            SqlError::new(format!("'{value}' is no INTERVAL"))
+                .mend("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
+        );
+    }
+    if text.starts_with("Unsupported CAST from ") {
+        return Some(
+            SqlError::new(with_sql_types(
+                &text.replace("Unsupported CAST", "there is no CAST"),
+            ))
+            .near("CAST"),
+        );
+    }
+    None
+}
+
+/// What tables, columns and conditions look like.
+fn shape(text: &str) -> Option<SqlError> {
+    if text.starts_with("Projections require unique expression names") {
+        let name = between(text, "the expression \"", "\"")?;
+        let name = name.rsplit(" AS ").next().unwrap_or(name);
+        return Some(
+            SqlError::new(format!("two columns are named '{}'", last_part(name)))
+                .mend("give one of them another name with AS"),
+        );
+    }
+    if let Some((_, name)) = text.split_once("duplicate qualified field name ") {
+        let table = name.split('.').next().unwrap_or(name);
+        return Some(
+            SqlError::new(format!("two tables are named '{table}'"))
+                .mend("give one of them another name with AS"),
+        );
+    }
+    if text.starts_with("Cannot create filter with non-boolean predicate '") {
+        let (_, of) = text.rsplit_once(" returning ")?;
+        return Some(
+            SqlError::new(format!(
+                "a condition is true or false, this one is {}",
+                with_sql_types(of)
+            ))
+            .near("WHERE"),
+        );
+    }
+    if text.starts_with("UNION queries have different number of columns") {
+        return Some(
+            SqlError::new("the sides of a UNION have different numbers of columns").near("UNION"),
+        );
+    }
+    if text.starts_with("Incompatible inputs for Union") {
+        let one = between(text, "were of type ", ", but")?;
+        let other = between(text, "incompatible type ", " on column")?;
+        return Some(
+            SqlError::new(with_sql_types(&format!(
+                "a column of a UNION is {one} on one side and {other} on the other"
+            )))
+            .near("UNION")
+            .mend("CAST one of them"),
+        );
+    }
+    if text.starts_with("Failed to coerce then") {
+        let then = between(text, "then (", ") and else (")?;
+        let other = between(text, ") and else (", ") to common")?;
+        let types = with_sql_types(&format!("{then} and {other}"));
+        return Some(
+            SqlError::new(format!(
+                "the branches of CASE have no type in common: {types}"
+            ))
+            .near("CASE")
+            .mend("CAST them to one type"),
+        );
+    }
+    if let Some(field) = between(text, "Field ", " not found in struct") {
+        return Some(SqlError::new(format!("there is no field '{field}'")));
+    }
+    if let Some(of) = between(
+        text,
+        "Cannot access field at argument 1: type ",
+        " is not Struct",
+    ) {
+        return Some(SqlError::new(format!(
+            "{} has no fields",
+            with_sql_types(of)
+        )));
+    }
+    if let Some((_, of)) =
+        text.split_once("Unary operator 'NOT' requires a boolean expression, got ")
+    {
+        return Some(SqlError::new(format!(
+            "NOT takes a condition, not {}",
+            with_sql_types(of)
+        )));
+    }
+    if text.starts_with("There isn't a common type to coerce") {
+        return Some(
+            SqlError::new("LIKE takes texts")
+                .near("LIKE")
+                .mend("CAST(… AS STRING)"),
+        );
+    }
+    None
+}
+
+fn from_schema_error(error: &SchemaError) -> SqlError {
+    match error {
+        SchemaError::FieldNotFound {
+            field,
+            valid_fields,
+        } => {
+            let names = valid_fields
+                .iter()
+                .map(|valid| valid.name.clone())
+                .collect::<Vec<_>>();
+            let shown = match &field.relation {
+                Some(table) => format!("{table}.{}", field.name),
+                None => field.name.clone(),
+            };
+            let error = SqlError::new(format!("there is no column '{shown}'"));
+            let error = match field.spans.first() {
+                Some(span) => error.at(to_span(span)),
+                None => error,
+            };
+            if crate::window::WINDOW_COLUMNS.contains(&field.name.as_str()) {
+                return error.mend(
+                    "it comes from a window: FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
+                );
+            }
+            match nearest(&field.name, &names) {
+                // The name is right and its table is not.
+                Some(near) if near == field.name => {
+                    let tables = valid_fields.iter().filter(|valid| valid.name == near);
+                    let tables = tables.map(|valid| format!("'{}'", valid.flat_name()));
+                    error.mend(format!(
+                        "did you mean {}?",
+                        tables.collect::<Vec<_>>().join(" or ")
+                    ))
+                }
+                Some(near) => error.mend(format!("did you mean '{near}'?")),
+                None if names.is_empty() => error,
+                None => error.mend(format!("the columns are: {}", names.join(", "))),
+            }
+        }
+        SchemaError::AmbiguousReference { field } => {
+            let error = SqlError::new(format!("column '{}' is in more than one table", field.name));
+            let error = match field.spans.first() {
+                Some(span) => error.at(to_span(span)),
+                None => error,
+            };
+            error.mend(format!("write which one: table.{}", field.name))
+        }
+        SchemaError::DuplicateQualifiedField { qualifier, .. } => {
+            SqlError::new(format!("two tables are named '{qualifier}'"))
+                .mend("give one of them another name with AS")
+        }
+        other => SqlError::new(with_sql_types(&without_literal_types(&other.to_string()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_shown_as_they_were_written() {
+        assert_eq!(
+            without_literal_types(
+                "bids.price + Int64(1) > coalesce(x,Utf8(\"a (b)\")) AND Boolean(true)"
+            ),
+            "bids.price + 1 > coalesce(x,'a (b)') AND TRUE"
+        );
+        assert_eq!(without_literal_types("UInt64(1), Int64(NULL"), "1, NULL");
+    }
+
+    #[test]
+    fn what_the_planner_says_inside_is_left_out() {
+        assert_eq!(
+            first_sentence(
+                "Optimizer rule 'simplify' failed\ncaused by\nArrow error: Cast error: no"
+            ),
+            "Cast error: no"
+        );
+        assert_eq!(
+            first_sentence("a.\nThis issue was likely caused by a bug"),
+            "a"
+        );
+    }
+}

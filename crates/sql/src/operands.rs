@@ -1,0 +1,134 @@
+//! Operators and fields whose operands don't fit: told while the planner still knows where they
+//! stand. The planner would find most of them later, without a place.
+
+use arrow_schema::DataType;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, DataFusionError, Result};
+use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
+use datafusion_expr::type_coercion::binary::BinaryTypeCoercer;
+use datafusion_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, lit};
+use sqlparser::ast::BinaryOperator;
+
+use crate::error::{SqlError, to_span};
+use crate::types::sql_name;
+
+/// Plans fields of rows, and checks the operands of operators.
+#[derive(Debug)]
+pub struct Operands;
+
+fn failed<T>(error: SqlError) -> Result<T> {
+    Err(DataFusionError::External(Box::new(error)))
+}
+
+impl ExprPlanner for Operands {
+    fn plan_binary_op(
+        &self,
+        raw: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let Some(operator) = operator(&raw.op) else {
+            return Ok(PlannerResult::Original(raw));
+        };
+        // What has no type yet is refused elsewhere, and better.
+        let (Ok(left), Ok(right)) = (raw.left.get_type(schema), raw.right.get_type(schema)) else {
+            return Ok(PlannerResult::Original(raw));
+        };
+        if BinaryTypeCoercer::new(&left, &operator, &right)
+            .get_input_types()
+            .is_ok()
+        {
+            return Ok(PlannerResult::Original(raw));
+        }
+        let error = SqlError::new(format!(
+            "there is no {} {} {}",
+            sql_name(&left),
+            raw.op,
+            sql_name(&right)
+        ))
+        .mend(mend(&operator, &left, &right));
+        failed(
+            match first_place(&raw.left).or_else(|| first_place(&raw.right)) {
+                Some(span) => error.at(to_span(span)),
+                None => error,
+            },
+        )
+    }
+
+    fn plan_field_access(
+        &self,
+        raw: RawFieldAccessExpr,
+        _: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        Ok(match &raw.field_access {
+            GetFieldAccess::NamedStructField { name } => {
+                PlannerResult::Planned(field_of(raw.expr.clone(), lit(name.clone())))
+            }
+            _ => PlannerResult::Original(raw),
+        })
+    }
+}
+
+fn field_of(row: Expr, name: Expr) -> Expr {
+    let get_field = datafusion_functions::core::get_field();
+    Expr::ScalarFunction(ScalarFunction::new_udf(get_field, vec![row, name]))
+}
+
+fn operator(written: &BinaryOperator) -> Option<Operator> {
+    Some(match written {
+        BinaryOperator::Plus => Operator::Plus,
+        BinaryOperator::Minus => Operator::Minus,
+        BinaryOperator::Multiply => Operator::Multiply,
+        BinaryOperator::Divide => Operator::Divide,
+        BinaryOperator::Modulo => Operator::Modulo,
+        BinaryOperator::Eq => Operator::Eq,
+        BinaryOperator::NotEq => Operator::NotEq,
+        BinaryOperator::Lt => Operator::Lt,
+        BinaryOperator::LtEq => Operator::LtEq,
+        BinaryOperator::Gt => Operator::Gt,
+        BinaryOperator::GtEq => Operator::GtEq,
+        BinaryOperator::And => Operator::And,
+        BinaryOperator::Or => Operator::Or,
+        BinaryOperator::StringConcat => Operator::StringConcat,
+        _ => return None,
+    })
+}
+
+/// The place of the first column that an expression names.
+fn first_place(expression: &Expr) -> Option<datafusion_common::Span> {
+    let mut place = None;
+    let searched = expression.apply(|part| {
+        if let Expr::Column(column) = part {
+            place = place.or(column.spans.first());
+        }
+        Ok(if place.is_some() {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
+    });
+    searched.ok().and(place)
+}
+
+fn mend(operator: &Operator, left: &DataType, right: &DataType) -> &'static str {
+    let any = |is: fn(&DataType) -> bool| is(left) || is(right);
+    let time = |of: &DataType| matches!(of, DataType::Timestamp(_, _) | DataType::Date32);
+    let text = |of: &DataType| {
+        matches!(
+            of,
+            DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8
+        )
+    };
+    let adds = matches!(operator, Operator::Plus | Operator::Minus);
+    if matches!(operator, Operator::And | Operator::Or) {
+        "AND and OR take conditions, such as x <> 0"
+    } else if any(time) && any(DataType::is_numeric) && adds {
+        "a time and a duration: ts + INTERVAL '1' SECOND"
+    } else if any(time) && any(DataType::is_numeric) {
+        "TO_TIMESTAMP_LTZ(ms, 3) makes a time of a number, CAST(ts AS BIGINT) a number of a time"
+    } else if any(text) && any(DataType::is_numeric) {
+        "CAST(text AS DOUBLE) makes a number of a text"
+    } else {
+        "CAST one of them"
+    }
+}

@@ -1,0 +1,147 @@
+//! How deep a statement may go.
+//!
+//! Parser, planner, optimiser and expressions walk their trees by recursion, and a tree that is deep
+//! enough overflows the stack, which no handling of errors survives. Brackets make trees deep, and
+//! so do chains: `a + b + c` is a tree as deep as the chain is long. Both are counted here, on
+//! tokens, before anything recurses.
+
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::error::{Result, SqlError};
+
+/// Brackets within brackets: each level costs stack in every pass.
+pub const NESTING_MAX: usize = 64;
+
+/// Operators in a row. Twice as many pass on a worker's stack of 2 MiB without optimisation; three
+/// times as many were seen to overflow the 8 MiB of the main thread.
+const CHAIN_MAX: usize = 1000;
+
+/// Tables that are joined or united in one statement: a quarter of what passes.
+const TABLES_MAX: usize = 256;
+
+/// Refuses a statement that goes deeper than the limits.
+pub fn check(tokens: &[TokenWithSpan]) -> Result<()> {
+    // Operators in a row, for each bracket that is open.
+    let mut chains = vec![0];
+    let mut types = 0_usize;
+    let mut tables = 0;
+    let mut before = "";
+    for TokenWithSpan { token, span } in tokens {
+        let last = chains.len() - 1;
+        let word = match token {
+            Token::Whitespace(_) => continue,
+            Token::Word(word) if word.quote_style.is_none() => word.value.as_str(),
+            _ => "",
+        };
+        let is = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known));
+        match token {
+            Token::LParen => chains.push(0),
+            Token::LBracket => {
+                chains[last] += 1;
+                chains.push(0);
+            }
+            Token::RParen | Token::RBracket if last > 0 => {
+                chains.pop();
+            }
+            Token::Lt if ["ROW", "STRUCT", "ARRAY", "MAP"].contains(&&*before.to_uppercase()) => {
+                types += 1;
+            }
+            Token::Gt => types = types.saturating_sub(1),
+            Token::Comma => chains[last] = 0,
+            _ if is(&[
+                "SELECT", "FROM", "WHERE", "HAVING", "ON", "WHEN", "THEN", "ELSE",
+            ]) =>
+            {
+                chains[last] = 0;
+            }
+            _ if is(&["UNION", "EXCEPT", "INTERSECT", "JOIN"]) => tables += 1,
+            Token::Word(_) if !is(&["AND", "OR", "NOT", "IS", "COLLATE", "AT", "EXPLAIN"]) => {}
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => {}
+            // All else is taken for an operator.
+            _ => chains[last] += 1,
+        }
+        before = word;
+        let too = if chains.len() + types > NESTING_MAX {
+            format!("this is nested deeper than {NESTING_MAX} brackets")
+        } else if chains.iter().sum::<usize>() > CHAIN_MAX {
+            format!("this is a chain of more than {CHAIN_MAX} operators")
+        } else if tables > TABLES_MAX {
+            format!("this statement joins or unites more than {TABLES_MAX} tables")
+        } else {
+            continue;
+        };
+        return Err(SqlError::new(too)
+            .at(*span)
+            .mend("split it: CREATE VIEW for a part of it, or IN (…) for many values"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+
+    fn refused(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_would_overflow_the_stack_is_refused() {
+        for (part, between) in [
+            ("a", " + "),
+            ("a = 1", " OR "),
+            ("a IS NULL", " AND "),
+            ("'x'", "||"),
+        ] {
+            let chain = |length: usize| vec![part; length].join(between);
+            let error = refused(&format!("SELECT {} FROM t", chain(100_000)));
+            assert!(
+                error.contains("a chain of more than 1000 operators"),
+                "{error}"
+            );
+            parse(&format!("SELECT {} FROM t", chain(300))).unwrap();
+        }
+        for (open, close) in [("(", ")"), ("ABS(", ")"), ("a[", "]")] {
+            let nested = |depth: usize| {
+                let (open, close) = (open.repeat(depth), close.repeat(depth));
+                format!("SELECT {open} 1 {close} FROM t")
+            };
+            let error = refused(&nested(100_000));
+            assert!(error.contains("nested deeper than 64 brackets"), "{error}");
+            parse(&nested(20)).unwrap();
+        }
+        for prefix in ["NOT ", "- ", "+ ", "EXPLAIN ", "CASE WHEN ", "(SELECT "] {
+            refused(&format!("SELECT {} 1 FROM t", prefix.repeat(100_000)));
+            refused(&format!("{} SELECT 1 FROM t", prefix.repeat(100_000)));
+        }
+        for suffix in ["::INT", " IS NULL", "[1]", ".b", " COLLATE \"x\""] {
+            refused(&format!("SELECT a{} FROM t", suffix.repeat(100_000)));
+        }
+        let united = vec!["SELECT a FROM t"; 1000].join(" UNION ALL ");
+        assert!(refused(&united).contains("more than 256 tables"));
+        let row = |depth: usize| {
+            let (open, close) = ("ROW<a ".repeat(depth), ">".repeat(depth));
+            format!("CREATE TABLE t (a {open} INT {close}) WITH ('connector' = 'print')")
+        };
+        assert!(refused(&row(10_000)).contains("nested deeper than 64 brackets"));
+        assert!(refused(&row(10_000).replace('<', "(")).contains("nested deeper"));
+        parse(&row(20)).unwrap();
+    }
+
+    #[test]
+    fn long_is_not_deep() {
+        let columns = (0..5_000).map(|n| format!("a + {n} * b AS c{n}"));
+        let columns = columns.collect::<Vec<String>>().join(", ");
+        parse(&format!("SELECT {columns} FROM t")).unwrap();
+        let cases = "WHEN a > 1 AND b < 2 THEN c - 1 ".repeat(2_000);
+        parse(&format!("SELECT CASE {cases} ELSE 0 END FROM t")).unwrap();
+        let values = (0..10_000)
+            .map(|n| format!("'{n}'"))
+            .collect::<Vec<String>>();
+        parse(&format!(
+            "SELECT a FROM t WHERE b IN ({})",
+            values.join(", ")
+        ))
+        .unwrap();
+    }
+}
