@@ -2,7 +2,8 @@
 //!
 //! The planner names `COUNT(*)` "count(*)", `a + 1` "t.a + Int64(1)" and a field of a row
 //! "t.row[field]", and it refuses two columns of one name. Here an expression without AS is named
-//! by its text, a field by its own name, and a name that is taken gets a number, as in Flink.
+//! by its text, a field by its own name, and a name that is taken gets a number (`a`, `a0`, as in
+//! Flink; `a + 1`, `a + 1 (2)`).
 
 use std::collections::HashSet;
 
@@ -42,10 +43,18 @@ fn select_items(select: &mut Select) {
                         .map_or_else(String::new, |part| part.value.clone()),
                     other => other.to_string(),
                 };
+                let is_name = matches!(
+                    expression,
+                    Expr::Identifier(_) | Expr::CompoundIdentifier(_)
+                );
                 let mut name = wanted.clone();
                 let mut number = 0;
                 while !taken.insert(name.clone()) {
-                    name = format!("{wanted}{number}");
+                    name = if is_name {
+                        format!("{wanted}{number}")
+                    } else {
+                        format!("{wanted} ({})", number + 2)
+                    };
                     number += 1;
                 }
                 // A column keeps what it is called, so that its table can be named with it.
@@ -108,8 +117,8 @@ mod tests {
     #[test]
     fn expressions_are_named_by_their_text_and_each_name_once() {
         assert_eq!(
-            names("SELECT a, COUNT(*), b.a, a + 1, a + 1 AS x, e.x.y, a FROM b"),
-            ["a", "COUNT(*)", "a0", "a + 1", "x", "y", "a1"]
+            names("SELECT a, COUNT(*), b.a, a + 1, a + 1, a + 1 AS x, e.x.y, a FROM b"),
+            ["a", "COUNT(*)", "a0", "a + 1", "a + 1 (2)", "x", "y", "a1"]
         );
         assert_eq!(names("SELECT a, * FROM b"), ["a", "*"]);
     }

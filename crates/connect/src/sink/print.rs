@@ -268,6 +268,9 @@ mod tests {
     #[test]
     fn a_closed_pipe_is_said_plainly() {
         let error = output_error(&std::io::Error::from(ErrorKind::BrokenPipe));
-        assert_eq!(error.to_string(), "standard output: was closed by its reader");
+        assert_eq!(
+            error.to_string(),
+            "standard output: was closed by its reader"
+        );
     }
 }

@@ -102,7 +102,7 @@ fn what_may_not_be_read_is_named() {
     std::fs::create_dir(folder.path("closed")).unwrap();
     folder.write("closed/in.csv", b"1\n");
     for name in ["in.csv", "closed"] {
-        let nobody = std::fs::Permissions::from_mode(0);
+        let nobody = std::fs::Permissions::from_mode(0o000);
         std::fs::set_permissions(folder.path(name), nobody).unwrap();
     }
     if std::fs::read(folder.path("in.csv")).is_ok() {

@@ -2,16 +2,16 @@
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
 CREATE TABLE people (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+WITH ('connector' = 'file', 'path' = 'data/people.csv');
 
 CREATE TABLE all_types (flag BOOLEAN, tiny TINYINT, small SMALLINT, number INT, big BIGINT, single FLOAT,
   real_number DOUBLE, amount DECIMAL(10, 2), day DATE, clock STRING, at TIMESTAMP(9), note STRING, last STRING,
   ts AS TO_TIMESTAMP_LTZ(0, 3), WATERMARK FOR ts AS ts)
-WITH ('connector' = 'file', 'path' = '${DATA}/types.csv');
+WITH ('connector' = 'file', 'path' = 'data/types.csv');
 
 CREATE VIEW w AS SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR);
 CREATE VIEW t AS SELECT * FROM TUMBLE(TABLE all_types, DESCRIPTOR(ts), INTERVAL '1' HOUR);
@@ -110,11 +110,11 @@ SELECT auction FROM w GROUP BY window_start, auction HAVING COUNT(DISTINCT bidde
 
 --- a key of a nested field
 CREATE TABLE orders (id BIGINT, at TIMESTAMP(0), customer ROW<name STRING, address ROW<city STRING>>, total DECIMAL(8, 2), WATERMARK FOR at AS at)
-WITH ('connector' = 'file', 'path' = '${DATA}/orders.jsonl', 'format' = 'json');
+WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
 SELECT customer.address.city AS city, SUM(total) AS total FROM TUMBLE(TABLE orders, DESCRIPTOR(at), INTERVAL '1' DAY)
 GROUP BY window_start, customer.address.city;
 
 --- a whole ROW as key
 CREATE TABLE orders (id BIGINT, at TIMESTAMP(0), customer ROW<name STRING, address ROW<city STRING>>, WATERMARK FOR at AS at)
-WITH ('connector' = 'file', 'path' = '${DATA}/orders.jsonl', 'format' = 'json');
+WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
 SELECT customer, COUNT(*) AS n FROM TUMBLE(TABLE orders, DESCRIPTOR(at), INTERVAL '1' DAY) GROUP BY window_start, customer;

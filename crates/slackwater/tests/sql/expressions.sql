@@ -1,11 +1,11 @@
 -- Expressions: one row of values each, so that the answers are easy to check.
 
 CREATE TABLE one (ms BIGINT, auction INT, bidder STRING, price DOUBLE, ts AS TO_TIMESTAMP_LTZ(ms, 3))
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 CREATE VIEW bid AS SELECT * FROM one WHERE ms = 1000;
 CREATE TABLE types (flag BOOLEAN, tiny TINYINT, small SMALLINT, number INT, big BIGINT, single FLOAT,
   real_number DOUBLE, amount DECIMAL(10, 2), day DATE, clock STRING, at TIMESTAMP(9), note STRING, last STRING)
-WITH ('connector' = 'file', 'path' = '${DATA}/types.csv');
+WITH ('connector' = 'file', 'path' = 'data/types.csv');
 CREATE VIEW x AS SELECT * FROM types WHERE last = 'x';
 
 --- arithmetic
@@ -94,7 +94,7 @@ SELECT 'it''s' AS a, "bidder" AS b, 'grüße 世界' AS c, '' = '' AS d, 'a' || 
 
 --- nested fields
 CREATE TABLE orders (id BIGINT, customer ROW<name STRING, address ROW<city STRING, zip STRING>>)
-WITH ('connector' = 'file', 'path' = '${DATA}/orders.jsonl', 'format' = 'json');
+WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
 SELECT id, o.customer.name AS name, upper(o.customer.address.city) AS city, o.customer IS NULL AS nobody, o.customer.address AS address FROM orders AS o;
 
 --- rows and their fields, made in the query

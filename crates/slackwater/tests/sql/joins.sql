@@ -2,11 +2,11 @@
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
 CREATE TABLE people (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+WITH ('connector' = 'file', 'path' = 'data/people.csv');
 
 CREATE VIEW b AS SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND);
 CREATE VIEW p AS SELECT * FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '10' SECOND);
@@ -92,13 +92,13 @@ ON b.bidder = p.name AND b.window_start = p.window_start AND b.window_end = p.wi
 GROUP BY b.window_start, b.window_end, p.city;
 
 --- then aggregated over everything
--- last per 2
+-- last per 1
 SELECT p.city, COUNT(*) AS n FROM b JOIN p
 ON b.bidder = p.name AND b.window_start = p.window_start AND b.window_end = p.window_end GROUP BY p.city;
 
 --- a row that is late for its window joins nothing
 CREATE TABLE strict (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT s.bidder, s.price FROM (SELECT * FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS s
 JOIN b ON s.window_start = b.window_start AND s.window_end = b.window_end AND s.ms = b.ms;

@@ -2,56 +2,56 @@
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
 CREATE TABLE people (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+WITH ('connector' = 'file', 'path' = 'data/people.csv');
 
 --- several INSERTs share one source (demux)
-CREATE TABLE high (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = '${OUT}/high.csv');
-CREATE TABLE low (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = '${OUT}/low.csv');
-CREATE TABLE counts (window_start TIMESTAMP(3), n BIGINT) WITH ('connector' = 'file', 'path' = '${OUT}/counts.csv');
+CREATE TABLE high (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'out/high.csv');
+CREATE TABLE low (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'out/low.csv');
+CREATE TABLE counts (window_start TIMESTAMP(3), n BIGINT) WITH ('connector' = 'file', 'path' = 'out/counts.csv');
 INSERT INTO high SELECT bidder, price FROM bids WHERE price >= 10;
 INSERT INTO low SELECT bidder, price FROM bids WHERE price < 10;
 INSERT INTO counts SELECT window_start, COUNT(*) FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start;
 
 --- how a demux looks
 -- explain
-CREATE TABLE high (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = '${OUT}/high.csv');
-CREATE TABLE low (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = '${OUT}/low.csv');
+CREATE TABLE high (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'out/high.csv');
+CREATE TABLE low (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'out/low.csv');
 EXPLAIN INSERT INTO high SELECT bidder, price FROM bids WHERE price >= 10;
 EXPLAIN INSERT INTO low SELECT bidder, price FROM bids WHERE price < 10;
 
 --- a bare SELECT beside an INSERT
-CREATE TABLE high (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = '${OUT}/high.csv');
+CREATE TABLE high (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'out/high.csv');
 INSERT INTO high SELECT bidder, price FROM bids WHERE price >= 10;
 SELECT auction, price FROM bids WHERE price < 5;
 
 --- INSERT with a column list: the others are NULL
-CREATE TABLE result (a STRING, b INT, c DOUBLE, d STRING) WITH ('connector' = 'file', 'path' = '${OUT}/result.csv', 'csv.header' = 'true', 'csv.null' = '-');
+CREATE TABLE result (a STRING, b INT, c DOUBLE, d STRING) WITH ('connector' = 'file', 'path' = 'out/result.csv', 'csv.header' = 'true', 'csv.null' = '-');
 INSERT INTO result (c, a) SELECT price, bidder FROM bids WHERE auction = 2;
 
 --- INSERT casts by position
-CREATE TABLE result (auction STRING, price DECIMAL(6, 1), ms INT, at TIMESTAMP(0), day DATE) WITH ('connector' = 'file', 'path' = '${OUT}/result.csv');
+CREATE TABLE result (auction STRING, price DECIMAL(6, 1), ms INT, at TIMESTAMP(0), day DATE) WITH ('connector' = 'file', 'path' = 'out/result.csv');
 INSERT INTO result SELECT auction, price, ms, ts, ts FROM bids;
 
 --- INSERT with columns of other names
-CREATE TABLE result (x INT, y STRING) WITH ('connector' = 'file', 'path' = '${OUT}/result.csv', 'csv.header' = 'true');
+CREATE TABLE result (x INT, y STRING) WITH ('connector' = 'file', 'path' = 'out/result.csv', 'csv.header' = 'true');
 INSERT INTO result SELECT auction AS a, bidder AS b FROM bids WHERE price > 10;
 
 --- INSERT from a WITH query and from a view
-CREATE TABLE result (bidder STRING) WITH ('connector' = 'file', 'path' = '${OUT}/result.csv');
+CREATE TABLE result (bidder STRING) WITH ('connector' = 'file', 'path' = 'out/result.csv');
 CREATE VIEW ones AS SELECT * FROM bids WHERE auction = 1;
 INSERT INTO result WITH cheap AS (SELECT * FROM ones WHERE price < 11) SELECT bidder FROM cheap;
 
 --- INSERT INTO a table with computed columns writes the others
-CREATE TABLE result (a INT, twice AS a * 2, b STRING) WITH ('connector' = 'file', 'path' = '${OUT}/result.csv', 'csv.header' = 'true');
+CREATE TABLE result (a INT, twice AS a * 2, b STRING) WITH ('connector' = 'file', 'path' = 'out/result.csv', 'csv.header' = 'true');
 INSERT INTO result SELECT auction, bidder FROM bids WHERE auction > 1;
 
 --- two INSERTs of the same rows
-CREATE TABLE one (n INT) WITH ('connector' = 'file', 'path' = '${OUT}/one.csv');
-CREATE TABLE other (n INT) WITH ('connector' = 'file', 'path' = '${OUT}/other.csv');
+CREATE TABLE one (n INT) WITH ('connector' = 'file', 'path' = 'out/one.csv');
+CREATE TABLE other (n INT) WITH ('connector' = 'file', 'path' = 'out/other.csv');
 INSERT INTO one SELECT auction FROM bids WHERE price > 20;
 INSERT INTO other SELECT auction FROM bids WHERE price > 20;
 
@@ -112,7 +112,7 @@ UNION ALL
 SELECT window_start, 'people', COUNT(*) FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start;
 
 --- UNION without ALL says each row once
--- last per 2
+-- last per 1
 SELECT bidder FROM bids UNION SELECT name FROM people;
 
 --- an alias of a table

@@ -2,11 +2,11 @@
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
 CREATE TABLE people (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+WITH ('connector' = 'file', 'path' = 'data/people.csv');
 
 CREATE VIEW priced AS SELECT auction, price, ts FROM bids WHERE price IS NOT NULL;
 
@@ -118,24 +118,24 @@ SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTER
 --- late rows are dropped and counted
 CREATE TABLE strict (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND) GROUP BY window_start, window_end;
 
 --- a condition does not change what is late
 CREATE TABLE strict (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT window_start, COUNT(*) AS n FROM TUMBLE((SELECT * FROM strict WHERE bidder = 'dave'), DESCRIPTOR(ts), INTERVAL '5' SECOND)
 GROUP BY window_start, window_end;
 
 --- a row that is late for one of its windows joins the others
 CREATE TABLE strict (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT window_start, COUNT(*) AS n FROM HOP(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND) GROUP BY window_start, window_end;
 
 --- a window before 1970
 CREATE TABLE old (flag STRING, a STRING, b STRING, c STRING, d STRING, e STRING, f STRING, g STRING, h DATE, i STRING, at TIMESTAMP(3), j STRING, k STRING,
   WATERMARK FOR at AS at - INTERVAL '100000' DAY)
-WITH ('connector' = 'file', 'path' = '${DATA}/types.csv');
+WITH ('connector' = 'file', 'path' = 'data/types.csv');
 SELECT window_start, window_end, COUNT(*) AS n FROM TUMBLE(TABLE old, DESCRIPTOR(at), INTERVAL '7' SECOND) GROUP BY window_start, window_end;

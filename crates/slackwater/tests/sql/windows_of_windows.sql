@@ -2,11 +2,11 @@
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
 CREATE TABLE people (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+WITH ('connector' = 'file', 'path' = 'data/people.csv');
 
 CREATE VIEW per_auction AS
 SELECT window_start, window_end, window_time AS at, auction, COUNT(*) AS n
@@ -41,7 +41,7 @@ JOIN (SELECT window_start, window_end, MAX(price) AS highest FROM TUMBLE(TABLE b
 ON b.window_start = m.window_start AND b.window_end = m.window_end AND b.price = m.highest;
 
 --- a running aggregate of windows
--- last per 2
+-- last per 1
 SELECT auction, COUNT(*) AS windows, SUM(n) AS bids, MAX(window_start) AS last_window FROM per_auction GROUP BY auction;
 
 --- a condition between two levels

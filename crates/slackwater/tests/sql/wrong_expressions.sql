@@ -2,11 +2,11 @@
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
 CREATE TABLE people (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+WITH ('connector' = 'file', 'path' = 'data/people.csv');
 
 --- a misspelt function
 SELECT uper(bidder) FROM bids;
@@ -105,11 +105,11 @@ SELECT TO_TIMESTAMP_LTZ(bidder, 3) FROM bids;
 SELECT bids.price.cents FROM bids;
 
 --- a field that does not exist
-CREATE TABLE orders (id BIGINT, customer ROW<name STRING, city STRING>) WITH ('connector' = 'file', 'path' = '${DATA}/orders.jsonl', 'format' = 'json');
+CREATE TABLE orders (id BIGINT, customer ROW<name STRING, city STRING>) WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
 SELECT customer.nme FROM orders;
 
 --- an element of an array
-CREATE TABLE orders (id BIGINT, tags ARRAY<STRING>) WITH ('connector' = 'file', 'path' = '${DATA}/orders.jsonl', 'format' = 'json');
+CREATE TABLE orders (id BIGINT, tags ARRAY<STRING>) WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
 SELECT tags[1] FROM orders;
 
 --- a star inside a function

@@ -2,11 +2,11 @@
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
 CREATE TABLE people (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+WITH ('connector' = 'file', 'path' = 'data/people.csv');
 
 CREATE VIEW b AS SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND);
 CREATE VIEW p AS SELECT * FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '10' SECOND);

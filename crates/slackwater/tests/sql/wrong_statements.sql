@@ -2,11 +2,11 @@
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
 CREATE TABLE people (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-WITH ('connector' = 'file', 'path' = '${DATA}/people.csv');
+WITH ('connector' = 'file', 'path' = 'data/people.csv');
 
 CREATE TABLE result (name STRING, total DOUBLE) WITH ('connector' = 'blackhole');
 
@@ -98,7 +98,7 @@ CREATE TABLE times (at TIMESTAMP(3)) WITH ('connector' = 'blackhole');
 INSERT INTO times SELECT price > 1 FROM bids;
 
 --- INSERT of a ROW into a number
-CREATE TABLE orders (customer ROW<name STRING>) WITH ('connector' = 'file', 'path' = '${DATA}/orders.jsonl', 'format' = 'json');
+CREATE TABLE orders (customer ROW<name STRING>) WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
 INSERT INTO result SELECT 'x', customer FROM orders;
 
 --- INSERT with VALUES

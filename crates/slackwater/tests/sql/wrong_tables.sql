@@ -78,15 +78,15 @@ CREATE TABLE t (a INT) WITH ('connector' = 'kafak');
 SELECT a FROM t;
 
 --- a misspelt option
-CREATE TABLE t (a INT) WITH ('connector' = 'file', 'pth' = '${DATA}/bids.csv');
+CREATE TABLE t (a INT) WITH ('connector' = 'file', 'pth' = 'data/bids.csv');
 SELECT a FROM t;
 
 --- an option of another format
-CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv', 'format' = 'json', 'csv.header' = 'true');
+CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = 'data/bids.csv', 'format' = 'json', 'csv.header' = 'true');
 SELECT a FROM t;
 
 --- a setting as an option
-CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv', 'parallelism' = '2');
+CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = 'data/bids.csv', 'parallelism' = '2');
 
 --- an option twice
 CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = 'a.csv', 'path' = 'b.csv');
@@ -95,19 +95,19 @@ CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = 'a.csv', 'path' = 'b
 CREATE TABLE t (a INT) WITH ('connector');
 
 --- an option with a wrong value
-CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv', 'csv.header' = 'perhaps');
+CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = 'data/bids.csv', 'csv.header' = 'perhaps');
 SELECT a FROM t;
 
 --- options without commas
 CREATE TABLE t (a INT) WITH ('connector' = 'file' 'path' = 'a.csv');
 
 --- a file that does not exist
-CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = '${DATA}/nothing.csv');
+CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = 'data/nothing.csv');
 SELECT a FROM t;
 
 --- an output that exists
-CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
-CREATE TABLE copy (a INT) WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
+CREATE TABLE copy (a INT) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 INSERT INTO copy SELECT a FROM t;
 
 --- reading what can only be written
@@ -163,11 +163,11 @@ CREATE TABLE t (a INT, b STRING, c AS a * b) WITH ('connector' = 'blackhole');
 CREATE TABLE t (a INT, b AS) WITH ('connector' = 'blackhole');
 
 --- a type that the format can't hold
-CREATE TABLE t (a ROW<x INT>) WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+CREATE TABLE t (a ROW<x INT>) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT a FROM t;
 
 --- TIME is held by no format
-CREATE TABLE t (a TIME) WITH ('connector' = 'file', 'path' = '${DATA}/bids.csv');
+CREATE TABLE t (a TIME) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT a FROM t;
 
 --- a table of a schema
