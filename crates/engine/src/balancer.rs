@@ -22,6 +22,9 @@ pub enum BalancerPlan {
     Keyed {
         /// Key columns.
         columns: Vec<usize>,
+        /// The receiver asks where rows come from (it orders them by partition and position).
+        /// Otherwise the origin stays behind: gathering it would cost as much as a column.
+        keep_origin: bool,
     },
 }
 
@@ -64,16 +67,23 @@ impl Route {
     }
 
     /// Sends a chunk.
-    pub fn chunk(&mut self, chunk: Chunk) -> Result<()> {
+    pub fn chunk(&mut self, mut chunk: Chunk) -> Result<()> {
         if self.senders.len() == 1 {
             self.send(0, Message::Chunk(chunk));
             return Ok(());
         }
-        let BalancerPlan::Keyed { columns } = &self.plan else {
+        let BalancerPlan::Keyed {
+            columns,
+            keep_origin,
+        } = &self.plan
+        else {
             self.send(self.next, Message::Chunk(chunk));
             self.next = (self.next + 1) % self.senders.len();
             return Ok(());
         };
+        if !keep_origin {
+            chunk.origin = None;
+        }
         let keys = columns
             .iter()
             .map(|&column| chunk.batch.column(column).clone());

@@ -8,6 +8,8 @@ use slackwater_engine::balancer::BalancerPlan;
 use slackwater_engine::deploy::{
     Deployment, InputPlan, InstancePlan, LinkPlan, StepKind, StepPlan,
 };
+use slackwater_sql::program::Program;
+use slackwater_sql::specs::NodeSpec;
 
 /// A query graph with what the control path decided for it.
 #[derive(Debug, Clone)]
@@ -48,7 +50,7 @@ pub fn instance_name(graph: &QueryGraph, plan: &Plan, instance: usize) -> String
 }
 
 /// The plan as the engine's plain data.
-pub fn deployment(graph: &QueryGraph, plan: &Plan, id: u32, chunk_rows: usize) -> Deployment {
+pub fn deployment(program: &Program, plan: &Plan, id: u32) -> Deployment {
     let links = plan.execution.links.iter();
     let links = links
         .map(|link| LinkPlan {
@@ -57,17 +59,18 @@ pub fn deployment(graph: &QueryGraph, plan: &Plan, id: u32, chunk_rows: usize) -
         })
         .collect();
     let instances = (0..plan.execution.instances.len())
-        .map(|instance| instance_plan(graph, plan, instance))
+        .map(|instance| instance_plan(program, plan, instance))
         .collect();
     Deployment {
         id,
         instances,
         links,
-        chunk_rows,
+        chunk_rows: program.settings.chunk_rows,
     }
 }
 
-fn instance_plan(graph: &QueryGraph, plan: &Plan, instance: usize) -> InstancePlan {
+fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePlan {
+    let graph = &program.graph;
     let node = &plan.execution.instances[instance];
     let nodes = &plan.subqueries.subqueries[node.subquery].nodes;
     let is_source = graph.nodes[nodes[0]].kind == NodeKind::Source;
@@ -92,7 +95,7 @@ fn instance_plan(graph: &QueryGraph, plan: &Plan, instance: usize) -> InstancePl
                 // Fused: a plain call.
                 Some(step) => step,
                 None => {
-                    steps.push(route(graph, plan, instance, from, to, input));
+                    steps.push(route(program, plan, instance, from, to, input));
                     steps.len() - 1
                 }
             };
@@ -125,7 +128,7 @@ fn instance_plan(graph: &QueryGraph, plan: &Plan, instance: usize) -> InstancePl
 }
 
 fn route(
-    graph: &QueryGraph,
+    program: &Program,
     plan: &Plan,
     instance: usize,
     from: usize,
@@ -136,9 +139,10 @@ fn route(
         link.from == instance && link.from_node == from && link.to_node == to && link.input == input
     });
     let links = links.map(|(number, _)| number).collect::<Vec<usize>>();
-    let balancer = match &graph.nodes[to].inputs[input].exchange {
+    let balancer = match &program.graph.nodes[to].inputs[input].exchange {
         Exchange::Key(columns) => BalancerPlan::Keyed {
             columns: columns.clone(),
+            keep_origin: orders_rows(&program.nodes[to]),
         },
         Exchange::RoundRobin => BalancerPlan::RoundRobin,
         Exchange::Forward | Exchange::Single => BalancerPlan::PointToPoint,
@@ -147,5 +151,15 @@ fn route(
         node: from,
         kind: StepKind::Route { balancer, links },
         next: Vec::new(),
+    }
+}
+
+/// Whether the node orders rows by where they come from.
+fn orders_rows(node: &NodeSpec) -> bool {
+    match node {
+        NodeSpec::Aggregate { spec, .. } => {
+            spec.calls.iter().any(|call| call.function.needs_order())
+        }
+        _ => false,
     }
 }

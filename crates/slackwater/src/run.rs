@@ -119,7 +119,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     let started = Instant::now();
     let failed = |error: slackwater_engine::Error| Failure::Query(error.to_string(), None);
     let runtime = Runtime::start(&plan.placement.cores, events_sender).map_err(failed)?;
-    let deployment = deployment(&program.graph, &plan, 0, program.settings.chunk_rows);
+    let deployment = deployment(&program, &plan, 0);
     let counters = runtime.deploy(&deployment, &catalog).map_err(failed)?;
     let mut watch = Watch {
         runtime: &runtime,

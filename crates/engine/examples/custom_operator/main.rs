@@ -141,7 +141,10 @@ fn main() -> Result<()> {
         steps,
         roots: vec![0],
     };
-    let balancer = BalancerPlan::Keyed { columns: vec![0] };
+    let balancer = BalancerPlan::Keyed {
+        columns: vec![0],
+        keep_origin: true,
+    };
     let route = step(
         0,
         StepKind::Route {

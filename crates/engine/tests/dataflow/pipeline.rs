@@ -256,7 +256,10 @@ impl Pipeline {
             });
         };
         for (index, links) in shuffle.iter().enumerate() {
-            let keyed = BalancerPlan::Keyed { columns: vec![0] };
+            let keyed = BalancerPlan::Keyed {
+                columns: vec![0],
+                keep_origin: true,
+            };
             let input = InputPlan::Source { node: 0 };
             let steps = vec![operator(1), route(links, keyed)];
             instance("source", index, sources, index % self.workers, input, steps);
