@@ -24,6 +24,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use slackwater::catalog::BuiltIn;
+use slackwater_sql::program::compile;
+
 const SETTINGS: [(&str, &str); 4] = [("1", "8192"), ("1", "1"), ("3", "8192"), ("3", "1")];
 
 fn folder() -> PathBuf {
@@ -95,7 +98,8 @@ fn outcome(file: &str, case: &Case, parallelism: &str, chunk_rows: &str) -> Stri
         shown =
             terminal(&printed, case) + &written(&out) + &counts(&work.path().join("report.json"));
     }
-    shown.push_str(&String::from_utf8_lossy(&ran.stderr));
+    let folder = work.path().display().to_string();
+    shown.push_str(&String::from_utf8_lossy(&ran.stderr).replace(&folder, "(folder)"));
     match ran.status.code() {
         Some(0) => {}
         Some(code) => writeln!(shown, "exit code {code}").unwrap(),
@@ -260,4 +264,88 @@ fn no_file_is_forgotten() {
             file.display()
         );
     }
+}
+
+/// Texts that are nearly right are what users write: each word of each case is left out, and
+/// exchanged with the next one.
+#[test]
+fn nearly_right_texts_never_panic_and_errors_have_places() {
+    // Every one would take minutes. The step is no divisor of anything, so all kinds get their turn.
+    let step = std::env::var("EVERY_TEXT").map_or(41, |_| 1);
+    let mut nth = 0;
+    for name in NAMES {
+        let file = fs::read_to_string(folder().join(format!("{name}.sql"))).unwrap();
+        let data = format!("'{}/", folder().join("data").display());
+        for case in cases(&file.replace("'data/", &data)) {
+            let words = case
+                .text
+                .split_inclusive(char::is_whitespace)
+                .collect::<Vec<_>>();
+            let words = words.into_iter().filter(|word| !word.trim().is_empty());
+            let words = words.collect::<Vec<_>>();
+            for at in 0..words.len() {
+                nth += 1;
+                if nth % step != 0 {
+                    continue;
+                }
+                let without = [&words[..at], &words[at + 1..]].concat();
+                let mut exchanged = words.clone();
+                exchanged.swap(at, (at + 1).min(words.len() - 1));
+                for text in [without, exchanged].map(|words| words.join(" ")) {
+                    let Err(error) = compile(&text, &[], &BuiltIn) else {
+                        continue;
+                    };
+                    let internal = [
+                        "DataFusion",
+                        "Utf8",
+                        "Int64",
+                        "Internal",
+                        "Expr",
+                        "Physical",
+                        "OneOf",
+                        "Ident",
+                        "Span(",
+                    ];
+                    assert!(
+                        error.place.is_some()
+                            && !internal.iter().any(|word| error.message.contains(word)),
+                        "{name}, {}: {error}\n{text}",
+                        case.title
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The examples of the reference, each after the tables that it takes for granted.
+#[test]
+fn examples_of_the_reference_compile() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sql.md");
+    let page = fs::read_to_string(page).unwrap();
+    let windows = fs::read_to_string(folder().join("windows.sql")).unwrap();
+    let tables = windows.split("CREATE VIEW").next().unwrap();
+    let mut compiled = 0;
+    for block in page.split("```sql\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        // What has no semicolon is a part of a statement.
+        if !block.contains(';') {
+            continue;
+        }
+        let before = if block.contains("TABLE bids (") {
+            ""
+        } else {
+            tables
+        };
+        let data = format!("'{}/", folder().join("data").display());
+        let text = format!("{before}{block}")
+            .replace("'data/", &data)
+            .replace("'bids.csv'", &format!("{data}bids.csv'"))
+            .replace("'orders.jsonl'", &format!("{data}orders.jsonl'"));
+        if let Err(error) = compile(&text, &[], &BuiltIn) {
+            panic!("{}", error.render("docs/sql.md", &text));
+        }
+        compiled += 1;
+    }
+    assert!(compiled > 6, "{compiled} examples");
 }

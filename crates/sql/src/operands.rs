@@ -7,7 +7,7 @@ use datafusion_common::{DFSchema, DataFusionError, Result};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion_expr::type_coercion::binary::BinaryTypeCoercer;
-use datafusion_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, lit};
+use datafusion_expr::{Expr, ExprSchemable, GetFieldAccess, LogicalPlan, Operator, lit};
 use sqlparser::ast::BinaryOperator;
 
 use crate::error::{SqlError, to_span};
@@ -66,6 +66,33 @@ impl ExprPlanner for Operands {
             }
             _ => PlannerResult::Original(raw),
         })
+    }
+}
+
+/// Refuses `FILTER (WHERE x)` where `x` is no condition: the planner would cast it to one.
+pub fn check_filters(plan: &LogicalPlan) -> crate::error::Result<()> {
+    let mut wrong = None;
+    plan.apply(|node| {
+        if let LogicalPlan::Aggregate(aggregate) = node {
+            for expression in &aggregate.aggr_expr {
+                if let Expr::AggregateFunction(call) = expression.clone().unalias()
+                    && let Some(filter) = &call.params.filter
+                    && let Ok(of) = filter.get_type(aggregate.input.schema())
+                    && !matches!(of, DataType::Boolean | DataType::Null)
+                {
+                    wrong = Some(of);
+                }
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    match wrong {
+        None => Ok(()),
+        Some(of) => Err(SqlError::new(format!(
+            "a condition is true or false, this one is {}",
+            sql_name(&of)
+        ))
+        .near("FILTER")),
     }
 }
 

@@ -214,13 +214,20 @@ impl Compiler<'_> {
     }
 }
 
+fn count(columns: usize) -> String {
+    match columns {
+        1 => "1 column".to_string(),
+        more => format!("{more} columns"),
+    }
+}
+
 /// The plan with its columns renamed.
 fn rename(plan: LogicalPlan, names: &[Ident]) -> Result<LogicalPlan> {
     let columns = plan.schema().columns();
     if columns.len() != names.len() {
         return Err(SqlError::new(format!(
-            "the view names {} columns, its query has {}",
-            names.len(),
+            "the view names {}, its query has {}",
+            count(names.len()),
             columns.len()
         )));
     }
@@ -269,10 +276,6 @@ fn fit(plan: LogicalPlan, table: &Table, names: &[Ident], places: &[Span]) -> Re
     };
     let columns = plan.schema().columns();
     if columns.len() != order.len() {
-        let count = |columns: usize| match columns {
-            1 => "1 column".to_string(),
-            more => format!("{more} columns"),
-        };
         return Err(SqlError::new(format!(
             "the query has {}, '{}' takes {}",
             count(columns.len()),

@@ -13,7 +13,6 @@ use datafusion_expr::{
 };
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::eliminate_cross_join::EliminateCrossJoin;
-use datafusion_optimizer::eliminate_filter::EliminateFilter;
 use datafusion_optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion_optimizer::optimize_projections::OptimizeProjections;
 use datafusion_optimizer::push_down_filter::PushDownFilter;
@@ -26,7 +25,7 @@ use sqlparser::ast::{Expr as AstExpr, Query, Statement as AstStatement};
 use crate::check;
 use crate::error::{Result, SqlError, nearest};
 use crate::functions;
-use crate::operands::Operands;
+use crate::operands::{Operands, check_filters};
 use crate::outputs;
 use crate::settings::Settings;
 use crate::table::{Table, TableHandle, ViewHandle};
@@ -123,7 +122,9 @@ impl Session {
         outputs::name(&mut query);
         let planner = SqlToRel::new_with_options(self, self.parser_options());
         let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
-        plan.map_err(|error| self.with_nearest_field(error.into()))
+        let plan = plan.map_err(|error| self.with_nearest_field(error.into()))?;
+        check_filters(&plan)?;
+        Ok(plan)
     }
 
     /// The planner says which field of a ROW is unknown, but not which ones there are.
@@ -165,14 +166,14 @@ impl Session {
     }
 
     /// The plan as it is run. Rules that assume a finite input are left out: the streaming
-    /// operators are made from what remains.
+    /// operators are made from what remains. So is the one that replaces a query whose condition is
+    /// never true by an empty table: its inputs are still read, and their bad rows counted.
     pub fn optimise(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = self.analyse(plan)?;
         crate::expression::check_constants(&plan)?;
         let optimizer = Optimizer::with_rules(vec![
             Arc::new(SimplifyExpressions::new()),
             Arc::new(ReplaceDistinctWithAggregate::new()),
-            Arc::new(EliminateFilter::new()),
             Arc::new(EliminateCrossJoin::new()),
             Arc::new(ExtractEquijoinPredicate::new()),
             Arc::new(PushDownFilter::new()),

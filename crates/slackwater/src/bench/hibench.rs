@@ -98,6 +98,14 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
+/// The runs of one workload at one parallelism, each with its ratio to the run of the hand-written
+/// program before it.
+struct Series {
+    workload: Workload,
+    parallelism: usize,
+    runs: Vec<(Cost, f64)>,
+}
+
 fn measure(
     programs: &Programs,
     folder: &Folder,
@@ -106,19 +114,24 @@ fn measure(
     mut figures: Figures,
 ) -> Result<Figures, String> {
     let mut limits = Vec::new();
-    let mut runs: Vec<(Workload, usize, Vec<(Cost, f64)>)> = Vec::new();
-    for &parallelism in &arguments.parallelism {
-        runs.extend(Workload::ALL.map(|workload| (workload, parallelism, Vec::new())));
+    let mut all = Vec::new();
+    // The parallelisms of a workload one after the other, because they are compared.
+    for workload in Workload::ALL {
+        all.extend(arguments.parallelism.iter().map(|&parallelism| Series {
+            workload,
+            parallelism,
+            runs: Vec::new(),
+        }));
     }
     for round in 1..=arguments.runs {
         eprintln!("round {round} of {}", arguments.runs);
-        for (workload, parallelism, costs) in &mut runs {
+        for series in &mut all {
             let limit = programs.limit(file)?;
-            let cost = programs.run(folder, &workload.sql(file), *parallelism)?;
+            let cost = programs.run(folder, &series.workload.sql(file), series.parallelism)?;
             if cost.rows_in != arguments.rows || cost.rows_bad != 0 {
                 return Err(format!(
                     "{}: {} of {} records read, {} bad",
-                    workload.name(),
+                    series.workload.name(),
                     count(cost.rows_in),
                     count(arguments.rows),
                     count(cost.rows_bad)
@@ -126,7 +139,7 @@ fn measure(
             }
             let ratio = limit.cpu_s / cost.cpu_s;
             limits.push(limit);
-            costs.push((cost, ratio));
+            series.runs.push((cost, ratio));
         }
     }
     figures.limit = Spread::of(
@@ -134,10 +147,10 @@ fn measure(
             .iter()
             .map(|limit| limit.cpu_s * 1e6 / limit.rows as f64),
     );
-    figures.workloads = runs
+    let measured = all
         .iter()
-        .map(|(workload, parallelism, costs)| Measured::of(workload.name(), *parallelism, costs))
-        .collect();
+        .map(|series| Measured::of(series.workload.name(), series.parallelism, &series.runs));
+    figures.workloads = measured.collect();
     Ok(figures)
 }
 

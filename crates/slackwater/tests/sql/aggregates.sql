@@ -118,3 +118,12 @@ GROUP BY window_start, customer.address.city;
 CREATE TABLE orders (id BIGINT, at TIMESTAMP(0), customer ROW<name STRING, address ROW<city STRING>>, WATERMARK FOR at AS at)
 WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
 SELECT customer, COUNT(*) AS n FROM TUMBLE(TABLE orders, DESCRIPTOR(at), INTERVAL '1' DAY) GROUP BY window_start, customer;
+
+--- aggregates of rows, arrays and booleans
+CREATE TABLE orders (id BIGINT, at TIMESTAMP(0), customer ROW<name STRING>, tags ARRAY<STRING>, paid BOOLEAN, WATERMARK FOR at AS at)
+WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
+SELECT COUNT(DISTINCT customer) AS customers, FIRST_VALUE(tags) AS tags, LAST_VALUE(customer) AS last_customer, MAX(paid) AS paid
+FROM TUMBLE(TABLE orders, DESCRIPTOR(at), INTERVAL '1' DAY) GROUP BY window_start;
+
+--- COUNT DISTINCT of several columns
+SELECT COUNT(DISTINCT auction, bidder) AS pairs FROM w GROUP BY window_start;

@@ -28,6 +28,10 @@ SELECT price + 1 AS a, bidder || '!' AS b, price > 1 AS c, COALESCE(price, -1) A
 --- a condition that is NULL keeps no row
 SELECT ms FROM one WHERE price > 10;
 
+--- conditions that are always or never true
+SELECT 'always' AS what, ms FROM one WHERE TRUE AND auction = 3 UNION ALL SELECT 'never', ms FROM one WHERE FALSE
+UNION ALL SELECT 'null', ms FROM one WHERE NULL UNION ALL SELECT 'one', ms FROM one WHERE 1 = 1 AND auction = 3;
+
 --- CASE
 SELECT ms, CASE WHEN price > 20 THEN 'high' WHEN price > 5 THEN 'middle' ELSE 'low' END AS level, CASE auction WHEN 1 THEN 'one' WHEN 2 THEN 'two' END AS word FROM one;
 

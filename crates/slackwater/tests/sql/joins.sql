@@ -102,3 +102,8 @@ CREATE TABLE strict (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
 WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT s.bidder, s.price FROM (SELECT * FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS s
 JOIN b ON s.window_start = b.window_start AND s.window_end = b.window_end AND s.ms = b.ms;
+
+--- NATURAL, of views with the columns of the window and one more in common
+CREATE VIEW x AS SELECT window_start, window_end, bidder AS who, price FROM b;
+CREATE VIEW y AS SELECT window_start, window_end, name AS who, city FROM p;
+SELECT * FROM x NATURAL JOIN y;

@@ -123,3 +123,13 @@ SELECT p.*, p.ms + 1 AS next FROM people p WHERE city = 'Oslo';
 
 --- a subquery without an alias, and one with names of columns
 SELECT who FROM (SELECT x AS who FROM (SELECT name, ms FROM people WHERE ms > 5000) AS q(x, y)) WHERE who IS NOT NULL;
+
+--- a star without some columns
+SELECT * EXCLUDE (ms, ts) FROM bids WHERE auction = 3;
+
+--- a star with one column replaced
+SELECT * REPLACE (ms + 1 AS ms) FROM bids WHERE auction = 3;
+
+--- GROUP BY ALL takes what is not aggregated
+-- last per 1
+SELECT auction, COUNT(*) AS n FROM bids GROUP BY ALL;

@@ -121,6 +121,9 @@ SELECT upper(DISTINCT bidder) FROM bids;
 --- FILTER on a function that is no aggregate
 SELECT upper(bidder) FILTER (WHERE price > 1) FROM bids;
 
+--- FILTER of what is no condition
+SELECT auction, SUM(price) FILTER (WHERE price) FROM bids GROUP BY auction;
+
 --- a parameter
 SELECT price FROM bids WHERE auction = ?;
 

@@ -167,6 +167,12 @@ fn function(text: &str) -> Option<SqlError> {
     if let Some(name) = between(text, "Invalid function '", "'") {
         return Some(no_function(name));
     }
+    if let Some(name) = between(text, "to satisfy a call to '", "'") {
+        let received = with_sql_types(between(text, "coercion from ", " to the signature")?);
+        return Some(SqlError::new(format!(
+            "function '{name}' takes no {received}"
+        )));
+    }
     let name = between(text, "unction '", "'")?;
     if text.contains("failed to match any signature") {
         let received = between(text, "(DataType: ", ").")?;
@@ -283,6 +289,13 @@ fn value(text: &str) -> Option<SqlError> {
     if let Some(value) = between(text, "Invalid input syntax for type interval: \"", "\"") {
         return Some(
             SqlError::new(format!("'{value}' is no INTERVAL"))
+                .mend("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
+        );
+    }
+    if text.starts_with("Unsupported interval argument") {
+        return Some(
+            SqlError::new("INTERVAL takes a number in quotes, then its unit")
+                .near("INTERVAL")
                 .mend("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
         );
     }

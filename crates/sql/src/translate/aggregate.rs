@@ -59,7 +59,7 @@ impl Translator<'_> {
             );
         }
         let mut inputs = Inputs::default();
-        let mut window: Option<(Role, usize)> = None;
+        let mut window: Option<(Role, Physical, String)> = None;
         let mut keys = Vec::new();
         // What each group expression is in the output: an edge of the window, or a key.
         let mut places = Vec::new();
@@ -76,16 +76,17 @@ impl Translator<'_> {
             match role {
                 Role::WindowStart(windows) | Role::WindowEnd(windows) => {
                     match window {
-                        Some((Role::WindowStart(other) | Role::WindowEnd(other), _))
+                        Some((Role::WindowStart(other) | Role::WindowEnd(other), ..))
                             if other != windows =>
                         {
                             return Err(SqlError::new("GROUP BY names two different windows"));
                         }
                         _ => {}
                     }
-                    // Either edge names the window; the end is what it is closed by.
+                    // Either edge names the window, so only one is carried along; the end is
+                    // what it is closed by.
                     if window.is_none() || matches!(role, Role::WindowEnd(_)) {
-                        window = Some((role, inputs.add(bound, name)));
+                        window = Some((role, bound, name));
                     }
                     places.push(Err(role));
                 }
@@ -95,6 +96,7 @@ impl Translator<'_> {
                 }
             }
         }
+        let window = window.map(|(role, bound, name)| (role, inputs.add(bound, name)));
         let mut calls = Vec::new();
         let mut call_names = Vec::new();
         for expression in &aggregate.aggr_expr {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::report::count;
 
 /// Longest generated record with its line end, rounded up: the longest string of each table and
-/// the widest number of each column come to 236 bytes.
+/// the widest number of each column come to 233 bytes.
 const RECORD_BYTES_MAX: u64 = 240;
 
 /// What must stay free beside the file: the runs need some 100 MB, the machine the rest.
