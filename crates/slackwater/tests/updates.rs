@@ -124,3 +124,19 @@ fn statements_of_one_file_share_their_source() {
     );
     assert_eq!(lines(&folder.path().join("ys.csv")), ["y"]);
 }
+
+#[test]
+fn a_running_distinct_emits_each_value_once() {
+    let folder = folder_with(&[("a.txt", "x\ny\nx\nx\ny\nz\n")]);
+    let path = folder.path().display();
+    let text = format!(
+        "CREATE TABLE words (word STRING) WITH ('connector' = 'file', 'path' = '{path}/a.txt', 'format' = 'raw');
+         CREATE TABLE out (word STRING)
+         WITH ('connector' = 'file', 'path' = '{path}/out.csv', 'csv.header' = 'true', 'overwrite' = 'true');
+         INSERT INTO out SELECT DISTINCT word FROM words;"
+    );
+    for emit in ["changes", "every_row"] {
+        run_text(&text, &[("chunk_rows", "2"), ("emit", emit)]).unwrap();
+        assert_eq!(lines(&folder.path().join("out.csv")), ["x", "y", "z"]);
+    }
+}

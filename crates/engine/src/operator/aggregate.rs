@@ -265,7 +265,9 @@ impl Aggregate {
     }
 
     fn process_running(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
-        if self.spec.emit == Emit::EveryRow {
+        // DISTINCT: a key that is known has nothing new to say.
+        let only_new = self.spec.calls.is_empty();
+        if self.spec.emit == Emit::EveryRow && !only_new {
             return self.process_every_row(chunk, output);
         }
         let before = self.add(RUNNING, &chunk)?;
@@ -279,6 +281,9 @@ impl Aggregate {
             .expect("`add` has made the table");
         table.distinct(&groups, &mut touched);
         self.groups = groups;
+        if only_new {
+            touched.retain(|&group| group as usize >= before);
+        }
         let kinds = touched
             .iter()
             .map(|&group| kind(group, before))
