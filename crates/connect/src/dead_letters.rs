@@ -32,6 +32,8 @@ pub struct FileDeadLetters {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Place and reason of the first record, for the summary.
+    first: Option<String>,
     names: HashMap<u32, String>,
     file: Option<File>,
 }
@@ -68,6 +70,11 @@ impl FileDeadLetters {
     /// Records refused so far.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// Place and reason of the first record that was refused.
+    pub fn first(&self) -> Option<String> {
+        self.lock().first.clone()
     }
 
     /// The file's path, once this run has written to it.
@@ -129,6 +136,9 @@ impl DeadLetters for FileDeadLetters {
         if self.fail {
             return Err(Error::new(place, rejected.reason.clone())
                 .mend("mend the record, or skip bad records with 'on_error' = 'skip'"));
+        }
+        if state.first.is_none() {
+            state.first = Some(format!("{place}: {}", rejected.reason));
         }
         let line = serde_json::json!({
             "table": self.table,

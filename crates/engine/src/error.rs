@@ -31,11 +31,7 @@ impl Error {
 
     /// The error that a caught panic stands for.
     pub fn of_panic(place: impl Into<String>, panic: &(dyn std::any::Any + Send)) -> Error {
-        let text = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("without a message");
+        let text = panic_text(panic);
         Error::new(place, format!("panicked: {text}"))
     }
 
@@ -56,6 +52,13 @@ impl Error {
         };
         self
     }
+}
+
+/// What a panic says.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
 }
 
 impl fmt::Display for Error {

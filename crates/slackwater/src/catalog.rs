@@ -153,6 +153,17 @@ fn real_path(path: &Path) -> PathBuf {
     known.unwrap_or_else(|_| path.to_path_buf())
 }
 
+/// A dead-letter file that a run has written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetterFile {
+    /// Where it is.
+    pub path: String,
+    /// Records of this run.
+    pub records: u64,
+    /// Place and reason of the first of them.
+    pub first: String,
+}
+
 /// Partitions that one source can have, so that every source's partitions get numbers of their own.
 const PARTITIONS_PER_SOURCE: u32 = 1 << 20;
 
@@ -216,16 +227,17 @@ impl<'a> ProgramCatalog<'a> {
         })
     }
 
-    /// Dead-letter files that were written, with the number of records in each.
-    pub fn dead_letter_files(&self) -> Vec<(String, u64)> {
+    /// Dead-letter files that were written.
+    pub fn dead_letter_files(&self) -> Vec<DeadLetterFile> {
         let files = self.letters.values().filter_map(|letters| {
-            Some((
-                letters.path_if_created()?.display().to_string(),
-                letters.count(),
-            ))
+            Some(DeadLetterFile {
+                path: letters.path_if_created()?.display().to_string(),
+                records: letters.count(),
+                first: letters.first().unwrap_or_default(),
+            })
         });
         let mut files = files.collect::<Vec<_>>();
-        files.sort();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
         files
     }
 

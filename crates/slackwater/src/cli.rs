@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -157,6 +157,14 @@ pub fn main() -> ExitCode {
                 Ok(text) => text,
                 Err(error) => return complain(&error, USAGE),
             };
+            // Before the query and not after it: a run whose report can't be kept is a run lost.
+            let folder = report.as_deref().and_then(Path::parent);
+            if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty())
+                && !folder.is_dir()
+            {
+                let folder = folder.display();
+                return complain(&format!("--report: there is no folder {folder}"), USAGE);
+            }
             finish(
                 run(&query.file.display().to_string(), &text, &options),
                 report,
@@ -213,15 +221,21 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
         dead_letters,
         explained,
         abandoned,
+        stopped,
     } = *finished;
     if !explained.is_empty() && !abandoned {
         print(&explained);
     }
     if !quiet {
-        eprint!("\n{}", figures.summary(&dead_letters));
+        say(&format!("\n{}", figures.summary(&dead_letters)));
+        if stopped {
+            say(
+                "  stopped before its inputs ended: windows that were open are not in the result\n",
+            );
+        }
     }
     if abandoned {
-        eprintln!("warning: a sink took nothing any more: the rows on their way to it are lost");
+        say("warning: a sink took nothing any more: the rows on their way to it are lost\n");
     }
     if let Some(path) = report {
         let written = serde_json::to_string_pretty(&figures)
@@ -250,8 +264,14 @@ fn quiet_workers() {
     }));
 }
 
+/// Writes to standard error; where nobody reads it, there is nobody to tell.
+pub(crate) fn say(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 fn complain(error: &str, code: u8) -> ExitCode {
-    eprintln!("error: {error}");
+    say(&format!("error: {error}\n"));
     ExitCode::from(code)
 }
 

@@ -5,6 +5,8 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::catalog::DeadLetterFile;
+
 /// The result of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -132,7 +134,7 @@ impl Latency {
 
 impl Report {
     /// The report as people read it.
-    pub fn summary(&self, dead_letters: &[(String, u64)]) -> String {
+    pub fn summary(&self, dead_letters: &[DeadLetterFile]) -> String {
         let mut text = String::new();
         let mut line =
             |name: &str, value: String| text.push_str(&format!("  {name:<10} {value}\n"));
@@ -181,8 +183,16 @@ impl Report {
                 format!("{target} ms: {verdict} (measured only: nothing is planned from it yet)"),
             );
         }
-        for (path, records) in dead_letters {
-            line("bad rows", format!("{} kept in {path}", count(*records)));
+        for file in dead_letters {
+            let DeadLetterFile {
+                path,
+                records,
+                first,
+            } = file;
+            line(
+                "bad rows",
+                format!("{} kept in {path}; the first: {first}", count(*records)),
+            );
         }
         text
     }

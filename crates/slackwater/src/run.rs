@@ -12,7 +12,8 @@ use slackwater_engine::worker::Event;
 use slackwater_sql::program::{Program, compile};
 use slackwater_sql::specs::NodeSpec;
 
-use crate::catalog::{BuiltIn, ProgramCatalog};
+use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
+use crate::cli::say;
 use crate::machine;
 use crate::plan::{Plan, deployment, plan};
 use crate::report::{Latency, PlanReport, Report, SinkReport, SourceReport, SubqueryReport, count};
@@ -44,8 +45,10 @@ pub enum Outcome {
 pub struct Finished {
     /// What it cost.
     pub report: Report,
-    /// Dead-letter files with the number of records in each.
-    pub dead_letters: Vec<(String, u64)>,
+    /// Dead-letter files that were written.
+    pub dead_letters: Vec<DeadLetterFile>,
+    /// It did not come to the end of its inputs: open windows were not emitted.
+    pub stopped: bool,
     /// Text of EXPLAIN statements.
     pub explained: String,
     /// A worker is stuck in a write that nobody takes: what was on its way there is lost.
@@ -136,6 +139,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     };
     watch.until_end(&news, options.duration);
     let abandoned = watch.running > 0;
+    let stopped = watch.stop_by.is_some() && watch.error.is_none();
     let wall_s = started.elapsed().as_secs_f64();
     let (error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
     watch.shown.clear();
@@ -146,6 +150,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     let finished = Box::new(Finished {
         report,
         dead_letters: catalog.dead_letter_files(),
+        stopped,
         explained,
         abandoned,
     });
@@ -348,16 +353,16 @@ impl Progress {
             latency_ns.unwrap_or(0) as f64 / 1e6
         );
         if self.terminal {
-            eprint!("\r\x1b[K{text}");
+            say(&format!("\r\x1b[K{text}"));
             self.visible = true;
         } else {
-            eprintln!("{text}");
+            say(&format!("{text}\n"));
         }
     }
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.visible) {
-            eprint!("\r\x1b[K");
+            say("\r\x1b[K");
         }
     }
 }

@@ -140,3 +140,27 @@ fn a_running_distinct_emits_each_value_once() {
         assert_eq!(lines(&folder.path().join("out.csv")), ["x", "y", "z"]);
     }
 }
+
+#[test]
+fn a_row_column_that_is_selected_whole_keeps_all_its_fields() {
+    let folder = folder_with(&[(
+        "a.jsonl",
+        "{\"a\":{\"x\":1,\"y\":\"p\"}}\n{\"a\":{\"x\":0,\"y\":\"q\"}}\n",
+    )]);
+    let path = folder.path().display();
+    let declared = format!(
+        "CREATE TABLE j (a ROW<x INT, y STRING>, x2 AS a.x * 2)
+         WITH ('connector' = 'file', 'path' = '{path}/a.jsonl', 'format' = 'json');
+         CREATE TABLE out (a ROW<x INT, y STRING>)
+         WITH ('connector' = 'file', 'path' = '{path}/out.jsonl', 'format' = 'json', 'overwrite' = 'true');"
+    );
+    for query in [
+        "SELECT a FROM j WHERE a.x > 0",
+        "SELECT a FROM j WHERE x2 > 0",
+        "SELECT a FROM (SELECT a FROM j WHERE a.x > 0) UNION ALL SELECT a FROM j WHERE a.x > 5",
+    ] {
+        run_text(&format!("{declared} INSERT INTO out {query};"), &[]).unwrap();
+        let found = std::fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
+        assert_eq!(found, "{\"a\":{\"x\":1,\"y\":\"p\"}}\n", "{query}");
+    }
+}

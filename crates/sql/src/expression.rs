@@ -193,7 +193,10 @@ impl Expression for PhysicalExpression {
         match catch_unwind(AssertUnwindSafe(compute)) {
             Ok(Ok(column)) => Ok(column),
             Ok(Err(error)) => Err(Error::new(place(), reason(error))),
-            Err(panic) => Err(Error::of_panic(place(), panic.as_ref())),
+            Err(panic) => {
+                let text = slackwater_engine::error::panic_text(panic.as_ref());
+                Err(Error::new(place(), format!("can't be computed: {text}")))
+            }
         }
     }
 

@@ -100,11 +100,20 @@ impl<'a> Translator<'a> {
 
     /// Notes which columns of which tables a plan reads.
     fn collect(&mut self, plan: &LogicalPlan) -> Result<()> {
+        let pass_on = |fields: &mut fields::UsedFields, plan: &LogicalPlan| {
+            let columns = plan.schema().fields().iter();
+            columns.for_each(|column| fields.read_whole(column.name()));
+        };
+        pass_on(&mut self.fields, plan);
         plan.apply(|part| {
             part.apply_expressions(|expression| {
                 self.fields.read(expression);
                 Ok(TreeNodeRecursion::Continue)
             })?;
+            if let LogicalPlan::Union(union) = part {
+                let inputs = union.inputs.iter();
+                inputs.for_each(|input| pass_on(&mut self.fields, input));
+            }
             if let LogicalPlan::TableScan(scan) = part
                 && let Some(handle) = scan.source.downcast_ref::<TableHandle>()
             {

@@ -35,6 +35,12 @@ impl UsedFields {
         debug_assert!(visited.is_ok(), "the visit itself never fails");
     }
 
+    /// Notes that a column is passed on as it is, without an expression that names it: out of a
+    /// statement, or into a union.
+    pub fn read_whole(&mut self, column: &str) {
+        self.0.insert(column.to_string(), None);
+    }
+
     /// The field without what nobody reads of it.
     pub fn prune(&self, field: &FieldRef) -> FieldRef {
         let DataType::Struct(parts) = field.data_type() else {
