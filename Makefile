@@ -20,7 +20,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-# HiBench's four workloads beside a hand-written program; about five minutes.
+# HiBench's four workloads beside a hand-written program; half a minute once it is built.
 bench:
 	cargo build --release --workspace
 	target/release/slackwater bench hibench
