@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use slackwater_link::{Sources, Waiter};
+use slackwater_link::{Listen, Sources, Waiter};
 
 use crate::error::{Error, Result};
 use crate::instance::{Instance, SinkResult, Stepped};
@@ -98,7 +98,7 @@ impl Worker {
                 continue;
             }
             self.flush();
-            self.waiter.announce();
+            self.waiter.announce(Listen::Everything);
             let cycle = self.cycle();
             if cycle.worked || self.exit {
                 self.waiter.retract();

@@ -63,6 +63,10 @@ mod sync;
 
 pub mod spsc;
 
+#[cfg(not(loom))]
+pub mod frame;
+pub mod shm;
+
 mod bell;
 mod doorbell;
 #[cfg(not(loom))]
@@ -76,7 +80,9 @@ mod loom_models;
 
 #[cfg(not(loom))]
 pub use affinity::{allowed_cores, pin_to_core};
-pub use doorbell::Waker;
+pub use doorbell::{Listen, Waker};
 pub use spsc::{Receiver, SendError, Sender, channel};
 #[cfg(not(loom))]
-pub use waiter::{Sources, Waiter, Woken, set_timer_slack_ns};
+pub use frame::{Frame, FrameReceiver, FrameSender, LinkError};
+#[cfg(not(loom))]
+pub use waiter::{Registrar, Sources, Waiter, Woken, set_timer_slack_ns};

@@ -7,31 +7,31 @@
 
 use loom::thread;
 
-use crate::doorbell::{Doorbell, Waker};
+use crate::doorbell::{Doorbell, Listen, Waker};
 use crate::spsc::{Receiver, SendError, Sender, channel};
 use crate::sync::{Arc, AtomicBool, Ordering};
 
 /// One thread's sleeping place: the doorbell that ships, over loom's bell.
 #[derive(Clone)]
-struct Place {
+pub(crate) struct Place {
     doorbell: Arc<Doorbell>,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let doorbell = Doorbell::new().expect("the model's bell needs nothing from the kernel");
         Place {
             doorbell: Arc::new(doorbell),
         }
     }
 
-    fn waker(&self) -> Waker {
+    pub(crate) fn waker(&self) -> Waker {
         Waker::new(Arc::clone(&self.doorbell))
     }
 
     /// Announce, look, sleep.
-    fn sleep_unless(&self, look: impl FnOnce() -> bool) {
-        self.doorbell.announce();
+    pub(crate) fn sleep_unless(&self, look: impl FnOnce() -> bool) {
+        self.doorbell.announce(Listen::Everything);
         if !look() {
             self.doorbell.bell.sleep();
         }
@@ -71,7 +71,7 @@ fn receive_sleeping<T>(receiver: &mut Receiver<T>, place: &Place) -> Option<T> {
     }
 }
 
-fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
     builder.check(model);
@@ -162,7 +162,7 @@ fn rung_means_visible() {
                 waker.wake();
             })
         };
-        place.doorbell.announce();
+        place.doorbell.announce(Listen::Everything);
         if place.doorbell.retract() {
             assert!(flag.load(Ordering::Relaxed));
         }
@@ -173,7 +173,7 @@ fn rung_means_visible() {
 /// The sender's drop beside the reader's falling asleep.
 #[test]
 fn end_of_the_sender_wakes_the_reader() {
-    explore(None, || {
+    explore(Some(3), || {
         let (mut sender, _writer, mut receiver, reader) = link::<u32>(1);
         let sending = thread::spawn(move || {
             sender.send(1).expect("an empty link");
@@ -211,7 +211,7 @@ fn starved_against_receive() {
             // The end must not be what wakes the writer.
             receiver
         });
-        writer.doorbell.announce();
+        writer.doorbell.announce(Listen::Everything);
         match sender.send(2) {
             Ok(()) => {}
             Err(SendError::Closed(_)) => panic!("the reader left before the end"),
@@ -295,4 +295,32 @@ fn both_ends_dropped_drop_each_message_once() {
         drop(receiver);
         sending.join().expect("the sending thread");
     });
+}
+
+/// An ordinary ring leaves a timed sleep alone; an urgent one ends every sleep, whatever the
+/// sleeper listens for, and a bell is struck once for each announcement.
+#[test]
+fn urgent_ring_ends_every_sleep() {
+    for listen in [Listen::Everything, Listen::Urgent] {
+        explore(Some(2), move || {
+            let place = Place::new();
+            let sent = Arc::new(AtomicBool::new(false));
+            let (ordinary, urgent) = (place.waker(), place.waker());
+            let seen = Arc::clone(&sent);
+            let ringing = thread::spawn(move || ordinary.wake());
+            let sending = thread::spawn(move || {
+                seen.store(true, Ordering::Relaxed);
+                urgent.wake_urgent();
+            });
+            while !sent.load(Ordering::Relaxed) {
+                place.doorbell.announce(listen);
+                if !sent.load(Ordering::Relaxed) {
+                    place.doorbell.bell.sleep();
+                }
+                place.doorbell.retract();
+            }
+            ringing.join().expect("the ringing thread");
+            sending.join().expect("the sending thread");
+        });
+    }
 }

@@ -231,10 +231,22 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Rings the reader if it has announced its sleep.
+    /// Rings the reader if it has announced its sleep; when the link is nearly full (three
+    /// quarters), also a reader that listens for urgent things only.
     pub fn ring(&self) {
         // The fence between the store of `tail` and the look at the doorbell is the one in `wake`.
-        self.ring.reader.wake();
+        let filled = self.tail.wrapping_sub(self.head_seen);
+        if filled > self.capacity() / 4 * 3 && self.free() < self.capacity().div_ceil(4) {
+            self.ring.reader.wake_urgent();
+        } else {
+            self.ring.reader.wake();
+        }
+    }
+
+    /// Rings the reader behind a message that can't wait (a barrier, the end), if it has announced
+    /// any sleep.
+    pub fn ring_urgent(&self) {
+        self.ring.reader.wake_urgent();
     }
 
     /// Whether the receiver is gone.
@@ -281,6 +293,8 @@ impl<T> Sender<T> {
         fence(Ordering::SeqCst);
         self.head_seen = self.head();
         if self.is_full() {
+            // A reader in a timed sleep is not to sleep on beside a link that refuses its writer.
+            self.ring.reader.wake_urgent();
             return false;
         }
         // Not refused after all, so nothing is owed. A reader that has seen the flag already
@@ -294,7 +308,7 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         // Release: whoever sees the end in `Receiver::is_closed` also sees the last `tail`.
         self.ring.sender_gone.store(true, Ordering::Release);
-        self.ring.reader.wake();
+        self.ring.reader.wake_urgent();
     }
 }
 
@@ -346,7 +360,7 @@ impl<T> Receiver<T> {
                 .compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
-            self.ring.writer.wake();
+            self.ring.writer.wake_urgent();
         }
         Some(message)
     }
@@ -387,7 +401,7 @@ impl<T> Drop for Receiver<T> {
         // Release: pairs with `Sender::is_closed`. The ring comes before the dropping of messages,
         // because a message whose drop panics must not leave the writer asleep.
         self.ring.receiver_gone.store(true, Ordering::Release);
-        self.ring.writer.wake();
+        self.ring.writer.wake_urgent();
         // A slow writer's link would keep these alive. At most one lap: what a writer that has
         // not yet seen the end commits beside this loop goes with the ring.
         for _ in 0..self.capacity() {

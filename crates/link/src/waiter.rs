@@ -26,9 +26,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
-pub use crate::doorbell::Waker;
+pub use crate::doorbell::{Listen, Waker};
 
+use crate::bell::Bell;
 use crate::doorbell::Doorbell;
+use crate::shm::SharedWord;
 use crate::sync::Arc;
 
 /// Events taken from the kernel in one wait. More stay in the kernel's list, and then the next
@@ -73,7 +75,7 @@ pub enum Woken {
 /// and it is the owner's.
 #[derive(Debug)]
 pub struct Waiter {
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     doorbell: Arc<Doorbell>,
     /// The owner's own memory of its announcement. The doorbell's flag can't serve for it,
     /// because a waker takes it down. The `Cell` also keeps the waiter from being `Sync`.
@@ -87,11 +89,23 @@ impl Waiter {
     ///
     /// When the process has no descriptors left (two are needed).
     pub fn new() -> io::Result<Waiter> {
+        Waiter::with(Doorbell::new().map_err(no_bell)?)
+    }
+
+    /// A waiter that other processes can ring, through [`Waiter::export`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiter::new`] (three descriptors are needed), and when there is no memory left for a
+    /// page that is shared.
+    pub fn shared() -> io::Result<Waiter> {
+        let word = SharedWord::create()?;
+        Waiter::with(Doorbell::shared(word, Bell::new().map_err(no_bell)?))
+    }
+
+    fn with(doorbell: Doorbell) -> io::Result<Waiter> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| explain("can't make an epoll instance", error))?;
-        let doorbell = Doorbell::new().map_err(|error| {
-            io::Error::new(error.kind(), format!("can't make an eventfd: {error}"))
-        })?;
         // Level-triggered: a strike that one kind of wait didn't see must still end the other.
         epoll::add(
             &epoll,
@@ -101,7 +115,7 @@ impl Waiter {
         )
         .map_err(|error| explain("can't add the eventfd to its epoll instance", error))?;
         Ok(Waiter {
-            epoll,
+            epoll: Arc::new(epoll),
             doorbell: Arc::new(doorbell),
             announced: Cell::new(false),
         })
@@ -112,60 +126,46 @@ impl Waiter {
         Waker::new(Arc::clone(&self.doorbell))
     }
 
-    /// Waits for this descriptor too, from now on, edge-triggered: readable, writable, hung up.
-    ///
-    /// The owner reads until `WouldBlock` before it says that it has nothing to do; a descriptor
-    /// that is ready now gives its first edge at once.
+    /// What another process needs to ring a [shared](Waiter::shared) waiter: the descriptor of the
+    /// page with the flag, and the bell. Handed over, they make a waker with [`Waker::import`].
+    pub fn export(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
+        let word = self.doorbell.shared_word()?;
+        Some((word.descriptor(), self.doorbell.bell.as_fd()))
+    }
+
+    /// A handle that registers descriptors here, from any thread and at any time: for links that
+    /// connect while their worker runs.
+    pub fn registrar(&self) -> Registrar {
+        Registrar {
+            epoll: Arc::clone(&self.epoll),
+        }
+    }
+
+    /// As [`Registrar::register`].
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` for a regular file or folder, which is always ready and must be read
-    /// without waiting; `AlreadyExists` for one that is registered here; `StorageFull` when the
-    /// user's limit of watches is reached.
+    /// As there.
     pub fn register(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
-        epoll::add(
-            &self.epoll,
-            descriptor,
-            epoll::EventData::new_u64(DESCRIPTOR_MARK),
-            flags,
-        )
-        .map_err(|error| {
-            let mend = match error {
-                Errno::PERM => "; it is a file, which is always ready: read it without waiting",
-                Errno::EXIST => "; it is registered already: deregister it first",
-                Errno::NOSPC => "; raise /proc/sys/fs/epoll/max_user_watches",
-                _ => "",
-            };
-            let number = descriptor.as_raw_fd();
-            explain_with_mend(&format!("can't wait for descriptor {number}"), error, mend)
-        })
+        self.registrar().register(descriptor)
     }
 
-    /// Stops waiting for a descriptor that was registered.
+    /// As [`Registrar::deregister`].
     ///
     /// # Errors
     ///
-    /// `NotFound` for one that is not registered here.
+    /// As there.
     pub fn deregister(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        epoll::delete(&self.epoll, descriptor).map_err(|error| {
-            let number = descriptor.as_raw_fd();
-            explain(
-                &format!("can't stop waiting for descriptor {number}"),
-                error,
-            )
-        })
+        self.registrar().deregister(descriptor)
     }
 
-    /// Says that the owner is about to sleep. It then looks once more at everything that may
-    /// ring, and calls [`wait`](Waiter::wait) or [`retract`](Waiter::retract).
+    /// Says that the owner is about to sleep until somebody rings for what it listens to. It then
+    /// looks once more at everything that may ring, and calls [`wait`](Waiter::wait) or
+    /// [`retract`](Waiter::retract).
     #[inline]
-    pub fn announce(&self) {
+    pub fn announce(&self, listen: Listen) {
         self.announced.set(true);
-        self.doorbell.announce();
+        self.doorbell.announce(listen);
     }
 
     /// Takes the announcement back: the look found something to do.
@@ -246,6 +246,62 @@ impl Waiter {
     }
 }
 
+/// Registers descriptors with a waiter. Made by [`Waiter::registrar`].
+#[derive(Clone, Debug)]
+pub struct Registrar {
+    epoll: Arc<OwnedFd>,
+}
+
+impl Registrar {
+    /// Waits for this descriptor too, from now on, edge-triggered: readable, writable, hung up.
+    ///
+    /// The owner reads until `WouldBlock` before it says that it has nothing to do; a descriptor
+    /// that is ready now gives its first edge at once.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` for a regular file or folder, which is always ready and must be read
+    /// without waiting; `AlreadyExists` for one that is registered here; `StorageFull` when the
+    /// user's limit of watches is reached.
+    pub fn register(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        epoll::add(
+            &self.epoll,
+            descriptor,
+            epoll::EventData::new_u64(DESCRIPTOR_MARK),
+            flags,
+        )
+        .map_err(|error| {
+            let mend = match error {
+                Errno::PERM => "; it is a file, which is always ready: read it without waiting",
+                Errno::EXIST => "; it is registered already: deregister it first",
+                Errno::NOSPC => "; raise /proc/sys/fs/epoll/max_user_watches",
+                _ => "",
+            };
+            let number = descriptor.as_raw_fd();
+            explain_with_mend(&format!("can't wait for descriptor {number}"), error, mend)
+        })
+    }
+
+    /// Stops waiting for a descriptor that was registered.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for one that is not registered here.
+    pub fn deregister(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        epoll::delete(&self.epoll, descriptor).map_err(|error| {
+            let number = descriptor.as_raw_fd();
+            explain(
+                &format!("can't stop waiting for descriptor {number}"),
+                error,
+            )
+        })
+    }
+}
+
 /// Sets how much later than asked the kernel may end this thread's timed waits, so as to end
 /// several at once. Zero restores the thread's default (50 µs unless inherited otherwise).
 ///
@@ -254,6 +310,10 @@ impl Waiter {
 /// old slack stays: waits end later and nothing else changes.
 pub fn set_timer_slack_ns(slack_ns: u64) {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(slack_ns));
+}
+
+fn no_bell(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("can't make an eventfd: {error}"))
 }
 
 fn explain(what: &str, error: Errno) -> io::Error {

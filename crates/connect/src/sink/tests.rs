@@ -344,7 +344,7 @@ fn write_when_ready(
         while !sink.ready().unwrap() {
             refusals += 1;
             refused();
-            waiter.announce();
+            waiter.announce(slackwater_link::Listen::Everything);
             if sink.ready().unwrap() {
                 waiter.retract();
                 break;

@@ -144,7 +144,7 @@ pub(crate) mod tests {
             let mut poll = source.poll().unwrap();
             if matches!(poll, SourcePoll::Pending) {
                 // Announce, look once more, sleep.
-                waiter.announce();
+                waiter.announce(slackwater_link::Listen::Everything);
                 poll = source.poll().unwrap();
                 if matches!(poll, SourcePoll::Pending) {
                     waiter

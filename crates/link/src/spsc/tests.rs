@@ -1,6 +1,7 @@
 //! What only the ring in a process has: positions that wrap, and messages with a drop.
 //! `tests/conformance.rs` has the contract.
 
+use crate::Listen;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize as Counter, Ordering::SeqCst};
@@ -227,7 +228,7 @@ fn errors_say_what_to_do() {
 fn posted_messages_ring_the_reader_once_and_only_when_asked_to() {
     let waiter = crate::Waiter::new().expect("a waiter");
     let (mut sender, mut receiver) = channel(4, waiter.waker(), waker());
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     sender.post(1).expect("room");
     sender.post(2).expect("room");
     let woken = waiter.wait(Some(std::time::Duration::ZERO), crate::Sources::Doorbell);
@@ -236,7 +237,7 @@ fn posted_messages_ring_the_reader_once_and_only_when_asked_to() {
         crate::Woken::TimedOut,
         "nobody has rung"
     );
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     sender.ring();
     let woken = waiter.wait(None, crate::Sources::Doorbell).expect("a wait");
     assert_eq!(woken, crate::Woken::Rung);

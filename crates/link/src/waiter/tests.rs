@@ -12,7 +12,7 @@ const NEVER: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(20);
 
 fn sleep(waiter: &Waiter, timeout: Duration, sources: Sources) -> Woken {
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     waiter.wait(Some(timeout), sources).expect("a wait")
 }
 
@@ -37,7 +37,7 @@ fn a_ring_ends_either_kind_of_wait() {
     for sources in [Sources::All, Sources::Doorbell] {
         let waiter = Waiter::new().expect("two descriptors");
         let waker = waiter.waker();
-        waiter.announce();
+        waiter.announce(Listen::Everything);
         let ringing = thread::spawn(move || {
             thread::sleep(SHORT);
             waker.wake();
@@ -52,7 +52,7 @@ fn a_ring_ends_either_kind_of_wait() {
 #[test]
 fn a_ring_between_announcement_and_sleep_is_kept() {
     let waiter = Waiter::new().expect("two descriptors");
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     waiter.waker().wake();
     assert_eq!(
         waiter.wait(Some(NEVER), Sources::All).expect("a wait"),
@@ -64,7 +64,7 @@ fn a_ring_between_announcement_and_sleep_is_kept() {
 fn a_waiter_that_is_awake_is_not_rung() {
     let waiter = Waiter::new().expect("two descriptors");
     waiter.waker().wake();
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     waiter.retract();
     waiter.waker().wake();
     assert_eq!(
@@ -76,7 +76,7 @@ fn a_waiter_that_is_awake_is_not_rung() {
 #[test]
 fn one_announcement_costs_one_strike_however_many_wake() {
     let waiter = Waiter::new().expect("two descriptors");
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     for _ in 0..3 {
         waiter.waker().wake();
     }
@@ -89,7 +89,7 @@ fn one_announcement_costs_one_strike_however_many_wake() {
 #[test]
 fn a_strike_that_comes_late_is_told_as_a_ring() {
     let waiter = Waiter::new().expect("two descriptors");
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     // What a waker does first; it is preempted before it strikes.
     waiter.doorbell.retract();
     let woken = waiter.wait(Some(Duration::ZERO), Sources::All);
@@ -105,7 +105,7 @@ fn a_strike_that_comes_late_is_told_as_a_ring() {
 #[test]
 fn a_ring_for_a_retracted_announcement_ends_one_later_wait_at_most() {
     let waiter = Waiter::new().expect("two descriptors");
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     waiter.waker().wake();
     waiter.retract();
     assert_eq!(sleep(&waiter, NEVER, Sources::Doorbell), Woken::Rung);
@@ -156,7 +156,7 @@ fn a_wait_for_the_doorbell_leaves_the_edges_for_later() {
 fn a_ring_beside_data_is_told_as_a_ring() {
     let (waiter, _near, mut far) = with_socket();
     far.write_all(b"tide").expect("a write");
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     waiter.waker().wake();
     assert_eq!(
         waiter.wait(Some(NEVER), Sources::All).expect("a wait"),
@@ -230,7 +230,7 @@ fn time_outs_are_finer_than_a_millisecond() {
 fn absurd_time_outs_are_taken() {
     let waiter = Waiter::new().expect("two descriptors");
     for sources in [Sources::All, Sources::Doorbell] {
-        waiter.announce();
+        waiter.announce(Listen::Everything);
         waiter.waker().wake();
         let woken = waiter.wait(Some(Duration::MAX), sources).expect("a wait");
         assert_eq!(woken, Woken::Rung);
@@ -255,7 +255,7 @@ fn the_slack_is_set_and_restored() {
 fn wakers_may_outlive_their_waiter() {
     let waiter = Waiter::new().expect("two descriptors");
     let waker = waiter.waker();
-    waiter.announce();
+    waiter.announce(Listen::Everything);
     drop(waiter);
     waker.wake();
     waker.clone().wake();
@@ -271,7 +271,7 @@ fn a_silent_wait_never_wakes() {
         ready
             .send(rustix::thread::gettid())
             .expect("the test waits");
-        waiter.announce();
+        waiter.announce(Listen::Everything);
         waiter.wait(None, Sources::All).expect("a wait")
     });
     let thread_number = when_ready.recv().expect("the thread's number");

@@ -1,0 +1,48 @@
+//! The link between processes of one host: lanes in shared memory.
+//!
+//! ```text
+//! process A                      memory of an inbox (memfd)            process B
+//! Writer ── gather copy ──► lane 0: ring of pieces ◄── in place ── Reader
+//! Writer ─────────────────► lane 1 …                             ◄── Reader
+//!    └── doorbell of B's worker (memfd page + eventfd) ──► its waiter
+//! ```
+//!
+//! A worker that reads makes one [`Inbox`], with one lane for each writer: no two writers share
+//! anything, so one that is killed harms only its own lane. The inbox and the doorbells of both
+//! sides travel as descriptors over a Unix socket ([`handover`]), and nothing has a name: when the
+//! last process is gone, however it went, the kernel takes it all back.
+//!
+//! The contract is in [`crate::frame`]. Besides:
+//!
+//! - A frame that is larger than a quarter of its lane is cut into pieces, and put together again
+//!   by the reader. What did not fit stays with the writer, which moves it on at each `push`.
+//! - A process that ends is noticed through its [`Peer`]: a thread of this process sleeps at the
+//!   Unix sockets and marks the peer when its socket ends. No timer runs.
+//!
+//! Shutdown: an end that is dropped marks its lane and rings the other end.
+
+pub(crate) mod cells;
+pub(crate) mod lane;
+
+#[cfg(not(loom))]
+mod ends;
+#[cfg(not(loom))]
+pub mod handover;
+#[cfg(not(loom))]
+mod inbox;
+#[cfg(not(loom))]
+pub(crate) mod memory;
+#[cfg(not(loom))]
+mod peer;
+
+#[cfg(not(loom))]
+pub use ends::{Lease, Reader, Writer};
+#[cfg(not(loom))]
+pub use inbox::{Inbox, LANE_BYTES_MIN, LANES_MAX, Outbox};
+#[cfg(not(loom))]
+pub(crate) use memory::SharedWord;
+#[cfg(not(loom))]
+pub use peer::{Peer, Watch, watch};
+
+#[cfg(all(test, loom))]
+mod loom_models;

@@ -1,0 +1,397 @@
+//! The two ends of a lane, as a link of frames.
+
+use std::ops::Deref;
+
+use crate::doorbell::Waker;
+use crate::frame::{AlignedBytes, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX, LinkError};
+use crate::shm::cells::Cells;
+use crate::shm::lane::{FIRST, Hold, INLINE_MAX, LAST, LaneReader, LaneWriter, Piece, Put};
+use crate::shm::peer::Peer;
+use crate::spsc::SendError;
+use crate::sync::Ordering;
+
+const _: () = assert!(INLINE_MAX == INLINE_BYTES_MAX);
+
+/// How an end marks its going in the lane.
+const GONE: u32 = 1;
+/// The writer went in the middle of a frame.
+const GONE_HALFWAY: u32 = 2;
+
+/// A frame of which a part is in the ring.
+struct Halfway<P> {
+    frame: Vec<P>,
+    total: usize,
+    /// Bytes that are in the ring.
+    sent: usize,
+}
+
+/// The writing end of a lane. See [`crate::FrameSender`] for its methods.
+pub struct Writer<P> {
+    lane: LaneWriter,
+    reader: Waker,
+    peer: Peer,
+    halfway: Option<Halfway<P>>,
+    /// Something was committed for which the reader was not rung.
+    unrung: bool,
+    broken: bool,
+}
+
+impl<P: Deref<Target = [u8]>> Writer<P> {
+    pub(crate) fn new(cells: Cells, reader: Waker, peer: Peer) -> Writer<P> {
+        Writer {
+            lane: LaneWriter::new(cells, reader.clone()),
+            reader,
+            peer,
+            halfway: None,
+            unrung: false,
+            broken: false,
+        }
+    }
+
+    /// See [`crate::FrameSender::post`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn post(&mut self, frame: Vec<P>) -> Result<(), SendError<Vec<P>>> {
+        let total = frame.iter().map(|piece| piece.len()).sum::<usize>();
+        assert!(
+            (1..=FRAME_BYTES_MAX).contains(&total),
+            "a frame of {total} bytes: between 1 and {FRAME_BYTES_MAX} are possible"
+        );
+        if self.is_closed() {
+            return Err(SendError::Closed(frame));
+        }
+        if !self.move_on() {
+            return Err(if self.broken {
+                SendError::Closed(frame)
+            } else {
+                SendError::Full(frame)
+            });
+        }
+        let mut halfway = Halfway {
+            frame,
+            total,
+            sent: 0,
+        };
+        match self.put_next(&mut halfway) {
+            Put::Done => {}
+            Put::Full => return Err(SendError::Full(halfway.frame)),
+            Put::Broken => return Err(SendError::Closed(halfway.frame)),
+        }
+        if halfway.sent < total {
+            self.halfway = Some(halfway);
+            self.move_on();
+        }
+        Ok(())
+    }
+
+    /// See [`crate::FrameSender::push`].
+    pub fn push(&mut self, urgent: bool) {
+        self.move_on();
+        if std::mem::take(&mut self.unrung) {
+            if urgent || self.lane.is_nearly_full() {
+                self.reader.wake_urgent();
+            } else {
+                self.reader.wake();
+            }
+        }
+    }
+
+    /// See [`crate::FrameSender::is_drained`].
+    pub fn is_drained(&self) -> bool {
+        self.halfway.is_none() || self.is_closed()
+    }
+
+    /// See [`crate::FrameSender::has_room`]: whether a frame of 64 bytes or, where that is more,
+    /// the first piece of a longer one would be taken.
+    pub fn has_room(&mut self) -> bool {
+        self.halfway.is_none() && self.lane.has_room(INLINE_MAX)
+    }
+
+    /// Whether the reader is gone.
+    pub fn is_closed(&self) -> bool {
+        // Acquire: pairs with the Release in the drop of `Reader`.
+        self.broken
+            || self.lane.cells().reader_gone().load(Ordering::Acquire) != 0
+            || self.peer.is_dead()
+    }
+
+    /// See [`crate::FrameSender::error`].
+    pub fn error(&self) -> Option<LinkError> {
+        if self.broken {
+            return Some(LinkError::new(
+                self.peer.name(),
+                "its end of the shared memory holds a position that can't be",
+            ));
+        }
+        let left = self.lane.cells().reader_gone().load(Ordering::Acquire) != 0;
+        (!left && self.peer.is_dead()).then(|| self.peer.death())
+    }
+
+    /// How many short frames fit at least.
+    pub fn free(&mut self) -> usize {
+        self.lane.free_now() as usize
+    }
+
+    /// Moves on what is halfway; returns whether nothing is, now.
+    fn move_on(&mut self) -> bool {
+        let Some(mut halfway) = self.halfway.take() else {
+            return true;
+        };
+        while halfway.sent < halfway.total {
+            match self.put_next(&mut halfway) {
+                Put::Done => {}
+                Put::Full => {
+                    self.halfway = Some(halfway);
+                    return false;
+                }
+                // Nobody will read the rest.
+                Put::Broken => return false,
+            }
+        }
+        true
+    }
+
+    /// Puts the next piece of a frame into the ring.
+    fn put_next(&mut self, halfway: &mut Halfway<P>) -> Put {
+        let rest = halfway.total - halfway.sent;
+        let length = rest.min(self.lane.piece_max());
+        let mut flags = 0;
+        if halfway.sent == 0 {
+            flags |= FIRST;
+        }
+        if length == rest {
+            flags |= LAST;
+        }
+        let (frame, skip) = (&halfway.frame, halfway.sent);
+        let put = self.lane.put(flags, halfway.total, length, |cells, start| {
+            gather(frame, skip, length, |offset, bytes| {
+                cells.write(start + offset, bytes);
+            });
+        });
+        match put {
+            Put::Done => {
+                halfway.sent += length;
+                self.unrung = true;
+            }
+            Put::Broken => self.broken = true,
+            Put::Full => {}
+        }
+        put
+    }
+}
+
+/// Hands out `length` bytes of the pieces from byte `skip` on, with their offsets from there.
+fn gather<P: Deref<Target = [u8]>>(
+    pieces: &[P],
+    mut skip: usize,
+    length: usize,
+    mut write: impl FnMut(usize, &[u8]),
+) {
+    let mut written = 0;
+    for piece in pieces {
+        if skip >= piece.len() {
+            skip -= piece.len();
+            continue;
+        }
+        let bytes = &piece[skip..];
+        let bytes = &bytes[..bytes.len().min(length - written)];
+        skip = 0;
+        write(written, bytes);
+        written += bytes.len();
+        if written == length {
+            return;
+        }
+    }
+}
+
+impl<P> Drop for Writer<P> {
+    fn drop(&mut self) {
+        let mark = if self.halfway.is_some() {
+            GONE_HALFWAY
+        } else {
+            GONE
+        };
+        // Release: whoever sees the end in `Reader::receive` also sees the last piece.
+        self.lane
+            .cells()
+            .writer_gone()
+            .store(mark, Ordering::Release);
+        self.reader.wake_urgent();
+    }
+}
+
+/// A frame that is read where it lies.
+pub struct Lease {
+    hold: Hold,
+    start: usize,
+    length: usize,
+}
+
+impl Lease {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.hold.cells().bytes(self.start, self.length)
+    }
+}
+
+/// The reading end of a lane. See [`crate::FrameReceiver`] for its methods.
+pub struct Reader {
+    lane: LaneReader,
+    writer: Waker,
+    peer: Peer,
+    /// A frame in pieces: what has come, and how much will.
+    assembled: Option<(AlignedBytes, usize)>,
+    lends: bool,
+    ended: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(cells: Cells, writer: Waker, reader: Waker, peer: Peer) -> Reader {
+        Reader {
+            lane: LaneReader::new(cells, writer.clone(), reader),
+            writer,
+            peer,
+            assembled: None,
+            lends: true,
+            ended: false,
+        }
+    }
+
+    /// Whether frames may be lent from the ring. Off, every frame is copied out of it and its part
+    /// of the ring handed back at once: for a reader that keeps what it gets.
+    pub fn lend(&mut self, lends: bool) {
+        self.lends = lends;
+    }
+
+    /// Hands the writer back what was lent and dropped since. [`Reader::receive`] does it, too.
+    pub fn hand_back(&mut self) {
+        self.lane.reclaim();
+    }
+
+    /// See [`crate::FrameReceiver::receive`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn receive(&mut self) -> Result<Option<Frame>, LinkError> {
+        while !self.ended {
+            // The order matters: first the end, then the pieces. The other way round a piece that
+            // is committed between the two looks would be lost behind the end.
+            let gone = self.gone();
+            let dead = self.peer.is_dead();
+            let piece = match self.lane.peek() {
+                Ok(Some(piece)) => piece,
+                Ok(None) if gone == 0 && !dead => return Ok(None),
+                Ok(None) if gone == GONE && self.assembled.is_none() => {
+                    self.ended = true;
+                    return Ok(None);
+                }
+                Ok(None) if gone == 0 => return Err(self.fail(self.peer.death())),
+                Ok(None) => {
+                    let reason = "it closed the link in the middle of a frame";
+                    return Err(self.fail(LinkError::new(self.peer.name(), reason)));
+                }
+                Err(reason) => return Err(self.nonsense(reason)),
+            };
+            if let Some(frame) = self.take(piece)? {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+
+    /// See [`crate::FrameReceiver::is_closed`].
+    pub fn is_closed(&self) -> bool {
+        self.ended || (self.gone() == GONE && self.is_empty() && self.assembled.is_none())
+    }
+
+    /// Whether there is nothing to receive right now.
+    pub fn is_empty(&self) -> bool {
+        self.lane.is_empty()
+    }
+
+    fn gone(&self) -> u32 {
+        // Acquire: pairs with the Release in the drop of `Writer`.
+        self.lane.cells().writer_gone().load(Ordering::Acquire)
+    }
+
+    fn take(&mut self, piece: Piece) -> Result<Option<Frame>, LinkError> {
+        let first = piece.flags & FIRST != 0;
+        let last = piece.flags & LAST != 0;
+        if first != self.assembled.is_none() {
+            return Err(self.nonsense("pieces of a frame in the wrong order"));
+        }
+        if first && last {
+            if piece.length != piece.total || piece.length == 0 {
+                return Err(self.nonsense("a frame whose length differs from its piece's"));
+            }
+            return Ok(Some(self.whole(piece)));
+        }
+        if first {
+            if piece.total > FRAME_BYTES_MAX {
+                return Err(self.nonsense("a frame that is too long"));
+            }
+            self.assembled = Some((AlignedBytes::default(), piece.total));
+        }
+        let (bytes, total) = self.assembled.as_mut().expect("set above, or found set");
+        if bytes.len() + piece.length > *total || (last && bytes.len() + piece.length < *total) {
+            return Err(self.nonsense("pieces that don't add up to their frame"));
+        }
+        bytes.extend(self.lane.cells().bytes(piece.start, piece.length));
+        self.lane.release(piece);
+        if !last {
+            return Ok(None);
+        }
+        let (bytes, _) = self.assembled.take().expect("as above");
+        Ok(Some(Frame::owned(bytes)))
+    }
+
+    fn whole(&mut self, piece: Piece) -> Frame {
+        if piece.length > INLINE_BYTES_MAX && self.lends && self.lane.may_lend(&piece) {
+            return Frame::lent(Lease {
+                hold: self.lane.lend(piece),
+                start: piece.start,
+                length: piece.length,
+            });
+        }
+        let bytes = self.lane.cells().bytes(piece.start, piece.length);
+        let frame = if piece.length <= INLINE_BYTES_MAX {
+            Frame::inline(bytes)
+        } else {
+            let mut owned = AlignedBytes::with_capacity(piece.length);
+            owned.extend(bytes);
+            Frame::owned(owned)
+        };
+        self.lane.release(piece);
+        frame
+    }
+
+    fn nonsense(&mut self, what: &str) -> LinkError {
+        let reason = format!("its lane of shared memory holds {what}");
+        self.fail(LinkError::new(self.peer.name(), reason))
+    }
+
+    /// The link is over: the writer is told, and the error is returned once.
+    fn fail(&mut self, error: LinkError) -> LinkError {
+        self.ended = true;
+        self.leave();
+        error
+    }
+
+    fn leave(&self) {
+        // Release: pairs with the Acquire in `Writer::is_closed`.
+        let gone = self.lane.cells().reader_gone();
+        gone.store(GONE, Ordering::Release);
+        self.writer.wake_urgent();
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,448 @@
+//! A lane: the bounded byte ring between one writer and one reader, wherever its memory is.
+//!
+//! The memory is a power of two of **units** of 64 bytes, a cache line each. A **piece** (a frame,
+//! or a part of one that is larger than the ring) is a header unit, and units of payload behind
+//! it; a payload of at most 48 bytes lies in the header unit itself. The header's first word is
+//! zero until the piece is whole and is then set by one release-store, so a reader finds piece and
+//! header in one line, and a writer that dies in the middle leaves nothing half-done to be seen.
+//!
+//! ```text
+//!        head (the reader's)                 next header: zero
+//!        v                                   v
+//! ...free|header payload payload|header+data |0|free.......|padding
+//!                                              ^ tail (the writer's own memory)
+//! ```
+//!
+//! Invariants:
+//! - `head <= tail <= head + units`, in units; both only grow (2^64 units never wrap).
+//! - Units `head..tail` belong to the reader, all others to the writer. The unit at `tail` belongs
+//!   to the writer and its first word is zero: it is zeroed before the piece in front of it is
+//!   committed. That is why a lane is full while one unit is still free.
+//! - A piece is contiguous. Where it would run over the end, a padding piece fills the rest, and
+//!   is committed after the piece behind it, so that both appear at once.
+//! - Pieces are at most a quarter of the ring: with its padding a piece then needs at most half,
+//!   so it always finds room beside a reader that has lent out half.
+//! - Neither side trusts the other's words: a header or a position that can't be is an error.
+//! - Back-pressure: a refused writer notes the `head` that it needs in `wanted`, looks once more,
+//!   and wakes the reader (which may sleep over pieces that fill the ring). The reader that moves
+//!   `head` that far takes the note down and rings: announce, look, sleep, as in `spsc.rs`.
+//! - Lent pieces are handed back in any order and by any thread; only the reader moves `head`. So
+//!   whoever hands one back looks at `wanted` and, if the writer waits, wakes the reader.
+//!
+//! The single store that commits is Agrona's record length; one lane per writer, so that a dead
+//! writer harms nobody else, is Open MPI's `btl/sm` (`docs/internals/shared-memory.md`).
+
+use std::collections::VecDeque;
+
+use super::cells::{Cells, INLINE_OFFSET};
+use crate::doorbell::Waker;
+use crate::sync::{Arc, AtomicBool, Ordering, fence};
+
+/// Bytes of a unit.
+pub(crate) const UNIT: usize = 64;
+
+/// The smallest ring: a quarter of it holds a header and one unit of payload, with a unit to
+/// spare.
+pub(crate) const UNITS_MIN: usize = 16;
+
+/// Payload that fits beside the header in its unit.
+pub(crate) const INLINE_MAX: usize = UNIT - INLINE_OFFSET;
+
+/// The first piece of a frame.
+pub(crate) const FIRST: u8 = 1;
+/// The last piece of a frame.
+pub(crate) const LAST: u8 = 2;
+/// No frame: the rest of the ring up to its end.
+const PADDING: u8 = 4;
+
+/// Makes a committed header differ from zero, and from most other numbers.
+const MARK: u64 = 0xa7;
+
+/// The first word of a header: length in 32 bits, flags in 8, the mark in 8, and the low 16 bits
+/// of the piece's position, by which a reader and a writer that disagree find out.
+fn commit_word(length: usize, flags: u8, position: u64) -> u64 {
+    length as u64 | u64::from(flags) << 32 | MARK << 40 | (position & 0xffff) << 48
+}
+
+/// Units of a piece with `length` bytes of payload, its header included.
+fn units_of(length: usize) -> u64 {
+    if length <= INLINE_MAX {
+        1
+    } else {
+        1 + length.div_ceil(UNIT) as u64
+    }
+}
+
+/// What became of an attempt to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// It is committed.
+    Done,
+    /// There is no room; the writer is rung once there is.
+    Full,
+    /// The reader's position can't be: its process is broken.
+    Broken,
+}
+
+/// The writing end of a lane.
+pub(crate) struct LaneWriter {
+    cells: Cells,
+    reader: Waker,
+    /// Units committed; only this end knows.
+    tail: u64,
+    /// The ring's `head` when last looked at: the real one is this or further.
+    head_seen: u64,
+}
+
+impl LaneWriter {
+    /// The writing end of an empty lane.
+    pub(crate) fn new(cells: Cells, reader: Waker) -> LaneWriter {
+        LaneWriter {
+            cells,
+            reader,
+            tail: 0,
+            head_seen: 0,
+        }
+    }
+
+    pub(crate) fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    /// Payload that a piece may have.
+    pub(crate) fn piece_max(&self) -> usize {
+        (self.cells.units() / 4 - 1) * UNIT
+    }
+
+    /// Units that are free.
+    pub(crate) fn free_now(&mut self) -> u64 {
+        // A position that can't be is found by the next `put`.
+        let _ = self.look();
+        self.free()
+    }
+
+    /// Units that were free when last looked.
+    fn free(&self) -> u64 {
+        self.units() - 1 - self.tail.wrapping_sub(self.head_seen)
+    }
+
+    /// Whether so much is filled that a reader should not sleep on: three quarters.
+    pub(crate) fn is_nearly_full(&mut self) -> bool {
+        self.free() < self.units() / 4 && self.free_now() < self.units() / 4
+    }
+
+    /// Writes and commits a piece; `fill` writes its payload, from the given place on.
+    pub(crate) fn put(
+        &mut self,
+        flags: u8,
+        total: usize,
+        length: usize,
+        fill: impl FnOnce(&Cells, usize),
+    ) -> Put {
+        debug_assert!(length <= self.piece_max());
+        let at = self.tail & (self.units() - 1);
+        let to_end = self.units() - at;
+        let need = units_of(length);
+        let padding = if need > to_end { to_end } else { 0 };
+        match self.make_room(padding + need) {
+            Ok(true) => {}
+            Ok(false) => return Put::Full,
+            Err(()) => return Put::Broken,
+        }
+        let start = if padding > 0 { 0 } else { at as usize };
+        let position = self.tail + padding;
+        let end = position + need;
+        // The next header first, so that whoever sees this piece sees a zero behind it. Relaxed:
+        // the release-store of a commit word below publishes it.
+        let next = (end & (self.units() - 1)) as usize;
+        self.cells.commit(next).store(0, Ordering::Relaxed);
+        self.cells.write_total(start, total as u64);
+        let payload = if length <= INLINE_MAX {
+            start * UNIT + INLINE_OFFSET
+        } else {
+            (start + 1) * UNIT
+        };
+        fill(&self.cells, payload);
+        // Commits the piece. Release: pairs with the Acquire in `LaneReader::peek`.
+        self.cells
+            .commit(start)
+            .store(commit_word(length, flags, position), Ordering::Release);
+        if padding > 0 {
+            // Release, as above: with the padding the piece behind it is seen, too.
+            let word = commit_word(0, PADDING, self.tail);
+            self.cells.commit(at as usize).store(word, Ordering::Release);
+        }
+        self.tail = end;
+        Put::Done
+    }
+
+    /// Whether a piece of `length` bytes fits now; asks to be rung when not.
+    pub(crate) fn has_room(&mut self, length: usize) -> bool {
+        let to_end = self.units() - (self.tail & (self.units() - 1));
+        let need = units_of(length);
+        let padding = if need > to_end { to_end } else { 0 };
+        // A broken reader is found by the next `put`.
+        self.make_room(padding + need) != Ok(false)
+    }
+
+    fn units(&self) -> u64 {
+        self.cells.units() as u64
+    }
+
+    /// Whether `need` units are free; if not, notes what is wanted and looks once more.
+    fn make_room(&mut self, need: u64) -> Result<bool, ()> {
+        if self.free() >= need {
+            return Ok(true);
+        }
+        self.look()?;
+        if self.free() >= need {
+            return Ok(true);
+        }
+        // `free >= need` once the head is here. Never zero, which means nothing is wanted: a ring
+        // whose reader is at the start has used up more than nothing.
+        let wanted = self.tail + need + 1 - self.units();
+        // An exchange where a store would do, because loom orders the stores of two threads only
+        // by what each has read. Relaxed: it carries no data, the fences order the looks.
+        self.cells.wanted().swap(wanted, Ordering::Relaxed);
+        // Pairs with the fences in `LaneReader::advance` and in the drop of `Hold`: here a write
+        // of `wanted` and a load of `head`, there a store of `head` (or of the hold's mark) and a
+        // load of `wanted`. One of the two loads must see the other's write.
+        fence(Ordering::SeqCst);
+        self.look()?;
+        if self.free() >= need {
+            // Not refused after all. A reader that saw the note rings once too often.
+            self.cells.wanted().swap(0, Ordering::Relaxed);
+            return Ok(true);
+        }
+        // The reader may sleep over the pieces that fill the ring, or beside lent pieces that have
+        // come back since it last looked: it is to look now.
+        self.reader.wake_urgent();
+        Ok(false)
+    }
+
+    fn look(&mut self) -> Result<(), ()> {
+        // Acquire: pairs with the Release in `LaneReader::advance`, so that the reader is done
+        // with the units before this position.
+        let head = self.cells.head().load(Ordering::Acquire);
+        if head < self.head_seen || head > self.tail {
+            return Err(());
+        }
+        self.head_seen = head;
+        Ok(())
+    }
+}
+
+/// A piece that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// [`FIRST`], [`LAST`], both or none.
+    pub(crate) flags: u8,
+    /// Bytes of payload.
+    pub(crate) length: usize,
+    /// Bytes of the whole frame, as its writer claims.
+    pub(crate) total: usize,
+    /// Where the payload begins, in bytes from the start of the ring.
+    pub(crate) start: usize,
+    /// The position behind it.
+    end: u64,
+}
+
+/// A lent piece; dropping it hands the piece back.
+pub(crate) struct Hold {
+    mark: Arc<AtomicBool>,
+    cells: Cells,
+    /// Wakes the reader, which alone moves `head`.
+    reader: Waker,
+}
+
+impl Hold {
+    pub(crate) fn cells(&self) -> &Cells {
+        &self.cells
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `LaneReader::reclaim`; what was read of the piece was
+        // read before its units are the writer's again.
+        self.mark.store(true, Ordering::Release);
+        // Pairs with the fence in `LaneWriter::make_room`.
+        fence(Ordering::SeqCst);
+        if self.cells.wanted().load(Ordering::Relaxed) != 0 {
+            self.reader.wake_urgent();
+        }
+    }
+}
+
+/// A piece that was taken, but whose units the writer doesn't have back yet.
+struct Taken {
+    end: u64,
+    /// `None`: done with.
+    lent: Option<Arc<AtomicBool>>,
+}
+
+/// The reading end of a lane.
+pub(crate) struct LaneReader {
+    cells: Cells,
+    writer: Waker,
+    reader: Waker,
+    /// The position of the next header.
+    next: u64,
+    /// The ring's `head`, which only this end moves.
+    head: u64,
+    /// What lies between `head` and `next`, in order. At most one entry for each unit.
+    taken: VecDeque<Taken>,
+}
+
+impl LaneReader {
+    /// The reading end of an empty lane. `writer` is rung when there is room again; `reader` is
+    /// this end's own waiter.
+    pub(crate) fn new(cells: Cells, writer: Waker, reader: Waker) -> LaneReader {
+        LaneReader {
+            cells,
+            writer,
+            reader,
+            next: 0,
+            head: 0,
+            taken: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    /// The oldest piece that was not taken yet.
+    ///
+    /// # Errors
+    ///
+    /// For a header that no sound writer writes.
+    pub(crate) fn peek(&mut self) -> Result<Option<Piece>, &'static str> {
+        if !self.taken.is_empty() {
+            self.reclaim();
+        }
+        // At most one padding stands before a piece, and a second one is refused below.
+        for after_padding in [false, true] {
+            let unit = (self.next & (self.units() - 1)) as usize;
+            // Acquire: pairs with the Release in `LaneWriter::put`, so that the piece is whole.
+            let word = self.cells.commit(unit).load(Ordering::Acquire);
+            if word == 0 {
+                return Ok(None);
+            }
+            let length = (word & 0xffff_ffff) as usize;
+            let flags = (word >> 32) as u8;
+            if word != commit_word(length, flags, self.next) {
+                return Err("a header that it never wrote");
+            }
+            let to_end = self.units() - unit as u64;
+            if flags == PADDING && length == 0 && unit != 0 && !after_padding {
+                self.next += to_end;
+                self.done(self.next);
+                continue;
+            }
+            let need = units_of(length);
+            if flags & !(FIRST | LAST) != 0 || need > to_end {
+                return Err("a frame that runs over the end of its ring");
+            }
+            // What was taken lies before the writer's tail, so this can't overtake a sound writer.
+            if self.next + need - self.head >= self.units() {
+                return Err("more than its ring holds");
+            }
+            return Ok(Some(Piece {
+                flags,
+                length,
+                total: usize::try_from(self.cells.read_total(unit)).unwrap_or(usize::MAX),
+                start: if length <= INLINE_MAX {
+                    unit * UNIT + INLINE_OFFSET
+                } else {
+                    (unit + 1) * UNIT
+                },
+                end: self.next + need,
+            }));
+        }
+        Err("two paddings in a row")
+    }
+
+    /// Whether no piece has arrived. (A padding counts as one until it is passed.)
+    pub(crate) fn is_empty(&self) -> bool {
+        let unit = (self.next & (self.units() - 1)) as usize;
+        self.cells.commit(unit).load(Ordering::Acquire) == 0
+    }
+
+    /// Hands a piece back, done with.
+    pub(crate) fn release(&mut self, piece: Piece) {
+        self.next = piece.end;
+        self.done(piece.end);
+    }
+
+    /// Whether a piece may be lent: never so many that more than half of the ring is held.
+    pub(crate) fn may_lend(&self, piece: &Piece) -> bool {
+        piece.end - self.head <= self.units() / 2
+    }
+
+    /// Lends a piece; it is handed back when the hold is dropped.
+    pub(crate) fn lend(&mut self, piece: Piece) -> Hold {
+        let mark = Arc::new(AtomicBool::new(false));
+        self.next = piece.end;
+        self.taken.push_back(Taken {
+            end: piece.end,
+            lent: Some(Arc::clone(&mark)),
+        });
+        Hold {
+            mark,
+            cells: self.cells.clone(),
+            reader: self.reader.clone(),
+        }
+    }
+
+    fn units(&self) -> u64 {
+        self.cells.units() as u64
+    }
+
+    /// What ends at `end` is done with; it goes back at once, or behind what is still lent.
+    fn done(&mut self, end: u64) {
+        match self.taken.back_mut() {
+            None => self.advance(end),
+            // Neighbours that are done with are one.
+            Some(last) if last.lent.is_none() => last.end = end,
+            Some(_) => self.taken.push_back(Taken { end, lent: None }),
+        }
+    }
+
+    /// Hands back what is done with and has nothing lent before it.
+    pub(crate) fn reclaim(&mut self) {
+        let mut end = self.head;
+        while let Some(first) = self.taken.front() {
+            // Acquire: pairs with the Release in the drop of `Hold`.
+            let held = first.lent.as_ref();
+            if held.is_some_and(|mark| !mark.load(Ordering::Acquire)) {
+                break;
+            }
+            end = first.end;
+            self.taken.pop_front();
+        }
+        if end != self.head {
+            self.advance(end);
+        }
+    }
+
+    fn advance(&mut self, head: u64) {
+        self.head = head;
+        // Release: hands the units back; pairs with the Acquire in `LaneWriter::look`.
+        self.cells.head().store(head, Ordering::Release);
+        // Pairs with the fence in `LaneWriter::make_room`.
+        fence(Ordering::SeqCst);
+        let wanted = self.cells.wanted().load(Ordering::Relaxed);
+        if wanted != 0 && head >= wanted {
+            let taken = self.cells.wanted().compare_exchange(
+                wanted,
+                0,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            if taken.is_ok() {
+                self.writer.wake_urgent();
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Loom models of the lane: the code that ships, over loom's atomics and cells.
+//!
+//! A ring of 16 units, the smallest: a piece of 65 to 128 bytes takes 3 of them, a short one 1.
+
+use loom::thread;
+
+use super::cells::Cells;
+use super::lane::{FIRST, LAST, LaneReader, LaneWriter, Put, UNITS_MIN};
+use crate::loom_models::{Place, explore};
+use crate::sync::{Arc, AtomicBool, Ordering};
+
+struct Ends {
+    writer: LaneWriter,
+    reader: LaneReader,
+    writer_place: Place,
+    reader_place: Place,
+}
+
+fn lane() -> Ends {
+    let cells = Cells::new(UNITS_MIN);
+    let (writer_place, reader_place) = (Place::new(), Place::new());
+    Ends {
+        writer: LaneWriter::new(cells.clone(), reader_place.waker()),
+        reader: LaneReader::new(cells, writer_place.waker(), reader_place.waker()),
+        writer_place,
+        reader_place,
+    }
+}
+
+/// Writes a frame of `length` bytes, all of them `byte`.
+fn put(writer: &mut LaneWriter, byte: u8, length: usize) -> Put {
+    let bytes = vec![byte; length];
+    writer.put(FIRST | LAST, length, length, |cells, start| {
+        cells.write(start, &bytes);
+    })
+}
+
+/// Takes a frame and returns its first byte.
+fn take(reader: &mut LaneReader) -> Option<u8> {
+    let piece = reader.peek().expect("a sound writer")?;
+    let byte = reader.cells().first_byte(piece.start, piece.length);
+    reader.release(piece);
+    Some(byte)
+}
+
+/// Fills the lane until it refuses; returns how many frames it took.
+fn fill(writer: &mut LaneWriter, length: usize) -> u8 {
+    let mut filled = 0;
+    while put(writer, filled, length) == Put::Done {
+        filled += 1;
+    }
+    filled
+}
+
+fn take_sleeping(reader: &mut LaneReader, place: &Place) -> u8 {
+    loop {
+        let mut taken = take(reader);
+        if taken.is_none() {
+            place.sleep_unless(|| {
+                taken = take(reader);
+                taken.is_some()
+            });
+        }
+        if let Some(byte) = taken {
+            return byte;
+        }
+    }
+}
+
+fn put_sleeping(writer: &mut LaneWriter, place: &Place, byte: u8, length: usize) {
+    let mut done = put(writer, byte, length) == Put::Done;
+    while !done {
+        place.sleep_unless(|| {
+            done = put(writer, byte, length) == Put::Done;
+            done
+        });
+    }
+}
+
+/// Pieces are whole and in order, and a reader that sleeps is woken for them.
+#[test]
+fn pieces_are_whole_when_they_are_seen() {
+    explore(None, || {
+        let Ends {
+            mut writer,
+            mut reader,
+            reader_place,
+            ..
+        } = lane();
+        let waker = reader_place.waker();
+        let writing = thread::spawn(move || {
+            for (byte, length) in [(1, 100), (2, 8)] {
+                assert_eq!(put(&mut writer, byte, length), Put::Done);
+                waker.wake();
+            }
+        });
+        assert_eq!(take_sleeping(&mut reader, &reader_place), 1);
+        assert_eq!(take_sleeping(&mut reader, &reader_place), 2);
+        writing.join().expect("the writing thread");
+    });
+}
+
+/// A piece that would run over the end appears together with the padding before it.
+#[test]
+fn padding_and_the_piece_behind_it_appear_at_once() {
+    explore(None, || {
+        let Ends {
+            mut writer,
+            mut reader,
+            ..
+        } = lane();
+        // Up to one unit before the end, and empty again.
+        for byte in 0..5 {
+            assert_eq!(put(&mut writer, byte, 100), Put::Done);
+            assert_eq!(take(&mut reader), Some(byte));
+        }
+        let writing = thread::spawn(move || {
+            assert_eq!(put(&mut writer, 7, 100), Put::Done);
+            writer
+        });
+        let early = take(&mut reader);
+        let mut writer = writing.join().expect("the writing thread");
+        assert_eq!(early.or_else(|| take(&mut reader)), Some(7));
+        // The unit behind the piece is a header that says "nothing".
+        assert_eq!(take(&mut reader), None);
+        assert_eq!(put(&mut writer, 8, 8), Put::Done);
+        assert_eq!(take(&mut reader), Some(8));
+    });
+}
+
+/// A writer never touches units that are being read, once around the ring.
+#[test]
+fn units_are_written_only_when_they_were_handed_back() {
+    explore(Some(3), || {
+        let Ends {
+            mut writer,
+            mut reader,
+            ..
+        } = lane();
+        let filled = fill(&mut writer, 100);
+        let writing = thread::spawn(move || {
+            u8::from(put(&mut writer, filled, 100) == Put::Done)
+        });
+        let mut next = 0;
+        for _ in 0..3 {
+            assert_eq!(take(&mut reader), Some(next));
+            next += 1;
+        }
+        let filled = filled + writing.join().expect("the writing thread");
+        while let Some(byte) = take(&mut reader) {
+            assert_eq!(byte, next);
+            next += 1;
+        }
+        assert_eq!(next, filled);
+    });
+}
+
+/// A refused writer that sleeps is rung once there is room.
+#[test]
+fn refused_writer_is_rung() {
+    explore(Some(3), || {
+        let Ends {
+            mut writer,
+            mut reader,
+            writer_place,
+            ..
+        } = lane();
+        let filled = fill(&mut writer, 100);
+        let writing = thread::spawn(move || {
+            put_sleeping(&mut writer, &writer_place, filled, 100);
+        });
+        for byte in 0..2 {
+            assert_eq!(take(&mut reader), Some(byte));
+        }
+        writing.join().expect("the writing thread");
+    });
+}
+
+/// A piece that was lent comes back on a third thread, while the reader sleeps and the writer
+/// waits for just those units.
+#[test]
+fn lent_piece_comes_back_while_both_ends_sleep() {
+    explore(Some(2), || {
+        let Ends {
+            mut writer,
+            mut reader,
+            writer_place,
+            reader_place,
+        } = lane();
+        let filled = fill(&mut writer, 100);
+        let piece = reader.peek().expect("a sound writer").expect("a piece");
+        let hold = reader.lend(piece);
+        // Done with, but behind the lent one. The writer needs both: it has to pad.
+        assert_eq!(take(&mut reader), Some(1));
+        let dropping = thread::spawn(move || drop(hold));
+        let done = Arc::new(AtomicBool::new(false));
+        let written = Arc::clone(&done);
+        let waker = reader_place.waker();
+        let writing = thread::spawn(move || {
+            put_sleeping(&mut writer, &writer_place, filled, 100);
+            written.store(true, Ordering::Release);
+            waker.wake_urgent();
+        });
+        while !done.load(Ordering::Acquire) {
+            reader_place.sleep_unless(|| {
+                reader.reclaim();
+                done.load(Ordering::Acquire)
+            });
+        }
+        dropping.join().expect("the dropping thread");
+        writing.join().expect("the writing thread");
+    });
+}
