@@ -140,6 +140,17 @@ pub enum AggregateFunction {
     Other(Arc<dyn AccumulatorFactory>),
 }
 
+impl AggregateFunction {
+    /// Whether an outside library's accumulators are behind it.
+    pub fn is_foreign(&self) -> bool {
+        match self {
+            AggregateFunction::Other(_) => true,
+            AggregateFunction::Distinct { function, .. } => function.is_foreign(),
+            _ => false,
+        }
+    }
+}
+
 /// Makes accumulators of a function that the engine does not know.
 pub trait AccumulatorFactory: Send + Sync + fmt::Debug {
     /// An accumulator without groups.

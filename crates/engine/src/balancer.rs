@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 
 use arrow_array::UInt32Array;
-use slackwater_link::{SendError, Sender};
 
 use crate::chunk::{Chunk, Message};
 use crate::error::Result;
+use crate::exchange::LinkSender;
 use crate::hash::{BUCKETS, bucket, hash_rows};
 
 /// How chunks are spread over the links of one output.
@@ -31,22 +31,31 @@ pub enum BalancerPlan {
 /// One output of an instance: a balancer and its links.
 pub struct Route {
     plan: BalancerPlan,
-    senders: Vec<Sender<Message>>,
+    senders: Vec<LinkSender>,
     /// Messages that found their link full. Holds what one input message makes: the instance takes
     /// no further input while there are any.
     queues: Vec<VecDeque<Message>>,
     queued: usize,
-    /// Links with messages whose reader has not been rung yet.
-    unrung: Vec<bool>,
+    /// What the reader of each link has not been rung for yet.
+    unrung: Vec<Unrung>,
     next: usize,
     targets: Vec<u16>,
     hashes: Vec<u64>,
     rows: Vec<Vec<u32>>,
 }
 
+/// What a reader has not been rung for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unrung {
+    Nothing,
+    Messages,
+    /// Among them one that ends a timed sleep: a barrier, or the end.
+    Urgent,
+}
+
 impl Route {
     /// A route over at least one link. Buckets are dealt to the links in turn.
-    pub fn new(plan: BalancerPlan, senders: Vec<Sender<Message>>) -> Route {
+    pub fn new(plan: BalancerPlan, senders: Vec<LinkSender>) -> Route {
         assert!(!senders.is_empty(), "a route needs a link");
         assert!(
             plan != BalancerPlan::PointToPoint || senders.len() == 1,
@@ -57,7 +66,7 @@ impl Route {
             plan,
             queues: senders.iter().map(|_| VecDeque::new()).collect(),
             queued: 0,
-            unrung: vec![false; links],
+            unrung: vec![Unrung::Nothing; links],
             next: 0,
             targets: (0..BUCKETS).map(|bucket| (bucket % links) as u16).collect(),
             hashes: Vec::new(),
@@ -69,15 +78,14 @@ impl Route {
     /// Sends a chunk.
     pub fn chunk(&mut self, mut chunk: Chunk) -> Result<()> {
         if self.senders.len() == 1 {
-            self.send(0, Message::Chunk(chunk));
-            return Ok(());
+            return self.send(0, Message::Chunk(chunk));
         }
         let BalancerPlan::Keyed {
             columns,
             keep_origin,
         } = &self.plan
         else {
-            self.send(self.next, Message::Chunk(chunk));
+            self.send(self.next, Message::Chunk(chunk))?;
             self.next = (self.next + 1) % self.senders.len();
             return Ok(());
         };
@@ -99,45 +107,73 @@ impl Route {
         for link in 0..self.senders.len() {
             let rows = std::mem::take(&mut self.rows[link]);
             if rows.len() == chunk.rows() {
-                self.send(link, Message::Chunk(chunk.clone()));
+                self.send(link, Message::Chunk(chunk.clone()))?;
             } else if !rows.is_empty() {
                 let part = chunk.take(&UInt32Array::from(rows))?;
-                self.send(link, Message::Chunk(part));
+                self.send(link, Message::Chunk(part))?;
             }
         }
         Ok(())
     }
 
     /// Sends a control message on every link.
-    pub fn control(&mut self, message: &Message) {
+    pub fn control(&mut self, message: &Message) -> Result<()> {
+        let urgent = matches!(
+            message,
+            Message::EndOfWork { .. } | Message::EndOfStream { .. }
+        );
         for link in 0..self.senders.len() {
-            self.send(link, message.clone());
+            self.send(link, message.clone())?;
+            if urgent {
+                self.unrung[link] = Unrung::Urgent;
+            }
         }
+        Ok(())
     }
 
     /// Sends what was held back; returns how much of it.
-    pub fn flush(&mut self) -> usize {
+    pub fn flush(&mut self) -> Result<usize> {
         let mut sent = 0;
         for link in 0..self.senders.len() {
+            if !self.senders[link].is_drained() {
+                sent += usize::from(self.senders[link].flush()?);
+            }
             while let Some(message) = self.queues[link].pop_front() {
-                if let Err(message) = self.post(link, message) {
+                if let Some(message) = self.post(link, message)? {
                     self.queues[link].push_front(message);
                     break;
                 }
+                self.queued -= 1;
                 sent += 1;
             }
         }
-        self.queued -= sent;
-        sent
+        Ok(sent)
+    }
+
+    /// No message follows; what was taken still has to get there.
+    pub fn close(&mut self) {
+        self.senders.iter_mut().for_each(LinkSender::close);
+    }
+
+    /// Whether everything that was sent has left this process.
+    pub fn is_drained(&self) -> bool {
+        self.queued == 0 && self.senders.iter().all(LinkSender::is_drained)
+    }
+
+    /// When it is to be flushed though nobody rings.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.senders.iter().filter_map(LinkSender::due_ns).min()
     }
 
     /// Rings the readers of what was sent since the last call. Once per step of the instance and
     /// not per message: a reader that keeps up would otherwise be woken for every chunk, and a
     /// wake-up costs more than the work on a small one.
     pub fn ring(&mut self) {
-        for (sender, unrung) in self.senders.iter().zip(&mut self.unrung) {
-            if std::mem::take(unrung) {
-                sender.ring();
+        for (sender, unrung) in self.senders.iter_mut().zip(&mut self.unrung) {
+            match std::mem::replace(unrung, Unrung::Nothing) {
+                Unrung::Nothing => {}
+                Unrung::Messages => sender.ring(false),
+                Unrung::Urgent => sender.ring(true),
             }
         }
     }
@@ -147,9 +183,9 @@ impl Route {
         self.queued > 0
     }
 
-    fn send(&mut self, link: usize, message: Message) {
+    fn send(&mut self, link: usize, message: Message) -> Result<()> {
         let held = if self.queues[link].is_empty() {
-            self.post(link, message).err()
+            self.post(link, message)?
         } else {
             Some(message)
         };
@@ -157,16 +193,14 @@ impl Route {
             self.queues[link].push_back(message);
             self.queued += 1;
         }
+        Ok(())
     }
 
     /// Hands the message back when the link is full.
-    #[allow(clippy::result_large_err)] // the message itself, which would have to be moved anyway
-    fn post(&mut self, link: usize, message: Message) -> std::result::Result<(), Message> {
-        self.unrung[link] = true;
-        match self.senders[link].post(message) {
-            // The receiver has gone: its failure is reported by itself.
-            Ok(()) | Err(SendError::Closed(_)) => Ok(()),
-            Err(SendError::Full(message)) => Err(message),
+    fn post(&mut self, link: usize, message: Message) -> Result<Option<Message>> {
+        if self.unrung[link] == Unrung::Nothing {
+            self.unrung[link] = Unrung::Messages;
         }
+        self.senders[link].post(message)
     }
 }

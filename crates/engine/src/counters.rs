@@ -21,6 +21,25 @@ pub struct InstanceCounters {
     pub latency_recent_ns: AtomicU64,
 }
 
+/// What one side of a link between processes counts; each side has its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct LinkCounters {
+    /// Messages sent, or received.
+    pub messages: AtomicU64,
+    /// Bytes of their frames.
+    pub bytes: AtomicU64,
+    /// Time spent on sending (encode, copy, ring) or receiving (find, decode, check), in
+    /// nanoseconds: CPU time unless the thread was preempted meanwhile, for neither side blocks.
+    pub busy_ns: AtomicU64,
+}
+
+impl LinkCounters {
+    pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+        InstanceCounters::add(counter, amount);
+    }
+}
+
 impl InstanceCounters {
     /// Adds to a counter.
     pub(crate) fn add(counter: &AtomicU64, amount: u64) {

@@ -1,13 +1,15 @@
 //! Deployments: what the control path hands down, as plain data, and how it becomes instances.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use slackwater_link::{Receiver, Sender, Waker, channel};
+use arrow_buffer::Buffer;
+use slackwater_link::{FrameReceiver, FrameSender, Waker, channel};
 
 use crate::balancer::{BalancerPlan, Route};
-use crate::chunk::Message;
-use crate::counters::InstanceCounters;
+use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::Result;
+use crate::exchange::{LinkReceiver, LinkSender};
 use crate::instance::{Instance, InstanceInput, SinkStep, Step};
 use crate::intake::{Intake, IntakeSpec};
 use crate::operator::Operator;
@@ -30,6 +32,22 @@ pub struct Deployment {
     pub links: Vec<LinkPlan>,
     /// Rows per chunk at most.
     pub chunk_rows: usize,
+    /// The process of each worker; empty when there is one process, which is number 0.
+    pub process_of: Vec<usize>,
+}
+
+impl Deployment {
+    /// The process of an instance.
+    pub fn process(&self, instance: usize) -> usize {
+        let worker = self.instances[instance].worker;
+        self.process_of.get(worker).copied().unwrap_or(0)
+    }
+
+    /// The links between processes, by number.
+    pub fn remote_links(&self) -> impl Iterator<Item = (usize, &LinkPlan)> {
+        let links = self.links.iter().enumerate();
+        links.filter(|(_, link)| self.process(link.from) != self.process(link.to))
+    }
 }
 
 /// One instance.
@@ -124,71 +142,187 @@ pub struct SourceParts {
     pub dead_letters: Arc<dyn DeadLetters>,
 }
 
-/// The instances of a deployment with their counters, in the order of the plan.
+/// The ends of links to other processes, by number of the link. Each is taken once.
+#[derive(Default)]
+pub struct RemoteEnds {
+    /// Of the links that this process sends on.
+    pub senders: HashMap<usize, FrameSender<Buffer>>,
+    /// Of those that it receives from.
+    pub receivers: HashMap<usize, FrameReceiver>,
+}
+
+/// What one side of a link between processes has counted.
+#[derive(Debug, Clone)]
+pub struct LinkSide {
+    /// The link's number.
+    pub link: usize,
+    /// The sending side, else the receiving one.
+    pub sends: bool,
+    /// Its counters.
+    pub counters: Arc<LinkCounters>,
+}
+
+/// The part of a deployment that one process runs.
+#[derive(Default)]
+pub struct Built {
+    /// The instances, with their numbers.
+    pub instances: Vec<(usize, Instance)>,
+    /// Counters of all instances of the deployment, by number; those of other processes stay zero.
+    pub counters: Vec<Arc<InstanceCounters>>,
+    /// This process's sides of links to others.
+    pub links: Vec<LinkSide>,
+}
+
+/// Builds what `process` runs of a deployment. `wakers` are those of its own workers, by number of
+/// the worker.
 pub fn build(
     deployment: &Deployment,
+    process: usize,
     catalog: &dyn Catalog,
-    wakers: &[Waker],
-) -> Result<Vec<(Instance, Arc<InstanceCounters>)>> {
-    let mut senders: Vec<Option<Sender<Message>>> = Vec::new();
-    let mut receivers: Vec<Option<Receiver<Message>>> = Vec::new();
-    for link in &deployment.links {
-        let waker_of = |instance: usize| wakers[deployment.instances[instance].worker].clone();
-        let (sender, receiver) = channel(LINK_MESSAGES_MAX, waker_of(link.to), waker_of(link.from));
-        senders.push(Some(sender));
-        receivers.push(Some(receiver));
+    wakers: &HashMap<usize, Waker>,
+    remote: RemoteEnds,
+) -> Result<Built> {
+    let mut ends = Ends::new(deployment, process, wakers, remote);
+    let mut built = Built::default();
+    for (number, plan) in deployment.instances.iter().enumerate() {
+        let counters = Arc::new(InstanceCounters::default());
+        built.counters.push(counters.clone());
+        if deployment.process(number) == process {
+            let instance = instance(deployment, plan, catalog, &mut ends, counters)?;
+            built.instances.push((number, instance));
+        }
     }
-    let mut built = Vec::with_capacity(deployment.instances.len());
-    for plan in &deployment.instances {
-        let input = match &plan.input {
-            InputPlan::Source { node } => {
-                let parts = catalog.source(*node, plan.index, plan.of)?;
-                InstanceInput::Source(Intake::new(parts.source, parts.intake, parts.dead_letters))
+    built.links = ends.sides;
+    Ok(built)
+}
+
+/// The ends of links that are not taken yet.
+struct Ends {
+    senders: HashMap<usize, LinkSender>,
+    receivers: HashMap<usize, LinkReceiver>,
+    sides: Vec<LinkSide>,
+}
+
+impl Ends {
+    fn new(
+        deployment: &Deployment,
+        process: usize,
+        wakers: &HashMap<usize, Waker>,
+        mut remote: RemoteEnds,
+    ) -> Ends {
+        let mut ends = Ends {
+            senders: HashMap::new(),
+            receivers: HashMap::new(),
+            sides: Vec::new(),
+        };
+        for (number, link) in deployment.links.iter().enumerate() {
+            let waker_of =
+                |instance: usize| wakers[&deployment.instances[instance].worker].clone();
+            let here = [link.from, link.to].map(|end| deployment.process(end) == process);
+            match here {
+                [true, true] => {
+                    let (sender, receiver) =
+                        channel(LINK_MESSAGES_MAX, waker_of(link.to), waker_of(link.from));
+                    ends.senders.insert(number, LinkSender::Local(sender));
+                    ends.receivers.insert(number, LinkReceiver::Local(receiver));
+                }
+                [true, false] => {
+                    let frames = remote.senders.remove(&number).expect("one end of each link");
+                    let counters = ends.side(number, true);
+                    ends.senders
+                        .insert(number, LinkSender::remote(frames, counters));
+                }
+                [false, true] => {
+                    let frames = remote.receivers.remove(&number);
+                    let frames = frames.expect("one end of each link");
+                    let counters = ends.side(number, false);
+                    ends.receivers
+                        .insert(number, LinkReceiver::remote(frames, counters));
+                }
+                [false, false] => {}
             }
-            InputPlan::Ports(ports) => {
-                let mut take =
-                    |link: &usize| receivers[*link].take().expect("a link has one reader");
-                let ports = ports
+        }
+        ends
+    }
+
+    fn side(&mut self, link: usize, sends: bool) -> Arc<LinkCounters> {
+        let counters = Arc::new(LinkCounters::default());
+        self.sides.push(LinkSide {
+            link,
+            sends,
+            counters: counters.clone(),
+        });
+        counters
+    }
+}
+
+fn instance(
+    deployment: &Deployment,
+    plan: &InstancePlan,
+    catalog: &dyn Catalog,
+    ends: &mut Ends,
+    counters: Arc<InstanceCounters>,
+) -> Result<Instance> {
+    let mut steps = Vec::with_capacity(plan.steps.len());
+    let mut passes_on = false;
+    for step in &plan.steps {
+        let made = match &step.kind {
+            StepKind::Operator => Step::Operator {
+                operator: catalog.operator(step.node)?,
+                dead_letters: catalog.dead_letters(step.node),
+            },
+            StepKind::Sink => {
+                Step::Sink(SinkStep::new(catalog.sink(step.node, plan.index, plan.of)?))
+            }
+            StepKind::Route { balancer, links } => {
+                let take = |link: &usize| ends.senders.remove(link).expect("a link has one writer");
+                let senders = links.iter().map(take).collect::<Vec<_>>();
+                passes_on |= senders
                     .iter()
-                    .map(|links| links.iter().map(&mut take).collect());
-                InstanceInput::Ports(Ports::new(ports.collect()))
+                    .any(|sender| matches!(sender, LinkSender::Local(_)));
+                Step::Route(Route::new(balancer.clone(), senders))
             }
         };
-        let mut steps = Vec::with_capacity(plan.steps.len());
-        for step in &plan.steps {
-            let made = match &step.kind {
-                StepKind::Operator => Step::Operator {
-                    operator: catalog.operator(step.node)?,
-                    dead_letters: catalog.dead_letters(step.node),
-                },
-                StepKind::Sink => {
-                    Step::Sink(SinkStep::new(catalog.sink(step.node, plan.index, plan.of)?))
-                }
-                StepKind::Route { balancer, links } => {
-                    let mut take =
-                        |link: &usize| senders[*link].take().expect("a link has one writer");
-                    Step::Route(Route::new(
-                        balancer.clone(),
-                        links.iter().map(&mut take).collect(),
-                    ))
-                }
-            };
-            steps.push((made, step.next.clone()));
-        }
-        let counters = Arc::new(InstanceCounters::default());
-        let nodes = plan.steps.iter().map(|step| step.node).collect();
-        built.push((
-            Instance::new(
-                plan.name.clone(),
-                input,
-                steps,
-                nodes,
-                plan.roots.clone(),
-                deployment.chunk_rows,
-                counters.clone(),
-            ),
-            counters,
-        ));
+        steps.push((made, step.next.clone()));
     }
-    Ok(built)
+    let input = match &plan.input {
+        InputPlan::Source { node } => {
+            let parts = catalog.source(*node, plan.index, plan.of)?;
+            InstanceInput::Source(Intake::new(parts.source, parts.intake, parts.dead_letters))
+        }
+        InputPlan::Ports(ports) => {
+            let keeps = keeps_rows(steps.first_mut().map(|(step, _)| step), passes_on);
+            let mut take = |link: &usize| {
+                let mut receiver = ends.receivers.remove(link).expect("a link has one reader");
+                if keeps {
+                    receiver.copy_frames();
+                }
+                receiver
+            };
+            let ports = ports
+                .iter()
+                .map(|links| links.iter().map(&mut take).collect());
+            InstanceInput::Ports(Ports::new(ports.collect()))
+        }
+    };
+    Ok(Instance::new(
+        plan.name.clone(),
+        input,
+        steps,
+        plan.steps.iter().map(|step| step.node).collect(),
+        plan.roots.clone(),
+        deployment.chunk_rows,
+        counters,
+    ))
+}
+
+/// Whether rows that an instance receives may stay in its state, or in a queue of this process that
+/// it passes them on to, so that a link's ring would stand still behind them.
+fn keeps_rows(head: Option<&mut Step>, passes_on: bool) -> bool {
+    if let Some(Step::Operator { operator, .. }) = head
+        && operator.state().is_some()
+    {
+        return operator.shares_input();
+    }
+    passes_on
 }

@@ -14,6 +14,9 @@ pub struct Error {
     pub reason: String,
     /// What the user can do about it; empty when nothing better than the reason is known.
     pub mend: String,
+    /// It follows from a failure elsewhere (the other end of a link has died, say), which is
+    /// reported by itself and says more.
+    pub consequence: bool,
 }
 
 /// A result of the data path.
@@ -26,7 +29,15 @@ impl Error {
             place: place.into(),
             reason: reason.into(),
             mend: String::new(),
+            consequence: false,
         }
+    }
+
+    /// The same error, said to follow from a failure elsewhere.
+    #[must_use]
+    pub fn consequence(mut self) -> Error {
+        self.consequence = true;
+        self
     }
 
     /// The error that a caught panic stands for.

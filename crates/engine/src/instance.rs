@@ -205,9 +205,9 @@ impl Instance {
     fn take_inputs(&mut self) -> Result<Stepped> {
         let mut worked = false;
         for _ in 0..INPUTS_PER_STEP {
-            worked |= self.flush_routes() > 0;
+            worked |= self.flush_routes()? > 0;
             if self.ended {
-                return Ok(if self.is_blocked() {
+                return Ok(if !self.is_drained() {
                     self.waits(worked)
                 } else {
                     Stepped::Ended
@@ -222,7 +222,7 @@ impl Instance {
                 continue;
             }
             let input = match &mut self.input {
-                InstanceInput::Ports(ports) => match ports.next_input() {
+                InstanceInput::Ports(ports) => match ports.next_input()? {
                     Some(input) => input,
                     None => return Ok(self.waits(worked)),
                 },
@@ -235,26 +235,11 @@ impl Instance {
                     match next? {
                         Ok(input) => input,
                         Err(Waiting::ForSource(until_ns)) => {
-                            return Ok(if worked {
-                                Stepped::Worked
-                            } else {
-                                Stepped::Waits {
-                                    until_ns,
-                                    descriptors: true,
-                                }
-                            });
+                            return Ok(self.waits_until(worked, until_ns, true));
                         }
                         Err(Waiting::Until(0)) => continue,
                         Err(Waiting::Until(time_ns)) => {
-                            let until_ns = Some(time_ns);
-                            return Ok(if worked {
-                                Stepped::Worked
-                            } else {
-                                Stepped::Waits {
-                                    until_ns,
-                                    descriptors: false,
-                                }
-                            });
+                            return Ok(self.waits_until(worked, Some(time_ns), false));
                         }
                     }
                 }
@@ -282,28 +267,54 @@ impl Instance {
     }
 
     fn waits(&self, worked: bool) -> Stepped {
+        self.waits_until(worked, None, true)
+    }
+
+    fn waits_until(&self, worked: bool, until_ns: Option<u64>, descriptors: bool) -> Stepped {
         if worked {
-            Stepped::Worked
-        } else {
-            Stepped::Waits {
-                until_ns: None,
-                descriptors: true,
-            }
+            return Stepped::Worked;
+        }
+        Stepped::Waits {
+            until_ns: until_ns.into_iter().chain(self.due_ns()).min(),
+            descriptors,
         }
     }
 
-    fn flush_routes(&mut self) -> usize {
-        let routes = self.steps.iter_mut().filter_map(|(step, _)| match step {
-            Step::Route(route) if route.is_blocked() => Some(route.flush()),
+    fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.steps.iter().filter_map(|(step, _)| match step {
+            Step::Route(route) => Some(route),
             _ => None,
-        });
-        routes.sum()
+        })
+    }
+
+    /// When its links are to be looked at though nobody rings.
+    fn due_ns(&self) -> Option<u64> {
+        let inputs = match &self.input {
+            InstanceInput::Ports(ports) => ports.due_ns(),
+            InstanceInput::Source(_) => None,
+        };
+        let outputs = self.routes().filter_map(Route::due_ns).min();
+        inputs.into_iter().chain(outputs).min()
+    }
+
+    fn flush_routes(&mut self) -> Result<usize> {
+        let mut sent = 0;
+        for (step, _) in &mut self.steps {
+            if let Step::Route(route) = step
+                && !route.is_drained()
+            {
+                sent += route.flush()?;
+            }
+        }
+        Ok(sent)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.routes().all(Route::is_drained)
     }
 
     fn is_blocked(&self) -> bool {
-        self.steps
-            .iter()
-            .any(|(step, _)| matches!(step, Step::Route(route) if route.is_blocked()))
+        self.routes().any(Route::is_blocked)
     }
 
     fn sinks_ready(&mut self) -> Result<bool> {
@@ -404,6 +415,11 @@ impl Instance {
             .try_for_each(|&root| self.pass(root, control))?;
         if let Control::End { .. } = control {
             self.ended = true;
+            for (step, _) in &mut self.steps {
+                if let Step::Route(route) = step {
+                    route.close();
+                }
+            }
         }
         Ok(())
     }
@@ -444,7 +460,7 @@ impl Instance {
                 Control::Idle => Message::Idle,
                 Control::EndOfWork { ingest_ns } => Message::EndOfWork { ingest_ns },
                 Control::End { ingest_ns, stopped } => Message::EndOfStream { ingest_ns, stopped },
-            }),
+            })?,
             Step::Sink(step) => {
                 if let Control::End { .. } = control {
                     step.sink.flush()?;

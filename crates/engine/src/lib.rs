@@ -25,7 +25,9 @@ pub mod operator;
 pub mod state;
 
 pub mod balancer;
+pub mod exchange;
 pub mod ports;
+pub mod wire;
 
 pub mod instance;
 pub mod sink;

@@ -51,6 +51,13 @@ pub trait Operator: Send {
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         None
     }
+
+    /// Whether its state or what it emits may share memory with the chunks that it took. If not,
+    /// chunks from other processes are lent to it where they lie in the link's ring; if so, they
+    /// are copied first, because a ring stands still behind a chunk that is kept.
+    fn shares_input(&self) -> bool {
+        true
+    }
 }
 
 /// Whether an operator has emitted all that a watermark completes.

@@ -6,9 +6,9 @@
 //! `EndOfWork` is aligned like a barrier: a lane that has delivered it is not read until all others
 //! have.
 
-use slackwater_link::Receiver;
-
 use crate::chunk::{Chunk, Message};
+use crate::error::Result;
+use crate::exchange::LinkReceiver;
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// What an instance is to do next.
@@ -51,7 +51,7 @@ pub enum Input {
 
 struct Lane {
     port: usize,
-    receiver: Receiver<Message>,
+    receiver: LinkReceiver,
     watermark: EventTime,
     idle: bool,
     held: bool,
@@ -75,7 +75,7 @@ pub struct Ports {
 
 impl Ports {
     /// The given links, grouped by port.
-    pub fn new(ports: Vec<Vec<Receiver<Message>>>) -> Ports {
+    pub fn new(ports: Vec<Vec<LinkReceiver>>) -> Ports {
         let lanes = ports.into_iter().enumerate().flat_map(|(port, receivers)| {
             receivers.into_iter().map(move |receiver| Lane {
                 port,
@@ -101,10 +101,20 @@ impl Ports {
         }
     }
 
+    /// When to look again though nobody rings.
+    pub fn due_ns(&self) -> Option<u64> {
+        let lanes = self.lanes.iter();
+        lanes.filter_map(|lane| lane.receiver.due_ns()).min()
+    }
+
     /// The next thing to do, or `None` when no lane has a message.
-    pub fn next_input(&mut self) -> Option<Input> {
+    ///
+    /// # Errors
+    ///
+    /// When a link broke.
+    pub fn next_input(&mut self) -> Result<Option<Input>> {
         if std::mem::take(&mut self.idle_due) {
-            return Some(Input::Idle);
+            return Ok(Some(Input::Idle));
         }
         let mut empty = 0;
         while empty < self.lanes.len() && !self.ended {
@@ -115,11 +125,11 @@ impl Ports {
                 empty += 1;
                 continue;
             }
-            let message = match lane.receiver.receive() {
+            let message = match lane.receiver.receive()? {
                 Some(message) => message,
                 None if lane.receiver.is_closed() => {
                     self.ended = true;
-                    return Some(Input::Lost);
+                    return Ok(Some(Input::Lost));
                 }
                 None => {
                     empty += 1;
@@ -128,10 +138,10 @@ impl Ports {
             };
             empty = 0;
             if let Some(input) = self.take(index, message) {
-                return Some(input);
+                return Ok(Some(input));
             }
         }
-        None
+        Ok(None)
     }
 
     fn take(&mut self, index: usize, message: Message) -> Option<Input> {

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use slackwater_link::{Waiter, Waker};
 
 use crate::counters::InstanceCounters;
-use crate::deploy::{Catalog, Deployment, build};
+use crate::deploy::{Catalog, Deployment, LinkSide, RemoteEnds, build};
 use crate::error::{Error, Result};
 use crate::worker::{COMMANDS_MAX, Command, Event, Worker};
 
@@ -18,6 +18,15 @@ pub const WORKER_NAME: &str = "worker-";
 /// Worker threads that run deployments.
 pub struct Runtime {
     workers: Vec<WorkerHandle>,
+}
+
+/// What a deployment counts, in this process.
+#[derive(Debug)]
+pub struct Deployed {
+    /// Counters of all instances, by number; those of other processes stay zero.
+    pub counters: Vec<Arc<InstanceCounters>>,
+    /// This process's sides of links to others.
+    pub links: Vec<LinkSide>,
 }
 
 struct WorkerHandle {
@@ -57,23 +66,44 @@ impl Runtime {
         Ok(Runtime { workers })
     }
 
-    /// Adds a deployment while others run. Returns the counters of its instances.
+    /// Adds a deployment while others run: the part of it that this process runs, which is all of
+    /// it unless [`Runtime::deploy_part`] is called. Returns its counters.
     pub fn deploy(
         &self,
         deployment: &Deployment,
         catalog: &dyn Catalog,
     ) -> Result<Vec<Arc<InstanceCounters>>> {
-        let wakers = self
-            .workers
+        let deployed = self.deploy_part(deployment, 0, catalog, RemoteEnds::default())?;
+        Ok(deployed.counters)
+    }
+
+    /// Adds the part of a deployment that `process` runs, this one. Its workers are this runtime's,
+    /// in order.
+    pub fn deploy_part(
+        &self,
+        deployment: &Deployment,
+        process: usize,
+        catalog: &dyn Catalog,
+        remote: RemoteEnds,
+    ) -> Result<Deployed> {
+        let workers = deployment.process_of.iter().enumerate();
+        let own = workers.filter(|&(_, &of)| of == process);
+        let mut own = own.map(|(worker, _)| worker).collect::<Vec<usize>>();
+        if deployment.process_of.is_empty() {
+            own = (0..self.workers.len()).collect();
+        }
+        assert_eq!(own.len(), self.workers.len(), "a thread for each worker");
+        let wakers = own
             .iter()
-            .map(|worker| worker.waker.clone())
-            .collect::<Vec<_>>();
-        let built = build(deployment, catalog, &wakers)?;
-        let mut counters = Vec::with_capacity(built.len());
-        let mut per_worker = self.workers.iter().map(|_| Vec::new()).collect::<Vec<_>>();
-        for (number, (instance, slots)) in built.into_iter().enumerate() {
-            counters.push(slots);
-            per_worker[deployment.instances[number].worker].push((number, instance));
+            .zip(&self.workers)
+            .map(|(&worker, handle)| (worker, handle.waker.clone()))
+            .collect();
+        let built = build(deployment, process, catalog, &wakers, remote)?;
+        let mut per_worker = own.iter().map(|_| Vec::new()).collect::<Vec<_>>();
+        for (number, instance) in built.instances {
+            let worker = deployment.instances[number].worker;
+            let place = own.iter().position(|&own| own == worker);
+            per_worker[place.expect("an instance of this process")].push((number, instance));
         }
         for (worker, instances) in self.workers.iter().zip(per_worker) {
             worker.tell(Command::Deploy {
@@ -81,7 +111,10 @@ impl Runtime {
                 instances,
             });
         }
-        Ok(counters)
+        Ok(Deployed {
+            counters: built.counters,
+            links: built.links,
+        })
     }
 
     /// Ends the sources of a deployment; what is on its way still comes through, windows stay open.

@@ -165,6 +165,7 @@ fn main() -> Result<()> {
         ],
         links: vec![LinkPlan { from: 0, to: 1 }],
         chunk_rows: 1024,
+        process_of: Vec::new(),
     };
     let (sender, events) = mpsc::channel();
     let runtime = Runtime::start(&[None], sender)?;

@@ -428,6 +428,12 @@ fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {
 }
 
 impl Operator for Aggregate {
+    fn shares_input(&self) -> bool {
+        // The engine's own accumulators and the keys copy values; others may keep arrays.
+        let functions = self.spec.calls.iter().map(|call| &call.function);
+        functions.into_iter().any(AggregateFunction::is_foreign)
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         if chunk.rows() == 0 {
             return Ok(());

@@ -12,7 +12,7 @@ fn ports(lanes: &[usize]) -> (Ports, Vec<Sender<Message>>) {
     let mut lane = || {
         let (sender, receiver) = channel(64, waiter.waker(), waiter.waker());
         senders.push(sender);
-        receiver
+        LinkReceiver::Local(receiver)
     };
     let ports = lanes
         .iter()
@@ -45,7 +45,7 @@ const END_OF_WORK: Message = Message::EndOfWork { ingest_ns: 5 };
 /// What the ports say until they have nothing, in short.
 fn drain(ports: &mut Ports) -> Vec<String> {
     let mut said = Vec::new();
-    while let Some(input) = ports.next_input() {
+    while let Some(input) = ports.next_input().unwrap() {
         said.push(match input {
             Input::Chunk { port, .. } => format!("chunk {port}"),
             Input::Watermark { time, .. } => format!("watermark {time}"),
@@ -72,7 +72,7 @@ fn the_watermark_is_the_minimum_of_the_lanes_and_never_goes_back() {
     lanes[0].send(watermark(10)).unwrap();
     assert!(drain(&mut ports).is_empty());
     lanes[0].send(watermark(25)).unwrap();
-    let said = ports.next_input().unwrap();
+    let said = ports.next_input().unwrap().unwrap();
     assert!(
         matches!(
             said,

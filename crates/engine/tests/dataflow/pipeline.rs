@@ -302,6 +302,7 @@ impl Pipeline {
             instances,
             links,
             chunk_rows: self.numbers.chunk_rows,
+            process_of: Vec::new(),
         }
     }
 }

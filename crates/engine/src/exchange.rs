@@ -1,0 +1,265 @@
+//! The ends of a link between two instances, of whatever kind.
+//!
+//! Inside a process a link hands messages over as they are. Between processes they become frames
+//! ([`crate::wire`]) in shared memory or on a socket; what that costs each side is counted there.
+//!
+//! Invariants:
+//! - A message is taken whole or handed back. At most one message's frames wait here for room
+//!   (a schema's and its own), so that nothing is queued twice.
+//! - A sender is dropped only once it is drained, unless its query failed: then the frames that
+//!   are lost tell the receiver so.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow_buffer::Buffer;
+use slackwater_link::{Frame, FrameReceiver, FrameSender, LinkError, Receiver, SendError, Sender};
+
+use crate::chunk::Message;
+use crate::counters::LinkCounters;
+use crate::error::{Error, Result};
+use crate::time::now_ns;
+use crate::wire::{Decoder, Encoder};
+
+/// The sending end.
+pub enum LinkSender {
+    /// To an instance of this process.
+    Local(Sender<Message>),
+    /// To one of another process.
+    Remote(Box<RemoteSender>),
+}
+
+/// The sending end of a link to another process.
+pub struct RemoteSender {
+    frames: FrameSender<Buffer>,
+    encoder: Encoder,
+    /// Frames of the last message that found no room.
+    waiting: VecDeque<Vec<Buffer>>,
+    encoded: Vec<Vec<Buffer>>,
+    counters: Arc<LinkCounters>,
+}
+
+impl LinkSender {
+    /// The sending end of a link to another process.
+    pub fn remote(frames: FrameSender<Buffer>, counters: Arc<LinkCounters>) -> LinkSender {
+        LinkSender::Remote(Box::new(RemoteSender {
+            frames,
+            encoder: Encoder::new(),
+            waiting: VecDeque::new(),
+            encoded: Vec::new(),
+            counters,
+        }))
+    }
+
+    /// Takes a message, or hands it back when the link is full. What is sent to a receiver that
+    /// has gone is dropped: its failure is reported by itself.
+    ///
+    /// # Errors
+    ///
+    /// When the message can't be written as bytes, or the link broke.
+    pub fn post(&mut self, message: Message) -> Result<Option<Message>> {
+        match self {
+            LinkSender::Local(sender) => Ok(match sender.post(message) {
+                Ok(()) | Err(SendError::Closed(_)) => None,
+                Err(SendError::Full(message)) => Some(message),
+            }),
+            LinkSender::Remote(sender) => sender.post(message),
+        }
+    }
+
+    /// Rings the receiver for what was sent since the last call.
+    pub fn ring(&mut self, urgent: bool) {
+        match self {
+            LinkSender::Local(sender) if urgent => sender.ring_urgent(),
+            LinkSender::Local(sender) => sender.ring(),
+            LinkSender::Remote(sender) => {
+                let started = now_ns();
+                sender.frames.push(urgent);
+                LinkCounters::add(&sender.counters.busy_ns, now_ns() - started);
+            }
+        }
+    }
+
+    /// Moves on what waits for room; returns whether something moved.
+    ///
+    /// # Errors
+    ///
+    /// When the link broke.
+    pub fn flush(&mut self) -> Result<bool> {
+        match self {
+            LinkSender::Local(_) => Ok(false),
+            LinkSender::Remote(sender) => sender.flush(),
+        }
+    }
+
+    /// Whether nothing that was taken is still here.
+    pub fn is_drained(&self) -> bool {
+        match self {
+            LinkSender::Local(_) => true,
+            LinkSender::Remote(sender) => {
+                sender.waiting.is_empty() && sender.frames.is_drained()
+            }
+        }
+    }
+
+    /// No message follows: what was taken still has to get there.
+    pub fn close(&mut self) {
+        if let LinkSender::Remote(sender) = self {
+            sender.frames.close();
+        }
+    }
+
+    /// When it is to be flushed though nobody rings.
+    pub fn due_ns(&self) -> Option<u64> {
+        match self {
+            LinkSender::Local(_) => None,
+            LinkSender::Remote(sender) => sender.frames.due_ns(),
+        }
+    }
+}
+
+impl RemoteSender {
+    fn post(&mut self, message: Message) -> Result<Option<Message>> {
+        if !self.waiting.is_empty() && !self.flush_waiting()? {
+            return Ok(Some(message));
+        }
+        let started = now_ns();
+        self.encoder.encode(&message, &mut self.encoded)?;
+        LinkCounters::add(&self.counters.messages, 1);
+        self.waiting.extend(self.encoded.drain(..));
+        self.flush_waiting()?;
+        LinkCounters::add(&self.counters.busy_ns, now_ns() - started);
+        Ok(None)
+    }
+
+    fn flush(&mut self) -> Result<bool> {
+        let before = (self.waiting.len(), self.frames.is_drained());
+        self.flush_waiting()?;
+        self.frames.push(false);
+        Ok(before != (self.waiting.len(), self.frames.is_drained()))
+    }
+
+    /// Returns whether all that waited is gone.
+    fn flush_waiting(&mut self) -> Result<bool> {
+        while let Some(frame) = self.waiting.pop_front() {
+            let bytes = frame.iter().map(|piece| piece.len() as u64).sum();
+            match self.frames.post(frame) {
+                Ok(()) => LinkCounters::add(&self.counters.bytes, bytes),
+                Err(SendError::Full(frame)) => {
+                    self.waiting.push_front(frame);
+                    // The reader may sleep over the frames that fill the link.
+                    self.frames.push(false);
+                    return Ok(false);
+                }
+                Err(SendError::Closed(_)) => {
+                    self.waiting.clear();
+                    return match self.frames.error() {
+                        Some(error) => Err(broken(error)),
+                        None => Ok(true),
+                    };
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The receiving end.
+pub enum LinkReceiver {
+    /// From an instance of this process.
+    Local(Receiver<Message>),
+    /// From one of another process.
+    Remote(Box<RemoteReceiver>),
+}
+
+/// The receiving end of a link from another process.
+pub struct RemoteReceiver {
+    frames: FrameReceiver,
+    decoder: Decoder,
+    counters: Arc<LinkCounters>,
+}
+
+impl LinkReceiver {
+    /// The receiving end of a link from another process.
+    pub fn remote(frames: FrameReceiver, counters: Arc<LinkCounters>) -> LinkReceiver {
+        LinkReceiver::Remote(Box::new(RemoteReceiver {
+            frames,
+            decoder: Decoder::new(),
+            counters,
+        }))
+    }
+
+    /// The oldest message, or `None` when there is none now.
+    ///
+    /// # Errors
+    ///
+    /// When the link broke, or what came is no message.
+    pub fn receive(&mut self) -> Result<Option<Message>> {
+        match self {
+            LinkReceiver::Local(receiver) => Ok(receiver.receive()),
+            LinkReceiver::Remote(receiver) => receiver.receive(),
+        }
+    }
+
+    /// Whether the sender is gone and all of its messages have been received.
+    pub fn is_closed(&self) -> bool {
+        match self {
+            LinkReceiver::Local(receiver) => receiver.is_closed(),
+            LinkReceiver::Remote(receiver) => receiver.frames.is_closed(),
+        }
+    }
+
+    /// For a receiver that keeps the rows it gets: see [`FrameReceiver::copy_frames`].
+    pub fn copy_frames(&mut self) {
+        if let LinkReceiver::Remote(receiver) = self {
+            receiver.frames.copy_frames();
+        }
+    }
+
+    /// When it is to be looked at though nobody rings.
+    pub fn due_ns(&self) -> Option<u64> {
+        match self {
+            LinkReceiver::Local(_) => None,
+            LinkReceiver::Remote(receiver) => receiver.frames.due_ns(),
+        }
+    }
+}
+
+impl RemoteReceiver {
+    fn receive(&mut self) -> Result<Option<Message>> {
+        let Some(mut frame) = self.frames.receive().map_err(broken)? else {
+            return Ok(None);
+        };
+        let started = now_ns();
+        loop {
+            LinkCounters::add(&self.counters.bytes, frame.len() as u64);
+            if let Some(message) = self.decoder.decode(as_buffer(frame))? {
+                LinkCounters::add(&self.counters.messages, 1);
+                LinkCounters::add(&self.counters.busy_ns, now_ns() - started);
+                return Ok(Some(message));
+            }
+            // That was a schema; its chunk may still be on its way.
+            match self.frames.receive().map_err(broken)? {
+                Some(next) => frame = next,
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// The bytes of a frame, where they are; the last array over them hands the frame back.
+fn as_buffer(frame: Frame) -> Buffer {
+    let length = frame.len();
+    let owner = Arc::new(frame);
+    let start = NonNull::from(&owner[..]).cast::<u8>();
+    // SAFETY: the bytes stay where they are, and unchanged, as long as the frame, which the buffer
+    // now owns (in an `Arc`, so also a short frame that carries its bytes in itself stays put).
+    unsafe { Buffer::from_custom_allocation(start, length, owner) }
+}
+
+fn broken(error: LinkError) -> Error {
+    Error::new(error.peer, error.reason)
+        .mend(error.mend)
+        .consequence()
+}

@@ -1,0 +1,106 @@
+//! What must hold for any bytes; the body of the fuzz target `message`, here so that an ordinary
+//! test runs the corpus too.
+
+use arrow_buffer::{Buffer, MutableBuffer};
+
+use super::{ALIGNMENT_BYTES, Decoder, Encoder, kind};
+use crate::chunk::{Chunk, Message, Origin, Positions};
+
+/// A frame's length, in the input of [`fuzz_decode`], says with this bit that the frame starts one
+/// byte beside an aligned place.
+pub const MISALIGNED: u32 = 1 << 31;
+
+/// ... and with this one that the length in the frame's own header is to be put right, so that
+/// a mutation that adds or removes bytes gets past the first check.
+pub const MENDED: u32 = 1 << 30;
+
+/// Reads `bytes` as frames, each after its length in 32 bits, with one decoder. Checks that nothing
+/// panics, and that what was decoded comes out the same when it is encoded and decoded again.
+pub fn fuzz_decode(mut bytes: &[u8]) {
+    let mut decoder = Decoder::new();
+    let mut again = (Encoder::new(), Decoder::new());
+    while let Some((length, rest)) = bytes.split_first_chunk() {
+        let word = u32::from_le_bytes(*length);
+        let length = ((word & !(MISALIGNED | MENDED)) as usize).min(rest.len());
+        let (frame, rest) = rest.split_at(length);
+        bytes = rest;
+        let mut frame = frame.to_vec();
+        if word & MENDED != 0 {
+            mend_length(&mut frame);
+        }
+        let frame = place(&[&frame], usize::from(word & MISALIGNED != 0));
+        let Ok(Some(message)) = decoder.decode(frame) else {
+            continue;
+        };
+        let mut frames = Vec::new();
+        again
+            .0
+            .encode(&message, &mut frames)
+            .expect("what was decoded can be sent");
+        let mut copy = None;
+        for frame in frames {
+            let pieces: Vec<&[u8]> = frame.iter().map(Buffer::as_slice).collect();
+            copy = again
+                .1
+                .decode(place(&pieces, 0))
+                .expect("what was sent can be decoded");
+        }
+        let copy = copy.expect("the last frame is the message's");
+        assert!(same(&message, &copy), "{message:?} became {copy:?}");
+        assert_eq!(again.1.copies(), 0);
+    }
+}
+
+fn mend_length(frame: &mut [u8]) {
+    let length = frame.len() as u32;
+    let at = match frame.get(1) {
+        Some(&kind::SCHEMA) => 8,
+        Some(&kind::CHUNK) => 16,
+        _ => return,
+    };
+    if let Some(bytes) = frame.get_mut(at..at + 4) {
+        bytes.copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+/// The pieces as one buffer, `shift` bytes behind an aligned place.
+pub fn place(pieces: &[&[u8]], shift: usize) -> Buffer {
+    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+    // Room to find an aligned place, whatever the allocator's alignment is.
+    let mut bytes = MutableBuffer::new(length + 2 * ALIGNMENT_BYTES);
+    let front = bytes.as_ptr().align_offset(ALIGNMENT_BYTES) + shift;
+    bytes.resize(front, 0);
+    pieces
+        .iter()
+        .for_each(|piece| bytes.extend_from_slice(piece));
+    Buffer::from(bytes).slice_with_length(front, length)
+}
+
+/// Both say the same.
+pub fn same(one: &Message, other: &Message) -> bool {
+    match (one, other) {
+        (Message::Chunk(one), Message::Chunk(other)) => same_chunk(one, other),
+        (Message::Chunk(_), _) | (_, Message::Chunk(_)) => false,
+        (one, other) => format!("{one:?}") == format!("{other:?}"),
+    }
+}
+
+fn same_chunk(one: &Chunk, other: &Chunk) -> bool {
+    let same_origin = match (&one.origin, &other.origin) {
+        (Some(one), Some(other)) => same_origin(one, other),
+        (one, other) => one.is_none() && other.is_none(),
+    };
+    one.ingest_ns == other.ingest_ns
+        && one.batch == other.batch
+        && one.kinds == other.kinds
+        && same_origin
+}
+
+fn same_origin(one: &Origin, other: &Origin) -> bool {
+    let same_positions = match (&one.positions, &other.positions) {
+        (Positions::Run { first: one }, Positions::Run { first: other }) => one == other,
+        (Positions::List(one), Positions::List(other)) => one == other,
+        _ => false,
+    };
+    one.partition == other.partition && one.watermarks == other.watermarks && same_positions
+}
