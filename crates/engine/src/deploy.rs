@@ -216,8 +216,7 @@ impl Ends {
             sides: Vec::new(),
         };
         for (number, link) in deployment.links.iter().enumerate() {
-            let waker_of =
-                |instance: usize| wakers[&deployment.instances[instance].worker].clone();
+            let waker_of = |instance: usize| wakers[&deployment.instances[instance].worker].clone();
             let here = [link.from, link.to].map(|end| deployment.process(end) == process);
             match here {
                 [true, true] => {
@@ -227,7 +226,10 @@ impl Ends {
                     ends.receivers.insert(number, LinkReceiver::Local(receiver));
                 }
                 [true, false] => {
-                    let frames = remote.senders.remove(&number).expect("one end of each link");
+                    let frames = remote
+                        .senders
+                        .remove(&number)
+                        .expect("one end of each link");
                     let counters = ends.side(number, true);
                     ends.senders
                         .insert(number, LinkSender::remote(frames, counters));

@@ -97,9 +97,7 @@ impl LinkSender {
     pub fn is_drained(&self) -> bool {
         match self {
             LinkSender::Local(_) => true,
-            LinkSender::Remote(sender) => {
-                sender.waiting.is_empty() && sender.frames.is_drained()
-            }
+            LinkSender::Remote(sender) => sender.waiting.is_empty() && sender.frames.is_drained(),
         }
     }
 

@@ -5,7 +5,8 @@
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use slackwater_link::{Waiter, Waker};
+pub use slackwater_link::{Costs, WaitMode};
+use slackwater_link::{IdleStrategy, Waiter, WaiterHandle};
 
 use crate::counters::InstanceCounters;
 use crate::deploy::{Catalog, Deployment, LinkSide, RemoteEnds, build};
@@ -14,6 +15,28 @@ use crate::worker::{COMMANDS_MAX, Command, Event, Worker};
 
 /// What the names of worker threads begin with.
 pub const WORKER_NAME: &str = "worker-";
+
+/// What workers to start.
+#[derive(Debug, Clone)]
+pub struct RuntimeOptions {
+    /// A worker for each, pinned to that core where one is given.
+    pub cores: Vec<Option<usize>>,
+    /// How they wait when there is nothing to do.
+    pub wait: WaitMode,
+    /// What waiting costs on this host, for [`WaitMode::Auto`].
+    pub costs: Costs,
+}
+
+impl RuntimeOptions {
+    /// Workers on these cores that wait as is cheapest.
+    pub fn on(cores: &[Option<usize>]) -> RuntimeOptions {
+        RuntimeOptions {
+            cores: cores.to_vec(),
+            wait: WaitMode::default(),
+            costs: Costs::default(),
+        }
+    }
+}
 
 /// Worker threads that run deployments.
 pub struct Runtime {
@@ -31,22 +54,22 @@ pub struct Deployed {
 
 struct WorkerHandle {
     commands: mpsc::SyncSender<Command>,
-    waker: Waker,
+    handle: WaiterHandle,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Runtime {
-    /// Starts a worker per entry of `cores`, pinned to that core where one is given. What they
-    /// report comes through `events`.
-    pub fn start(cores: &[Option<usize>], events: mpsc::Sender<Event>) -> Result<Runtime> {
+    /// Starts workers. What they report comes through `events`.
+    pub fn start(options: &RuntimeOptions, events: mpsc::Sender<Event>) -> Result<Runtime> {
         let mut workers = Vec::new();
-        for (index, &core) in cores.iter().enumerate() {
+        for (index, &core) in options.cores.iter().enumerate() {
             let failed =
                 |error: std::io::Error| Error::new(format!("worker {index}"), error.to_string());
-            let waiter = Waiter::new().map_err(failed)?;
-            let waker = waiter.waker();
+            let waiter = Waiter::shared().map_err(failed)?;
+            let handle = waiter.handle();
             let (commands, receiver) = mpsc::sync_channel(COMMANDS_MAX);
             let events = events.clone();
+            let idle = IdleStrategy::new(options.wait, options.costs);
             let thread = std::thread::Builder::new()
                 .name(format!("{WORKER_NAME}{index}"))
                 .spawn(move || {
@@ -55,15 +78,21 @@ impl Runtime {
                         let _ = slackwater_link::pin_to_core(core);
                     }
                     slackwater_link::set_timer_slack_ns(1);
-                    Worker::new(waiter, receiver, events).run();
+                    Worker::new(waiter, idle, receiver, events).run();
                 });
             workers.push(WorkerHandle {
                 commands,
-                waker,
+                handle,
                 thread: Some(thread.map_err(failed)?),
             });
         }
         Ok(Runtime { workers })
+    }
+
+    /// What rings a worker, also from another process, and what registers descriptors with it: for
+    /// the ends of links to other processes.
+    pub fn waiter(&self, worker: usize) -> WaiterHandle {
+        self.workers[worker].handle.clone()
     }
 
     /// Adds a deployment while others run: the part of it that this process runs, which is all of
@@ -96,7 +125,7 @@ impl Runtime {
         let wakers = own
             .iter()
             .zip(&self.workers)
-            .map(|(&worker, handle)| (worker, handle.waker.clone()))
+            .map(|(&worker, handle)| (worker, handle.handle.waker()))
             .collect();
         let built = build(deployment, process, catalog, &wakers, remote)?;
         let mut per_worker = own.iter().map(|_| Vec::new()).collect::<Vec<_>>();
@@ -136,7 +165,8 @@ impl WorkerHandle {
     fn tell(&self, command: Command) {
         // Fails only when the worker's thread has ended, and then there is nobody to tell.
         let _ = self.commands.send(command);
-        self.waker.wake();
+        // A worker in a timed sleep is not to sleep on beside a command.
+        self.handle.waker().wake_urgent();
     }
 }
 

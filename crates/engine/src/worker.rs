@@ -1,14 +1,18 @@
 //! Workers: pinned threads that run instances.
 //!
-//! The duty cycle: drain commands → step the instances → when nothing was done, announce, look once
-//! more, and wait. A worker without input makes no system call at all (I7): it waits without a
-//! time-out unless some instance named a time.
+//! The duty cycle: drain commands → step the instances → when nothing was done, do what the idle
+//! strategy says: look again, or announce, look once more, and wait.
+//!
+//! - A worker without input makes no system call at all (I7): unless it was told to poll, it waits
+//!   without a time-out after a few empty sleeps, or until a time that some instance named.
+//! - A worker without instances waits to be told something, whatever the mode.
+//! - Commands end every wait, since whoever sends one rings urgently.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use slackwater_link::{Listen, Sources, Waiter};
+use slackwater_link::{Idle, IdleStrategy, Wait, Waiter};
 
 use crate::error::{Error, Result};
 use crate::instance::{Instance, SinkResult, Stepped};
@@ -68,6 +72,7 @@ pub enum Event {
 /// One worker, on its own thread.
 pub struct Worker {
     waiter: Waiter,
+    idle: IdleStrategy,
     commands: mpsc::Receiver<Command>,
     events: mpsc::Sender<Event>,
     instances: Vec<(u32, usize, Instance)>,
@@ -78,11 +83,13 @@ impl Worker {
     /// A worker without instances.
     pub fn new(
         waiter: Waiter,
+        idle: IdleStrategy,
         commands: mpsc::Receiver<Command>,
         events: mpsc::Sender<Event>,
     ) -> Worker {
         Worker {
             waiter,
+            idle,
             commands,
             events,
             instances: Vec::new(),
@@ -93,18 +100,24 @@ impl Worker {
     /// Runs until told to exit.
     pub fn run(mut self) {
         while !self.exit {
-            let cycle = self.cycle();
-            if cycle.worked {
+            if self.cycle().worked {
+                self.idle.worked();
                 continue;
             }
             self.flush();
-            self.waiter.announce(Listen::Everything);
-            let cycle = self.cycle();
-            if cycle.worked || self.exit {
-                self.waiter.retract();
-                continue;
+            match self.idle() {
+                Idle::Spin => std::hint::spin_loop(),
+                Idle::Wait(wait) => {
+                    self.waiter.announce(wait.listen);
+                    let cycle = self.cycle();
+                    if cycle.worked || self.exit {
+                        self.waiter.retract();
+                        self.idle.worked();
+                    } else {
+                        self.wait(wait, cycle);
+                    }
+                }
             }
-            self.wait(cycle);
         }
         // What still runs is not complete: sources are released, sinks discard what they wrote.
         while !self.instances.is_empty() {
@@ -141,18 +154,22 @@ impl Worker {
         cycle
     }
 
-    fn wait(&mut self, cycle: Cycle) {
-        let timeout = cycle
+    fn idle(&mut self) -> Idle {
+        if self.instances.is_empty() {
+            return Idle::Wait(Wait::FOR_EVERYTHING);
+        }
+        self.idle.idle(now_ns)
+    }
+
+    fn wait(&mut self, wait: Wait, cycle: Cycle) {
+        let deadline = cycle
             .until_ns
             .map(|time| Duration::from_nanos(time.saturating_sub(now_ns())));
-        let sources = if cycle.descriptors || cycle.until_ns.is_none() {
-            Sources::All
-        } else {
-            Sources::Doorbell
-        };
-        if self.waiter.wait(timeout, sources).is_err() {
+        let wait = wait.bounded(deadline, cycle.descriptors);
+        match self.waiter.wait(wait.timeout, wait.sources) {
+            Ok(woken) => self.idle.woke(now_ns(), woken),
             // Not seen on Linux; going round again at a bounded rate beats ending the query.
-            std::thread::sleep(Duration::from_millis(1));
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 
@@ -207,6 +224,8 @@ impl Worker {
         }
     }
 
+    /// With each look in vain, also of a worker that polls: a sink whose peer took only part of what
+    /// it had needs no other reminder.
     fn flush(&mut self) {
         let mut index = 0;
         while index < self.instances.len() {

@@ -16,6 +16,9 @@
 //! A strike can come late (between taking the flag down and striking, a waker may be preempted)
 //! and then ends a later sleep early. That costs one look and is never wrong.
 
+#[cfg(not(loom))]
+use std::os::fd::{AsFd, BorrowedFd};
+
 use crate::bell::Bell;
 use crate::sync::{Arc, AtomicU32, Ordering, fence};
 
@@ -140,9 +143,9 @@ impl Doorbell {
     fn take_down(&self, seen: u32) -> bool {
         // Release: pairs with the Acquire in `retract` (the fence of the caller alone would do;
         // this says what is meant).
-        let taken =
-            self.flag()
-                .compare_exchange(seen, AWAKE, Ordering::Release, Ordering::Relaxed);
+        let taken = self
+            .flag()
+            .compare_exchange(seen, AWAKE, Ordering::Release, Ordering::Relaxed);
         if taken.is_ok() {
             self.bell.strike();
         }
@@ -173,6 +176,15 @@ impl Waker {
     #[inline]
     pub fn wake(&self) {
         self.doorbell.wake();
+    }
+
+    /// What another process needs to ring a [shared](crate::Waiter::shared) waiter: the descriptor
+    /// of the page with the flag, and the bell. Handed over, they make a waker with
+    /// [`Waker::import`].
+    #[cfg(not(loom))]
+    pub fn export(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
+        let word = self.doorbell.shared_word()?;
+        Some((word.descriptor(), self.doorbell.bell.as_fd()))
     }
 
     /// As [`Waker::wake`], and ends every kind of sleep.

@@ -21,6 +21,7 @@ use std::ops::Deref;
 
 use crate::shm;
 use crate::spsc::SendError;
+use crate::tcp;
 
 /// Frames start at multiples of this: a cache line, and Arrow's recommended alignment.
 pub const FRAME_ALIGNMENT: usize = 64;
@@ -198,6 +199,8 @@ impl Deref for AlignedBytes {
 pub enum FrameSender<P> {
     /// Shared memory.
     Shm(shm::Writer<P>),
+    /// A connection to another host.
+    Tcp(Box<tcp::Writer<P>>),
 }
 
 impl<P: Deref<Target = [u8]>> FrameSender<P> {
@@ -214,6 +217,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
     pub fn post(&mut self, frame: Vec<P>) -> Result<(), SendError<Vec<P>>> {
         match self {
             FrameSender::Shm(writer) => writer.post(frame),
+            FrameSender::Tcp(writer) => writer.post(frame),
         }
     }
 
@@ -222,6 +226,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
     pub fn push(&mut self, urgent: bool) {
         match self {
             FrameSender::Shm(writer) => writer.push(urgent),
+            FrameSender::Tcp(writer) => writer.push(urgent),
         }
     }
 
@@ -229,6 +234,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
     pub fn is_drained(&self) -> bool {
         match self {
             FrameSender::Shm(writer) => writer.is_drained(),
+            FrameSender::Tcp(writer) => writer.is_drained(),
         }
     }
 
@@ -236,6 +242,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
     pub fn has_room(&mut self) -> bool {
         match self {
             FrameSender::Shm(writer) => writer.has_room(),
+            FrameSender::Tcp(writer) => writer.has_room(),
         }
     }
 
@@ -243,6 +250,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
     pub fn is_closed(&self) -> bool {
         match self {
             FrameSender::Shm(writer) => writer.is_closed(),
+            FrameSender::Tcp(writer) => writer.is_closed(),
         }
     }
 
@@ -250,6 +258,16 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
     pub fn error(&self) -> Option<LinkError> {
         match self {
             FrameSender::Shm(writer) => writer.error(),
+            FrameSender::Tcp(writer) => writer.error(),
+        }
+    }
+
+    /// No frame follows. What was taken is still to be pushed until the link is
+    /// [drained](FrameSender::is_drained).
+    pub fn close(&mut self) {
+        match self {
+            FrameSender::Shm(_) => {}
+            FrameSender::Tcp(writer) => writer.close(),
         }
     }
 
@@ -258,6 +276,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
     pub fn due_ns(&self) -> Option<u64> {
         match self {
             FrameSender::Shm(_) => None,
+            FrameSender::Tcp(writer) => writer.due_ns(),
         }
     }
 }
@@ -266,6 +285,8 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
 pub enum FrameReceiver {
     /// Shared memory.
     Shm(shm::Reader),
+    /// Connections from another host.
+    Tcp(Box<tcp::Reader>),
 }
 
 impl FrameReceiver {
@@ -278,6 +299,34 @@ impl FrameReceiver {
     pub fn receive(&mut self) -> Result<Option<Frame>, LinkError> {
         match self {
             FrameReceiver::Shm(reader) => reader.receive(),
+            FrameReceiver::Tcp(reader) => reader.receive(),
+        }
+    }
+
+    /// When `receive` is to be called though nobody rings, as [`FrameSender::due_ns`].
+    pub fn due_ns(&self) -> Option<u64> {
+        match self {
+            FrameReceiver::Shm(_) => None,
+            FrameReceiver::Tcp(reader) => reader.due_ns(),
+        }
+    }
+
+    /// For a reader that keeps the rows of its frames: every frame is copied out of the ring.
+    pub fn copy_frames(&mut self) {
+        match self {
+            FrameReceiver::Shm(reader) => reader.lend(false),
+            // They are all its own.
+            FrameReceiver::Tcp(_) => {}
+        }
+    }
+
+    /// For a reader that stops receiving though there may be more, to align a barrier, or that has
+    /// seen the last message: tells the writer what was received. Without it some of that is kept
+    /// back for a while, to save packets.
+    pub fn settle(&mut self) {
+        match self {
+            FrameReceiver::Shm(_) => {}
+            FrameReceiver::Tcp(reader) => reader.settle(),
         }
     }
 
@@ -285,6 +334,7 @@ impl FrameReceiver {
     pub fn is_closed(&self) -> bool {
         match self {
             FrameReceiver::Shm(reader) => reader.is_closed(),
+            FrameReceiver::Tcp(reader) => reader.is_closed(),
         }
     }
 }

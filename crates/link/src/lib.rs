@@ -66,11 +66,16 @@ pub mod spsc;
 #[cfg(not(loom))]
 pub mod frame;
 pub mod shm;
+#[cfg(not(loom))]
+pub mod tcp;
 
 mod bell;
 mod doorbell;
 #[cfg(not(loom))]
 pub mod waiter;
+
+#[cfg(not(loom))]
+pub mod idle;
 
 #[cfg(not(loom))]
 pub mod affinity;
@@ -81,8 +86,10 @@ mod loom_models;
 #[cfg(not(loom))]
 pub use affinity::{allowed_cores, pin_to_core};
 pub use doorbell::{Listen, Waker};
-pub use spsc::{Receiver, SendError, Sender, channel};
 #[cfg(not(loom))]
 pub use frame::{Frame, FrameReceiver, FrameSender, LinkError};
 #[cfg(not(loom))]
-pub use waiter::{Registrar, Sources, Waiter, Woken, set_timer_slack_ns};
+pub use idle::{Costs, Idle, IdleStrategy, Wait, WaitMode};
+pub use spsc::{Receiver, SendError, Sender, channel};
+#[cfg(not(loom))]
+pub use waiter::{Registrar, Sources, Waiter, WaiterHandle, Woken, set_timer_slack_ns};

@@ -92,7 +92,7 @@ impl Waiter {
         Waiter::with(Doorbell::new().map_err(no_bell)?)
     }
 
-    /// A waiter that other processes can ring, through [`Waiter::export`].
+    /// A waiter that other processes can ring, through [`Waker::export`].
     ///
     /// # Errors
     ///
@@ -126,18 +126,19 @@ impl Waiter {
         Waker::new(Arc::clone(&self.doorbell))
     }
 
-    /// What another process needs to ring a [shared](Waiter::shared) waiter: the descriptor of the
-    /// page with the flag, and the bell. Handed over, they make a waker with [`Waker::import`].
-    pub fn export(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
-        let word = self.doorbell.shared_word()?;
-        Some((word.descriptor(), self.doorbell.bell.as_fd()))
-    }
-
     /// A handle that registers descriptors here, from any thread and at any time: for links that
     /// connect while their worker runs.
     pub fn registrar(&self) -> Registrar {
         Registrar {
             epoll: Arc::clone(&self.epoll),
+        }
+    }
+
+    /// The waker and the registrar together.
+    pub fn handle(&self) -> WaiterHandle {
+        WaiterHandle {
+            waker: self.waker(),
+            registrar: self.registrar(),
         }
     }
 
@@ -243,6 +244,33 @@ impl Waiter {
         } else {
             Woken::Rung
         })
+    }
+}
+
+/// What a link needs to know of the waiter of its owner: who rings it, and where descriptors are
+/// registered. Made by [`Waiter::handle`], for links that are made on another thread than they are
+/// used on.
+#[derive(Clone, Debug)]
+pub struct WaiterHandle {
+    waker: Waker,
+    registrar: Registrar,
+}
+
+impl WaiterHandle {
+    /// As [`Waiter::waker`].
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// As [`Waiter::registrar`].
+    pub fn registrar(&self) -> Registrar {
+        self.registrar.clone()
+    }
+}
+
+impl From<&Waiter> for WaiterHandle {
+    fn from(waiter: &Waiter) -> WaiterHandle {
+        waiter.handle()
     }
 }
 

@@ -100,7 +100,8 @@ impl Drop for Other {
 }
 
 fn send_ends(socket: &OwnedFd, waiter: &Waiter, inbox: Option<&Inbox>) {
-    let (flag, bell) = waiter.export().expect("a shared waiter");
+    let waker = waiter.waker();
+    let (flag, bell) = waker.export().expect("a shared waiter");
     let mut descriptors = vec![flag, bell];
     descriptors.extend(inbox.map(Inbox::descriptor));
     handover::send(socket, b"ends", &descriptors).expect("a socket");
@@ -339,7 +340,8 @@ fn inboxes_of_others_are_refused() {
     assert_eq!(error.peer, "process 3");
     assert!(error.reason.contains("epoch 6") && !error.mend.is_empty(), "{error}");
     let waiter = Waiter::shared().expect("a waiter");
-    let (page, bell) = waiter.export().expect("a shared waiter");
+    let waker = waiter.waker();
+    let (page, bell) = waker.export().expect("a shared waiter");
     let error = open(page, 6).err().expect("no inbox");
     assert!(error.reason.contains("no inbox"), "{error}");
     assert!(open(bell, 6).is_err(), "no memory at all");

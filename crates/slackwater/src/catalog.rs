@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
 use slackwater_connect::{FileDeadLetters, OptionError, TableDefinition};
 use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::IntakeSpec;
@@ -154,8 +155,10 @@ fn real_path(path: &Path) -> PathBuf {
 }
 
 /// A dead-letter file that a run has written to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetterFile {
+    /// The table whose records are there; empty for rows that no single source answers for.
+    pub table: String,
     /// Where it is.
     pub path: String,
     /// Records of this run.
@@ -229,8 +232,9 @@ impl<'a> ProgramCatalog<'a> {
 
     /// Dead-letter files that were written.
     pub fn dead_letter_files(&self) -> Vec<DeadLetterFile> {
-        let files = self.letters.values().filter_map(|letters| {
+        let files = self.letters.iter().filter_map(|(table, letters)| {
             Some(DeadLetterFile {
+                table: table.clone(),
                 path: letters.path_if_created()?.display().to_string(),
                 records: letters.count(),
                 first: letters.first().unwrap_or_default(),
@@ -254,6 +258,13 @@ impl<'a> ProgramCatalog<'a> {
         self.bytes_read
             .get(&node)
             .map_or(0, |b| b.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    /// Says what the source at `node` has read in other processes.
+    pub fn store_bytes_read(&self, node: usize, bytes: u64) {
+        if let Some(slot) = self.bytes_read.get(&node) {
+            slot.store(bytes, std::sync::atomic::Ordering::Relaxed);
+        }
     }
 
     /// The source's number among the sources.

@@ -73,6 +73,16 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
         #[arg(long)]
         json: bool,
     },
+    /// A part of a query; `run --processes` starts it.
+    #[command(hide = true)]
+    Worker {
+        /// Its number
+        #[arg(long)]
+        process: usize,
+        /// The descriptor of the socket to its parent
+        #[arg(long)]
+        control: i32,
+    },
     /// Measure: published experiments, one command each.
     Bench {
         #[command(subcommand)]
@@ -93,6 +103,12 @@ struct QueryArguments {
     /// Threads that run them [default: as --parallelism, at most the cores allowed]
     #[arg(long, value_name = "W")]
     workers: Option<usize>,
+    /// Processes that the threads are dealt out to [default: 1, this one]
+    #[arg(long, value_name = "P")]
+    processes: Option<usize>,
+    /// What connects processes: auto, shm or tcp [default: auto]
+    #[arg(long, value_name = "KIND")]
+    link: Option<String>,
 }
 
 impl QueryArguments {
@@ -103,6 +119,10 @@ impl QueryArguments {
                 .map(|n| ("parallelism".to_string(), n.to_string())),
         );
         settings.extend(self.workers.map(|n| ("workers".to_string(), n.to_string())));
+        let processes = self.processes;
+        settings.extend(processes.map(|n| ("processes".to_string(), n.to_string())));
+        let link = self.link.iter();
+        settings.extend(link.map(|kind| ("link".to_string(), kind.clone())));
         settings
     }
 
@@ -183,14 +203,22 @@ pub fn main() -> ExitCode {
                 ),
                 Ok(compiled) => {
                     for program in [&compiled.run, &compiled.explain] {
-                        if !program.is_empty() {
-                            print(&crate::explain::explain(program, &plan_of(program)));
+                        if program.is_empty() {
+                            continue;
+                        }
+                        match plan_of(program) {
+                            Ok(plan) => print(&crate::explain::explain(program, &plan)),
+                            Err(error) => {
+                                let file = query.file.display().to_string();
+                                return complain(&error.render(&file, &text), USAGE);
+                            }
                         }
                     }
                     ExitCode::SUCCESS
                 }
             }
         }
+        Command::Worker { control, .. } => crate::processes::worker_main(control),
         Command::Topology { from, json } => match crate::machine::describe(from.as_deref(), json) {
             Ok(text) => {
                 print(&text);

@@ -13,4 +13,6 @@ pub mod machine;
 pub mod plan;
 pub mod report;
 pub mod run;
+mod processes;
 mod signals;
+mod tally;

@@ -20,12 +20,21 @@ pub struct Plan {
     pub execution: ExecutionGraph,
     /// Where they run.
     pub placement: Placement,
+    /// The process of each worker.
+    pub process_of: Vec<usize>,
     /// Instances of each parallelisable subquery that were asked for.
     pub parallelism: usize,
 }
 
-/// Plans a graph for `parallelism` instances on `workers` threads and those on `cores`.
-pub fn plan(graph: &QueryGraph, parallelism: usize, workers: usize, cores: &[usize]) -> Plan {
+/// Plans a graph for `parallelism` instances on `workers` threads and those on `cores`, dealt out to
+/// `processes`, at most as many as workers.
+pub fn plan(
+    graph: &QueryGraph,
+    parallelism: usize,
+    workers: usize,
+    processes: usize,
+    cores: &[usize],
+) -> Plan {
     let subqueries = split(graph, parallelism);
     let execution = expand(graph, &subqueries);
     let placement = place(graph, &subqueries, &execution, workers, cores);
@@ -33,8 +42,26 @@ pub fn plan(graph: &QueryGraph, parallelism: usize, workers: usize, cores: &[usi
         subqueries,
         execution,
         placement,
+        // Neighbours share a process, and all processes get as many workers, or one fewer.
+        process_of: (0..workers)
+            .map(|worker| worker * processes / workers)
+            .collect(),
         parallelism,
     }
+}
+
+/// What a deployment looks like: processes that plan a query for themselves compare it, together
+/// with the number of partitions that they see.
+pub fn fingerprint(program: &Program, deployment: &Deployment) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    format!("{deployment:?}").hash(&mut hasher);
+    for node in &program.nodes {
+        if let NodeSpec::Source(source) = node {
+            source.connector.describe().max_instances.hash(&mut hasher);
+        }
+    }
+    hasher.finish()
 }
 
 /// A name for an instance, as messages and `explain` show it.
@@ -66,6 +93,7 @@ pub fn deployment(program: &Program, plan: &Plan, id: u32) -> Deployment {
         instances,
         links,
         chunk_rows: program.settings.chunk_rows,
+        process_of: plan.process_of.clone(),
     }
 }
 

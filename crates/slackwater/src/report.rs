@@ -72,10 +72,56 @@ pub struct PlanReport {
     pub subqueries: Vec<SubqueryReport>,
     /// Links between instances.
     pub links: usize,
+    /// Processes that ran the workers; empty when this one did.
+    pub processes: Vec<ProcessReport>,
+    /// Links between processes.
+    pub remote_links: Vec<LinkReport>,
     /// Rows per chunk at most.
     pub chunk_rows: usize,
     /// How long sources collect rows at most.
     pub linger_ms: f64,
+}
+
+/// A worker process.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProcessReport {
+    /// Its number.
+    pub process: usize,
+    /// Its process id.
+    pub pid: u32,
+    /// CPU time of all its threads.
+    pub cpu_s: f64,
+    /// Its largest resident size.
+    pub peak_rss_bytes: u64,
+    /// Voluntary context switches of all its threads.
+    pub wakeups: u64,
+}
+
+/// A link between processes.
+#[derive(Debug, Clone, Serialize)]
+pub struct LinkReport {
+    /// Sending instance.
+    pub from: String,
+    /// Receiving instance.
+    pub to: String,
+    /// `shm` or `tcp`.
+    pub kind: String,
+    /// What the sending side counted.
+    pub send: LinkSideReport,
+    /// What the receiving side counted.
+    pub receive: LinkSideReport,
+}
+
+/// One side of a link between processes.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LinkSideReport {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+    /// Seconds of CPU spent: on writing messages as bytes, copying and ringing, or on finding,
+    /// reading and checking them. Taken from a clock that also runs while the thread is preempted.
+    pub busy_s: f64,
 }
 
 /// A subquery.
@@ -164,6 +210,23 @@ impl Report {
                 count(self.wakeups)
             ),
         );
+        if !self.plan.remote_links.is_empty() {
+            let sum = |pick: fn(&LinkReport) -> f64| -> f64 {
+                self.plan.remote_links.iter().map(pick).sum()
+            };
+            line(
+                "links",
+                format!(
+                    "{} between {} processes over {}: {:.1} MB, {:.3} s of CPU to send, {:.3} s to receive",
+                    self.plan.remote_links.len(),
+                    self.plan.processes.len(),
+                    self.plan.remote_links[0].kind,
+                    sum(|link| link.send.bytes as f64) / 1e6,
+                    sum(|link| link.send.busy_s),
+                    sum(|link| link.receive.busy_s),
+                ),
+            );
+        }
         line(
             "memory",
             format!("{:.1} MB at most", self.peak_rss_bytes as f64 / 1e6),
@@ -188,6 +251,7 @@ impl Report {
                 path,
                 records,
                 first,
+                ..
             } = file;
             line(
                 "bad rows",

@@ -4,19 +4,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::instance::SinkResult;
-use slackwater_engine::runtime::Runtime;
+use slackwater_engine::runtime::{Runtime, RuntimeOptions};
 use slackwater_engine::worker::Event;
+use slackwater_sql::SqlError;
 use slackwater_sql::program::{Program, compile};
+use slackwater_sql::settings::LinkKind;
 use slackwater_sql::specs::NodeSpec;
 
 use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
 use crate::cli::say;
-use crate::machine;
-use crate::plan::{Plan, deployment, plan};
-use crate::report::{Latency, PlanReport, Report, SinkReport, SourceReport, SubqueryReport, count};
+use crate::plan::{Plan, deployment, fingerprint, plan};
+use crate::processes::{Children, Farewell, Work};
+use crate::report::{Report, count};
+use crate::tally::Ran;
 
 /// How a text is run.
 #[derive(Debug, Clone, Default)]
@@ -71,10 +73,6 @@ pub const STANDARD_INPUT: &str = "-";
 /// a full set of links of a slow pipeline, shorter than a supervisor's patience (10 s).
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long workers may take to drop a query. They do so within a duty cycle, unless a write to a
-/// terminal or socket that nobody reads keeps one of them in the kernel.
-const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
-
 enum News {
     Engine(Event),
     Signal,
@@ -87,7 +85,8 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     let explained = if compiled.explain.is_empty() {
         String::new()
     } else {
-        crate::explain::explain(&compiled.explain, &plan_of(&compiled.explain))
+        let plan = plan_of(&compiled.explain).map_err(usage)?;
+        crate::explain::explain(&compiled.explain, &plan)
     };
     let program = compiled.run;
     if program.is_empty() {
@@ -100,7 +99,8 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     }
     check_standard_input(file, &program)?;
     let catalog = ProgramCatalog::new(&program).map_err(usage)?;
-    let plan = plan_of(&program);
+    let cores = slackwater_engine::link::allowed_cores();
+    let plan = plan_on(&program, &cores).map_err(usage)?;
     let (news_sender, news) = mpsc::channel();
     let _signals = if options.signals {
         let sender = news_sender.clone();
@@ -121,14 +121,33 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     });
     let started = Instant::now();
     let failed = |error: slackwater_engine::Error| Failure::Query(error.to_string(), None);
-    let runtime = Runtime::start(&plan.placement.cores, events_sender).map_err(failed)?;
     let deployment = deployment(&program, &plan, 0);
-    let counters = runtime.deploy(&deployment, &catalog).map_err(failed)?;
+    let mut crew = if program.settings.processes == 1 {
+        let workers = RuntimeOptions {
+            wait: program.settings.wait_mode(),
+            ..RuntimeOptions::on(&plan.placement.cores)
+        };
+        let runtime = Runtime::start(&workers, events_sender).map_err(failed)?;
+        let counters = runtime.deploy(&deployment, &catalog).map_err(failed)?;
+        Crew::Threads { runtime, counters }
+    } else {
+        let work = Work {
+            file,
+            text,
+            settings: &options.settings,
+            cores: &cores,
+            deployment: &deployment,
+            processes: program.settings.processes,
+            fingerprint: fingerprint(&program, &deployment),
+            tcp: program.settings.link == LinkKind::Tcp,
+        };
+        let children = Children::start(&work, events_sender);
+        Crew::Processes(children.map_err(|error| Failure::Query(error.to_string(), None))?)
+    };
     let mut watch = Watch {
-        runtime: &runtime,
+        crew: &crew,
         program: &program,
         catalog: &catalog,
-        counters: &counters,
         started,
         running: deployment.instances.len(),
         sinks: Vec::new(),
@@ -143,24 +162,96 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     let wall_s = started.elapsed().as_secs_f64();
     let (error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
     watch.shown.clear();
-    let wakeups = machine::voluntary_switches();
-    let report = report(
-        &program, &plan, &catalog, &counters, &sinks, wall_s, wakeups,
-    );
+    let farewells = crew.finish(&catalog);
+    let run = Ran {
+        program: &program,
+        plan: &plan,
+        catalog: &catalog,
+        counters: crew.counters(),
+        farewells: &farewells,
+        sinks: &sinks,
+        wall_s,
+    };
     let finished = Box::new(Finished {
-        report,
-        dead_letters: catalog.dead_letter_files(),
+        report: run.report(),
+        dead_letters: run.dead_letters(),
         stopped,
         explained,
         abandoned,
     });
     if abandoned {
         // Dropping it would wait for the worker that is stuck.
-        std::mem::forget(runtime);
+        std::mem::forget(crew);
     }
     match error {
         None => Ok(Outcome::Finished(finished)),
-        Some(error) => Err(Failure::Query(error, Some(finished))),
+        Some(error) => Err(Failure::Query(error.to_string(), Some(finished))),
+    }
+}
+
+/// Who runs a query.
+enum Crew {
+    /// Threads of this process.
+    Threads {
+        runtime: Runtime,
+        counters: Vec<Arc<InstanceCounters>>,
+    },
+    /// Processes of their own.
+    Processes(Children),
+}
+
+impl Crew {
+    fn stop(&self) {
+        match self {
+            Crew::Threads { runtime, .. } => runtime.stop(0),
+            Crew::Processes(children) => children.stop(),
+        }
+    }
+
+    fn remove(&self) {
+        match self {
+            Crew::Threads { runtime, .. } => runtime.remove(0),
+            Crew::Processes(children) => children.remove(),
+        }
+    }
+
+    fn counters(&self) -> &[Arc<InstanceCounters>] {
+        match self {
+            Crew::Threads { counters, .. } => counters,
+            Crew::Processes(children) => children.counters(),
+        }
+    }
+
+    /// Brings counters up to date for who looks at them now and then.
+    fn count(&self, catalog: &ProgramCatalog<'_>) {
+        if let Crew::Processes(children) = self {
+            children.store_bytes_read(catalog);
+            children.count();
+        }
+    }
+
+    /// Ends other processes; what they counted is in the counters afterwards.
+    fn finish(&mut self, catalog: &ProgramCatalog<'_>) -> Vec<Farewell> {
+        match self {
+            Crew::Threads { .. } => Vec::new(),
+            Crew::Processes(children) => {
+                let mut farewells = children.finish();
+                farewells.sort_by_key(|farewell| farewell.process);
+                children.store_bytes_read(catalog);
+                farewells
+            }
+        }
+    }
+
+    /// How long it may take to drop a query. Workers do so within a duty cycle, unless a write to
+    /// a terminal or socket that nobody reads keeps one of them in the kernel. A process that is
+    /// stuck is killed, so less patience is needed there: a query whose process died is over
+    /// within two seconds.
+    fn remove_patience(&self) -> Duration {
+        match self {
+            Crew::Threads { .. } => Duration::from_secs(2),
+            Crew::Processes(_) => Duration::from_millis(500),
+        }
     }
 }
 
@@ -182,25 +273,46 @@ fn check_standard_input(file: &str, program: &Program) -> Result<(), Failure> {
 }
 
 /// The plan of a program on this machine.
-pub fn plan_of(program: &Program) -> Plan {
-    let cores = slackwater_engine::link::allowed_cores();
-    let parallelism = program.settings.parallelism.unwrap_or(1);
-    let workers = program
-        .settings
+///
+/// # Errors
+///
+/// As [`plan_on`].
+pub fn plan_of(program: &Program) -> Result<Plan, SqlError> {
+    plan_on(program, &slackwater_engine::link::allowed_cores())
+}
+
+/// The plan of a program on some cores.
+///
+/// # Errors
+///
+/// When there are more processes than workers.
+pub fn plan_on(program: &Program, cores: &[usize]) -> Result<Plan, SqlError> {
+    let settings = &program.settings;
+    let parallelism = settings.parallelism.unwrap_or(1);
+    let processes = settings.processes;
+    let workers = settings
         .workers
-        .unwrap_or(parallelism.min(cores.len().max(1)));
-    plan(&program.graph, parallelism, workers, &cores)
+        .unwrap_or(parallelism.min(cores.len()).max(processes));
+    if processes > workers {
+        return Err(SqlError::new(format!(
+            "{processes} processes for {workers} worker threads"
+        ))
+        .mend(format!(
+            "each process runs a worker at least: --workers {processes}"
+        )));
+    }
+    let graph = &program.graph;
+    Ok(plan(graph, parallelism, workers, processes, cores))
 }
 
 struct Watch<'a> {
-    runtime: &'a Runtime,
+    crew: &'a Crew,
     program: &'a Program,
     catalog: &'a ProgramCatalog<'a>,
-    counters: &'a [Arc<InstanceCounters>],
     started: Instant,
     running: usize,
     sinks: Vec<SinkResult>,
-    error: Option<String>,
+    error: Option<slackwater_engine::Error>,
     stop_by: Option<Instant>,
     /// When those who have not dropped the query by then are left alone.
     abandon_by: Option<Instant>,
@@ -235,23 +347,27 @@ impl Watch<'_> {
             if self.abandon_by.is_none() && self.stop_by.is_some_and(|at| at <= now) {
                 self.remove(now);
             }
-            self.shown
-                .show(now, self.program, self.catalog, self.counters, self.started);
+            if self.shown.is_due(now) {
+                let counters = self.crew.counters();
+                self.crew.count(self.catalog);
+                self.shown
+                    .show(now, self.program, self.catalog, counters, self.started);
+            }
         }
     }
 
     fn stop(&mut self, now: Instant) {
         if self.stop_by.is_none() {
             self.stop_by = Some(now + STOP_PATIENCE);
-            self.runtime.stop(0);
+            self.crew.stop();
         }
     }
 
     fn remove(&mut self, now: Instant) {
         if self.abandon_by.is_none() {
-            self.abandon_by = Some(now + REMOVE_PATIENCE);
+            self.abandon_by = Some(now + self.crew.remove_patience());
             self.stop_by = self.abandon_by;
-            self.runtime.remove(0);
+            self.crew.remove();
         }
     }
 
@@ -261,10 +377,12 @@ impl Watch<'_> {
             Event::Ended { sinks, .. } => self.sinks.extend(sinks),
             Event::Failed { sinks, error, .. } => {
                 self.sinks.extend(sinks);
-                if self.error.is_none() {
-                    self.error = Some(error.to_string());
-                    self.remove(now);
+                // What follows from a failure elsewhere is said only if that says nothing.
+                let known = self.error.as_ref();
+                if known.is_none_or(|known| known.consequence && !error.consequence) {
+                    self.error = Some(error);
                 }
+                self.remove(now);
             }
         }
     }
@@ -312,6 +430,10 @@ impl Progress {
         self.next
     }
 
+    fn is_due(&self, now: Instant) -> bool {
+        self.next.is_some_and(|next| next <= now)
+    }
+
     fn show(
         &mut self,
         now: Instant,
@@ -320,9 +442,6 @@ impl Progress {
         counters: &[Arc<InstanceCounters>],
         started: Instant,
     ) {
-        if self.next.is_none_or(|next| next > now) {
-            return;
-        }
         self.next = Some(now + self.every);
         let rows: u64 = counters
             .iter()
@@ -364,106 +483,5 @@ impl Progress {
         if std::mem::take(&mut self.visible) {
             say("\r\x1b[K");
         }
-    }
-}
-
-fn report(
-    program: &Program,
-    plan: &Plan,
-    catalog: &ProgramCatalog<'_>,
-    counters: &[Arc<InstanceCounters>],
-    results: &[SinkResult],
-    wall_s: f64,
-    wakeups: u64,
-) -> Report {
-    let total = |pick: fn(&InstanceCounters) -> &std::sync::atomic::AtomicU64| -> u64 {
-        counters
-            .iter()
-            .map(|slots| InstanceCounters::read(pick(slots)))
-            .sum()
-    };
-    let mut all = Histogram::<u64>::new(3).expect("3 digits are supported");
-    let mut sources = Vec::new();
-    let mut sinks = Vec::new();
-    for (number, node) in program.nodes.iter().enumerate() {
-        match node {
-            NodeSpec::Source(source) => {
-                let subquery = plan.subqueries.of_node[number];
-                let instances = plan.execution.instances.iter().zip(counters);
-                let rows_in = instances
-                    .filter(|(instance, _)| instance.subquery == subquery)
-                    .map(|(_, slots)| InstanceCounters::read(&slots.rows_in))
-                    .sum();
-                sources.push(SourceReport {
-                    table: source.table.name.clone(),
-                    connector: source.connector.describe().connector,
-                    rows_in,
-                    bytes_read: catalog.bytes_read(number),
-                    dead_letter: catalog.dead_letter_file(&source.table.name),
-                });
-            }
-            NodeSpec::Sink(sink) => {
-                let mut latencies = Histogram::<u64>::new(3).expect("3 digits are supported");
-                let mut rows_out = 0;
-                for result in results.iter().filter(|result| result.node == number) {
-                    // Auto-resizing histograms take any value.
-                    let _ = latencies.add(&result.latencies_us);
-                    rows_out += result.rows;
-                }
-                let _ = all.add(&latencies);
-                sinks.push(SinkReport {
-                    table: sink.table.as_ref().map(|table| table.name.clone()),
-                    connector: sink.connector.describe(),
-                    rows_out,
-                    latency_ms: Latency::of(&latencies),
-                });
-            }
-            _ => {}
-        }
-    }
-    let rows_in = total(|slots| &slots.rows_in);
-    let cpu_s = machine::process_cpu_s();
-    let target_ms = program.settings.latency_target_ns.map(|ns| ns as f64 / 1e6);
-    let subqueries = plan
-        .subqueries
-        .subqueries
-        .iter()
-        .map(|subquery| SubqueryReport {
-            operators: subquery
-                .nodes
-                .iter()
-                .map(|&n| program.graph.nodes[n].name.clone())
-                .collect(),
-            instances: subquery.instances,
-        });
-    Report {
-        rows_in,
-        rows_out: total(|slots| &slots.rows_out),
-        rows_late: total(|slots| &slots.rows_late),
-        rows_bad: total(|slots| &slots.rows_bad),
-        wall_s,
-        cpu_s,
-        cpu_us_per_row: (rows_in > 0).then(|| cpu_s * 1e6 / rows_in as f64),
-        rows_per_s: rows_in as f64 / wall_s.max(1e-9),
-        peak_rss_bytes: machine::peak_rss_bytes(),
-        latency_target_ms: target_ms,
-        target_met: target_ms.map(|target| {
-            sinks
-                .iter()
-                .all(|sink: &SinkReport| sink.latency_ms.p99.is_none_or(|p99| p99 <= target))
-        }),
-        latency_ms: Latency::of(&all),
-        wakeups,
-        plan: PlanReport {
-            parallelism: plan.parallelism,
-            workers: plan.placement.cores.len(),
-            cores: plan.placement.cores.clone(),
-            subqueries: subqueries.collect(),
-            links: plan.execution.links.len(),
-            chunk_rows: program.settings.chunk_rows,
-            linger_ms: program.settings.linger_ns as f64 / 1e6,
-        },
-        sources,
-        sinks,
     }
 }

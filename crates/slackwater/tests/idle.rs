@@ -1,4 +1,5 @@
-//! Idle costs nothing (I7): pipelines with open but silent sockets neither wake up nor use the CPU.
+//! Idle costs nothing (I7): pipelines with open but silent sockets neither wake up nor use the CPU,
+//! in whatever way their workers wait; and the answer does not depend on it.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -6,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::process::{Folder, PATIENCE, Running, eventually, free_address};
+use crate::support::{data, rows, run_text};
 
 /// How long nothing may happen.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -21,6 +23,17 @@ const PLAIN: &str = "SELECT k FROM t;";
 
 const WINDOW: &str = "SELECT k, COUNT(*) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)
 GROUP BY window_start, window_end, k;";
+
+/// Ways to wait, all but polling, after which a silent pipeline has no timer left.
+const SILENT_MODES: [(&str, &[&str]); 7] = [
+    ("auto, 200 us", &["--set", "wait_delay=200 us"]),
+    ("auto, 50 ms", &["--set", "wait_delay=50 ms"]),
+    ("interrupt", &["--set", "wait=interrupt"]),
+    ("sleep", &["--set", "wait=sleep:200us"]),
+    ("long sleep", &["--set", "wait=sleep:50ms"]),
+    ("spin, then park", &["--set", "wait=spin:50us"]),
+    ("back-off", &["--set", "wait=backoff"]),
+];
 
 /// What all threads of a process have done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +160,13 @@ fn a_silent_pipeline_makes_no_wake_ups() {
     );
     idle_partition.send("1000,a\n1500,b\n2500,c\n");
     idle_partition.running.line();
+    let modes = SILENT_MODES.map(|(name, arguments)| {
+        let arguments = [&["--parallelism", "2"], arguments].concat();
+        let mut pipeline = connecting(name, "", WINDOW, &arguments);
+        pipeline.send("1000,a\n1500,b\n2500,c\n");
+        pipeline.running.line();
+        pipeline
+    });
     let mut pipelines = vec![
         connecting("connected", "", PLAIN, &[]),
         listening("listening", PLAIN, &[]),
@@ -155,6 +175,7 @@ fn a_silent_pipeline_makes_no_wake_ups() {
         after_rows,
         idle_partition,
     ];
+    pipelines.extend(modes);
     let settled = pipelines
         .iter()
         .map(|pipeline| settled(pipeline.running.id()));
@@ -195,4 +216,59 @@ fn a_silent_pipeline_makes_no_wake_ups() {
         pipeline.running.interrupt();
         pipeline.running.finish(PATIENCE).ok();
     }
+}
+
+/// A worker that polls hears sockets, its peer and Ctrl-C without being woken, and one in a long
+/// sleep is woken by what can't wait.
+#[test]
+fn every_way_to_wait_hears_the_end() {
+    let two = ["--parallelism", "2", "--set"];
+    let mut polling = connecting("poll", "", WINDOW, &[&two[..], &["wait=poll"]].concat());
+    polling.send("1000,a\n1500,b\n2500,c\n");
+    assert!(polling.running.line().contains('k'), "the header");
+    assert!(polling.running.line().starts_with(['a', 'b']));
+    let sleep = [&two[..], &["wait=sleep:10s"]].concat();
+    let sleeping = connecting("sleep", "", WINDOW, &sleep);
+    for pipeline in [polling, sleeping] {
+        let begin = Instant::now();
+        pipeline.running.interrupt();
+        let name = pipeline.name;
+        pipeline.running.finish(PATIENCE).ok();
+        // Less than what the program allows a stopped query before it drops it.
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(4), "{name}: {took:?}");
+    }
+}
+
+#[test]
+fn the_answer_does_not_depend_on_how_workers_wait() {
+    let Some(data) = data() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.csv");
+    let text = include_str!("answers/quakes.tumble1h_per_net.sql")
+        .replace("${DATA}", &data.display().to_string())
+        .replace("${OUT}", &out.display().to_string());
+    let mut expected: Option<Vec<String>> = None;
+    for wait in [
+        "interrupt",
+        "auto",
+        "poll",
+        "sleep:200us",
+        "sleep:20ms",
+        "spin:50us",
+        "backoff",
+    ] {
+        for parallelism in ["1", "3"] {
+            let settings = [
+                ("wait", wait),
+                ("parallelism", parallelism),
+                ("chunk_rows", "100"),
+            ];
+            run_text(&text, &settings).unwrap_or_else(|error| panic!("{wait}: {error}"));
+            let found = rows(&out);
+            let expected = expected.get_or_insert_with(|| found.clone());
+            assert!(found == *expected, "{wait} at parallelism {parallelism}");
+        }
+    }
+    assert!(expected.is_some_and(|rows| !rows.is_empty()));
 }

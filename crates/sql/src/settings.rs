@@ -1,5 +1,8 @@
 //! `SET 'key' = 'value'`: what belongs to the query.
 
+use std::time::Duration;
+
+use slackwater_engine::runtime::WaitMode;
 use slackwater_engine::time::parse_duration_ns;
 
 use crate::error::{Result, SqlError, nearest};
@@ -11,6 +14,10 @@ pub struct Settings {
     pub parallelism: Option<usize>,
     /// Threads that run them; `None` for as many as instances, at most the cores allowed.
     pub workers: Option<usize>,
+    /// Processes that the workers are dealt out to.
+    pub processes: usize,
+    /// What connects processes.
+    pub link: LinkKind,
     /// Rows per chunk at most.
     pub chunk_rows: usize,
     /// How long a source may collect rows, in nanoseconds.
@@ -23,7 +30,44 @@ pub struct Settings {
     pub round_robin: bool,
     /// The latency that is wanted, in nanoseconds.
     pub latency_target_ns: Option<u64>,
+    /// How workers wait; [`Settings::wait_mode`] adds the delay of `auto`.
+    pub wait: WaitMode,
+    /// How long `auto` may let a message lie, in nanoseconds.
+    pub wait_delay_ns: u64,
 }
+
+/// What connects the processes of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkKind {
+    /// Shared memory where both ends are on one host, TCP elsewhere.
+    Auto,
+    /// Shared memory.
+    SharedMemory,
+    /// TCP.
+    Tcp,
+}
+
+impl LinkKind {
+    /// What connects processes of one host.
+    pub fn used(self) -> &'static str {
+        match self {
+            LinkKind::Auto | LinkKind::SharedMemory => "shm",
+            LinkKind::Tcp => "tcp",
+        }
+    }
+
+    /// As it is written in a setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkKind::Auto => "auto",
+            LinkKind::SharedMemory => "shm",
+            LinkKind::Tcp => "tcp",
+        }
+    }
+}
+
+/// Processes that can be asked for on one host.
+pub const PROCESSES_MAX: usize = 64;
 
 /// Rows per chunk: large enough that the work per chunk (some 5 µs) is nothing per row, small
 /// enough that a chunk of 100-byte rows fits a core's second-level cache.
@@ -34,6 +78,12 @@ pub const CHUNK_ROWS_MAX: usize = 1 << 20;
 
 /// Without a latency target rows are collected for at most 10 ms.
 pub const LINGER_NS: u64 = 10_000_000;
+
+/// The delay that `'wait' = 'auto'` permits unless told otherwise: 1 ms.
+pub const WAIT_DELAY_NS: u64 = 1_000_000;
+
+/// The most that can be asked for: 10 s.
+pub const WAIT_DELAY_MAX_NS: u64 = 10_000_000_000;
 
 /// Instances that can be asked for: more than the cores of the largest machine we know.
 pub const PARALLELISM_MAX: usize = 1024;
@@ -61,12 +111,30 @@ pub const KNOWN: &[(&str, &str)] = &[
         "how long a source may collect rows, such as '10 ms' (the default) or '0 ms'",
     ),
     (
+        "link",
+        "'auto' (shared memory between processes of one host), 'shm' or 'tcp'",
+    ),
+    (
         "order",
         "'keep' (rows of one key stay in the order of their partition) or 'none'",
     ),
     (
         "parallelism",
         "instances of each parallelisable subquery, 1 to 1024",
+    ),
+    (
+        "processes",
+        "processes that the workers are dealt out to, 1 to 64; default 1",
+    ),
+    (
+        "wait",
+        "how workers wait: 'auto', 'poll', 'interrupt', 'sleep:200us', 'spin:50us' (times up to 10 s) \
+         or 'backoff'",
+    ),
+    (
+        "wait_delay",
+        "how long 'wait' = 'auto' may let a message lie, above zero and up to '10 s'; \
+         default '1 ms'",
     ),
     ("workers", "threads that run them, 1 to 1024"),
 ];
@@ -76,12 +144,16 @@ impl Default for Settings {
         Settings {
             parallelism: None,
             workers: None,
+            processes: 1,
+            link: LinkKind::Auto,
             chunk_rows: CHUNK_ROWS,
             linger_ns: LINGER_NS,
             emit_every_row: false,
             keep_order: true,
             round_robin: false,
             latency_target_ns: None,
+            wait: WaitMode::default(),
+            wait_delay_ns: WAIT_DELAY_NS,
         }
     }
 }
@@ -95,6 +167,15 @@ impl Settings {
         };
         match key {
             "parallelism" => self.parallelism = Some(number(PARALLELISM_MAX)?),
+            "processes" => self.processes = number(PROCESSES_MAX)?,
+            "link" => {
+                self.link = match value.trim() {
+                    "auto" => LinkKind::Auto,
+                    "shm" => LinkKind::SharedMemory,
+                    "tcp" => LinkKind::Tcp,
+                    _ => return Err(wrong(key, value)),
+                }
+            }
             "workers" => self.workers = Some(number(PARALLELISM_MAX)?),
             "chunk_rows" => self.chunk_rows = number(CHUNK_ROWS_MAX)?,
             "linger" => {
@@ -109,6 +190,12 @@ impl Settings {
                             .ok_or_else(|| wrong(key, value))?,
                     ),
                 }
+            }
+            "wait" => self.wait = value.parse().map_err(|_| wrong(key, value))?,
+            "wait_delay" => {
+                self.wait_delay_ns = parse_duration_ns(value)
+                    .filter(|delay_ns| (1..=WAIT_DELAY_MAX_NS).contains(delay_ns))
+                    .ok_or_else(|| wrong(key, value))?;
             }
             "emit" => self.emit_every_row = choice(key, value, ["changes", "every_row"])?,
             "order" => self.keep_order = !choice(key, value, ["keep", "none"])?,
@@ -131,6 +218,17 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// How workers wait. `wait_delay` belongs to `auto`, whichever of the two was set first, and is
+    /// nothing to the other modes.
+    pub fn wait_mode(&self) -> WaitMode {
+        match self.wait {
+            WaitMode::Auto { .. } => WaitMode::Auto {
+                delay: Duration::from_nanos(self.wait_delay_ns),
+            },
+            mode => mode,
+        }
     }
 
     /// Checks settings against each other.
@@ -188,6 +286,12 @@ mod tests {
             ("linger", "10"),
             ("latency_target", "0 ms"),
             ("emit", "sometimes"),
+            ("wait", "sleep:0ms"),
+            ("wait", "sleep"),
+            ("wait", "doze"),
+            ("wait_delay", "0 ms"),
+            ("wait_delay", "11 s"),
+            ("wait_delay", "soon"),
         ] {
             assert!(settings.set(key, value, &[]).is_err(), "{key} = {value}");
         }
@@ -197,5 +301,22 @@ mod tests {
         assert!(settings.check().is_err());
         settings.set("order", "none", &[]).unwrap();
         assert!(settings.check().is_ok());
+    }
+    #[test]
+    fn the_delay_belongs_to_auto_in_either_order() {
+        let auto = |delay| WaitMode::Auto { delay };
+        let mut settings = Settings::default();
+        assert_eq!(settings.wait_mode(), auto(Duration::from_millis(1)));
+        settings.set("wait_delay", "200 us", &[]).unwrap();
+        assert_eq!(settings.wait_mode(), auto(Duration::from_micros(200)));
+        settings.set("wait", "sleep:5ms", &[]).unwrap();
+        let sleep = WaitMode::Sleep(Duration::from_millis(5));
+        assert_eq!(settings.wait_mode(), sleep);
+        settings.set("wait", "auto", &[]).unwrap();
+        assert_eq!(settings.wait_mode(), auto(Duration::from_micros(200)));
+        let error = settings.set("wait", "slep:1ms", &[]).unwrap_err();
+        assert!(error.mend.contains("'sleep:200us'"), "{}", error.mend);
+        let error = settings.set("wait_delay", "1h", &[]).unwrap_err();
+        assert!(error.mend.contains("up to '10 s'"), "{}", error.mend);
     }
 }

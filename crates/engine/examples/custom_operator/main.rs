@@ -22,7 +22,7 @@ use slackwater_engine::deploy::{
 };
 use slackwater_engine::hash::{bucket, hash_rows};
 use slackwater_engine::operator::{Operator, Output};
-use slackwater_engine::runtime::Runtime;
+use slackwater_engine::runtime::{Runtime, RuntimeOptions};
 use slackwater_engine::state::{BucketSet, KeyedState, Mark};
 use slackwater_engine::worker::Event;
 use slackwater_engine::{Error, Result};
@@ -168,7 +168,7 @@ fn main() -> Result<()> {
         process_of: Vec::new(),
     };
     let (sender, events) = mpsc::channel();
-    let runtime = Runtime::start(&[None], sender)?;
+    let runtime = Runtime::start(&RuntimeOptions::on(&[None]), sender)?;
     runtime.deploy(&deployment, &Example)?;
     for event in events.iter().take(deployment.instances.len()) {
         if let Event::Failed { error, .. } = event {

@@ -177,7 +177,13 @@ impl<'a> Columns<'a> {
         buffers.push(views);
         // The list grows as lengths are read: the number is a claim.
         for _ in 0..data {
-            buffers.push(self.buffer_of_any_length()?);
+            let at = self.table.position();
+            let buffer = self.buffer_of_any_length()?;
+            // One that is empty would take 20 times the memory of its length in the table.
+            if buffer.is_empty() {
+                return Err(error_at(at, "an empty buffer, which no view can refer to"));
+            }
+            buffers.push(buffer);
         }
         Ok(())
     }

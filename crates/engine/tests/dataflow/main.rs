@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pipeline::{After, Numbers, Pipeline, ended, naive};
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::LINK_MESSAGES_MAX;
-use slackwater_engine::runtime::Runtime;
+use slackwater_engine::runtime::{Runtime, RuntimeOptions};
 use slackwater_engine::worker::Event;
 
 /// How long a test waits for what must come at once.
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn start(workers: usize) -> (Runtime, mpsc::Receiver<Event>) {
     let (sender, events) = mpsc::channel();
     (
-        Runtime::start(&vec![None; workers], sender).unwrap(),
+        Runtime::start(&RuntimeOptions::on(&vec![None; workers]), sender).unwrap(),
         events,
     )
 }

@@ -14,7 +14,7 @@ use crate::shm::memory::SharedWord;
 use crate::sync::Arc;
 
 /// Descriptors that one message may carry; the kernel allows 253.
-pub const DESCRIPTORS_MAX: usize = 16;
+pub const DESCRIPTORS_MAX: usize = 64;
 
 /// Sends `note` and the descriptors that go with it, as one message of a socket that keeps
 /// messages apart (`SOCK_SEQPACKET`).
@@ -26,11 +26,7 @@ pub const DESCRIPTORS_MAX: usize = 16;
 /// # Panics
 ///
 /// For an empty note (it would look like the end), or too many descriptors.
-pub fn send(
-    socket: impl AsFd,
-    note: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> io::Result<()> {
+pub fn send(socket: impl AsFd, note: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     assert!(!note.is_empty() && descriptors.len() <= DESCRIPTORS_MAX);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -91,7 +87,7 @@ pub fn receive(socket: impl AsFd, note: &mut [u8]) -> io::Result<(usize, Vec<Own
 
 impl Waker {
     /// The waker of a [shared](crate::Waiter::shared) waiter of another process, from what its
-    /// [`export`](crate::Waiter::export) handed over.
+    /// [`export`](Waker::export) handed over.
     ///
     /// # Errors
     ///

@@ -135,8 +135,7 @@ impl Outbox {
     /// When the memory is not an inbox of this version and `epoch`.
     pub fn open(descriptor: BorrowedFd<'_>, epoch: u64, peer: Peer) -> Result<Outbox, LinkError> {
         let refuse = |reason: String| LinkError::new(peer.name(), reason);
-        let memory =
-            Memory::open(descriptor, PAGE).map_err(|error| refuse(error.to_string()))?;
+        let memory = Memory::open(descriptor, PAGE).map_err(|error| refuse(error.to_string()))?;
         // SAFETY: the first page is there; any bytes are numbers. One read, because the other
         // process could write meanwhile.
         let header = unsafe { memory.base().cast::<[u64; 5]>().read_volatile() };
@@ -156,7 +155,9 @@ impl Outbox {
             ))
             .mend("one of the two is left over from an earlier start: end it"));
         }
-        let numbers = usize::try_from(lanes).ok().zip(usize::try_from(lane_bytes).ok());
+        let numbers = usize::try_from(lanes)
+            .ok()
+            .zip(usize::try_from(lane_bytes).ok());
         let layout = numbers.and_then(|(lanes, bytes)| Layout::new(lanes, bytes));
         let layout = layout.filter(|layout| layout.bytes() <= memory.len());
         let layout = layout.ok_or_else(|| {

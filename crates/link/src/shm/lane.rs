@@ -170,7 +170,9 @@ impl LaneWriter {
         if padding > 0 {
             // Release, as above: with the padding the piece behind it is seen, too.
             let word = commit_word(0, PADDING, self.tail);
-            self.cells.commit(at as usize).store(word, Ordering::Release);
+            self.cells
+                .commit(at as usize)
+                .store(word, Ordering::Release);
         }
         self.tail = end;
         Put::Done

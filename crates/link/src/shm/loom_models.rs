@@ -138,9 +138,7 @@ fn units_are_written_only_when_they_were_handed_back() {
             ..
         } = lane();
         let filled = fill(&mut writer, 100);
-        let writing = thread::spawn(move || {
-            u8::from(put(&mut writer, filled, 100) == Put::Done)
-        });
+        let writing = thread::spawn(move || u8::from(put(&mut writer, filled, 100) == Put::Done));
         let mut next = 0;
         for _ in 0..3 {
             assert_eq!(take(&mut reader), Some(next));

@@ -69,7 +69,9 @@ impl Memory {
         let seals = fcntl_get_seals(descriptor)
             .map_err(|_| invalid("is no memory file: it was not handed over by this program"))?;
         if !seals.contains(SealFlags::SHRINK) {
-            return Err(invalid("could shrink under its reader: its size is not sealed"));
+            return Err(invalid(
+                "could shrink under its reader: its size is not sealed",
+            ));
         }
         let size = fstat(descriptor)?.st_size;
         let length = usize::try_from(size).unwrap_or(0);

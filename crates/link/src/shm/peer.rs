@@ -53,7 +53,10 @@ impl Peer {
     }
 
     pub(crate) fn death(&self) -> LinkError {
-        LinkError::new(self.name(), "its process has ended without closing the link")
+        LinkError::new(
+            self.name(),
+            "its process has ended without closing the link",
+        )
     }
 }
 

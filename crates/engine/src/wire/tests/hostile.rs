@@ -299,6 +299,11 @@ fn forged_columns_are_refused_and_say_why() {
         forge(of.clone(), true, &[1, 0, 0, 16], &[&dirty]),
         "padding",
     );
+    let short = view([0; 4]);
+    assert_refused(
+        forge(of.clone(), true, &[1, 0, 2, 16, 0, 0], &[&short]),
+        "an empty buffer",
+    );
     let buffers = [1, 0, u32::MAX, 16];
     assert_refused(
         forge(of, true, &buffers, &[&view([0; 4])]),

@@ -14,7 +14,7 @@ use arrow_schema::{DataType, Field, FieldRef, IntervalUnit, Schema, TimeUnit};
 
 use crate::chunk::{Chunk, Message, Origin, Positions};
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
+/// SplitMix64: small, and the same everywhere.
 pub struct Random(pub u64);
 
 impl Random {

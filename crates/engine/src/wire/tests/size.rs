@@ -132,9 +132,9 @@ fn views_into_many_buffers_are_gathered() {
 fn what_no_frame_holds_is_refused() {
     let options = RecordBatchOptions::new().with_row_count(Some(EMPTY_ELEMENTS_MAX + 1));
     let schema = Arc::new(Schema::empty());
-    let batch = RecordBatch::try_new_with_options(schema, vec![], &options).unwrap();
+    let rows = RecordBatch::try_new_with_options(schema, vec![], &options).unwrap();
     let mut frames = Vec::new();
-    let message = Message::Chunk(Chunk::new(batch, 1));
+    let message = Message::Chunk(Chunk::new(rows, 1));
     let error = Encoder::new().encode(&message, &mut frames).unwrap_err();
     assert!(error.to_string().contains("fewer rows"), "{error}");
     assert!(frames.is_empty());
@@ -142,12 +142,9 @@ fn what_no_frame_holds_is_refused() {
     // Zeroed memory that is never touched: 257 MiB cost nothing.
     let column = arrow_data::ArrayData::new_null(&DataType::Decimal256(76, 0), (257 << 20) / 32);
     let column = arrow_array::make_array(column.into_builder().nulls(None).build().unwrap());
-    let message = Message::Chunk(Chunk::new(testing_batch(column), 1));
+    let wide = batch(vec![("wide", column)]);
+    let message = Message::Chunk(Chunk::new(wide, 1));
     let error = Encoder::new().encode(&message, &mut frames).unwrap_err();
     assert!(error.to_string().contains("fewer rows"), "{error}");
     assert!(frames.is_empty());
-}
-
-fn testing_batch(column: ArrayRef) -> RecordBatch {
-    batch(vec![("wide", column)])
 }

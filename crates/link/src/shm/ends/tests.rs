@@ -227,7 +227,9 @@ fn nonsense_in_the_ring_is_an_error() {
     for round in 0..rounds {
         let (mut writer, mut reader, cells) = lane(16);
         for number in 0..3 {
-            writer.post(vec![frame(number, 1 + round % 190)]).expect("room");
+            writer
+                .post(vec![frame(number, 1 + round % 190)])
+                .expect("room");
         }
         let mut junk = [0u8; 16];
         for byte in &mut junk {
@@ -267,6 +269,12 @@ fn a_position_that_can_not_be_closes_the_link() {
             writer.post(vec![frame(0, 100)]),
             Err(SendError::Closed(_))
         ));
-        assert!(writer.error().expect("an error").reason.contains("position"));
+        assert!(
+            writer
+                .error()
+                .expect("an error")
+                .reason
+                .contains("position")
+        );
     }
 }

@@ -1,0 +1,181 @@
+//! The link between hosts: one TCP connection per link, driven by the workers at its two ends.
+//!
+//! ```text
+//! Writer ── post, push ──► Outgoing ── sendmsg ──► socket ── readv ──► Incoming ── receive ──► Reader
+//!    ▲                    (frames kept until        │                 (one frame being            ▲
+//!    │                     acknowledged)            │                  put together)              │
+//!    └───────────── CREDIT: received, and may send ─┘                                             │
+//! Acceptor (one thread per process): accepts, checks the greeting, hands the connection over ─────┘
+//! ```
+//!
+//! The contract is that of [`frame`](crate::frame). Invariants:
+//!
+//! - **Nothing blocks.** Both ends read and write until the socket would block, and then return.
+//!   Sockets are registered, edge-triggered, with the owner's waiter; an owner whose sleep ignores
+//!   descriptors loses nothing, because every call looks at the socket again.
+//! - **Bounded by credits.** A writer sends at most a window beyond what the reader's owner took
+//!   out, whatever the kernel would hold, and keeps at most a window and one frame. A reader holds
+//!   one read buffer and the one frame that it puts together; the rest waits in the kernel.
+//! - **Nothing lost, nothing doubled within an epoch.** Frames are numbered. A writer keeps each
+//!   until it is acknowledged; when a connection breaks it makes a new one and goes on at the
+//!   number that the reader names.
+//! - **Fenced.** A connection whose deployment, token or epoch is another is refused, by name.
+//! - **Idle costs nothing.** Timers run only while something is unacknowledged, a frame is half
+//!   received, or the other end is missing: [`Writer::due_ns`] and [`Reader::due_ns`] say when.
+//!
+//! Shutdown: [`Writer::close`] says that no frames follow; the writer is drained when the reader
+//! has acknowledged the end. A dropped reader tells its writer. The acceptor's thread ends with
+//! the [`Acceptor`]; readers live on with the connections that they have.
+//!
+//! `docs/internals/tcp.md` has the layout of the records and the arithmetic of the credits. The
+//! split into an owner's end and a driver that returns what it did is Aeron's (`Sender`,
+//! `Receiver`); one thread that only accepts is Seastar's listener.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+mod hello;
+mod record;
+
+mod socket;
+
+mod line;
+mod outgoing;
+mod writer;
+
+mod acceptor;
+mod mailbox;
+
+mod incoming;
+mod reader;
+
+pub use acceptor::Acceptor;
+pub use mailbox::Refusals;
+pub use reader::Reader;
+pub use writer::Writer;
+
+/// The least window: four records of 1 KiB, so that a quarter still carries payload.
+pub const WINDOW_BYTES_MIN: usize = 4 << 10;
+
+/// The largest window. Credits travel as 32-bit numbers, and 1 GiB is the product of 100 Gbit/s
+/// and 80 ms, more than any link between the hosts of one deployment needs.
+pub const WINDOW_BYTES_MAX: usize = 1 << 30;
+
+/// What each record costs of the window beside its payload: the place of its frame in memory
+/// (64 bytes), the rounding of its payload up to a cache line (up to 63), and so at least its
+/// header (16). It bounds the number of frames: a window of 4 MiB holds at most 32,768.
+pub(crate) const RECORD_COST: usize = 128;
+
+/// Which incarnation of which deployment a process belongs to. Peers of another are refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Counts the incarnations of the deployment: a later one refuses an earlier one's writers.
+    pub epoch: u64,
+    /// The deployment's secret. It keeps strangers and strays out; it crosses the network as it
+    /// is, so it is no defence against somebody who can listen there.
+    pub token: [u8; 16],
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The token stays out of logs.
+        write!(formatter, "Identity(epoch {})", self.epoch)
+    }
+}
+
+/// The bounds of a link. Both ends have their own; the smaller window counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The most payload, at 128 bytes a record more, between what the writer sent and what the
+    /// reader's owner took. 4 MiB keep 25 Gbit/s busy over a round trip of 1.3 ms
+    /// (3.1 GB/s × 1.3 ms). Kept between [`WINDOW_BYTES_MIN`] and [`WINDOW_BYTES_MAX`].
+    pub window_bytes: usize,
+    /// How long both ends wait for their first connection: 30 s let the slowest process of a
+    /// deployment start.
+    pub connect_timeout: Duration,
+    /// How long an end that was connected waits for a silent or missing peer: 10 s are three
+    /// retransmissions of a lost packet and a restarted switch.
+    pub peer_timeout: Duration,
+    /// How long something may be unacknowledged before the writer asks. One second: a link that
+    /// fell idle costs one exchange, and a busy one at most one a second.
+    pub heartbeat_after: Duration,
+    /// How long a greeting may take: 5 s are two lost packets and more.
+    pub handshake_timeout: Duration,
+    /// The most greetings under way at once at an acceptor: 256 descriptors and 80 bytes each. One
+    /// more costs the oldest its place, so that silent strangers can't keep a writer out.
+    pub handshakes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            window_bytes: 4 << 20,
+            connect_timeout: Duration::from_secs(30),
+            peer_timeout: Duration::from_secs(10),
+            heartbeat_after: Duration::from_secs(1),
+            handshake_timeout: Duration::from_secs(5),
+            handshakes_max: 256,
+        }
+    }
+}
+
+impl Settings {
+    fn window(&self) -> usize {
+        self.window_bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
+    }
+}
+
+/// The longest payload of one record: a quarter of the window with the record's own cost, so that
+/// a reader that returns credit by the quarter never leaves a writer without room for a record.
+fn fragment_bytes_max(window: usize) -> usize {
+    window / 4 - RECORD_COST
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds: the clock of all deadlines here.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // The kernel counts both from the start of the machine: neither is negative.
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// `from_ns` and a while; the end of time for a while that is longer than the clock.
+fn after(from_ns: u64, while_: Duration) -> u64 {
+    from_ns.saturating_add(u64::try_from(while_.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The peer as errors name it.
+fn peer_at(name: &str, address: SocketAddr) -> String {
+    if name.is_empty() {
+        return address.to_string();
+    }
+    format!("{name} ({address})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_window_has_room_for_a_record() {
+        for window in [WINDOW_BYTES_MIN, 4 << 20, WINDOW_BYTES_MAX] {
+            let fragment = fragment_bytes_max(window);
+            assert!(fragment > 0 && fragment + RECORD_COST <= window / 4);
+            assert!(u32::try_from(window).is_ok());
+        }
+    }
+
+    #[test]
+    fn an_endless_timeout_stays_one() {
+        assert_eq!(after(now_ns(), Duration::MAX), u64::MAX);
+        assert!(after(now_ns(), Duration::from_secs(1)) < u64::MAX);
+    }
+
+    #[test]
+    fn an_identity_does_not_show_its_token() {
+        let identity = Identity {
+            epoch: 3,
+            token: [77; 16],
+        };
+        assert!(!format!("{identity:?}").contains("77"));
+    }
+}

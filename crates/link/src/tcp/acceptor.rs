@@ -1,0 +1,328 @@
+//! The listening end of a process: one thread that accepts connections, reads their greetings and
+//! hands those that it accepts to the readers.
+//!
+//! Invariants:
+//! - A greeting under way costs a descriptor and 80 bytes, for a bounded time, and there is a
+//!   bounded number of them. One more takes the place of the oldest: a writer greets at once, so a
+//!   crowd of silent strangers can't keep it out.
+//! - The thread answers a writer that comes back though the reader's own worker is busy: the
+//!   position to go on from lies in the reader's slot.
+//! - With no greeting under way the thread sleeps without a time-out.
+//!
+//! Shutdown: dropping the acceptor ends the thread and closes the listening socket. Readers go on
+//! with the connections that they have.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::bell::Bell;
+use crate::frame::LinkError;
+use crate::sync::Arc;
+use crate::tcp::hello::{Answer, HELLO_BYTES, Hello, Reply, Unreadable};
+use crate::tcp::mailbox::{Arrival, Refusals, Shared, Slot};
+use crate::tcp::reader::Reader;
+use crate::tcp::socket::{self, Moved};
+use crate::tcp::writer::random_number;
+use crate::tcp::{Identity, Settings, after, now_ns};
+use crate::waiter::WaiterHandle;
+
+/// Connections accepted between two looks at the greetings under way.
+const ACCEPTS_PER_ROUND: usize = 64;
+
+/// The pause after an accept that failed, most likely for want of descriptors: until the others of
+/// this process have closed some, ten looks a second are enough.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listening socket and its thread. One per process.
+pub struct Acceptor {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    bell: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Acceptor {
+    /// Listens at `address`; port 0 lets the kernel choose one.
+    ///
+    /// # Errors
+    ///
+    /// When the address can't be had, or there is no descriptor or thread left.
+    pub fn bind(
+        address: SocketAddr,
+        identity: Identity,
+        settings: Settings,
+    ) -> io::Result<Acceptor> {
+        let listener = TcpListener::bind(address).map_err(|error| {
+            let explanation = format!("can't listen at {address}: {error}");
+            io::Error::new(error.kind(), explanation)
+        })?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::new(identity, settings));
+        let bell = Arc::new(Bell::new()?);
+        let mut doorman = Doorman {
+            listener,
+            shared: Arc::clone(&shared),
+            bell: Arc::clone(&bell),
+            greetings: Vec::new(),
+            accept_after_ns: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("link-acceptor".to_owned())
+            .spawn(move || while doorman.round() {})?;
+        Ok(Acceptor {
+            address,
+            shared,
+            bell,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The reading end of the link number `link`, whose writer is expected from now on.
+    ///
+    /// # Panics
+    ///
+    /// When the link has a reader already.
+    pub fn reader(&self, link: u64, peer_name: &str, waiter: impl Into<WaiterHandle>) -> Reader {
+        let waiter = waiter.into();
+        let settings = self.shared.settings;
+        let slot = Arc::new(Slot::new(random_number(), settings, waiter.waker()));
+        self.shared.expect(link, Arc::clone(&slot));
+        let shared = Arc::clone(&self.shared);
+        Reader::new(link, peer_name.to_owned(), slot, shared, waiter.registrar())
+    }
+
+    /// Who was refused so far, and which connections readers dropped because the peer broke the
+    /// rules.
+    pub fn refused(&self) -> Refusals {
+        self.shared.refused()
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.shared.stop();
+        self.bell.strike();
+        if let Some(thread) = self.thread.take() {
+            // It has no panic of its own to tell.
+            let _ = thread.join();
+        }
+        self.shared.close();
+    }
+}
+
+/// What the thread owns.
+struct Doorman {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    bell: Arc<Bell>,
+    /// Under way, the oldest first. At most `Settings::handshakes_max`.
+    greetings: Vec<Greeting>,
+    /// No accept before this.
+    accept_after_ns: Option<u64>,
+}
+
+struct Greeting {
+    socket: OwnedFd,
+    address: SocketAddr,
+    hello: [u8; HELLO_BYTES],
+    filled: usize,
+    deadline_ns: u64,
+}
+
+/// What became of a greeting.
+enum Outcome {
+    UnderWay,
+    Accepted(Arc<Slot>, Hello, Reply),
+    Refused(Option<Reply>, LinkError),
+}
+
+impl Doorman {
+    /// Sleeps, then does what there is to do. Returns false at the end.
+    fn round(&mut self) -> bool {
+        let Ok(ready) = self.sleep() else {
+            // A poll that can't work at all: out of memory. Not in a circle.
+            std::thread::sleep(ACCEPT_PAUSE);
+            return !self.shared.is_stopping();
+        };
+        if self.shared.is_stopping() {
+            return false;
+        }
+        let now_ns = now_ns();
+        self.go_on(&ready, now_ns);
+        if self
+            .accept_after_ns
+            .is_none_or(|after_ns| after_ns <= now_ns)
+        {
+            self.accept_after_ns = None;
+            self.accept(now_ns);
+        }
+        true
+    }
+
+    /// Returns which greetings have news.
+    fn sleep(&self) -> Result<Vec<bool>, Errno> {
+        let deadlines = self.greetings.iter().map(|greeting| greeting.deadline_ns);
+        let due_ns = deadlines.chain(self.accept_after_ns).min();
+        let timeout = due_ns.map(|due_ns| {
+            let left = Duration::from_nanos(due_ns.saturating_sub(now_ns()));
+            // Saturates after some 585 years, which the kernel takes.
+            Timespec::try_from(left).unwrap_or(Timespec {
+                tv_sec: 3_600,
+                tv_nsec: 0,
+            })
+        });
+        let listening = match self.accept_after_ns {
+            None => PollFlags::IN,
+            Some(_) => PollFlags::empty(),
+        };
+        let mut descriptors = Vec::with_capacity(2 + self.greetings.len());
+        descriptors.push(PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN));
+        descriptors.push(PollFd::new(&self.listener, listening));
+        for greeting in &self.greetings {
+            descriptors.push(PollFd::new(&greeting.socket, PollFlags::IN));
+        }
+        match poll(&mut descriptors, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        let ready = descriptors[2..].iter();
+        Ok(ready
+            .map(|descriptor| !descriptor.revents().is_empty())
+            .collect())
+    }
+
+    fn go_on(&mut self, ready: &[bool], now_ns: u64) {
+        let mut ready = ready.iter();
+        let mut kept = Vec::with_capacity(self.greetings.len());
+        for mut greeting in std::mem::take(&mut self.greetings) {
+            let outcome = match ready.next() {
+                Some(true) => greeting.go_on(&self.shared),
+                _ => Outcome::UnderWay,
+            };
+            match outcome {
+                Outcome::UnderWay if greeting.deadline_ns <= now_ns => {
+                    let timeout_s = self.shared.settings.handshake_timeout.as_secs_f64();
+                    let reason = format!("did not finish its greeting within {timeout_s} s");
+                    self.refuse(&greeting, None, LinkError::new(greeting.name(), reason));
+                }
+                Outcome::UnderWay => kept.push(greeting),
+                Outcome::Accepted(slot, hello, reply) => self.admit(greeting, &slot, &hello, reply),
+                Outcome::Refused(reply, error) => self.refuse(&greeting, reply, error),
+            }
+        }
+        self.greetings = kept;
+    }
+
+    fn accept(&mut self, now_ns: u64) {
+        for _ in 0..ACCEPTS_PER_ROUND {
+            let (socket, address) = match self.listener.accept() {
+                Ok((stream, address)) => match stream.set_nonblocking(true) {
+                    Ok(()) => (OwnedFd::from(stream), address),
+                    Err(_) => continue,
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(_) => {
+                    // Out of descriptors or memory: the connection stays in the kernel's queue.
+                    self.accept_after_ns = Some(after(now_ns, ACCEPT_PAUSE));
+                    return;
+                }
+            };
+            if self.greetings.len() >= self.shared.settings.handshakes_max.max(1) {
+                let oldest = self.greetings.remove(0);
+                let reason = "had not greeted when too many others came".to_owned();
+                self.refuse(&oldest, None, LinkError::new(oldest.name(), reason));
+            }
+            self.greetings.push(Greeting {
+                socket,
+                address,
+                hello: [0; HELLO_BYTES],
+                filled: 0,
+                deadline_ns: after(now_ns, self.shared.settings.handshake_timeout),
+            });
+        }
+    }
+
+    fn admit(&self, greeting: Greeting, slot: &Slot, hello: &Hello, reply: Reply) {
+        let prepared = socket::prepare(&greeting.socket, self.shared.settings.peer_timeout);
+        let bytes = reply.encode();
+        // The socket is new, so the answer fits. One that does not go out whole is a dead one, and
+        // its writer comes again.
+        let sent = socket::send(&greeting.socket, &bytes);
+        if prepared.is_ok() && matches!(sent, Ok(Moved::Bytes(count)) if count == bytes.len()) {
+            let arrival = Arrival {
+                socket: greeting.socket,
+                address: greeting.address,
+                writer: hello.writer,
+                window: reply.window as usize,
+                position: reply.position,
+            };
+            slot.deliver(arrival);
+        }
+    }
+
+    fn refuse(&self, greeting: &Greeting, reply: Option<Reply>, error: LinkError) {
+        if let Some(reply) = reply {
+            // A peer that does not take it learns it by the closed connection.
+            let _ = socket::send(&greeting.socket, &reply.encode());
+            socket::finish(&greeting.socket);
+        }
+        self.shared.note(error);
+    }
+}
+
+impl Greeting {
+    fn name(&self) -> String {
+        self.address.to_string()
+    }
+
+    fn go_on(&mut self, shared: &Shared) -> Outcome {
+        while self.filled < HELLO_BYTES {
+            let reason = match socket::receive(&self.socket, &mut self.hello[self.filled..]) {
+                Ok(Moved::Bytes(count)) => {
+                    self.filled += count;
+                    match Hello::could_be(&self.hello[..self.filled]) {
+                        Ok(()) => continue,
+                        Err(unreadable) => return self.unreadable(&unreadable, shared),
+                    }
+                }
+                Ok(Moved::WouldBlock) => return Outcome::UnderWay,
+                Ok(Moved::End) => "closed the connection before its greeting was whole".to_owned(),
+                Err(error) => format!("broke off its greeting: {error}"),
+            };
+            return Outcome::Refused(None, LinkError::new(self.name(), reason));
+        }
+        let hello = match Hello::decode(&self.hello) {
+            Ok(hello) => hello,
+            Err(unreadable) => return self.unreadable(&unreadable, shared),
+        };
+        match shared.judge(&hello) {
+            Ok((slot, reply)) => Outcome::Accepted(slot, hello, reply),
+            Err((reply, reason)) => {
+                let error = LinkError::new(self.name(), reason.reason).mend(reason.mend);
+                Outcome::Refused(Some(reply), error)
+            }
+        }
+    }
+
+    fn unreadable(&self, unreadable: &Unreadable, shared: &Shared) -> Outcome {
+        // Strangers get no answer: nothing of ours would be one to them.
+        let reply = match unreadable {
+            Unreadable::Version(_) => Some(Reply::refusal(Answer::Version, shared.identity.epoch)),
+            Unreadable::Stranger | Unreadable::Damaged => None,
+        };
+        Outcome::Refused(reply, unreadable.error(self.name()))
+    }
+}

@@ -1,0 +1,308 @@
+//! The greeting: a writer says who it is and where it can go on, and the acceptor says yes, and
+//! from where, or no, and why.
+//!
+//! Both messages have a fixed size, and begin with eight magic bytes and the version, whatever the
+//! version. The two magics differ, so that a socket that was connected to itself is noticed.
+
+use crate::frame::LinkError;
+
+/// The version of greeting and records. Both ends have the same, or the writer is refused.
+pub(super) const VERSION: u32 = 1;
+
+/// Bytes of a writer's greeting.
+pub(super) const HELLO_BYTES: usize = 80;
+
+/// Bytes of the answer.
+pub(super) const REPLY_BYTES: usize = 48;
+
+const HELLO_MAGIC: [u8; 8] = *b"slackTCP";
+const REPLY_MAGIC: [u8; 8] = *b"slackYES";
+
+/// Bytes of magic and version.
+const VERSIONED_BYTES: usize = 12;
+
+/// A writer's greeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) epoch: u64,
+    pub(super) token: [u8; 16],
+    pub(super) link: u64,
+    /// A random number of this writer: tells a writer that comes back from another one.
+    pub(super) writer: u64,
+    /// The number of the oldest frame that it still has.
+    pub(super) oldest: u64,
+    /// The number of the first frame of which it never sent a byte.
+    pub(super) unsent: u64,
+    pub(super) window: u32,
+}
+
+/// The acceptor's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) answer: Answer,
+    /// The reader's own epoch; zero for a peer without the token.
+    pub(super) epoch: u64,
+    /// A random number of the reader.
+    pub(super) reader: u64,
+    /// The number of the frame to go on with.
+    pub(super) position: u64,
+    /// The window that counts: the smaller of both.
+    pub(super) window: u32,
+}
+
+/// Yes, or why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Accepted,
+    Version,
+    Token,
+    /// The writer is of an earlier incarnation than the reader.
+    StaleEpoch,
+    /// The writer is of a later incarnation than the reader.
+    NewerEpoch,
+    /// No reader expects the link: not yet, or no more.
+    UnknownLink,
+    /// Frames of another writer have already come by this link.
+    OtherWriter,
+    /// The reader expects a frame that the writer does not have.
+    Position,
+    /// Everything has been received, the end included.
+    Ended,
+    /// The window is none.
+    Window,
+}
+
+const ANSWERS: [Answer; 10] = [
+    Answer::Accepted,
+    Answer::Version,
+    Answer::Token,
+    Answer::StaleEpoch,
+    Answer::NewerEpoch,
+    Answer::UnknownLink,
+    Answer::OtherWriter,
+    Answer::Position,
+    Answer::Ended,
+    Answer::Window,
+];
+
+/// Why bytes are no greeting that can be answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// Not of this protocol.
+    Stranger,
+    /// Of this protocol, in a version that is not ours.
+    Version(u32),
+    /// Of our version, and damaged.
+    Damaged,
+}
+
+impl Hello {
+    pub(super) fn encode(&self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[..8].copy_from_slice(&HELLO_MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[24..40].copy_from_slice(&self.token);
+        bytes[40..48].copy_from_slice(&self.link.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.writer.to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.oldest.to_le_bytes());
+        bytes[64..72].copy_from_slice(&self.unsent.to_le_bytes());
+        bytes[72..76].copy_from_slice(&self.window.to_le_bytes());
+        seal(&mut bytes);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Hello, Unreadable> {
+        Hello::could_be(bytes)?;
+        if !is_sealed(bytes) {
+            return Err(Unreadable::Damaged);
+        }
+        let mut token = [0; 16];
+        token.copy_from_slice(&bytes[24..40]);
+        Ok(Hello {
+            epoch: number(bytes, 16),
+            token,
+            link: number(bytes, 40),
+            writer: number(bytes, 48),
+            oldest: number(bytes, 56),
+            unsent: number(bytes, 64),
+            window: small_number(bytes, 72),
+        })
+    }
+
+    /// Whether the first bytes of a greeting, as many as have come, can become one of ours.
+    pub(super) fn could_be(bytes: &[u8]) -> Result<(), Unreadable> {
+        could_be(bytes, HELLO_MAGIC)
+    }
+}
+
+impl Reply {
+    pub(super) fn refusal(answer: Answer, epoch: u64) -> Reply {
+        Reply {
+            answer,
+            epoch,
+            reader: 0,
+            position: 0,
+            window: 0,
+        }
+    }
+
+    pub(super) fn encode(&self) -> [u8; REPLY_BYTES] {
+        let answer = ANSWERS.iter().position(|answer| *answer == self.answer);
+        // The array holds every variant: the test of this module goes through them.
+        let answer = answer.unwrap_or(usize::from(u8::MAX)) as u32;
+        let mut bytes = [0; REPLY_BYTES];
+        bytes[..8].copy_from_slice(&REPLY_MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&answer.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.reader.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.position.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.window.to_le_bytes());
+        seal(&mut bytes);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; REPLY_BYTES]) -> Result<Reply, Unreadable> {
+        could_be(bytes, REPLY_MAGIC)?;
+        if !is_sealed(bytes) {
+            return Err(Unreadable::Damaged);
+        }
+        let answer = small_number(bytes, 12) as usize;
+        Ok(Reply {
+            answer: *ANSWERS.get(answer).ok_or(Unreadable::Damaged)?,
+            epoch: number(bytes, 16),
+            reader: number(bytes, 24),
+            position: number(bytes, 32),
+            window: small_number(bytes, 40),
+        })
+    }
+}
+
+impl Unreadable {
+    /// What the peer did, as the end of a sentence about it.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Unreadable::Stranger => "does not speak this protocol".to_owned(),
+            Unreadable::Version(version) => {
+                format!("speaks version {version} of the protocol, and this process {VERSION}")
+            }
+            Unreadable::Damaged => "sent a greeting whose check is wrong".to_owned(),
+        }
+    }
+
+    /// The same as an error of `peer`, with its mend.
+    pub(super) fn error(&self, peer: String) -> LinkError {
+        let mend = match self {
+            Unreadable::Stranger => "let only workers of the deployment connect to this port",
+            Unreadable::Version(_) => "run the same release on every host",
+            Unreadable::Damaged => "look for a device between the hosts that changes bytes",
+        };
+        LinkError::new(peer, self.reason()).mend(mend)
+    }
+}
+
+fn could_be(bytes: &[u8], magic: [u8; 8]) -> Result<(), Unreadable> {
+    let known = bytes.len().min(magic.len());
+    if bytes[..known] != magic[..known] {
+        return Err(Unreadable::Stranger);
+    }
+    if bytes.len() >= VERSIONED_BYTES {
+        let version = small_number(bytes, 8);
+        if version != VERSION {
+            return Err(Unreadable::Version(version));
+        }
+    }
+    Ok(())
+}
+
+/// The last four bytes of a greeting are the FNV-1a hash of the bytes before them.
+fn seal(bytes: &mut [u8]) {
+    let body = bytes.len() - 4;
+    let hash = fnv(&bytes[..body]);
+    bytes[body..].copy_from_slice(&hash.to_le_bytes());
+}
+
+fn is_sealed(bytes: &[u8]) -> bool {
+    let body = bytes.len() - 4;
+    small_number(bytes, body) == fnv(&bytes[..body])
+}
+
+fn fnv(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811C_9DC5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// The number at `offset`, which the callers choose within the fixed size.
+fn number(bytes: &[u8], offset: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[offset..offset + 8]);
+    u64::from_le_bytes(number)
+}
+
+fn small_number(bytes: &[u8], offset: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[offset..offset + 4]);
+    u32::from_le_bytes(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELLO: Hello = Hello {
+        epoch: 7,
+        token: *b"0123456789abcdef",
+        link: 1 << 33,
+        writer: u64::MAX,
+        oldest: 11,
+        unsent: 13,
+        window: 4 << 20,
+    };
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Hello::decode(&HELLO.encode()), Ok(HELLO));
+        for answer in ANSWERS {
+            let reply = Reply {
+                answer,
+                epoch: 8,
+                reader: 9,
+                position: 10,
+                window: 1,
+            };
+            assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found() {
+        for bit in 0..HELLO_BYTES * 8 {
+            let mut bytes = HELLO.encode();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Hello::decode(&bytes).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn strangers_and_other_versions_are_known_early() {
+        let bytes = HELLO.encode();
+        for length in 0..HELLO_BYTES {
+            assert_eq!(Hello::could_be(&bytes[..length]), Ok(()));
+        }
+        assert_eq!(Hello::could_be(b"GET / HT"), Err(Unreadable::Stranger));
+        assert_eq!(Hello::could_be(b"sla"), Ok(()));
+        assert_eq!(Hello::could_be(b"slb"), Err(Unreadable::Stranger));
+        let mut later = bytes;
+        later[8] = 2;
+        assert_eq!(Hello::decode(&later), Err(Unreadable::Version(2)));
+    }
+
+    #[test]
+    fn a_greeting_is_no_reply() {
+        let mut bytes = [0; REPLY_BYTES];
+        bytes.copy_from_slice(&HELLO.encode()[..REPLY_BYTES]);
+        assert_eq!(Reply::decode(&bytes), Err(Unreadable::Stranger));
+    }
+}

@@ -1,0 +1,322 @@
+//! One open connection of a writer: records out, credits in, and the heartbeat while something is
+//! unacknowledged.
+//!
+//! Invariants:
+//! - A record that interrupts the frames goes between two of theirs, and is sent whole.
+//! - At most one heartbeat is unanswered: TCP repeats what is lost, so a second says nothing.
+//! - Without anything unacknowledged there is no deadline.
+
+use std::io;
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::tcp::after;
+use crate::tcp::outgoing::{Outgoing, Stop};
+use crate::tcp::record::{HEADER_BYTES, Record};
+use crate::tcp::socket::{self, Moved};
+
+/// Bytes read at once: 16 records. A reader sends four a window, and one a second.
+const READ_BYTES: usize = 16 * HEADER_BYTES;
+
+/// What the peer let us know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Nothing that ends the connection.
+    None,
+    /// The reader has everything, the end included.
+    EndTaken,
+    /// The reader is gone for good.
+    Gone,
+}
+
+/// Why a connection can't go on.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// It was cut, or fell silent: the peer may well be in order.
+    Lost(String),
+    /// The peer broke the rules.
+    Breach(String),
+}
+
+pub(super) struct Line {
+    socket: OwnedFd,
+    input: [u8; READ_BYTES],
+    /// Bytes of `input` that are filled: less than a record between two calls.
+    filled: usize,
+    /// A record that interrupts the frames, and how much of it is sent.
+    interruption: Option<([u8; HEADER_BYTES], usize)>,
+    /// The last write filled the socket.
+    is_blocked: bool,
+    end_sent: bool,
+    heartbeat_sent: bool,
+    /// While something is unacknowledged.
+    vigil: Option<Vigil>,
+}
+
+/// What a writer with something unacknowledged watches.
+#[derive(Clone, Copy)]
+struct Vigil {
+    /// When to ask.
+    ask_ns: u64,
+    /// When the peer last showed that it lives, or the vigil began.
+    heard_ns: u64,
+}
+
+/// The two times of a vigil.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) heartbeat_after: Duration,
+    pub(super) peer_timeout: Duration,
+}
+
+impl Line {
+    pub(super) fn new(socket: OwnedFd) -> Line {
+        Line {
+            socket,
+            input: [0; READ_BYTES],
+            filled: 0,
+            interruption: None,
+            is_blocked: false,
+            end_sent: false,
+            heartbeat_sent: false,
+            vigil: None,
+        }
+    }
+
+    /// Writes what there is to write and reads what there is to read. `end` says that no frames
+    /// follow those in `outgoing`.
+    ///
+    /// Nothing is left undone that the kernel would not give an edge for: either everything is
+    /// written, or the socket was full, or the credit was used up and the last read found nothing.
+    pub(super) fn exchange<P: Deref<Target = [u8]>>(
+        &mut self,
+        outgoing: &mut Outgoing<P>,
+        end: bool,
+        read_first: bool,
+        now_ns: u64,
+        patience: Patience,
+    ) -> Result<News, Broken> {
+        let mut unread = true;
+        if read_first || self.is_blocked || outgoing.is_all_written() {
+            let (news, _) = self.read(outgoing, now_ns, patience)?;
+            if news != News::None {
+                return Ok(news);
+            }
+            unread = false;
+        }
+        // At most a round for each credit that came meanwhile, and a window has four.
+        loop {
+            let stop = match self.write(outgoing, end, now_ns, patience) {
+                Ok(stop) => stop,
+                Err(error) => return self.read_the_rest(outgoing, error, now_ns, patience),
+            };
+            if stop == Stop::Done || (stop == Stop::WouldBlock && !unread) {
+                break;
+            }
+            let (news, count) = self.read(outgoing, now_ns, patience)?;
+            if news != News::None {
+                return Ok(news);
+            }
+            unread = false;
+            if stop == Stop::WouldBlock || count == 0 {
+                break;
+            }
+        }
+        self.keep_vigil(outgoing, now_ns, patience)?;
+        Ok(News::None)
+    }
+
+    /// Whether the end is written whole, behind all frames.
+    pub(super) fn is_end_sent(&self) -> bool {
+        self.end_sent && self.interruption.is_none()
+    }
+
+    /// When to call [`Line::exchange`] though nothing happens.
+    pub(super) fn due_ns(&self, patience: Patience) -> Option<u64> {
+        let vigil = self.vigil?;
+        let broken_ns = after(vigil.heard_ns, patience.peer_timeout);
+        if self.heartbeat_sent {
+            return Some(broken_ns);
+        }
+        Some(broken_ns.min(vigil.ask_ns))
+    }
+
+    /// The last words of a writer that is dropped: the end where all is written, else that it
+    /// is gone.
+    pub(super) fn leave<P>(&mut self, outgoing: &Outgoing<P>, is_complete: bool) {
+        let whole = outgoing.is_between_records() && self.interruption.is_none();
+        if whole && !self.end_sent {
+            let word = if is_complete && outgoing.is_all_written() {
+                Record::End {
+                    frames: outgoing.end(),
+                }
+            } else {
+                Record::Gone
+            };
+            // A socket that is full or broken: the reader finds a connection without an end.
+            let _ = socket::send(&self.socket, &word.encode());
+        }
+        socket::finish(&self.socket);
+        // Closing a socket with unread bytes resets the connection, and destroys what is on its
+        // way. A window has four credits, and this reads sixteen.
+        let _ = socket::receive(&self.socket, &mut self.input);
+    }
+
+    fn write<P: Deref<Target = [u8]>>(
+        &mut self,
+        outgoing: &mut Outgoing<P>,
+        end: bool,
+        now_ns: u64,
+        patience: Patience,
+    ) -> io::Result<Stop> {
+        if !self.interrupt(outgoing)? {
+            return Ok(Stop::WouldBlock);
+        }
+        let (count, stop) = outgoing.write(&self.socket)?;
+        if count > 0 && self.is_blocked {
+            // A full socket takes bytes again only when the peer's kernel has taken some.
+            self.heard(now_ns, patience);
+        }
+        self.is_blocked = stop == Stop::WouldBlock;
+        if self.is_blocked || !self.interrupt(outgoing)? {
+            return Ok(Stop::WouldBlock);
+        }
+        if stop == Stop::Done && end && !self.end_sent {
+            self.end_sent = true;
+            let frames = outgoing.end();
+            self.interruption = Some((Record::End { frames }.encode(), 0));
+            if !self.interrupt(outgoing)? {
+                return Ok(Stop::WouldBlock);
+            }
+        }
+        Ok(stop)
+    }
+
+    /// Sends the record that interrupts the frames. Returns whether none is left to send.
+    fn interrupt<P>(&mut self, outgoing: &Outgoing<P>) -> io::Result<bool> {
+        while let Some((record, sent)) = &mut self.interruption {
+            if *sent == 0 && !outgoing.is_between_records() {
+                // The frame's record first.
+                return Ok(true);
+            }
+            match socket::send(&self.socket, &record[*sent..])? {
+                Moved::Bytes(count) => *sent += count,
+                Moved::WouldBlock | Moved::End => {
+                    self.is_blocked = true;
+                    return Ok(false);
+                }
+            }
+            if *sent == HEADER_BYTES {
+                self.interruption = None;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads until the socket has nothing more. Returns the number of records as well.
+    fn read<P>(
+        &mut self,
+        outgoing: &mut Outgoing<P>,
+        now_ns: u64,
+        patience: Patience,
+    ) -> Result<(News, usize), Broken> {
+        let mut records = 0;
+        loop {
+            match socket::receive(&self.socket, &mut self.input[self.filled..]) {
+                Ok(Moved::Bytes(count)) => self.filled += count,
+                Ok(Moved::WouldBlock) => return Ok((News::None, records)),
+                Ok(Moved::End) => return Err(Broken::Lost("closed the connection".to_owned())),
+                Err(error) => return Err(lost(&error)),
+            }
+            self.heard(now_ns, patience);
+            let mut start = 0;
+            while self.filled - start >= HEADER_BYTES {
+                let mut header = [0; HEADER_BYTES];
+                header.copy_from_slice(&self.input[start..start + HEADER_BYTES]);
+                start += HEADER_BYTES;
+                let record = Record::decode(header).map_err(Broken::Breach)?;
+                records += 1;
+                let news = self.take(record, outgoing).map_err(Broken::Breach)?;
+                if news != News::None {
+                    return Ok((news, records));
+                }
+            }
+            self.input.copy_within(start..self.filled, 0);
+            self.filled -= start;
+        }
+    }
+
+    fn take<P>(&mut self, record: Record, outgoing: &mut Outgoing<P>) -> Result<News, String> {
+        match record {
+            Record::Credit { frames, cost } => {
+                outgoing.credit(frames, cost)?;
+                self.heartbeat_sent = false;
+                Ok(News::None)
+            }
+            Record::EndTaken { frames } => {
+                if !self.end_sent || frames != outgoing.end() {
+                    return Err("acknowledges an end that was not sent".to_owned());
+                }
+                Ok(News::EndTaken)
+            }
+            Record::Gone => Ok(News::Gone),
+            Record::Data(_) | Record::Heartbeat | Record::End { .. } => {
+                Err("sent a record that only writers send".to_owned())
+            }
+        }
+    }
+
+    /// A write failed: what the reader said before may tell why.
+    fn read_the_rest<P>(
+        &mut self,
+        outgoing: &mut Outgoing<P>,
+        error: io::Error,
+        now_ns: u64,
+        patience: Patience,
+    ) -> Result<News, Broken> {
+        match self.read(outgoing, now_ns, patience) {
+            Ok((News::None, _)) => Err(lost(&error)),
+            Ok((news, _)) => Ok(news),
+            Err(broken) => Err(broken),
+        }
+    }
+
+    fn heard(&mut self, now_ns: u64, patience: Patience) {
+        if let Some(vigil) = &mut self.vigil {
+            vigil.heard_ns = now_ns;
+            vigil.ask_ns = after(now_ns, patience.heartbeat_after);
+        }
+    }
+
+    /// Begins, goes on with or ends the vigil, and asks when it is time.
+    fn keep_vigil<P>(
+        &mut self,
+        outgoing: &Outgoing<P>,
+        now_ns: u64,
+        patience: Patience,
+    ) -> Result<(), Broken> {
+        if !outgoing.awaits() && !self.end_sent && self.interruption.is_none() {
+            self.vigil = None;
+            return Ok(());
+        }
+        let vigil = *self.vigil.get_or_insert(Vigil {
+            ask_ns: after(now_ns, patience.heartbeat_after),
+            heard_ns: now_ns,
+        });
+        if now_ns >= after(vigil.heard_ns, patience.peer_timeout) {
+            let silence_s = patience.peer_timeout.as_secs_f64();
+            return Err(Broken::Lost(format!("said nothing for {silence_s} s")));
+        }
+        if now_ns >= vigil.ask_ns && !self.heartbeat_sent && self.interruption.is_none() {
+            self.heartbeat_sent = true;
+            self.interruption = Some((Record::Heartbeat.encode(), 0));
+            self.interrupt(outgoing).map_err(|error| lost(&error))?;
+        }
+        Ok(())
+    }
+}
+
+fn lost(error: &io::Error) -> Broken {
+    Broken::Lost(format!("the connection broke: {error}"))
+}

@@ -1,0 +1,303 @@
+//! What the acceptor's thread and the readers share: who is expected, which connections have come,
+//! and who was refused.
+//!
+//! A reader has one slot. The acceptor puts a connection into it and rings the reader's waiter; a
+//! newer connection takes the place of one that the reader has not fetched. The reader's hot path
+//! touches two atomics of its slot and no lock.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::doorbell::Waker;
+use crate::frame::LinkError;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use crate::tcp::hello::{Answer, Hello, Reply};
+use crate::tcp::{Identity, Settings, WINDOW_BYTES_MIN};
+
+/// Refusals that are kept with their reasons: enough to see who it was and what they wanted, and
+/// 16 × some 200 bytes however many came.
+const REFUSALS_KEPT: usize = 16;
+
+/// Connections that an acceptor turned away, or a reader dropped because the peer broke the rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// How many there were.
+    pub count: u64,
+    /// Who the last ones were, and why; the oldest first, 16 at most.
+    pub last: Vec<LinkError>,
+}
+
+/// A connection whose greeting was accepted.
+pub(super) struct Arrival {
+    pub(super) socket: OwnedFd,
+    pub(super) address: SocketAddr,
+    /// The number of the writer.
+    pub(super) writer: u64,
+    /// The window that counts on it.
+    pub(super) window: usize,
+    /// The number of the frame that the writer was told to go on with.
+    pub(super) position: u64,
+}
+
+/// Where a reader's connections arrive.
+pub(super) struct Slot {
+    /// A random number of the reader.
+    pub(super) reader: u64,
+    settings: Settings,
+    waker: Waker,
+    /// Frames that the reader has received whole.
+    received: AtomicU64,
+    /// The reader has seen the end.
+    ended: AtomicBool,
+    /// The mailbox may be full.
+    arrived: AtomicBool,
+    mailbox: Mutex<Mailbox>,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    arrival: Option<Arrival>,
+    /// The writer of the frames received so far.
+    writer: Option<u64>,
+}
+
+impl Slot {
+    pub(super) fn new(reader: u64, settings: Settings, waker: Waker) -> Slot {
+        Slot {
+            reader,
+            settings,
+            waker,
+            received: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            arrived: AtomicBool::new(false),
+            mailbox: Mutex::default(),
+        }
+    }
+
+    /// The newest connection that came since the last call.
+    #[inline]
+    pub(super) fn fetch(&self) -> Option<Arrival> {
+        // Relaxed: the lock orders what is in the box, and a flag that is seen late is followed by
+        // a ring, whose fence makes it visible to a reader that looks before it sleeps.
+        if !self.arrived.load(Ordering::Relaxed) {
+            return None;
+        }
+        // Down before the look: a connection put in between raises it again.
+        self.arrived.store(false, Ordering::Relaxed);
+        lock(&self.mailbox).arrival.take()
+    }
+
+    pub(super) fn deliver(&self, arrival: Arrival) {
+        let replaced = {
+            let mut mailbox = lock(&self.mailbox);
+            // Under the lock, so that a reader that fetches this one has taken the flag down.
+            self.arrived.store(true, Ordering::Relaxed);
+            mailbox.arrival.replace(arrival)
+        };
+        drop(replaced);
+        self.waker.wake();
+    }
+
+    /// From now on only the writer of this number is let in. Returns whether it is the one.
+    pub(super) fn bind(&self, writer: u64) -> bool {
+        *lock(&self.mailbox).writer.get_or_insert(writer) == writer
+    }
+
+    /// Whether this writer's frames can follow those received.
+    pub(super) fn is_bound_to_another(&self, writer: u64) -> bool {
+        lock(&self.mailbox)
+            .writer
+            .is_some_and(|bound| bound != writer)
+    }
+
+    #[inline]
+    pub(super) fn set_received(&self, frames: u64) {
+        // Release, with the Acquire of the acceptor: a number that the writer learned from this
+        // reader's acknowledgement is never newer than the one that the acceptor then reads.
+        self.received.store(frames, Ordering::Release);
+    }
+
+    pub(super) fn set_ended(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    fn answer(&self, hello: &Hello) -> Result<Reply, (Answer, String)> {
+        if self.is_bound_to_another(hello.writer) {
+            let reason = "is another writer than the one whose frames have come".to_owned();
+            return Err((Answer::OtherWriter, reason));
+        }
+        if self.ended.load(Ordering::Acquire) {
+            return Err((Answer::Ended, "came back after its end".to_owned()));
+        }
+        let position = self.received.load(Ordering::Acquire);
+        if position < hello.oldest || position > hello.unsent {
+            let reason = format!(
+                "has frames {} to {}, and frame {position} is to follow",
+                hello.oldest, hello.unsent
+            );
+            return Err((Answer::Position, reason));
+        }
+        let window = (hello.window as usize).min(self.settings.window());
+        if window < WINDOW_BYTES_MIN {
+            return Err((
+                Answer::Window,
+                format!("asked for a window of {window} bytes"),
+            ));
+        }
+        Ok(Reply {
+            answer: Answer::Accepted,
+            epoch: 0,
+            reader: self.reader,
+            position,
+            // At most 2^30.
+            window: window as u32,
+        })
+    }
+}
+
+/// What belongs to one acceptor.
+pub(super) struct Shared {
+    pub(super) identity: Identity,
+    pub(super) settings: Settings,
+    /// The acceptor's thread is to end.
+    stopping: AtomicBool,
+    /// It has ended: no connection will come any more.
+    closed: AtomicBool,
+    slots: Mutex<HashMap<u64, Arc<Slot>>>,
+    refusals: Mutex<(u64, VecDeque<LinkError>)>,
+}
+
+impl Shared {
+    pub(super) fn new(identity: Identity, settings: Settings) -> Shared {
+        Shared {
+            identity,
+            settings,
+            stopping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            slots: Mutex::default(),
+            refusals: Mutex::default(),
+        }
+    }
+
+    /// # Panics
+    ///
+    /// When the link has a reader already: a bug in the caller.
+    pub(super) fn expect(&self, link: u64, slot: Arc<Slot>) {
+        let before = lock(&self.slots).insert(link, slot);
+        assert!(before.is_none(), "two readers of link {link}");
+    }
+
+    pub(super) fn forget(&self, link: u64) {
+        lock(&self.slots).remove(&link);
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// After the end of the thread: readers without a connection need not wait for one.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for slot in lock(&self.slots).values() {
+            slot.waker.wake();
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Judges a greeting: the reader's slot and the answer.
+    ///
+    /// # Errors
+    ///
+    /// The answer that refuses, and for a refusal worth noting the reason with its mend.
+    pub(super) fn judge(&self, hello: &Hello) -> Result<(Arc<Slot>, Reply), (Reply, Reason)> {
+        let ours = self.identity.epoch;
+        let refuse = |answer, reason: String, mend| {
+            let epoch = if answer == Answer::Token { 0 } else { ours };
+            Err((Reply::refusal(answer, epoch), Reason { reason, mend }))
+        };
+        if !is_same(&hello.token, &self.identity.token) {
+            return refuse(
+                Answer::Token,
+                "has the token of another deployment".to_owned(),
+                "start all processes of a deployment with the same token",
+            );
+        }
+        let (theirs, link) = (hello.epoch, hello.link);
+        if theirs < ours {
+            return refuse(
+                Answer::StaleEpoch,
+                format!("is of the stale epoch {theirs}, this process of epoch {ours}"),
+                "stop the process: it was replaced",
+            );
+        }
+        if theirs > ours {
+            return refuse(
+                Answer::NewerEpoch,
+                format!("is of the newer epoch {theirs}, this process of epoch {ours}"),
+                "stop this process: it was replaced",
+            );
+        }
+        let slot = lock(&self.slots).get(&link).cloned();
+        let Some(slot) = slot else {
+            return refuse(
+                Answer::UnknownLink,
+                format!("wants link {link}, for which no reader waits"),
+                "nothing, if the reader has just left or comes soon: the writer tries again",
+            );
+        };
+        match slot.answer(hello) {
+            Ok(reply) => Ok((
+                slot,
+                Reply {
+                    epoch: ours,
+                    ..reply
+                },
+            )),
+            Err((answer, reason)) => refuse(answer, format!("link {link}: {reason}"), ""),
+        }
+    }
+
+    pub(super) fn note(&self, refusal: LinkError) {
+        let mut refusals = lock(&self.refusals);
+        refusals.0 += 1;
+        if refusals.1.len() == REFUSALS_KEPT {
+            refusals.1.pop_front();
+        }
+        refusals.1.push_back(refusal);
+    }
+
+    pub(super) fn refused(&self) -> Refusals {
+        let refusals = lock(&self.refusals);
+        Refusals {
+            count: refusals.0,
+            last: refusals.1.iter().cloned().collect(),
+        }
+    }
+}
+
+/// Why a greeting was refused.
+pub(super) struct Reason {
+    pub(super) reason: String,
+    pub(super) mend: &'static str,
+}
+
+/// Takes as long for a wrong token as for a right one.
+fn is_same(left: &[u8; 16], right: &[u8; 16]) -> bool {
+    let pairs = left.iter().zip(right);
+    let differences = pairs.fold(0, |differences, (left, right)| differences | (left ^ right));
+    std::hint::black_box(differences) == 0
+}
+
+/// Nobody panics under these locks; if somebody did, the data would still be whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,438 @@
+//! What a writer still holds: frames that are not acknowledged, and how far they are written.
+//!
+//! The bytes on the wire follow from the frames alone: headers are made anew whenever a write has
+//! to go on in their middle, so a position (frame, offset, bytes of the record) is all the state
+//! of a partial write.
+//!
+//! Invariants:
+//! - A frame stays, pieces and all, until the reader has received it whole.
+//! - A record is begun only when the credit covers all of it.
+//! - `frames[..frame]` are written, `frames[frame]` is being written, the rest are not.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::ops::Deref;
+use std::os::fd::AsFd;
+
+use crate::tcp::record::{Fragment, HEADER_BYTES, Record};
+use crate::tcp::socket::{self, Moved};
+use crate::tcp::{RECORD_COST, fragment_bytes_max};
+
+/// Slices gathered into one write. The kernel takes 1,024; 64 slices of 1 KiB and more are a write
+/// of 64 KiB at least, whose copy dwarfs the call, and 64 × 16 bytes fit on the stack.
+const SLICES_MAX: usize = 64;
+
+/// Bytes copied next to their headers for one write: 64 KiB are some 800 records of 64 bytes.
+const STAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Pieces up to this size are copied: below it a slice of their own costs more than the copy.
+const COPIED_PIECE_BYTES_MAX: usize = 1 << 10;
+
+/// Why a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Everything is written.
+    Done,
+    /// The socket takes no more now.
+    WouldBlock,
+    /// The next record needs more credit.
+    NoCredit,
+}
+
+struct Held<P> {
+    pieces: Vec<P>,
+    length: usize,
+}
+
+impl<P> Held<P> {
+    fn cost(&self) -> usize {
+        self.length + RECORD_COST
+    }
+}
+
+pub(super) struct Outgoing<P> {
+    /// Not acknowledged, the oldest first.
+    frames: VecDeque<Held<P>>,
+    /// The number of the first of them.
+    first: u64,
+    /// What they cost.
+    held: usize,
+    /// The number after the last frame of which a byte was written, on any connection.
+    begun: u64,
+    /// Where the next byte comes from.
+    cursor: Cursor,
+    /// The cost of the records completely written on this connection.
+    sent: u64,
+    /// The cost of the records that may be written on this connection.
+    limit: u64,
+    window: usize,
+    fragment_max: usize,
+    stage: Vec<u8>,
+}
+
+/// A place in the stream of bytes.
+#[derive(Clone, Copy, Default)]
+struct Cursor {
+    /// Index of the frame.
+    frame: usize,
+    /// Bytes of the frame in records before this one.
+    offset: usize,
+    /// Bytes of this record, header included.
+    within: usize,
+}
+
+/// A part of one write.
+#[derive(Clone, Copy)]
+enum Part {
+    Stage {
+        start: usize,
+        end: usize,
+    },
+    Piece {
+        frame: usize,
+        piece: usize,
+        start: usize,
+        end: usize,
+    },
+}
+
+/// The parts of one write.
+struct Batch {
+    parts: [Part; SLICES_MAX],
+    count: usize,
+    bytes: usize,
+}
+
+impl<P> Outgoing<P> {
+    pub(super) fn new(window: usize) -> Outgoing<P> {
+        Outgoing {
+            frames: VecDeque::new(),
+            first: 0,
+            held: 0,
+            begun: 0,
+            cursor: Cursor::default(),
+            sent: 0,
+            limit: 0,
+            window,
+            fragment_max: fragment_bytes_max(window),
+            stage: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// What the frames cost that are held here.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// The number of the oldest frame that is held here.
+    pub(super) fn oldest(&self) -> u64 {
+        self.first
+    }
+
+    /// The number of the frame after the last one.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.frames.len() as u64
+    }
+
+    /// The number of the first frame of which no byte was ever written.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    pub(super) fn is_all_written(&self) -> bool {
+        self.cursor.frame == self.frames.len()
+    }
+
+    /// Whether another record may be written now: this one is complete.
+    pub(super) fn is_between_records(&self) -> bool {
+        self.cursor.within == 0
+    }
+
+    /// Whether something was written on this connection that is not acknowledged.
+    pub(super) fn awaits(&self) -> bool {
+        self.cursor.frame > 0 || self.cursor.offset > 0 || self.cursor.within > 0
+    }
+
+    /// Lets go of everything.
+    pub(super) fn clear(&mut self) {
+        let end = self.end();
+        self.frames.clear();
+        self.first = end;
+        self.held = 0;
+        self.cursor = Cursor::default();
+    }
+
+    /// Begins a connection whose reader goes on at `position` and has the whole window free.
+    ///
+    /// # Errors
+    ///
+    /// For a frame that is no more, or was never sent: what is wrong, as the end of a sentence
+    /// about the peer.
+    pub(super) fn resume(&mut self, position: u64, window: usize) -> Result<(), String> {
+        if position < self.first || position > self.begun {
+            return Err(format!(
+                "wants to go on at frame {position}, and this writer has frames {} to {}",
+                self.first, self.begun
+            ));
+        }
+        self.let_go((position - self.first) as usize);
+        self.cursor = Cursor::default();
+        self.sent = 0;
+        self.limit = window as u64;
+        self.window = window;
+        self.fragment_max = fragment_bytes_max(window);
+        Ok(())
+    }
+
+    /// Takes a credit. Returns whether frames were acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// For a credit that can't be: what is wrong, as the end of a sentence about the peer.
+    pub(super) fn credit(&mut self, frames: u64, cost: u32) -> Result<bool, String> {
+        let written = self.first + self.cursor.frame as u64;
+        if frames < self.first || frames > written {
+            return Err(format!(
+                "acknowledges {frames} frames, where between {} and {written} are possible",
+                self.first
+            ));
+        }
+        let limit = self.limit + u64::from(cost);
+        if limit > self.sent + self.window as u64 {
+            return Err(format!(
+                "returned {cost} bytes of credit that it never took"
+            ));
+        }
+        self.limit = limit;
+        let count = (frames - self.first) as usize;
+        self.let_go(count);
+        // At most the cursor's frame: `frames` is not beyond what is written.
+        self.cursor.frame -= count;
+        Ok(count > 0)
+    }
+
+    fn let_go(&mut self, count: usize) {
+        for frame in self.frames.drain(..count) {
+            self.held -= frame.cost();
+        }
+        self.first += count as u64;
+    }
+}
+
+impl<P: Deref<Target = [u8]>> Outgoing<P> {
+    pub(super) fn add(&mut self, pieces: Vec<P>, length: usize) {
+        let frame = Held { pieces, length };
+        self.held += frame.cost();
+        self.frames.push_back(frame);
+    }
+
+    /// Writes until nothing is left, the socket is full or the credit is used up. Returns how many
+    /// bytes went out as well.
+    pub(super) fn write(&mut self, socket: impl AsFd) -> io::Result<(usize, Stop)> {
+        let mut total = 0;
+        // Bounded: every round writes a byte at least, and the credit is a window at most.
+        loop {
+            let (batch, stop) = self.gather();
+            if batch.count == 0 {
+                return Ok((total, stop));
+            }
+            match self.send(socket.as_fd(), &batch)? {
+                Moved::Bytes(count) => {
+                    self.advance(count);
+                    total += count;
+                    // What is left when all of it went is known without another look; a short
+                    // write goes round once more, so that the kernel promises an edge.
+                    if count == batch.bytes && stop == Stop::Done && self.is_all_written() {
+                        return Ok((total, Stop::Done));
+                    }
+                }
+                Moved::WouldBlock | Moved::End => return Ok((total, Stop::WouldBlock)),
+            }
+        }
+    }
+
+    fn send(&self, socket: impl AsFd, batch: &Batch) -> io::Result<Moved> {
+        let parts = &batch.parts[..batch.count];
+        if let [Part::Stage { start, end }] = parts {
+            return socket::send(socket, &self.stage[*start..*end]);
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(match part {
+                Part::Stage { start, end } => &self.stage[*start..*end],
+                Part::Piece {
+                    frame,
+                    piece,
+                    start,
+                    end,
+                } => &self.frames[*frame].pieces[*piece][*start..*end],
+            });
+        }
+        socket::send_gathered(socket, &slices[..parts.len()])
+    }
+
+    /// Collects what one write can take, from the cursor on, and says why it ended there: `Done`
+    /// when the end or the batch's own bounds were reached.
+    fn gather(&mut self) -> (Batch, Stop) {
+        let mut batch = Batch {
+            parts: [Part::Stage { start: 0, end: 0 }; SLICES_MAX],
+            count: 0,
+            bytes: 0,
+        };
+        self.stage.clear();
+        let Cursor {
+            mut frame,
+            mut offset,
+            mut within,
+        } = self.cursor;
+        let mut sent = self.sent;
+        while let Some(held) = self.frames.get(frame) {
+            let length = (held.length - offset).min(self.fragment_max);
+            let cost = (length + RECORD_COST) as u64;
+            if within == 0 && sent + cost > self.limit {
+                return (batch, Stop::NoCredit);
+            }
+            let last = offset + length == held.length;
+            if within < HEADER_BYTES {
+                let header = Record::Data(Fragment {
+                    number: self.first + frame as u64,
+                    // A fragment is at most a quarter of a window, which fits 30 bits.
+                    length: length as u32,
+                    first: offset == 0,
+                    last,
+                })
+                .encode();
+                if !batch.copy(&mut self.stage, &header[within..]) {
+                    return (batch, Stop::Done);
+                }
+                within = HEADER_BYTES;
+            }
+            let start = offset + within - HEADER_BYTES;
+            let whole = batch.add_payload(&mut self.stage, frame, held, start, offset + length);
+            if !whole {
+                return (batch, Stop::Done);
+            }
+            sent += cost;
+            within = 0;
+            offset += length;
+            if last {
+                frame += 1;
+                offset = 0;
+            }
+        }
+        (batch, Stop::Done)
+    }
+
+    /// Moves the cursor over `count` written bytes.
+    fn advance(&mut self, mut count: usize) {
+        let cursor = &mut self.cursor;
+        while count > 0 {
+            let frame = &self.frames[cursor.frame];
+            let length = (frame.length - cursor.offset).min(self.fragment_max);
+            let left = HEADER_BYTES + length - cursor.within;
+            self.begun = self.begun.max(self.first + cursor.frame as u64 + 1);
+            if count < left {
+                cursor.within += count;
+                return;
+            }
+            count -= left;
+            self.sent += (length + RECORD_COST) as u64;
+            cursor.within = 0;
+            cursor.offset += length;
+            if cursor.offset == frame.length {
+                cursor.frame += 1;
+                cursor.offset = 0;
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// Copies bytes to the stage. Returns false, and does nothing, when there is no room.
+    fn copy(&mut self, stage: &mut Vec<u8>, bytes: &[u8]) -> bool {
+        let start = stage.len();
+        if start + bytes.len() > STAGE_BYTES_MAX {
+            return false;
+        }
+        let end = start + bytes.len();
+        // Bytes on the stage that follow each other are one slice. The index is in bounds: it is
+        // below the count.
+        let joins = self.count > 0
+            && matches!(self.parts[self.count - 1], Part::Stage { end, .. } if end == start);
+        let part = if joins {
+            let Part::Stage { start, .. } = self.parts[self.count - 1] else {
+                unreachable!("matched above");
+            };
+            self.count -= 1;
+            Part::Stage { start, end }
+        } else {
+            Part::Stage { start, end }
+        };
+        if !self.add(part, bytes.len()) {
+            return false;
+        }
+        if stage.capacity() == 0 {
+            stage.reserve_exact(STAGE_BYTES_MAX);
+        }
+        stage.extend_from_slice(bytes);
+        true
+    }
+
+    fn add(&mut self, part: Part, bytes: usize) -> bool {
+        if self.count == SLICES_MAX {
+            return false;
+        }
+        self.parts[self.count] = part;
+        self.count += 1;
+        self.bytes += bytes;
+        true
+    }
+
+    /// Adds the bytes `from..to` of a frame. Returns false when not all of them found room.
+    fn add_payload<P: Deref<Target = [u8]>>(
+        &mut self,
+        stage: &mut Vec<u8>,
+        frame: usize,
+        held: &Held<P>,
+        from: usize,
+        to: usize,
+    ) -> bool {
+        let mut piece_start = 0;
+        for (index, piece) in held.pieces.iter().enumerate() {
+            let piece_end = piece_start + piece.len();
+            let start = from.max(piece_start);
+            let end = to.min(piece_end);
+            if start < end {
+                let (start, end) = (start - piece_start, end - piece_start);
+                let taken = if end - start <= COPIED_PIECE_BYTES_MAX {
+                    self.copy(stage, &piece[start..end])
+                } else {
+                    self.add(
+                        Part::Piece {
+                            frame,
+                            piece: index,
+                            start,
+                            end,
+                        },
+                        end - start,
+                    )
+                };
+                if !taken {
+                    return false;
+                }
+            }
+            piece_start = piece_end;
+            if piece_start >= to {
+                break;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

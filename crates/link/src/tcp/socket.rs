@@ -1,0 +1,111 @@
+//! Non-blocking sockets: what the kernel says, in the three cases that matter here.
+
+use std::io;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
+};
+
+/// What came of a read or a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moved {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// None now: the kernel gives an edge when it can go on.
+    WouldBlock,
+    /// The peer sends nothing any more (reads only).
+    End,
+}
+
+/// Begins to connect. Whether it worked out, the first write says.
+pub(super) fn connect(address: SocketAddr, peer_timeout: Duration) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = rustix::net::socket_with(
+        family,
+        SocketType::STREAM,
+        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+        None,
+    )?;
+    prepare(&socket, peer_timeout)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sets the options of a link's socket. It must not block already.
+pub(super) fn prepare(socket: &OwnedFd, peer_timeout: Duration) -> io::Result<()> {
+    // What is pushed goes out: batching is the writer's business, not the kernel's.
+    sockopt::set_tcp_nodelay(socket, true)?;
+    // The kernel gives a connection up whose bytes nobody acknowledges for so long.
+    let timeout_ms = u32::try_from(peer_timeout.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(socket, timeout_ms.max(1))?;
+    Ok(())
+}
+
+pub(super) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Moved> {
+    read(|| rustix::net::recv(socket.as_fd(), &mut *buffer, RecvFlags::empty()).map(|(_, n)| n))
+}
+
+/// Fills the buffers one after the other.
+pub(super) fn receive_into(socket: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Moved> {
+    read(|| rustix::io::readv(socket.as_fd(), buffers))
+}
+
+pub(super) fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<Moved> {
+    written(|| rustix::net::send(socket.as_fd(), bytes, SendFlags::NOSIGNAL))
+}
+
+/// Gathers the slices into one write.
+pub(super) fn send_gathered(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
+    written(|| {
+        rustix::net::sendmsg(
+            socket.as_fd(),
+            slices,
+            &mut SendAncillaryBuffer::default(),
+            SendFlags::NOSIGNAL,
+        )
+    })
+}
+
+/// Bytes that have arrived and were not read.
+pub(super) fn unread_bytes(socket: impl AsFd) -> u64 {
+    rustix::io::ioctl_fionread(socket).unwrap_or(0)
+}
+
+/// Says the end to the peer: what was written still arrives, which closing does not promise.
+pub(super) fn finish(socket: impl AsFd) {
+    // A connection that is broken already has nothing to say.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
+}
+
+fn read(mut call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Moved> {
+    loop {
+        return match call() {
+            Ok(0) => Ok(Moved::End),
+            Ok(count) => Ok(Moved::Bytes(count)),
+            Err(Errno::AGAIN) => Ok(Moved::WouldBlock),
+            Err(Errno::INTR) => continue,
+            Err(error) => Err(error.into()),
+        };
+    }
+}
+
+fn written(mut call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Moved> {
+    loop {
+        return match call() {
+            Ok(count) => Ok(Moved::Bytes(count)),
+            Err(Errno::AGAIN) => Ok(Moved::WouldBlock),
+            Err(Errno::INTR) => continue,
+            Err(error) => Err(error.into()),
+        };
+    }
+}

@@ -1,0 +1,509 @@
+//! The writing end: takes frames, and sees to a connection to send them by.
+//!
+//! ```text
+//!           ┌──────────────── broken: back off ───────────────┐
+//!           ▼                                                 │
+//!        Apart ── connect ──► Greeting ── accepted ──► Open ──┤
+//!           │                    │ refused              │     └─ end acknowledged ──► Ended
+//!           └─ too long ─────────┴──────────────────────┴─ reader gone ──► Closed
+//! ```
+//!
+//! Invariants:
+//! - All of it happens in the owner's calls; none of them waits.
+//! - Whatever state it is in, a call leaves an edge to come or a deadline in
+//!   [`Writer::due_ns`], so an owner that sleeps for both is never forgotten.
+//! - Frames are let go only when they are acknowledged, or the link is closed.
+//!
+//! Shutdown: [`Writer::close`], then [`Writer::push`] until it is drained, then drop. A writer that
+//! is dropped with nothing unacknowledged says the end as well; one with frames left says that it
+//! is gone.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use crate::frame::{FRAME_BYTES_MAX, LinkError};
+use crate::spsc::SendError;
+use crate::tcp::hello::{Answer, HELLO_BYTES, Hello, REPLY_BYTES, Reply, VERSION};
+use crate::tcp::line::{Broken, Line, News, Patience};
+use crate::tcp::outgoing::Outgoing;
+use crate::tcp::socket::{self, Moved};
+use crate::tcp::{Identity, Settings, after, fragment_bytes_max, now_ns, peer_at};
+use crate::tcp::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
+use crate::waiter::{Registrar, WaiterHandle};
+
+/// The first pause before another attempt to connect. A cut connection to a peer that is in order
+/// is back after it; sixteen links that come back together make 1,600 attempts a second.
+const BACK_OFF_MIN: Duration = Duration::from_millis(10);
+
+/// The longest pause: seven doublings later.
+const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+
+/// Breaches of the protocol in a row, without one sound credit between them, before the writer
+/// gives up: a bit may flip once on its way, and thrice is another program.
+const BREACHES_MAX: u32 = 3;
+
+/// The writing end of a link to another host.
+///
+/// `P` is a piece of a frame: it is kept until the reader has the frame.
+pub struct Writer<P> {
+    address: SocketAddr,
+    peer_name: String,
+    identity: Identity,
+    link: u64,
+    /// A random number: tells this writer from another one of the same link.
+    number: u64,
+    settings: Settings,
+    registrar: Registrar,
+    outgoing: Outgoing<P>,
+    phase: Phase,
+    is_closing: bool,
+    /// The number of the reader that accepted this writer first.
+    reader: Option<u64>,
+    /// When the search for a connection ends, while there is none.
+    give_up_ns: u64,
+    back_off: Duration,
+    breaches: u32,
+    /// What went wrong last.
+    trouble: String,
+}
+
+enum Phase {
+    Apart { retry_ns: u64 },
+    Greeting(Box<Greeting>),
+    Open(Box<Line>),
+    Ended,
+    Closed(Option<LinkError>),
+}
+
+/// A connection on which the greeting is under way.
+struct Greeting {
+    socket: OwnedFd,
+    hello: [u8; HELLO_BYTES],
+    sent: usize,
+    reply: [u8; REPLY_BYTES],
+    filled: usize,
+    deadline_ns: u64,
+}
+
+impl<P: Deref<Target = [u8]>> Writer<P> {
+    /// A writer of the link number `link` to the acceptor at `address`. It begins to connect, and
+    /// goes on with it in the calls of its owner, whose `waiter` is told of its sockets.
+    pub fn connect(
+        address: SocketAddr,
+        identity: Identity,
+        link: u64,
+        peer_name: &str,
+        waiter: impl Into<WaiterHandle>,
+        settings: Settings,
+    ) -> Writer<P> {
+        let now_ns = now_ns();
+        let mut writer = Writer {
+            address,
+            peer_name: peer_name.to_owned(),
+            identity,
+            link,
+            number: random_number(),
+            settings,
+            registrar: waiter.into().registrar(),
+            outgoing: Outgoing::new(settings.window()),
+            phase: Phase::Apart { retry_ns: now_ns },
+            is_closing: false,
+            reader: None,
+            give_up_ns: after(now_ns, settings.connect_timeout),
+            back_off: BACK_OFF_MIN,
+            breaches: 0,
+            trouble: String::new(),
+        };
+        writer.drive(now_ns);
+        writer
+    }
+
+    /// As [`FrameSender::post`](crate::FrameSender::post). A writer takes frames while those that
+    /// it holds cost less than a window.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Panics
+    ///
+    /// As there, and after [`Writer::close`].
+    pub fn post(&mut self, frame: Vec<P>) -> Result<(), SendError<Vec<P>>> {
+        assert!(!self.is_closing, "a frame after the end of its link");
+        let length = frame.iter().map(|piece| piece.len()).sum();
+        assert!(
+            (1..=FRAME_BYTES_MAX).contains(&length),
+            "a frame of {length} bytes: between 1 and {FRAME_BYTES_MAX} are possible"
+        );
+        let has_room = self.has_room();
+        if self.is_closed() {
+            return Err(SendError::Closed(frame));
+        }
+        if !has_room {
+            return Err(SendError::Full(frame));
+        }
+        self.outgoing.add(frame, length);
+        Ok(())
+    }
+
+    /// Connects, writes and reads, as far as it goes without waiting. How `urgent` it is makes no
+    /// difference: the kernel wakes the reader's waiter, and a sleep that ignores descriptors ends
+    /// by its own time.
+    pub fn push(&mut self, _urgent: bool) {
+        self.drive(now_ns());
+    }
+
+    /// Says that no frames follow. [`Writer::push`] sends the end behind the frames that were
+    /// taken, and the writer is drained once the reader has acknowledged it.
+    pub fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// Whether nothing is left to do: there is a connection, every frame that was taken is
+    /// acknowledged, and after [`Writer::close`] the end is written behind them; or the link is
+    /// closed.
+    ///
+    /// Without a close, the last frames are acknowledged when the reader is asked for it, after
+    /// [`Settings::heartbeat_after`].
+    pub fn is_drained(&self) -> bool {
+        match &self.phase {
+            Phase::Ended | Phase::Closed(_) => true,
+            Phase::Open(line) => {
+                self.outgoing.is_empty() && (!self.is_closing || line.is_end_sent())
+            }
+            Phase::Apart { .. } | Phase::Greeting(_) => false,
+        }
+    }
+
+    /// Whether a frame would be taken now. Looks at the socket when there seems to be no room.
+    pub fn has_room(&mut self) -> bool {
+        if self.outgoing.held() >= self.settings.window() {
+            self.drive(now_ns());
+        }
+        self.outgoing.held() < self.settings.window()
+    }
+
+    /// Whether the reader is gone, or the link is broken for good, as far as the owner's last call
+    /// of [`Writer::push`] found out.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed(_))
+    }
+
+    /// Why it is closed, if the reader did not leave by itself.
+    pub fn error(&self) -> Option<LinkError> {
+        match &self.phase {
+            Phase::Closed(error) => error.clone(),
+            _ => None,
+        }
+    }
+
+    /// When to call [`Writer::push`] though nothing happens: to connect again, to ask for an
+    /// acknowledgement, to give up. On `CLOCK_MONOTONIC` in nanoseconds.
+    pub fn due_ns(&self) -> Option<u64> {
+        match &self.phase {
+            Phase::Apart { retry_ns } => Some(self.give_up_ns.min(*retry_ns)),
+            Phase::Greeting(greeting) => Some(self.give_up_ns.min(greeting.deadline_ns)),
+            Phase::Open(line) => line.due_ns(self.patience()),
+            Phase::Ended | Phase::Closed(_) => None,
+        }
+    }
+
+    /// What the frames cost that the reader has not acknowledged: less than a window and a frame.
+    pub fn held_bytes(&self) -> usize {
+        self.outgoing.held()
+    }
+
+    fn patience(&self) -> Patience {
+        Patience {
+            heartbeat_after: self.settings.heartbeat_after,
+            peer_timeout: self.settings.peer_timeout,
+        }
+    }
+
+    fn drive(&mut self, now_ns: u64) {
+        // Each round changes the phase, and a round that goes back to `Apart` ends it: at most
+        // Apart, Greeting, Open.
+        loop {
+            let changed = match &mut self.phase {
+                Phase::Apart { retry_ns } => {
+                    let retry_ns = *retry_ns;
+                    self.leave_apart(retry_ns, now_ns)
+                }
+                Phase::Greeting(_) => self.greet(now_ns),
+                Phase::Open(_) => self.exchange(now_ns),
+                Phase::Ended | Phase::Closed(_) => false,
+            };
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether there is a new phase to go on with at once; so do the next two.
+    fn leave_apart(&mut self, retry_ns: u64, now_ns: u64) -> bool {
+        if now_ns >= self.give_up_ns {
+            let reason = format!("can't be reached: {}", self.trouble);
+            self.fail(
+                reason,
+                "see that its process runs and that its port is open",
+            );
+            return false;
+        }
+        if now_ns < retry_ns {
+            return false;
+        }
+        match self.begin(now_ns) {
+            Ok(greeting) => {
+                self.phase = Phase::Greeting(Box::new(greeting));
+                true
+            }
+            Err(error) => self.retry(format!("can't connect: {error}"), now_ns),
+        }
+    }
+
+    fn begin(&self, now_ns: u64) -> io::Result<Greeting> {
+        let socket = socket::connect(self.address, self.settings.peer_timeout)?;
+        // After the call that connects: a socket that was never connected counts as hung up.
+        self.registrar.register(socket.as_fd())?;
+        let hello = Hello {
+            epoch: self.identity.epoch,
+            token: self.identity.token,
+            link: self.link,
+            writer: self.number,
+            oldest: self.outgoing.oldest(),
+            unsent: self.outgoing.begun(),
+            // At most 2^30.
+            window: self.settings.window() as u32,
+        };
+        Ok(Greeting {
+            socket,
+            hello: hello.encode(),
+            sent: 0,
+            reply: [0; REPLY_BYTES],
+            filled: 0,
+            deadline_ns: after(now_ns, self.settings.handshake_timeout),
+        })
+    }
+
+    fn greet(&mut self, now_ns: u64) -> bool {
+        let Phase::Greeting(greeting) = &mut self.phase else {
+            return false;
+        };
+        match greeting.go_on() {
+            Ok(false) if now_ns >= greeting.deadline_ns.min(self.give_up_ns) => {
+                let timeout_s = self.settings.handshake_timeout.as_secs_f64();
+                let trouble = match greeting.sent {
+                    0 => "does not accept the connection".to_owned(),
+                    _ => format!("did not answer the greeting within {timeout_s} s"),
+                };
+                self.retry(trouble, now_ns)
+            }
+            Ok(false) => false,
+            Ok(true) => match Reply::decode(&greeting.reply) {
+                Ok(reply) => self.answered(reply, now_ns),
+                Err(unreadable) => self.breach(unreadable.reason(), now_ns),
+            },
+            Err(trouble) => self.retry(trouble, now_ns),
+        }
+    }
+
+    fn answered(&mut self, reply: Reply, now_ns: u64) -> bool {
+        let ours = self.identity.epoch;
+        match reply.answer {
+            Answer::Accepted => return self.accepted(reply, now_ns),
+            Answer::Version => self.fail(
+                format!("refused version {VERSION} of the protocol"),
+                "run the same release on every host",
+            ),
+            Answer::Token => self.fail(
+                "refused the token: it belongs to another deployment".to_owned(),
+                "start all processes of a deployment with the same token",
+            ),
+            Answer::StaleEpoch => self.fail(
+                format!(
+                    "refused epoch {ours}: it is stale, the deployment is at epoch {}",
+                    reply.epoch
+                ),
+                "nothing: this process was replaced, and its work goes on elsewhere",
+            ),
+            Answer::OtherWriter => self.fail(
+                format!("has frames of another writer of link {}", self.link),
+                "give each link one writer, and a writer that starts anew a new epoch",
+            ),
+            Answer::Position => self.fail(
+                "expects a frame that this writer no longer has, or never had".to_owned(),
+                "restore the deployment from its last checkpoint",
+            ),
+            Answer::Window => self.fail(
+                format!("refused a window of {} bytes", self.settings.window()),
+                "",
+            ),
+            Answer::Ended if self.is_closing => {
+                self.outgoing.clear();
+                self.phase = Phase::Ended;
+            }
+            Answer::Ended => self.fail(
+                format!("has seen the end of link {} already", self.link),
+                "give each link one writer",
+            ),
+            Answer::UnknownLink if self.reader.is_some() => self.close_down(None),
+            Answer::UnknownLink => {
+                let trouble = format!("has no reader for link {}", self.link);
+                return self.retry(trouble, now_ns);
+            }
+            Answer::NewerEpoch => {
+                let trouble = format!("is still at epoch {}, this writer at {ours}", reply.epoch);
+                return self.retry(trouble, now_ns);
+            }
+        }
+        false
+    }
+
+    fn accepted(&mut self, reply: Reply, now_ns: u64) -> bool {
+        if self.reader.is_some_and(|reader| reader != reply.reader) {
+            self.fail(
+                "is another reader than the one that has the earlier frames".to_owned(),
+                "restore the deployment from its last checkpoint",
+            );
+            return false;
+        }
+        let window = reply.window as usize;
+        let ours = self.settings.window();
+        if !(WINDOW_BYTES_MIN..=ours.min(WINDOW_BYTES_MAX)).contains(&window) {
+            return self.breach(format!("answered with a window of {window} bytes"), now_ns);
+        }
+        debug_assert!(fragment_bytes_max(window) > 0);
+        let before = self.outgoing.oldest();
+        if let Err(reason) = self.outgoing.resume(reply.position, window) {
+            return self.breach(reason, now_ns);
+        }
+        self.reader = Some(reply.reader);
+        if self.outgoing.oldest() > before {
+            self.back_off = BACK_OFF_MIN;
+        }
+        let Phase::Greeting(greeting) =
+            std::mem::replace(&mut self.phase, Phase::Apart { retry_ns: now_ns })
+        else {
+            return false;
+        };
+        self.phase = Phase::Open(Box::new(Line::new(greeting.socket)));
+        true
+    }
+
+    fn exchange(&mut self, now_ns: u64) -> bool {
+        let patience = self.patience();
+        let Phase::Open(line) = &mut self.phase else {
+            return false;
+        };
+        let before = self.outgoing.oldest();
+        // Credits are worth a call only when the writer soon needs them.
+        let read_first = self.outgoing.held() >= self.settings.window() / 2;
+        let outcome = line.exchange(
+            &mut self.outgoing,
+            self.is_closing,
+            read_first,
+            now_ns,
+            patience,
+        );
+        if self.outgoing.oldest() > before {
+            self.back_off = BACK_OFF_MIN;
+            self.breaches = 0;
+        }
+        match outcome {
+            Ok(News::None) => false,
+            Ok(News::EndTaken) => {
+                self.outgoing.clear();
+                self.phase = Phase::Ended;
+                false
+            }
+            Ok(News::Gone) => {
+                self.close_down(None);
+                false
+            }
+            Err(Broken::Lost(trouble)) => {
+                self.search_anew(now_ns);
+                self.retry(trouble, now_ns)
+            }
+            Err(Broken::Breach(trouble)) => {
+                self.search_anew(now_ns);
+                self.breach(trouble, now_ns)
+            }
+        }
+    }
+
+    /// A connection broke that had been made: the search for the next one begins.
+    fn search_anew(&mut self, now_ns: u64) {
+        self.give_up_ns = after(now_ns, self.settings.peer_timeout);
+    }
+
+    fn retry(&mut self, trouble: String, now_ns: u64) -> bool {
+        self.trouble = trouble;
+        self.phase = Phase::Apart {
+            retry_ns: after(now_ns, self.back_off),
+        };
+        self.back_off = (self.back_off * 2).min(BACK_OFF_MAX);
+        // Only to look whether the search has ended.
+        now_ns >= self.give_up_ns
+    }
+
+    fn breach(&mut self, trouble: String, now_ns: u64) -> bool {
+        self.breaches += 1;
+        if self.breaches < BREACHES_MAX {
+            return self.retry(trouble, now_ns);
+        }
+        self.fail(trouble, "see which program listens at this address");
+        false
+    }
+
+    fn fail(&mut self, reason: String, mend: &str) {
+        let peer = peer_at(&self.peer_name, self.address);
+        self.close_down(Some(LinkError::new(peer, reason).mend(mend)));
+    }
+
+    fn close_down(&mut self, error: Option<LinkError>) {
+        self.phase = Phase::Closed(error);
+        self.outgoing.clear();
+    }
+}
+
+impl Greeting {
+    /// Sends the greeting and reads the answer. Returns whether the answer is complete.
+    fn go_on(&mut self) -> Result<bool, String> {
+        while self.sent < HELLO_BYTES {
+            // The first write also tells how the connecting went; until then it would block.
+            match socket::send(&self.socket, &self.hello[self.sent..]) {
+                Ok(Moved::Bytes(count)) => self.sent += count,
+                Ok(_) => return Ok(false),
+                Err(error) => return Err(format!("can't connect: {error}")),
+            }
+        }
+        while self.filled < REPLY_BYTES {
+            match socket::receive(&self.socket, &mut self.reply[self.filled..]) {
+                Ok(Moved::Bytes(count)) => self.filled += count,
+                Ok(Moved::WouldBlock) => return Ok(false),
+                Ok(Moved::End) => return Err("closed the connection at the greeting".to_owned()),
+                Err(error) => return Err(format!("the greeting failed: {error}")),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<P> Drop for Writer<P> {
+    fn drop(&mut self) {
+        let is_complete = self.is_closing || self.outgoing.is_empty();
+        if let Phase::Open(line) = &mut self.phase {
+            line.leave(&self.outgoing, is_complete);
+        }
+    }
+}
+
+/// A random number: the keys of a `RandomState` come from the operating system.
+pub(super) fn random_number() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,28 @@
+//! A query in several processes of this host.
+//!
+//! ```text
+//! parent: run.rs ── Children ── control socket ──► worker process 0 ─┐ links: shared memory
+//!         (compiles, plans, reports)          ──► worker process 1 ─┘ or TCP
+//! ```
+//!
+//! The parent starts this program once for each process and tells it its part: the text, the
+//! settings, its number. Each compiles and plans for itself, which gives all of them the same
+//! deployment (they compare fingerprints), builds its own part, and connects it with the others'.
+//! Rows never pass through the parent; the control sockets carry orders down, and events and
+//! counters up.
+//!
+//! Invariants:
+//! - No orphans: a worker process whose control socket ends drops its part and exits; the parent
+//!   waits for every process that it started, and kills the one that doesn't go.
+//! - A worker process that dies is an error of the query, which names the process and how it died.
+//! - While nothing happens nobody wakes up (I7): all threads here wait for a socket.
+
+mod channel;
+mod child;
+mod connect;
+mod parent;
+mod protocol;
+
+pub use child::main as worker_main;
+pub use parent::{Children, Work};
+pub use protocol::Farewell;

@@ -1,0 +1,118 @@
+//! The control socket between the parent and a worker process: JSON messages, and descriptors.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use slackwater_link::shm::handover;
+
+/// Bytes of a packet: far below a socket's buffer (208 KiB), so that one always fits.
+const PACKET_BYTES: usize = 32 << 10;
+
+/// The longest message: 64 MiB, a text or a set of histograms many times larger than any we know.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// A packet's first byte.
+const MORE_FOLLOWS: u8 = 0;
+const LAST: u8 = 1;
+
+/// One end of a control socket. Several threads may send if they take turns; one receives.
+pub struct Channel {
+    socket: OwnedFd,
+}
+
+impl Channel {
+    /// Two ends that are connected.
+    pub fn pair() -> io::Result<(Channel, OwnedFd)> {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        Ok((Channel { socket: ours }, theirs))
+    }
+
+    /// The end that was inherited.
+    pub fn of(socket: OwnedFd) -> Channel {
+        Channel { socket }
+    }
+
+    /// Another handle of the same end.
+    pub fn try_clone(&self) -> io::Result<Channel> {
+        Ok(Channel {
+            socket: self.socket.try_clone()?,
+        })
+    }
+
+    /// Sends a message, with descriptors behind its last packet. Blocks while the other side
+    /// doesn't read.
+    pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(message).map_err(io::Error::other)?;
+        let mut packets = bytes.chunks(PACKET_BYTES).peekable();
+        while let Some(packet) = packets.next() {
+            let last = packets.peek().is_none();
+            let mut note = Vec::with_capacity(packet.len() + 1);
+            note.push(if last { LAST } else { MORE_FOLLOWS });
+            note.extend_from_slice(packet);
+            let carried = if last { descriptors } else { &[] };
+            handover::send(self.socket.as_fd(), &note, carried)?;
+        }
+        Ok(())
+    }
+
+    /// The next message and its descriptors; `None` when the other side has gone.
+    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        let mut bytes = Vec::new();
+        let mut packet = vec![0; PACKET_BYTES + 1];
+        loop {
+            let (length, descriptors) = match handover::receive(self.socket.as_fd(), &mut packet) {
+                Ok(received) => received,
+                // It went with something of ours unread.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if length == 0 {
+                return Ok(None);
+            }
+            bytes.extend_from_slice(&packet[1..length]);
+            if bytes.len() > MESSAGE_BYTES_MAX {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("a control message of more than {MESSAGE_BYTES_MAX} bytes"),
+                ));
+            }
+            if packet[0] == LAST {
+                let message = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+                return Ok(Some((message, descriptors)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_any_length_arrive_with_their_descriptors() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let theirs = Channel::of(theirs);
+        let texts = [0, 1, PACKET_BYTES - 3, PACKET_BYTES, 5 * PACKET_BYTES].map(|n| "x".repeat(n));
+        let sent = texts.clone();
+        let sending = std::thread::spawn(move || {
+            for text in &sent {
+                let descriptor = ours.socket.try_clone().unwrap();
+                ours.send(text, &[descriptor.as_fd()]).unwrap();
+            }
+        });
+        for text in &texts {
+            let (received, descriptors) = theirs.receive::<String>().unwrap().unwrap();
+            assert_eq!((&received, descriptors.len()), (text, 1));
+        }
+        sending.join().unwrap();
+        assert!(theirs.receive::<String>().unwrap().is_none(), "the end");
+    }
+}

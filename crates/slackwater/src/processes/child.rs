@@ -1,0 +1,273 @@
+//! A worker process: it runs its part of a deployment and does what its parent says.
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use slackwater_engine::counters::InstanceCounters;
+use slackwater_engine::deploy::Deployment;
+use slackwater_engine::runtime::{Deployed, Runtime, RuntimeOptions};
+use slackwater_engine::worker::Event;
+use slackwater_sql::program::{Program, compile};
+use slackwater_sql::settings::LinkKind;
+
+use crate::catalog::{BuiltIn, ProgramCatalog};
+use crate::machine;
+use crate::plan::{Plan, deployment, fingerprint};
+use crate::processes::channel::Channel;
+use crate::processes::connect::{self, Part};
+use crate::processes::protocol::{
+    Counts, Farewell, InstanceCounts, LinkCounts, Order, ProcessUsage, SinkCounts, Start, Word,
+};
+use crate::run::plan_on;
+
+/// How long sinks may take to discard what they wrote when the parent has died.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The only deployment of a worker process.
+const DEPLOYMENT: u32 = 0;
+
+enum News {
+    Event(Event),
+    Order(Order),
+    /// The parent has died.
+    Orphaned,
+}
+
+/// Runs a worker process whose control socket is `descriptor`, to its end.
+pub fn main(descriptor: RawFd) -> ExitCode {
+    // Ctrl-C reaches every process of a terminal; the parent decides what it means.
+    let ignored = Arc::new(AtomicBool::new(false));
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, ignored);
+    // SAFETY: the parent made it for this process, and nothing else here knows of it. Were it no
+    // descriptor, or another file's, the first receive would fail.
+    let channel = Channel::of(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    let (start, sockets) = match channel.receive() {
+        Ok(Some((Order::Start(start), sockets))) => (start, sockets),
+        _ => return ExitCode::FAILURE,
+    };
+    match work(&start, &channel, sockets) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            let _ = channel.send(&Word::Refused(reason), &[]);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything from the text to the last word. An error is one of starting.
+fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), String> {
+    let compiled = compile(&start.text, &start.settings, &BuiltIn)
+        .map_err(|error| error.render(&start.file, &start.text))?;
+    let program = compiled.run;
+    let plan = plan_on(&program, &start.cores).map_err(|error| error.to_string())?;
+    let deployment = deployment(&program, &plan, DEPLOYMENT);
+    if fingerprint(&program, &deployment) != start.fingerprint {
+        return Err(
+            "plans this query in another way than its parent: did its input files change?"
+                .to_string(),
+        );
+    }
+    let catalog = ProgramCatalog::new(&program).map_err(|error| error.to_string())?;
+    let (events_sender, events) = mpsc::channel();
+    let runtime = start_runtime(start, &program, &plan, events_sender)?;
+    let part = Part {
+        deployment: &deployment,
+        process: start.process,
+        runtime: &runtime,
+        epoch: start.epoch,
+        pids: &start.pids,
+    };
+    let failed = |error: std::io::Error| format!("can't connect with the other processes: {error}");
+    let sockets = by_number(sockets, start.process, start.pids.len());
+    let (ends, _watch, _acceptor);
+    if program.settings.link == LinkKind::Tcp {
+        let listening = connect::Listening::new(&part, start.token).map_err(failed)?;
+        let _ = channel.send(&Word::Listens(listening.address()), &[]);
+        let Ok(Some((Order::Connect(addresses), _))) = channel.receive() else {
+            return Err("was not told where the other processes listen".to_string());
+        };
+        (ends, _acceptor) = listening.connect(&part, &addresses).map_err(failed)?;
+    } else {
+        (ends, _watch) = connect::shared_memory(&part, sockets).map_err(failed)?;
+    }
+    let deployed = runtime
+        .deploy_part(&deployment, start.process, &catalog, ends)
+        .map_err(|error| error.to_string())?;
+    let worker = WorkerProcess {
+        start,
+        program: &program,
+        deployment: &deployment,
+        catalog: &catalog,
+        runtime: &runtime,
+        deployed: &deployed,
+        channel,
+    };
+    worker.serve(events)
+}
+
+fn start_runtime(
+    start: &Start,
+    program: &Program,
+    plan: &Plan,
+    events: mpsc::Sender<Event>,
+) -> Result<Runtime, String> {
+    let cores = plan.placement.cores.iter().zip(&plan.process_of);
+    let cores = cores.filter(|(_, of)| **of == start.process);
+    let cores = cores.map(|(core, _)| *core).collect::<Vec<_>>();
+    let workers = RuntimeOptions {
+        wait: program.settings.wait_mode(),
+        ..RuntimeOptions::on(&cores)
+    };
+    Runtime::start(&workers, events).map_err(|error| error.to_string())
+}
+
+/// The sockets to the other processes at the places of their numbers.
+fn by_number(sockets: Vec<OwnedFd>, own: usize, processes: usize) -> Vec<Option<OwnedFd>> {
+    let mut sockets = sockets.into_iter();
+    (0..processes)
+        .map(|process| if process == own { None } else { sockets.next() })
+        .collect()
+}
+
+struct WorkerProcess<'a> {
+    start: &'a Start,
+    program: &'a Program,
+    deployment: &'a Deployment,
+    catalog: &'a ProgramCatalog<'a>,
+    runtime: &'a Runtime,
+    deployed: &'a Deployed,
+    channel: &'a Channel,
+}
+
+impl WorkerProcess<'_> {
+    /// Does what the parent says until it says that the query is over.
+    fn serve(&self, events: mpsc::Receiver<Event>) -> Result<(), String> {
+        let news = self.listen(events)?;
+        let instances = 0..self.deployment.instances.len();
+        let own = instances.filter(|&i| self.deployment.process(i) == self.start.process);
+        let mut running = own.count();
+        let mut orphaned: Option<Instant> = None;
+        loop {
+            let received = match orphaned {
+                None => news.recv().ok(),
+                Some(_) if running == 0 => exit(1),
+                Some(until) => {
+                    let patience = until.saturating_duration_since(Instant::now());
+                    Some(news.recv_timeout(patience).unwrap_or_else(|_| exit(1)))
+                }
+            };
+            match received {
+                Some(News::Event(event)) => {
+                    running -= 1;
+                    let _ = self.channel.send(&word(event), &[]);
+                }
+                Some(News::Order(Order::Stop)) => self.runtime.stop(DEPLOYMENT),
+                Some(News::Order(Order::Remove)) => self.runtime.remove(DEPLOYMENT),
+                Some(News::Order(Order::Count)) => {
+                    let _ = self.channel.send(&Word::Counted(self.counts()), &[]);
+                }
+                Some(News::Order(Order::Finish)) => {
+                    let last = Box::new(self.farewell());
+                    let _ = self.channel.send(&Word::Finished(last), &[]);
+                    // Not by returning: a worker that is stuck in a write would be waited for.
+                    exit(0);
+                }
+                Some(News::Order(Order::Start(_) | Order::Connect(_))) => {}
+                Some(News::Orphaned) | None => {
+                    self.runtime.remove(DEPLOYMENT);
+                    orphaned = Some(Instant::now() + ORPHAN_PATIENCE);
+                }
+            }
+        }
+    }
+
+    /// One queue for what the workers report and what the parent orders.
+    fn listen(&self, events: mpsc::Receiver<Event>) -> Result<mpsc::Receiver<News>, String> {
+        let (sender, news) = mpsc::channel();
+        let orders = sender.clone();
+        let channel = self
+            .channel
+            .try_clone()
+            .map_err(|error| error.to_string())?;
+        std::thread::spawn(move || {
+            while let Ok(Some((order, _))) = channel.receive() {
+                if orders.send(News::Order(order)).is_err() {
+                    return;
+                }
+            }
+            let _ = orders.send(News::Orphaned);
+        });
+        std::thread::spawn(move || {
+            while let Ok(event) = events.recv() {
+                if sender.send(News::Event(event)).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(news)
+    }
+
+    fn counts(&self) -> Counts {
+        let own = |&(instance, _): &(usize, &Arc<InstanceCounters>)| {
+            self.deployment.process(instance) == self.start.process
+        };
+        let counters = self.deployed.counters.iter().enumerate().filter(own);
+        let nodes = 0..self.program.nodes.len();
+        let read = nodes.map(|node| (node, self.catalog.bytes_read(node)));
+        Counts {
+            instances: counters
+                .map(|(instance, slots)| (instance, InstanceCounts::of(slots)))
+                .collect(),
+            bytes_read: read.filter(|(_, bytes)| *bytes > 0).collect(),
+        }
+    }
+
+    fn farewell(&self) -> Farewell {
+        Farewell {
+            process: self.start.process,
+            counts: self.counts(),
+            links: self.deployed.links.iter().map(LinkCounts::from).collect(),
+            dead_letters: self.catalog.dead_letter_files(),
+            usage: ProcessUsage {
+                pid: std::process::id(),
+                cpu_s: machine::process_cpu_s(),
+                peak_rss_bytes: machine::peak_rss_bytes(),
+                wakeups: machine::voluntary_switches(),
+            },
+        }
+    }
+}
+
+fn word(event: Event) -> Word {
+    let counts = |sinks: Vec<slackwater_engine::instance::SinkResult>| {
+        sinks.iter().map(SinkCounts::from).collect()
+    };
+    match event {
+        Event::Ended {
+            instance, sinks, ..
+        } => Word::Ended {
+            instance,
+            sinks: counts(sinks),
+        },
+        Event::Failed {
+            instance,
+            sinks,
+            error,
+            ..
+        } => Word::Failed {
+            instance,
+            sinks: counts(sinks),
+            error: (&error).into(),
+        },
+    }
+}
+
+/// Ends the process; standard output may hold rows that the terminal has not seen.
+fn exit(code: i32) -> ! {
+    use std::io::Write;
+    let _ = std::io::stdout().flush();
+    std::process::exit(code)
+}

@@ -1,0 +1,248 @@
+//! Connecting a worker process's part with the others': who writes into which lane.
+//!
+//! A lane of an inbox belongs to one link. Both sides derive the order of the lanes from the
+//! deployment (links into a worker from other processes, by number), so no names are exchanged.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use slackwater_engine::deploy::{Deployment, RemoteEnds};
+use slackwater_engine::runtime::Runtime;
+use slackwater_link::shm::{Inbox, LANE_BYTES_MIN, Outbox, Peer, Watch, handover, watch};
+use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
+use slackwater_link::{FrameReceiver, FrameSender, WaiterHandle, Waker};
+
+/// Memory of one worker's inbox. 128 MiB are 16 lanes of the largest size; with more, the lanes
+/// shrink.
+const INBOX_BYTES: usize = 128 << 20;
+
+/// The largest lane. A quarter of it travels in one piece: a chunk of 8,192 rows of 250 bytes.
+const LANE_BYTES_MAX: usize = 8 << 20;
+
+/// The smallest lane that is given, though the inbox may then exceed its size: 64 KiB.
+const LANE_BYTES_GIVEN_MIN: usize = 64 << 10;
+const _: () = assert!(LANE_BYTES_GIVEN_MIN >= LANE_BYTES_MIN);
+
+/// Bytes of a note that goes with descriptors.
+const NOTE_BYTES: usize = 32;
+
+/// What this process knows of the deployment.
+pub struct Part<'a> {
+    /// The deployment.
+    pub deployment: &'a Deployment,
+    /// This process.
+    pub process: usize,
+    /// Its worker threads.
+    pub runtime: &'a Runtime,
+    /// The incarnation.
+    pub epoch: u64,
+    /// Process ids of all.
+    pub pids: &'a [u32],
+}
+
+impl Part<'_> {
+    fn workers_of(&self, process: usize) -> impl Iterator<Item = usize> {
+        let workers = self.deployment.process_of.iter().enumerate();
+        workers.filter_map(move |(worker, &of)| (of == process).then_some(worker))
+    }
+
+    /// The waiter of one of this process's workers.
+    fn own_waiter(&self, worker: usize) -> WaiterHandle {
+        let place = self.workers_of(self.process).position(|own| own == worker);
+        self.runtime.waiter(place.expect("an own worker"))
+    }
+
+    fn worker_of(&self, instance: usize) -> usize {
+        self.deployment.instances[instance].worker
+    }
+
+    /// Links that `worker` reads from other processes: lane by lane.
+    fn lanes_of(&self, worker: usize) -> Vec<usize> {
+        let links = self.deployment.remote_links();
+        let read = links.filter(|(_, link)| self.worker_of(link.to) == worker);
+        read.map(|(number, _)| number).collect()
+    }
+
+    /// The name of a process, for messages.
+    pub fn name(&self, process: usize) -> String {
+        format!("process {process} (pid {})", self.pids[process])
+    }
+}
+
+/// Ends of links through shared memory, and the thread that notices a process's death.
+/// `sockets` lead to the other processes, by number.
+pub fn shared_memory(
+    part: &Part<'_>,
+    sockets: Vec<Option<OwnedFd>>,
+) -> io::Result<(RemoteEnds, Watch)> {
+    let processes = sockets.len();
+    let peers = (0..processes).map(|process| Peer::new(part.name(process)));
+    let peers = peers.collect::<Vec<Peer>>();
+    let mut inboxes = HashMap::new();
+    for worker in part.workers_of(part.process) {
+        let lanes = part.lanes_of(worker).len();
+        if lanes > 0 {
+            let inbox = Inbox::create(part.epoch, lanes, lane_bytes(lanes))?;
+            inboxes.insert(worker, inbox);
+        }
+    }
+    // All that this process hands over first, then what the others do: no one waits in a circle.
+    for socket in sockets.iter().flatten() {
+        for worker in part.workers_of(part.process) {
+            let waker = part.own_waiter(worker).waker();
+            let (flag, bell) = waker.export().expect("workers' waiters are shared");
+            let mut descriptors = vec![flag, bell];
+            descriptors.extend(inboxes.get(&worker).map(Inbox::descriptor));
+            handover::send(socket, worker.to_string().as_bytes(), &descriptors)?;
+        }
+    }
+    let mut wakers: HashMap<usize, Waker> = HashMap::new();
+    let mut outboxes: HashMap<usize, Outbox> = HashMap::new();
+    for (process, socket) in sockets.iter().enumerate() {
+        let Some(socket) = socket else { continue };
+        for worker in part.workers_of(process) {
+            let mut note = [0; NOTE_BYTES];
+            let (length, descriptors) = handover::receive(socket, &mut note)?;
+            if note[..length] != *worker.to_string().as_bytes() {
+                return Err(out_of_step(&part.name(process)));
+            }
+            let mut descriptors = descriptors.into_iter();
+            let (Some(flag), Some(bell)) = (descriptors.next(), descriptors.next()) else {
+                return Err(out_of_step(&part.name(process)));
+            };
+            wakers.insert(worker, Waker::import(flag, bell)?);
+            if let Some(inbox) = descriptors.next() {
+                let outbox = Outbox::open(inbox.as_fd(), part.epoch, peers[process].clone());
+                outboxes.insert(worker, outbox.map_err(io::Error::other)?);
+            }
+        }
+    }
+    let mut ends = RemoteEnds::default();
+    for (number, link) in part.deployment.remote_links() {
+        let (from, to) = (part.worker_of(link.from), part.worker_of(link.to));
+        let (sending, receiving) = (
+            part.deployment.process(link.from),
+            part.deployment.process(link.to),
+        );
+        let lane = part.lanes_of(to).iter().position(|&lane| lane == number);
+        let lane = lane.expect("a remote link has a lane");
+        if receiving == part.process {
+            let reader = inboxes[&to].reader(
+                lane,
+                wakers[&from].clone(),
+                part.own_waiter(to).waker(),
+                peers[sending].clone(),
+            );
+            ends.receivers.insert(number, FrameReceiver::Shm(reader));
+        } else if sending == part.process {
+            let outbox = outboxes.get(&to).filter(|outbox| lane < outbox.lanes());
+            let outbox = outbox.ok_or_else(|| out_of_step(&part.name(receiving)))?;
+            let writer = outbox.writer(lane, wakers[&to].clone());
+            ends.senders.insert(number, FrameSender::Shm(writer));
+        }
+    }
+    let own = part.workers_of(part.process);
+    let own = own.map(|worker| part.own_waiter(worker).waker()).collect();
+    let watched = sockets.into_iter().zip(peers);
+    let watched = watched.filter_map(|(socket, peer)| Some((socket?, peer)));
+    Ok((ends, watch(watched.collect(), own)?))
+}
+
+fn lane_bytes(lanes: usize) -> usize {
+    let share = INBOX_BYTES / lanes;
+    // Down to a power of two.
+    let share = 1 << share.ilog2();
+    share.clamp(LANE_BYTES_GIVEN_MIN, LANE_BYTES_MAX)
+}
+
+fn out_of_step(peer: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("{peer} has another plan of this query than this process"),
+    )
+}
+
+/// A worker process whose links are TCP connections, and that listens for those it reads.
+pub struct Listening {
+    identity: Identity,
+    acceptor: Option<Acceptor>,
+}
+
+impl Listening {
+    /// Listens on a free port of the loopback address if other processes send to this one.
+    pub fn new(part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
+        let identity = Identity {
+            epoch: part.epoch,
+            token,
+        };
+        let mut links = part.deployment.remote_links();
+        let reads = links.any(|(_, link)| part.deployment.process(link.to) == part.process);
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let acceptor = reads.then(|| Acceptor::bind(any_port, identity, Settings::default()));
+        Ok(Listening {
+            identity,
+            acceptor: acceptor.transpose()?,
+        })
+    }
+
+    /// Where.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.acceptor.as_ref().map(Acceptor::local_address)
+    }
+
+    /// The ends of this process's links, now that it is known where the others listen. The acceptor
+    /// is kept as long as writers may have to connect again.
+    pub fn connect(
+        self,
+        part: &Part<'_>,
+        addresses: &[Option<SocketAddr>],
+    ) -> io::Result<(RemoteEnds, Option<Acceptor>)> {
+        let mut ends = RemoteEnds::default();
+        for (number, link) in part.deployment.remote_links() {
+            let (sending, receiving) = (
+                part.deployment.process(link.from),
+                part.deployment.process(link.to),
+            );
+            if receiving == part.process {
+                let acceptor = self.acceptor.as_ref().expect("it reads, so it listens");
+                let waiter = part.own_waiter(part.worker_of(link.to));
+                let reader = acceptor.reader(number as u64, &part.name(sending), waiter);
+                ends.receivers
+                    .insert(number, FrameReceiver::Tcp(Box::new(reader)));
+            } else if sending == part.process {
+                let address = addresses.get(receiving).copied().flatten();
+                let address = address.ok_or_else(|| {
+                    let name = part.name(receiving);
+                    io::Error::other(format!("{name} does not listen: it may have died"))
+                })?;
+                let waiter = part.own_waiter(part.worker_of(link.from));
+                let writer = Writer::connect(
+                    address,
+                    self.identity,
+                    number as u64,
+                    &part.name(receiving),
+                    waiter,
+                    Settings::default(),
+                );
+                ends.senders
+                    .insert(number, FrameSender::Tcp(Box::new(writer)));
+            }
+        }
+        Ok((ends, self.acceptor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_share_an_inbox() {
+        assert_eq!(lane_bytes(1), LANE_BYTES_MAX);
+        assert_eq!(lane_bytes(16), 8 << 20);
+        assert_eq!(lane_bytes(17), 4 << 20);
+        assert_eq!(lane_bytes(4096), LANE_BYTES_GIVEN_MIN);
+    }
+}

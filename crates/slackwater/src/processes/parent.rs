@@ -1,0 +1,394 @@
+//! The parent's side: worker processes are started, told what to do, and waited for.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use slackwater_engine::Error;
+use slackwater_engine::counters::InstanceCounters;
+use slackwater_engine::deploy::Deployment;
+use slackwater_engine::instance::SinkResult;
+use slackwater_engine::worker::Event;
+
+use crate::catalog::ProgramCatalog;
+use crate::processes::channel::Channel;
+use crate::processes::protocol::{Farewell, Order, SinkCounts, Start, Word};
+
+/// How long worker processes may take to say what they counted and to exit, once they have nothing
+/// to do any more. Below the two seconds in which a query whose process died has to be over.
+const FINISH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a worker process is started with, apart from its number.
+pub struct Work<'a> {
+    /// The text's name.
+    pub file: &'a str,
+    /// The text.
+    pub text: &'a str,
+    /// Settings of the command line.
+    pub settings: &'a [(String, String)],
+    /// Cores that may be used.
+    pub cores: &'a [usize],
+    /// The plan.
+    pub deployment: &'a Deployment,
+    /// How many processes.
+    pub processes: usize,
+    /// What the plan looks like.
+    pub fingerprint: u64,
+    /// Links are TCP connections.
+    pub tcp: bool,
+}
+
+/// The worker processes of a query.
+pub struct Children {
+    children: Vec<Worker>,
+    counters: Vec<Arc<InstanceCounters>>,
+    /// Bytes that sources have read, by node and process.
+    bytes_read: Arc<Mutex<Vec<Vec<(usize, u64)>>>>,
+    left: mpsc::Receiver<(usize, Option<Box<Farewell>>)>,
+}
+
+struct Worker {
+    pid: OwnedFd,
+    channel: Channel,
+    listener: Option<JoinHandle<()>>,
+}
+
+/// What every listener thread shares.
+#[derive(Clone)]
+struct Shared {
+    events: mpsc::Sender<Event>,
+    counters: Vec<Arc<InstanceCounters>>,
+    bytes_read: Arc<Mutex<Vec<Vec<(usize, u64)>>>>,
+    left: mpsc::Sender<(usize, Option<Box<Farewell>>)>,
+    addresses: mpsc::Sender<(usize, Option<std::net::SocketAddr>)>,
+}
+
+impl Children {
+    /// Starts the worker processes of a deployment. What they report comes through `events`, as
+    /// from threads; a process that dies is the failure of its instances.
+    ///
+    /// # Errors
+    ///
+    /// When a process can't be started.
+    pub fn start(work: &Work<'_>, events: mpsc::Sender<Event>) -> io::Result<Children> {
+        let counters = work
+            .deployment
+            .instances
+            .iter()
+            .map(|_| Arc::new(InstanceCounters::default()));
+        let counters = counters.collect::<Vec<_>>();
+        let bytes_read = Arc::new(Mutex::new(vec![Vec::new(); work.processes]));
+        let (left_sender, left) = mpsc::channel();
+        let (addresses, listening) = mpsc::channel();
+        let shared = Shared {
+            events,
+            counters: counters.clone(),
+            bytes_read: bytes_read.clone(),
+            left: left_sender,
+            addresses,
+        };
+        let mut started = Vec::new();
+        for number in 0..work.processes {
+            started.push(spawn(number)?);
+        }
+        let pids = started.iter().map(|(child, _)| child.id());
+        let pids = pids.collect::<Vec<u32>>();
+        let mut children = Children {
+            children: Vec::new(),
+            counters,
+            bytes_read,
+            left,
+        };
+        let token = token()?;
+        let mut sockets = mesh(work.processes)?;
+        for (number, (child, channel)) in started.into_iter().enumerate() {
+            let pid = Pid::from_raw(child.id() as i32).expect("a process id");
+            let instances = (0..work.deployment.instances.len())
+                .filter(|&instance| work.deployment.process(instance) == number);
+            let listener = Listener {
+                number,
+                child,
+                channel: channel.try_clone()?,
+                running: instances.collect(),
+                shared: shared.clone(),
+            };
+            let listener = std::thread::Builder::new()
+                .name(format!("process {number}"))
+                .spawn(move || listener.run())?;
+            children.children.push(Worker {
+                pid: pidfd_open(pid, PidfdFlags::empty())?,
+                channel,
+                listener: Some(listener),
+            });
+            let start = Start {
+                file: work.file.to_string(),
+                text: work.text.to_string(),
+                settings: work.settings.to_vec(),
+                cores: work.cores.to_vec(),
+                process: number,
+                pids: pids.clone(),
+                epoch: 1,
+                token,
+                fingerprint: work.fingerprint,
+            };
+            let peers = std::mem::take(&mut sockets[number]);
+            children.tell(number, &Order::Start(Box::new(start)), &peers);
+        }
+        if work.tcp {
+            children.introduce(&listening);
+        }
+        Ok(children)
+    }
+
+    /// Tells each process where the others listen, once all do. One that dies meanwhile is
+    /// reported by its listener.
+    fn introduce(&self, listening: &mpsc::Receiver<(usize, Option<std::net::SocketAddr>)>) {
+        let mut addresses = vec![None; self.children.len()];
+        for _ in 0..self.children.len() {
+            // Every listener says something: an address, or with its end that there is none.
+            let Ok((number, address)) = listening.recv() else {
+                return;
+            };
+            addresses[number] = address;
+        }
+        self.tell_all(&Order::Connect(addresses));
+    }
+
+    /// Counters of all instances, as of the last [`Children::count`].
+    pub fn counters(&self) -> &[Arc<InstanceCounters>] {
+        &self.counters
+    }
+
+    /// Ends the sources.
+    pub fn stop(&self) {
+        self.tell_all(&Order::Stop);
+    }
+
+    /// Drops the query.
+    pub fn remove(&self) {
+        self.tell_all(&Order::Remove);
+    }
+
+    /// Asks for what was counted so far; it arrives a little later.
+    pub fn count(&self) {
+        self.tell_all(&Order::Count);
+    }
+
+    /// Hands the catalog what sources of other processes have read.
+    pub fn store_bytes_read(&self, catalog: &ProgramCatalog<'_>) {
+        let read = self.bytes_read.lock().expect("no thread panics under it");
+        let mut nodes = std::collections::BTreeMap::new();
+        for &(node, bytes) in read.iter().flatten() {
+            *nodes.entry(node).or_insert(0) += bytes;
+        }
+        for (node, bytes) in nodes {
+            catalog.store_bytes_read(node, bytes);
+        }
+    }
+
+    /// Ends all processes: those that still run say what they counted and exit, those that don't
+    /// are killed. Afterwards no process is left.
+    pub fn finish(&mut self) -> Vec<Farewell> {
+        self.tell_all(&Order::Finish);
+        let until = Instant::now() + FINISH_PATIENCE;
+        let mut farewells = Vec::new();
+        let mut left = 0;
+        while left < self.children.len() {
+            let patience = until.saturating_duration_since(Instant::now());
+            match self.left.recv_timeout(patience) {
+                Ok((_, farewell)) => {
+                    left += 1;
+                    farewells.extend(farewell.map(|farewell| *farewell));
+                }
+                Err(_) => break,
+            }
+        }
+        self.end();
+        farewells
+    }
+
+    fn end(&mut self) {
+        for child in &mut self.children {
+            // Nothing happens to one that has exited.
+            let _ = pidfd_send_signal(&child.pid, Signal::KILL);
+            if let Some(listener) = child.listener.take() {
+                let _ = listener.join();
+            }
+        }
+    }
+
+    fn tell_all(&self, order: &Order) {
+        for number in 0..self.children.len() {
+            self.tell(number, order, &[]);
+        }
+    }
+
+    fn tell(&self, number: usize, order: &Order, descriptors: &[OwnedFd]) {
+        let descriptors = descriptors.iter().map(|descriptor| descriptor.as_fd());
+        let descriptors = descriptors.collect::<Vec<BorrowedFd<'_>>>();
+        // One that has gone is noticed by its listener.
+        let _ = self.children[number].channel.send(order, &descriptors);
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Starts this program as a worker process with one end of a control socket.
+fn spawn(number: usize) -> io::Result<(Child, Channel)> {
+    let (channel, theirs) = Channel::pair()?;
+    // Without the flag that closes it on exec; nobody else starts processes meanwhile.
+    let inherited = rustix::io::dup(&theirs)?;
+    let child = Command::new("/proc/self/exe")
+        .arg0("slackwater")
+        .args(["worker", "--process", &number.to_string(), "--control"])
+        .arg(inherited.as_raw_fd().to_string())
+        .spawn()
+        .map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("can't start process {number}: {error}"),
+            )
+        })?;
+    Ok((child, channel))
+}
+
+/// A socket between each two processes: for process `p` those to all others, in order.
+fn mesh(processes: usize) -> io::Result<Vec<Vec<OwnedFd>>> {
+    let mut sockets: Vec<Vec<OwnedFd>> = (0..processes).map(|_| Vec::new()).collect();
+    for one in 0..processes {
+        for other in one + 1..processes {
+            let (ours, theirs) = socketpair(
+                AddressFamily::UNIX,
+                SocketType::SEQPACKET,
+                SocketFlags::CLOEXEC,
+                None,
+            )?;
+            sockets[one].push(ours);
+            sockets[other].push(theirs);
+        }
+    }
+    Ok(sockets)
+}
+
+fn token() -> io::Result<[u8; 16]> {
+    let mut token = [0; 16];
+    let filled = rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())?;
+    assert_eq!(
+        filled,
+        token.len(),
+        "the kernel gives up to 256 bytes at once"
+    );
+    Ok(token)
+}
+
+/// The thread that hears one worker process.
+struct Listener {
+    number: usize,
+    child: Child,
+    channel: Channel,
+    /// Its instances that have not ended.
+    running: BTreeSet<usize>,
+    shared: Shared,
+}
+
+impl Listener {
+    fn run(mut self) {
+        let mut farewell = None;
+        let mut refused = None;
+        while let Ok(Some((word, _))) = self.channel.receive::<Word>() {
+            match word {
+                Word::Listens(address) => {
+                    let _ = self.shared.addresses.send((self.number, address));
+                }
+                Word::Refused(reason) => refused = Some(reason),
+                Word::Ended { instance, sinks } => self.ended(instance, sinks, None),
+                Word::Failed {
+                    instance,
+                    sinks,
+                    error,
+                } => self.ended(instance, sinks, Some(error.into())),
+                Word::Counted(counts) => self.store(&counts),
+                Word::Finished(last) => {
+                    self.store(&last.counts);
+                    farewell = Some(last);
+                }
+            }
+        }
+        let status = self.child.wait();
+        // So that nobody waits for an address of it.
+        let _ = self.shared.addresses.send((self.number, None));
+        if !self.running.is_empty() {
+            let name = format!("process {} (pid {})", self.number, self.child.id());
+            let error = match refused {
+                Some(reason) => Error::new(name, reason),
+                None => Error::new(name, how_it_died(status)),
+            };
+            for instance in std::mem::take(&mut self.running) {
+                self.send(instance, Vec::new(), Some(error.clone()));
+            }
+        }
+        let _ = self.shared.left.send((self.number, farewell));
+    }
+
+    fn ended(&mut self, instance: usize, sinks: Vec<SinkCounts>, error: Option<Error>) {
+        // Each ends once, whatever a process says.
+        if self.running.remove(&instance) {
+            let sinks = sinks.into_iter().map(SinkResult::from).collect();
+            self.send(instance, sinks, error);
+        }
+    }
+
+    fn send(&self, instance: usize, sinks: Vec<SinkResult>, error: Option<Error>) {
+        let deployment = 0;
+        let event = match error {
+            None => Event::Ended {
+                deployment,
+                instance,
+                sinks,
+            },
+            Some(error) => Event::Failed {
+                deployment,
+                instance,
+                sinks,
+                error,
+            },
+        };
+        // Nobody listens only when the query is over.
+        let _ = self.shared.events.send(event);
+    }
+
+    fn store(&self, counts: &super::protocol::Counts) {
+        for (instance, counts) in &counts.instances {
+            if let Some(slots) = self.shared.counters.get(*instance) {
+                counts.store(slots);
+            }
+        }
+        let read = self.shared.bytes_read.lock();
+        read.expect("no thread panics under it")[self.number] = counts.bytes_read.clone();
+        std::sync::atomic::fence(Ordering::Release);
+    }
+}
+
+fn how_it_died(status: io::Result<ExitStatus>) -> String {
+    let Ok(status) = status else {
+        return "died, and nobody knows how".to_string();
+    };
+    match (status.signal(), status.code()) {
+        (Some(9), _) => "was killed (signal 9): by somebody, or for want of memory".to_string(),
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, Some(code)) => format!("exited by itself (code {code}) before its part was done"),
+        (None, None) => "died".to_string(),
+    }
+}

@@ -1,0 +1,246 @@
+//! What the parent and its worker processes say to each other.
+
+use std::net::SocketAddr;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use slackwater_engine::Error;
+use slackwater_engine::counters::{InstanceCounters, LinkCounters};
+use slackwater_engine::deploy::LinkSide;
+use slackwater_engine::instance::SinkResult;
+
+use crate::catalog::DeadLetterFile;
+
+/// From the parent.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Your part. A socket to each other process comes with it, in order of their numbers.
+    Start(Box<Start>),
+    /// Where the processes listen, by number, when links are TCP.
+    Connect(Vec<Option<SocketAddr>>),
+    /// End the sources.
+    Stop,
+    /// Drop the query.
+    Remove,
+    /// Say what was counted so far.
+    Count,
+    /// Say what it came to, and exit.
+    Finish,
+}
+
+/// A worker process's part.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// The text's name.
+    pub file: String,
+    /// The text.
+    pub text: String,
+    /// Settings of the command line.
+    pub settings: Vec<(String, String)>,
+    /// Cores that the workers may use.
+    pub cores: Vec<usize>,
+    /// Its number.
+    pub process: usize,
+    /// Process ids of all, by number.
+    pub pids: Vec<u32>,
+    /// The incarnation of this deployment.
+    pub epoch: u64,
+    /// Its secret.
+    pub token: [u8; 16],
+    /// What the parent's deployment looks like.
+    pub fingerprint: u64,
+}
+
+/// From a worker process.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Word {
+    /// It listens here for links.
+    Listens(Option<SocketAddr>),
+    /// It could not start.
+    Refused(String),
+    /// An instance has ended.
+    Ended {
+        /// Its number.
+        instance: usize,
+        /// Its sinks.
+        sinks: Vec<SinkCounts>,
+    },
+    /// An instance has failed.
+    Failed {
+        /// Its number.
+        instance: usize,
+        /// Its sinks.
+        sinks: Vec<SinkCounts>,
+        /// Why.
+        error: Failed,
+    },
+    /// What was counted so far.
+    Counted(Counts),
+    /// What it came to; nothing follows.
+    Finished(Box<Farewell>),
+}
+
+/// An error of the engine.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Failed {
+    place: String,
+    reason: String,
+    mend: String,
+    consequence: bool,
+}
+
+impl From<&Error> for Failed {
+    fn from(error: &Error) -> Failed {
+        Failed {
+            place: error.place.clone(),
+            reason: error.reason.clone(),
+            mend: error.mend.clone(),
+            consequence: error.consequence,
+        }
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Error {
+        let error = Error::new(failed.place, failed.reason).mend(failed.mend);
+        if failed.consequence {
+            error.consequence()
+        } else {
+            error
+        }
+    }
+}
+
+/// What a sink has measured.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SinkCounts {
+    node: usize,
+    rows: u64,
+    /// Latency in microseconds, and how many rows had it.
+    latencies_us: Vec<(u64, u64)>,
+}
+
+impl From<&SinkResult> for SinkCounts {
+    fn from(result: &SinkResult) -> SinkCounts {
+        let recorded = result.latencies_us.iter_recorded();
+        let latencies_us =
+            recorded.map(|value| (value.value_iterated_to(), value.count_at_value()));
+        SinkCounts {
+            node: result.node,
+            rows: result.rows,
+            latencies_us: latencies_us.collect(),
+        }
+    }
+}
+
+impl From<SinkCounts> for SinkResult {
+    fn from(counts: SinkCounts) -> SinkResult {
+        let mut latencies_us = Histogram::new(3).expect("3 digits are supported");
+        for (value, count) in counts.latencies_us {
+            // An auto-resizing histogram takes any value.
+            let _ = latencies_us.record_n(value, count);
+        }
+        SinkResult {
+            node: counts.node,
+            rows: counts.rows,
+            latencies_us,
+        }
+    }
+}
+
+/// What a worker process has counted.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Of its instances, with their numbers.
+    pub instances: Vec<(usize, InstanceCounts)>,
+    /// Bytes that its sources have read, by node.
+    pub bytes_read: Vec<(usize, u64)>,
+}
+
+/// The slots of [`InstanceCounters`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InstanceCounts([u64; 6]);
+
+impl InstanceCounts {
+    pub(super) fn of(counters: &InstanceCounters) -> InstanceCounts {
+        InstanceCounts(slots(counters).map(InstanceCounters::read))
+    }
+
+    /// Puts the counts into slots that nobody else writes.
+    pub(super) fn store(&self, counters: &InstanceCounters) {
+        for (slot, count) in slots(counters).into_iter().zip(self.0) {
+            slot.store(count, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 6] {
+    [
+        &counters.rows_in,
+        &counters.rows_out,
+        &counters.rows_late,
+        &counters.rows_bad,
+        &counters.chunks,
+        &counters.latency_recent_ns,
+    ]
+}
+
+/// What one side of a link between processes has counted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LinkCounts {
+    /// The link's number.
+    pub link: usize,
+    /// The sending side, else the receiving one.
+    pub sends: bool,
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+    /// Seconds spent on it.
+    pub busy_s: f64,
+}
+
+impl From<&LinkSide> for LinkCounts {
+    fn from(side: &LinkSide) -> LinkCounts {
+        let LinkCounters {
+            messages,
+            bytes,
+            busy_ns,
+        } = &*side.counters;
+        LinkCounts {
+            link: side.link,
+            sends: side.sends,
+            messages: InstanceCounters::read(messages),
+            bytes: InstanceCounters::read(bytes),
+            busy_s: InstanceCounters::read(busy_ns) as f64 / 1e9,
+        }
+    }
+}
+
+/// What a worker process used, as it says itself.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ProcessUsage {
+    /// Process id.
+    pub pid: u32,
+    /// CPU time of all its threads.
+    pub cpu_s: f64,
+    /// Largest resident size.
+    pub peak_rss_bytes: u64,
+    /// Voluntary context switches.
+    pub wakeups: u64,
+}
+
+/// The last that a worker process says.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Farewell {
+    /// Its number.
+    pub process: usize,
+    /// What it counted.
+    pub counts: Counts,
+    /// Its sides of links.
+    pub links: Vec<LinkCounts>,
+    /// Dead-letter files that it wrote to.
+    pub dead_letters: Vec<DeadLetterFile>,
+    /// What it used.
+    pub usage: ProcessUsage,
+}

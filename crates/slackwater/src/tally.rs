@@ -1,0 +1,209 @@
+//! What a run came to: counters, the sinks' measurements and what other processes say, added up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hdrhistogram::Histogram;
+use slackwater_engine::counters::InstanceCounters;
+use slackwater_engine::instance::SinkResult;
+use slackwater_sql::program::Program;
+use slackwater_sql::specs::NodeSpec;
+
+use crate::catalog::{DeadLetterFile, ProgramCatalog};
+use crate::machine;
+use crate::plan::{Plan, instance_name};
+use crate::processes::Farewell;
+use crate::report::{
+    Latency, LinkReport, LinkSideReport, PlanReport, ProcessReport, Report, SinkReport,
+    SourceReport, SubqueryReport,
+};
+
+/// A run that is over.
+pub struct Ran<'a> {
+    /// What was run.
+    pub program: &'a Program,
+    /// How.
+    pub plan: &'a Plan,
+    /// Its sources and dead letters in this process.
+    pub catalog: &'a ProgramCatalog<'a>,
+    /// Counters of all instances.
+    pub counters: &'a [Arc<InstanceCounters>],
+    /// What worker processes said last.
+    pub farewells: &'a [Farewell],
+    /// What the sinks measured.
+    pub sinks: &'a [SinkResult],
+    /// How long it took.
+    pub wall_s: f64,
+}
+
+impl Ran<'_> {
+    /// Dead-letter files of all processes; one that several wrote to is one.
+    pub fn dead_letters(&self) -> Vec<DeadLetterFile> {
+        let theirs = self.farewells.iter().flat_map(|f| f.dead_letters.clone());
+        let mut files: BTreeMap<String, DeadLetterFile> = BTreeMap::new();
+        for file in self.catalog.dead_letter_files().into_iter().chain(theirs) {
+            files
+                .entry(file.path.clone())
+                .and_modify(|known| known.records += file.records)
+                .or_insert(file);
+        }
+        files.into_values().collect()
+    }
+
+    /// Where the bad records of a table are, if there are any.
+    fn dead_letter_file(&self, table: &str) -> Option<String> {
+        let theirs = self.farewells.iter().flat_map(|f| &f.dead_letters);
+        let mut theirs = theirs.filter(|file| file.table == table);
+        let own = self.catalog.dead_letter_file(table);
+        own.or_else(|| theirs.next().map(|file| file.path.clone()))
+    }
+
+    fn processes(&self) -> Vec<ProcessReport> {
+        let farewells = self.farewells.iter();
+        let reports = farewells.map(|farewell| ProcessReport {
+            process: farewell.process,
+            pid: farewell.usage.pid,
+            cpu_s: farewell.usage.cpu_s,
+            peak_rss_bytes: farewell.usage.peak_rss_bytes,
+            wakeups: farewell.usage.wakeups,
+        });
+        reports.collect()
+    }
+
+    /// Links between processes, with what each side counted.
+    fn links(&self) -> Vec<LinkReport> {
+        let graph = &self.program.graph;
+        let mut links = BTreeMap::new();
+        for counts in self.farewells.iter().flat_map(|f| &f.links) {
+            let link = links.entry(counts.link).or_insert_with(|| {
+                let ends = &self.plan.execution.links[counts.link];
+                LinkReport {
+                    from: instance_name(graph, self.plan, ends.from),
+                    to: instance_name(graph, self.plan, ends.to),
+                    kind: self.program.settings.link.used().to_string(),
+                    send: LinkSideReport::default(),
+                    receive: LinkSideReport::default(),
+                }
+            });
+            let side = LinkSideReport {
+                messages: counts.messages,
+                bytes: counts.bytes,
+                busy_s: counts.busy_s,
+            };
+            if counts.sends {
+                link.send = side;
+            } else {
+                link.receive = side;
+            }
+        }
+        links.into_values().collect()
+    }
+
+    /// The report.
+    pub fn report(&self) -> Report {
+        let total = |pick: fn(&InstanceCounters) -> &std::sync::atomic::AtomicU64| -> u64 {
+            self.counters
+                .iter()
+                .map(|slots| InstanceCounters::read(pick(slots)))
+                .sum()
+        };
+        let mut all = Histogram::<u64>::new(3).expect("3 digits are supported");
+        let mut sources = Vec::new();
+        let mut sinks = Vec::new();
+        for (number, node) in self.program.nodes.iter().enumerate() {
+            match node {
+                NodeSpec::Source(source) => {
+                    let subquery = self.plan.subqueries.of_node[number];
+                    let instances = self.plan.execution.instances.iter().zip(self.counters);
+                    let rows_in = instances
+                        .filter(|(instance, _)| instance.subquery == subquery)
+                        .map(|(_, slots)| InstanceCounters::read(&slots.rows_in))
+                        .sum();
+                    sources.push(SourceReport {
+                        table: source.table.name.clone(),
+                        connector: source.connector.describe().connector,
+                        rows_in,
+                        bytes_read: self.catalog.bytes_read(number),
+                        dead_letter: self.dead_letter_file(&source.table.name),
+                    });
+                }
+                NodeSpec::Sink(sink) => {
+                    let mut latencies = Histogram::<u64>::new(3).expect("3 digits are supported");
+                    let mut rows_out = 0;
+                    for result in self.sinks.iter().filter(|result| result.node == number) {
+                        // Auto-resizing histograms take any value.
+                        let _ = latencies.add(&result.latencies_us);
+                        rows_out += result.rows;
+                    }
+                    let _ = all.add(&latencies);
+                    sinks.push(SinkReport {
+                        table: sink.table.as_ref().map(|table| table.name.clone()),
+                        connector: sink.connector.describe(),
+                        rows_out,
+                        latency_ms: Latency::of(&latencies),
+                    });
+                }
+                _ => {}
+            }
+        }
+        let rows_in = total(|slots| &slots.rows_in);
+        let processes = self.processes();
+        let theirs = processes.iter().map(|process| process.cpu_s).sum::<f64>();
+        // Those that were killed say nothing; the system counts them once they are waited for.
+        let cpu_s = machine::process_cpu_s() + theirs.max(machine::children_cpu_s());
+        let their_rss_bytes = processes.iter().map(|process| process.peak_rss_bytes);
+        let peak_rss_bytes = machine::peak_rss_bytes() + their_rss_bytes.sum::<u64>();
+        let their_wakeups = processes.iter().map(|process| process.wakeups);
+        let wakeups = machine::voluntary_switches() + their_wakeups.sum::<u64>();
+        let target_ms = self
+            .program
+            .settings
+            .latency_target_ns
+            .map(|ns| ns as f64 / 1e6);
+        let subqueries = self
+            .plan
+            .subqueries
+            .subqueries
+            .iter()
+            .map(|subquery| SubqueryReport {
+                operators: subquery
+                    .nodes
+                    .iter()
+                    .map(|&n| self.program.graph.nodes[n].name.clone())
+                    .collect(),
+                instances: subquery.instances,
+            });
+        Report {
+            rows_in,
+            rows_out: total(|slots| &slots.rows_out),
+            rows_late: total(|slots| &slots.rows_late),
+            rows_bad: total(|slots| &slots.rows_bad),
+            wall_s: self.wall_s,
+            cpu_s,
+            cpu_us_per_row: (rows_in > 0).then(|| cpu_s * 1e6 / rows_in as f64),
+            rows_per_s: rows_in as f64 / self.wall_s.max(1e-9),
+            peak_rss_bytes,
+            latency_target_ms: target_ms,
+            target_met: target_ms.map(|target| {
+                sinks
+                    .iter()
+                    .all(|sink: &SinkReport| sink.latency_ms.p99.is_none_or(|p99| p99 <= target))
+            }),
+            latency_ms: Latency::of(&all),
+            wakeups,
+            plan: PlanReport {
+                parallelism: self.plan.parallelism,
+                workers: self.plan.placement.cores.len(),
+                cores: self.plan.placement.cores.clone(),
+                subqueries: subqueries.collect(),
+                links: self.plan.execution.links.len(),
+                processes,
+                remote_links: self.links(),
+                chunk_rows: self.program.settings.chunk_rows,
+                linger_ms: self.program.settings.linger_ns as f64 / 1e6,
+            },
+            sources,
+            sinks,
+        }
+    }
+}
