@@ -1,8 +1,7 @@
 //! The two times of a stream, event time (in the data) and the engine's clock (of this host), and
 //! durations as users write them.
 
-use std::sync::OnceLock;
-use std::time::Instant;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Event time in microseconds since 1970-01-01T00:00:00Z.
 ///
@@ -16,12 +15,15 @@ pub const MIN_WATERMARK: EventTime = i64::MIN;
 /// The watermark of an ended input: it holds nobody back and closes every window.
 pub const MAX_WATERMARK: EventTime = i64::MAX;
 
-/// Nanoseconds on the engine's monotonic clock since the process first asked.
+/// Nanoseconds on the engine's clock, which is `CLOCK_MONOTONIC`: all processes of a host have the
+/// same, so ingest times keep their meaning on the way from one to another. (Hosts don't: a link
+/// between hosts has to translate.)
 ///
 /// Taken per chunk, never per row: one call costs tens of nanoseconds.
 pub fn now_ns() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    let now = clock_gettime(ClockId::Monotonic);
+    // The kernel counts both from the start of the machine: neither is negative.
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Reads a duration such as `10 ms`, `5s`, `1 min`, `0.5 s`, `200us` into nanoseconds. `None` when

@@ -234,8 +234,8 @@ impl IdleStrategy {
         if let Some(asked_ns) = asked_ns {
             self.counters.sleeps += 1;
             self.counters.sleeps_ended_early += u64::from(woken == Woken::Rung);
-            self.counters.asked_ns += asked_ns;
-            self.counters.slept_ns += took_ns;
+            self.counters.asked_ns = self.counters.asked_ns.saturating_add(asked_ns);
+            self.counters.slept_ns = self.counters.slept_ns.saturating_add(took_ns);
         } else {
             self.counters.parks += 1;
         }

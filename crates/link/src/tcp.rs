@@ -39,6 +39,7 @@ mod record;
 
 mod socket;
 
+mod greeting;
 mod line;
 mod outgoing;
 mod writer;

@@ -172,6 +172,7 @@ pub fn main() -> ExitCode {
                 duration,
                 progress: !quiet,
                 signals: true,
+                program: None,
             };
             let text = match query.text() {
                 Ok(text) => text,

@@ -1,5 +1,6 @@
 //! Runs a text: compile, plan, deploy, wait for the end, report.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -31,6 +32,9 @@ pub struct RunOptions {
     pub progress: bool,
     /// SIGINT and SIGTERM end the query with its summary.
     pub signals: bool,
+    /// The program that worker processes run; this one unless it is another program that runs
+    /// queries, as the tests are.
+    pub program: Option<PathBuf>,
 }
 
 /// How a run ended.
@@ -139,6 +143,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
             deployment: &deployment,
             processes: program.settings.processes,
             fingerprint: fingerprint(&program, &deployment),
+            program: options.program.as_deref(),
             tcp: program.settings.link == LinkKind::Tcp,
         };
         let children = Children::start(&work, events_sender);

@@ -1,4 +1,5 @@
-//! Reference answers over real data, at parallelism 1, 2 and 4 and random chunk sizes (I1).
+//! Reference answers over real data, at parallelism 1, 2 and 4, in one process and in several
+//! over every kind of link, with random chunk sizes (I1).
 
 use std::io::Read;
 use std::path::Path;
@@ -20,15 +21,24 @@ fn check(name: &str, text: &str, only_last: bool) {
     expected.sort();
     let folder = tempfile::tempdir().unwrap();
     let mut seeded = Seeded(name.len() as u64 * 7919 + 1);
-    for parallelism in ["1", "2", "4"] {
+    for (parallelism, processes, link) in [
+        ("1", "1", "auto"),
+        ("2", "1", "auto"),
+        ("4", "1", "auto"),
+        ("1", "2", "shm"),
+        ("4", "3", "shm"),
+        ("3", "2", "tcp"),
+    ] {
         let chunk_rows = (16 + seeded.below(5000)).to_string();
-        let out = folder.path().join(format!("{parallelism}.csv"));
+        let out = folder.path().join(format!("{parallelism} {processes}.csv"));
         let text = text
             .replace("${DATA}", &data.display().to_string())
             .replace("${OUT}", &out.display().to_string());
         let settings = [
             ("parallelism", parallelism),
             ("chunk_rows", chunk_rows.as_str()),
+            ("processes", processes),
+            ("link", link),
         ];
         let report = run_text(&text, &settings).unwrap_or_else(|error| panic!("{name}: {error}"));
         let found = if only_last {
@@ -38,7 +48,8 @@ fn check(name: &str, text: &str, only_last: bool) {
         };
         assert!(
             found == expected,
-            "{name} at parallelism {parallelism}, chunk_rows {chunk_rows}: {} rows, {} expected",
+            "{name} at parallelism {parallelism}, {processes} processes over {link}, chunk_rows \
+             {chunk_rows}: {} rows, {} expected",
             found.len(),
             expected.len()
         );

@@ -244,10 +244,8 @@ fn every_way_to_wait_hears_the_end() {
 fn the_answer_does_not_depend_on_how_workers_wait() {
     let Some(data) = data() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out.csv");
     let text = include_str!("answers/quakes.tumble1h_per_net.sql")
-        .replace("${DATA}", &data.display().to_string())
-        .replace("${OUT}", &out.display().to_string());
+        .replace("${DATA}", &data.display().to_string());
     let mut expected: Option<Vec<String>> = None;
     for wait in [
         "interrupt",
@@ -264,6 +262,8 @@ fn the_answer_does_not_depend_on_how_workers_wait() {
                 ("parallelism", parallelism),
                 ("chunk_rows", "100"),
             ];
+            let out = folder.path().join(format!("{wait}-{parallelism}.csv"));
+            let text = text.replace("${OUT}", &out.display().to_string());
             run_text(&text, &settings).unwrap_or_else(|error| panic!("{wait}: {error}"));
             let found = rows(&out);
             let expected = expected.get_or_insert_with(|| found.clone());

@@ -34,17 +34,18 @@ fn check(text: &str, chunk_rows_max: u64, figures: &[(&str, u64, u64)]) {
         let text = text
             .replace("${DATA}", &data.display().to_string())
             .replace("${DELAY}", delay);
-        for parallelism in ["1", "2", "4"] {
+        for (parallelism, processes) in [("1", "1"), ("2", "1"), ("4", "1"), ("2", "2")] {
             let chunk_rows = (1 + seeded.below(chunk_rows_max)).to_string();
             let settings = [
                 ("parallelism", parallelism),
+                ("processes", processes),
                 ("chunk_rows", chunk_rows.as_str()),
             ];
             let report = run_text(&text, &settings).unwrap();
             assert_eq!(
                 (report.rows_late, report.rows_out),
                 (*late, *results),
-                "delay {delay}, parallelism {parallelism}, chunk_rows {chunk_rows}"
+                "delay {delay}, parallelism {parallelism}, {processes} processes, chunk_rows {chunk_rows}"
             );
         }
     }

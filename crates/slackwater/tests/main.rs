@@ -6,6 +6,7 @@ mod idle;
 mod input;
 mod late_rows;
 mod process;
+mod processes;
 mod random;
 mod sql_files;
 mod support;

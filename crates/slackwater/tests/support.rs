@@ -24,6 +24,7 @@ pub fn run_text(text: &str, settings: &[(&str, &str)]) -> Result<Report, String>
         .map(|(key, value)| (key.to_string(), value.to_string()));
     let options = RunOptions {
         settings: settings.collect(),
+        program: Some(env!("CARGO_BIN_EXE_slackwater").into()),
         ..RunOptions::default()
     };
     match run("test.sql", text, &options) {

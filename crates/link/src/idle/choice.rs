@@ -58,6 +58,10 @@ impl Default for Costs {
 /// and two in a row miss in a third of all cases, four in an eighth.
 pub(super) const EMPTY_SLEEPS_MAX: u32 = 4;
 
+/// Costs are taken to lie between a nanosecond and a second: whoever measured something else has
+/// measured something else, and sums of them must not overflow.
+const COST_MAX_NS: u64 = 1_000_000_000;
+
 /// Half the width of the band, in wake-ups: a burst turns interrupts into sleeping after
 /// 2 × 4 wake-ups (some 0.3 ms of CPU time), and arrivals that are twice as rare or twice as
 /// frequent as where both modes cost the same lead to a wrong change once in thousands of waits.
@@ -97,8 +101,14 @@ pub(super) struct Choice {
 
 impl Choice {
     pub(super) fn new(delay_ns: u64, costs: Costs) -> Choice {
+        let cost = |nanoseconds: u64| nanoseconds.clamp(1, COST_MAX_NS);
         Choice {
-            costs,
+            costs: Costs {
+                wake_ns: cost(costs.wake_ns),
+                sleep_ns: cost(costs.sleep_ns),
+                oversleep_p50_ns: cost(costs.oversleep_p50_ns),
+                ..costs
+            },
             delay_ns,
             sleep_ns: delay_ns,
             since_ring: RINGS_APART_MAX,
@@ -151,7 +161,7 @@ impl Choice {
         self.since_ring = self.since_ring.saturating_add(1);
         if self.sleep_ns < self.delay_ns {
             // By less than a hundredth: a link that fills up rings in one of some fifteen sleeps.
-            let longer = self.sleep_ns + self.sleep_ns / 128 + 1;
+            let longer = self.sleep_ns.saturating_add(self.sleep_ns / 128 + 1);
             self.sleep_ns = longer.min(self.delay_ns);
         }
     }
@@ -172,7 +182,7 @@ impl Choice {
     /// The sleeps that a wait of this length would have taken, as CPU time, and whether it would
     /// have ended in a wait without time-out.
     fn sleeps_within(&self, took_ns: u64) -> (i64, bool) {
-        let lasts_ns = self.sleep_ns + self.costs.oversleep_p50_ns;
+        let lasts_ns = self.sleep_ns.saturating_add(self.costs.oversleep_p50_ns);
         let sleeps = took_ns as f64 / lasts_ns as f64;
         let parked = sleeps > f64::from(EMPTY_SLEEPS_MAX);
         let sleeps = sleeps.min(f64::from(EMPTY_SLEEPS_MAX));

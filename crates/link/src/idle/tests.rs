@@ -93,24 +93,25 @@ fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
 /// `docs/internals/waiting.md`.
 #[test]
 fn auto_costs_about_as_little_as_the_best_fixed_mode() {
-    println!("| arrivals | T | messages/s | `auto` | best fixed mode | | ratio | p99 of `auto` |");
+    println!("| arrivals | T | 100/s | 1 k/s | 10 k/s | 100 k/s | 1 M/s | ratio |");
     println!("|---|---|---|---|---|---|---|---|");
     for arrivals in ALL_ARRIVALS {
         for delay in DELAYS {
-            let rates = compare(&fixed_modes(), Host::MEASURED, arrivals, delay, &RATES);
-            for at in &rates {
-                println!(
-                    "| {arrivals:?} | {delay:?} | {} | {:.2} % | {:.2} % | `{}` | {:.2} | {} µs |",
-                    at.rate,
-                    at.auto.cpu * 100.0,
-                    at.best.cpu * 100.0,
-                    at.mode,
-                    at.ratio(),
-                    at.auto.delay_p99_ns / 1000,
-                );
-            }
+            // Ten times the last two rates, in bursts, would be more than the host can take.
+            let rates = match arrivals {
+                Arrivals::OnOff => &RATES[..3],
+                _ => &RATES[..],
+            };
+            let rates = compare(&fixed_modes(), Host::MEASURED, arrivals, delay, rates);
             let mean = geometric_mean(rates.iter().map(Compared::ratio));
-            println!("| {arrivals:?} | {delay:?} | all, geometric mean | | | | {mean:.3} | |");
+            let cells = (0..RATES.len()).map(|rate| {
+                rates.get(rate).map_or(" |".to_string(), |at| {
+                    let (auto, best) = (at.auto.cpu * 100.0, at.best.cpu * 100.0);
+                    format!(" {auto:.2} : {best:.2} {} |", at.mode)
+                })
+            });
+            let cells = cells.collect::<String>();
+            println!("| {arrivals:?} | {delay:?} |{cells} {mean:.3} |");
             assert!(mean <= 1.15, "{arrivals:?} {delay:?}: {mean}");
             for at in rates {
                 assert!(
@@ -378,11 +379,13 @@ fn waits_are_bounded_by_deadlines() {
 fn random_histories_keep_the_invariants() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
-        let delay = Duration::from_nanos(1 + random.next() % 20_000_000);
+        // Also such as no host has.
+        let size = 1 + random.next() % 63;
+        let delay = Duration::from_nanos(1 + random.next() % (1 << size));
         let costs = Costs {
-            wake_ns: 1 + random.next() % 100_000,
+            wake_ns: random.next() % (1 << size),
             sleep_ns: random.next() % 100_000,
-            oversleep_p50_ns: random.next() % 100_000,
+            oversleep_p50_ns: random.next() % (1 << size),
             oversleep_p99_ns: 0,
         };
         let mut strategy = IdleStrategy::new(auto(delay), costs);

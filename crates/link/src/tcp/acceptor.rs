@@ -274,12 +274,13 @@ impl Doorman {
     }
 
     fn refuse(&self, greeting: &Greeting, reply: Option<Reply>, error: LinkError) {
+        // Noted first: whoever has the answer finds the reason here.
+        self.shared.note(error);
         if let Some(reply) = reply {
             // A peer that does not take it learns it by the closed connection.
             let _ = socket::send(&greeting.socket, &reply.encode());
             socket::finish(&greeting.socket);
         }
-        self.shared.note(error);
     }
 }
 

@@ -337,10 +337,23 @@ impl Incoming {
         self.taken += cost;
         self.owed += cost;
         self.must_answer |= must_answer || self.owed >= self.window as u64 / 4;
+        self.check_window(0)?;
         if self.must_answer {
             self.return_credit(received)?;
         }
         Ok(())
+    }
+
+    /// Whether the peer kept to its window, with `here` bytes beyond the records that were taken.
+    fn check_window(&self, here: u64) -> Result<(), Broken> {
+        let allowed = self.granted + UNCHARGED_BYTES;
+        if self.taken + here <= allowed {
+            return Ok(());
+        }
+        let (excess, window) = (self.taken + here - allowed, self.window);
+        Err(Broken::Breach(format!(
+            "sent {excess} bytes more than its window of {window} allows"
+        )))
     }
 
     fn return_credit(&mut self, received: u64) -> Result<(), Broken> {
@@ -350,14 +363,7 @@ impl Incoming {
         }
         // Everything that has come, cut or not, costs at least its bytes.
         let here = (self.end - self.start) as u64 + socket::unread_bytes(&self.socket);
-        let allowed = self.granted + UNCHARGED_BYTES;
-        if self.taken + here > allowed {
-            let excess = self.taken + here - allowed;
-            let window = self.window;
-            return Err(Broken::Breach(format!(
-                "sent {excess} bytes more than its window of {window} allows"
-            )));
-        }
+        self.check_window(here)?;
         let cost = u32::try_from(self.owed).unwrap_or(u32::MAX);
         let frames = received;
         self.answer = Some((Record::Credit { frames, cost }.encode(), 0));
@@ -418,3 +424,6 @@ impl Incoming {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,16 +23,17 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::frame::{FRAME_BYTES_MAX, LinkError};
 use crate::spsc::SendError;
-use crate::tcp::hello::{Answer, HELLO_BYTES, Hello, REPLY_BYTES, Reply, VERSION};
+use crate::tcp::greeting::Greeting;
+use crate::tcp::hello::{Answer, Hello, Reply, VERSION};
 use crate::tcp::line::{Broken, Line, News, Patience};
 use crate::tcp::outgoing::Outgoing;
-use crate::tcp::socket::{self, Moved};
-use crate::tcp::{Identity, Settings, after, fragment_bytes_max, now_ns, peer_at};
+use crate::tcp::socket;
+use crate::tcp::{Identity, Settings, after, now_ns, peer_at};
 use crate::tcp::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 use crate::waiter::{Registrar, WaiterHandle};
 
@@ -78,16 +79,6 @@ enum Phase {
     Open(Box<Line>),
     Ended,
     Closed(Option<LinkError>),
-}
-
-/// A connection on which the greeting is under way.
-struct Greeting {
-    socket: OwnedFd,
-    hello: [u8; HELLO_BYTES],
-    sent: usize,
-    reply: [u8; REPLY_BYTES],
-    filled: usize,
-    deadline_ns: u64,
 }
 
 impl<P: Deref<Target = [u8]>> Writer<P> {
@@ -280,14 +271,8 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             // At most 2^30.
             window: self.settings.window() as u32,
         };
-        Ok(Greeting {
-            socket,
-            hello: hello.encode(),
-            sent: 0,
-            reply: [0; REPLY_BYTES],
-            filled: 0,
-            deadline_ns: after(now_ns, self.settings.handshake_timeout),
-        })
+        let deadline_ns = after(now_ns, self.settings.handshake_timeout);
+        Ok(Greeting::new(socket, &hello, deadline_ns))
     }
 
     fn greet(&mut self, now_ns: u64) -> bool {
@@ -295,20 +280,14 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             return false;
         };
         match greeting.go_on() {
-            Ok(false) if now_ns >= greeting.deadline_ns.min(self.give_up_ns) => {
-                let timeout_s = self.settings.handshake_timeout.as_secs_f64();
-                let trouble = match greeting.sent {
-                    0 => "does not accept the connection".to_owned(),
-                    _ => format!("did not answer the greeting within {timeout_s} s"),
-                };
+            Ok(None) if now_ns >= greeting.deadline_ns.min(self.give_up_ns) => {
+                let trouble = greeting.delay().to_owned();
                 self.retry(trouble, now_ns)
             }
-            Ok(false) => false,
-            Ok(true) => match Reply::decode(&greeting.reply) {
-                Ok(reply) => self.answered(reply, now_ns),
-                Err(unreadable) => self.breach(unreadable.reason(), now_ns),
-            },
-            Err(trouble) => self.retry(trouble, now_ns),
+            Ok(None) => false,
+            Ok(Some(reply)) => self.answered(reply, now_ns),
+            Err(Broken::Lost(trouble)) => self.retry(trouble, now_ns),
+            Err(Broken::Breach(trouble)) => self.breach(trouble, now_ns),
         }
     }
 
@@ -377,7 +356,6 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         if !(WINDOW_BYTES_MIN..=ours.min(WINDOW_BYTES_MAX)).contains(&window) {
             return self.breach(format!("answered with a window of {window} bytes"), now_ns);
         }
-        debug_assert!(fragment_bytes_max(window) > 0);
         let before = self.outgoing.oldest();
         if let Err(reason) = self.outgoing.resume(reply.position, window) {
             return self.breach(reason, now_ns);
@@ -391,7 +369,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         else {
             return false;
         };
-        self.phase = Phase::Open(Box::new(Line::new(greeting.socket)));
+        self.phase = Phase::Open(Box::new(Line::new(greeting.into_socket())));
         true
     }
 
@@ -468,29 +446,6 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
     fn close_down(&mut self, error: Option<LinkError>) {
         self.phase = Phase::Closed(error);
         self.outgoing.clear();
-    }
-}
-
-impl Greeting {
-    /// Sends the greeting and reads the answer. Returns whether the answer is complete.
-    fn go_on(&mut self) -> Result<bool, String> {
-        while self.sent < HELLO_BYTES {
-            // The first write also tells how the connecting went; until then it would block.
-            match socket::send(&self.socket, &self.hello[self.sent..]) {
-                Ok(Moved::Bytes(count)) => self.sent += count,
-                Ok(_) => return Ok(false),
-                Err(error) => return Err(format!("can't connect: {error}")),
-            }
-        }
-        while self.filled < REPLY_BYTES {
-            match socket::receive(&self.socket, &mut self.reply[self.filled..]) {
-                Ok(Moved::Bytes(count)) => self.filled += count,
-                Ok(Moved::WouldBlock) => return Ok(false),
-                Ok(Moved::End) => return Err("closed the connection at the greeting".to_owned()),
-                Err(error) => return Err(format!("the greeting failed: {error}")),
-            }
-        }
-        Ok(true)
     }
 }
 

@@ -38,9 +38,12 @@ enum News {
 
 /// Runs a worker process whose control socket is `descriptor`, to its end.
 pub fn main(descriptor: RawFd) -> ExitCode {
-    // Ctrl-C reaches every process of a terminal; the parent decides what it means.
+    // Ctrl-C reaches every process of a terminal, and a supervisor's SIGTERM every process of a
+    // service; the parent decides what they mean.
     let ignored = Arc::new(AtomicBool::new(false));
-    let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, ignored);
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let _ = signal_hook::flag::register(signal, ignored.clone());
+    }
     // SAFETY: the parent made it for this process, and nothing else here knows of it. Were it no
     // descriptor, or another file's, the first receive would fail.
     let channel = Channel::of(unsafe { OwnedFd::from_raw_fd(descriptor) });

@@ -168,22 +168,41 @@ fn out_of_step(peer: &str) -> io::Error {
 pub struct Listening {
     identity: Identity,
     acceptor: Option<Acceptor>,
+    ends: RemoteEnds,
 }
 
 impl Listening {
-    /// Listens on a free port of the loopback address if other processes send to this one.
+    /// Listens on a free port of the loopback address if other processes send to this one. Its
+    /// readers are there before anybody is told the address.
     pub fn new(part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
         let identity = Identity {
             epoch: part.epoch,
             token,
         };
-        let mut links = part.deployment.remote_links();
-        let reads = links.any(|(_, link)| part.deployment.process(link.to) == part.process);
+        let links = part.deployment.remote_links();
+        let read = links.filter(|(_, link)| part.deployment.process(link.to) == part.process);
+        let read = read.collect::<Vec<_>>();
+        let mut ends = RemoteEnds::default();
+        if read.is_empty() {
+            return Ok(Listening {
+                identity,
+                acceptor: None,
+                ends,
+            });
+        }
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let acceptor = reads.then(|| Acceptor::bind(any_port, identity, Settings::default()));
+        let acceptor = Acceptor::bind(any_port, identity, Settings::default())?;
+        for (number, link) in read {
+            let waiter = part.own_waiter(part.worker_of(link.to));
+            let writer = part.name(part.deployment.process(link.from));
+            let reader = acceptor.reader(number as u64, &writer, waiter);
+            ends.receivers
+                .insert(number, FrameReceiver::Tcp(Box::new(reader)));
+        }
         Ok(Listening {
             identity,
-            acceptor: acceptor.transpose()?,
+            acceptor: Some(acceptor),
+            ends,
         })
     }
 
@@ -195,42 +214,34 @@ impl Listening {
     /// The ends of this process's links, now that it is known where the others listen. The acceptor
     /// is kept as long as writers may have to connect again.
     pub fn connect(
-        self,
+        mut self,
         part: &Part<'_>,
         addresses: &[Option<SocketAddr>],
     ) -> io::Result<(RemoteEnds, Option<Acceptor>)> {
-        let mut ends = RemoteEnds::default();
         for (number, link) in part.deployment.remote_links() {
-            let (sending, receiving) = (
-                part.deployment.process(link.from),
-                part.deployment.process(link.to),
-            );
-            if receiving == part.process {
-                let acceptor = self.acceptor.as_ref().expect("it reads, so it listens");
-                let waiter = part.own_waiter(part.worker_of(link.to));
-                let reader = acceptor.reader(number as u64, &part.name(sending), waiter);
-                ends.receivers
-                    .insert(number, FrameReceiver::Tcp(Box::new(reader)));
-            } else if sending == part.process {
-                let address = addresses.get(receiving).copied().flatten();
-                let address = address.ok_or_else(|| {
-                    let name = part.name(receiving);
-                    io::Error::other(format!("{name} does not listen: it may have died"))
-                })?;
-                let waiter = part.own_waiter(part.worker_of(link.from));
-                let writer = Writer::connect(
-                    address,
-                    self.identity,
-                    number as u64,
-                    &part.name(receiving),
-                    waiter,
-                    Settings::default(),
-                );
-                ends.senders
-                    .insert(number, FrameSender::Tcp(Box::new(writer)));
+            if part.deployment.process(link.from) != part.process {
+                continue;
             }
+            let receiving = part.deployment.process(link.to);
+            let name = part.name(receiving);
+            let address = addresses.get(receiving).copied().flatten();
+            let address = address.ok_or_else(|| {
+                io::Error::other(format!("{name} does not listen: it may have died"))
+            })?;
+            let waiter = part.own_waiter(part.worker_of(link.from));
+            let writer = Writer::connect(
+                address,
+                self.identity,
+                number as u64,
+                &name,
+                waiter,
+                Settings::default(),
+            );
+            self.ends
+                .senders
+                .insert(number, FrameSender::Tcp(Box::new(writer)));
         }
-        Ok((ends, self.acceptor))
+        Ok((self.ends, self.acceptor))
     }
 }
 

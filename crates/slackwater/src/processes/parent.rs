@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
@@ -42,6 +43,8 @@ pub struct Work<'a> {
     pub processes: usize,
     /// What the plan looks like.
     pub fingerprint: u64,
+    /// The program to start; `None` for this one.
+    pub program: Option<&'a Path>,
     /// Links are TCP connections.
     pub tcp: bool,
 }
@@ -97,7 +100,7 @@ impl Children {
         };
         let mut started = Vec::new();
         for number in 0..work.processes {
-            started.push(spawn(number)?);
+            started.push(spawn(work.program, number)?);
         }
         let pids = started.iter().map(|(child, _)| child.id());
         let pids = pids.collect::<Vec<u32>>();
@@ -246,11 +249,11 @@ impl Drop for Children {
 }
 
 /// Starts this program as a worker process with one end of a control socket.
-fn spawn(number: usize) -> io::Result<(Child, Channel)> {
+fn spawn(program: Option<&Path>, number: usize) -> io::Result<(Child, Channel)> {
     let (channel, theirs) = Channel::pair()?;
     // Without the flag that closes it on exec; nobody else starts processes meanwhile.
     let inherited = rustix::io::dup(&theirs)?;
-    let child = Command::new("/proc/self/exe")
+    let child = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
         .arg0("slackwater")
         .args(["worker", "--process", &number.to_string(), "--control"])
         .arg(inherited.as_raw_fd().to_string())
