@@ -10,6 +10,7 @@ pub mod catalog;
 pub mod cli;
 pub mod explain;
 pub mod machine;
+pub mod measure;
 pub mod plan;
 pub mod report;
 pub mod run;

@@ -1,0 +1,165 @@
+//! Measuring links: two threads or processes on two cores, connected by one kind of link.
+//!
+//! ```text
+//! whoever measures ── orders, samples (JSON lines) ── leader ══ the link that is measured ══ follower
+//!  bench link, calibrate                              core A └─── control socket ──────────┘ core B
+//! ```
+//!
+//! Every kind goes through the same loops (`patterns.rs`) over the same few calls ([`side::Side`]),
+//! and so do the peers in `bench/peers`, which compile these files, too: this module names nothing
+//! else of this crate. A leader and its follower live as long as whoever measures wants, and sleep
+//! between two orders, so rounds can take all kinds in turn.
+//!
+//! # What the figures contain
+//!
+//! - A **message** of 64 bytes to 4 MiB carries its number in its first word; who receives it checks
+//!   the number and reads a byte of every cache line.
+//! - **One way latency** is half of the round trip of a message that the follower sends back. Each
+//!   round trip is timed by itself, and about one reading of the clock ([`floor::clock_ns`]) lies
+//!   within it: nothing is subtracted. `batched_ns` is the median over batches of round trips of
+//!   half of the mean, with nothing between them.
+//! - **Throughput**: the leader sends as fast as the link takes messages, for a while, and then
+//!   waits until the follower says that it has read them all. Small messages are pushed (or written)
+//!   by the batch, at most 64 of them and 16 KiB, whatever the kind.
+//! - Links inside a process carry ownership and no bytes. Their messages of 64 bytes go by value,
+//!   larger ones are buffers that the leader fills and the follower gives back.
+//! - **CPU time** is that of each side's thread (`CLOCK_THREAD_CPUTIME_ID`), over the same messages.
+//!
+//! Shutdown: the end of the leader's standard input ends the leader, and the end of the control
+//! socket ends the follower. An end that fails, or waits for a minute, ends with an error.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub mod floor;
+
+pub mod control;
+pub mod order;
+pub mod patterns;
+pub mod side;
+
+pub mod frames;
+pub mod plain;
+pub mod queues;
+
+pub mod leader;
+pub mod program;
+
+pub use order::{Latency, Order, Pattern, Sample, Waiting};
+
+/// Sizes of messages from 64 B to 4 MiB.
+pub const SIZES: [usize; 9] = [
+    64,
+    256,
+    1 << 10,
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+];
+
+/// The largest message.
+pub const SIZE_MAX: usize = 4 << 20;
+
+/// Bytes of a shared-memory lane, as a deployment gives to one link; also what buffers of a link
+/// inside a process have together, and the size of the buffers of [`floor::copy_bandwidth`].
+pub const RING_BYTES: usize = 8 << 20;
+
+/// How long an end waits for the other one before it gives up: far longer than any point takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What connects the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The link inside a process, between two threads.
+    InProcess,
+    /// Shared memory; frames are read where they lie.
+    ShmLent,
+    /// Shared memory; frames are copied out of the ring first.
+    ShmCopied,
+    /// The TCP link over the loopback interface.
+    TcpLink,
+    /// A Unix stream socket, read and written plainly.
+    Unix,
+    /// A Unix socket that keeps messages apart.
+    UnixSeqpacket,
+    /// A pair of pipes.
+    Pipe,
+    /// A TCP connection over the loopback interface, read and written plainly.
+    TcpPlain,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 8] = [
+        Kind::InProcess,
+        Kind::ShmLent,
+        Kind::ShmCopied,
+        Kind::TcpLink,
+        Kind::Unix,
+        Kind::UnixSeqpacket,
+        Kind::Pipe,
+        Kind::TcpPlain,
+    ];
+
+    /// Its name on the command line, in tables and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::InProcess => "in-process",
+            Kind::ShmLent => "shm-lent",
+            Kind::ShmCopied => "shm-copied",
+            Kind::TcpLink => "tcp-link",
+            Kind::Unix => "unix",
+            Kind::UnixSeqpacket => "unix-seqpacket",
+            Kind::Pipe => "pipe",
+            Kind::TcpPlain => "tcp-plain",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// The two cores that the sides are pinned to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cores {
+    /// The leader's, which sends.
+    pub leader: usize,
+    /// The follower's, which receives.
+    pub follower: usize,
+}
+
+/// Pins the calling thread.
+pub fn pin(core: usize) -> Result<(), String> {
+    slackwater_link::pin_to_core(core).map_err(|error| error.to_string())
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    // The kernel counts up from zero: neither is negative.
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The middle one of some values, or the mean of the two in the middle; 0 of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    low.midpoint(high)
+}

@@ -1,0 +1,204 @@
+//! Shared memory and the TCP link: links of frames, used as the engine uses them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slackwater_link::shm::{Inbox, Outbox, Peer, Watch, watch};
+use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
+use slackwater_link::{FrameReceiver, FrameSender, Listen, SendError, Sources, Waiter, Waker};
+
+use super::control::Control;
+use super::order::Order;
+use super::side::{Aligned, LINE, Side, read_lines};
+use super::{PATIENCE, RING_BYTES};
+
+/// The epoch of these links: any one will do, as long as both sides have it.
+const EPOCH: u64 = 1;
+
+/// Between two orders nobody drives a link, and nobody is dead: timers stay out of it.
+const FOR_EVER: Duration = Duration::from_secs(86_400);
+
+/// A piece of a frame: its first line with the number, and the rest of it, which all frames share
+/// as batches share buffers.
+pub enum Piece {
+    /// The first cache line.
+    Head([u8; LINE]),
+    /// What follows it.
+    Body(Arc<Aligned>),
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Piece::Head(line) => line,
+            Piece::Body(rest) => rest,
+        }
+    }
+}
+
+/// One side of two links of frames, to and fro.
+pub struct FrameSide {
+    sender: FrameSender<Piece>,
+    receiver: FrameReceiver,
+    waiter: Waiter,
+    body: Option<Arc<Aligned>>,
+    /// The frame that was handed back last: its allocation is used again.
+    refused: Option<Vec<Piece>>,
+    size_bytes: usize,
+    /// Shared memory: marks the other process's end.
+    _watch: Option<Watch>,
+    /// TCP: keeps the listening socket.
+    _acceptor: Option<Acceptor>,
+}
+
+impl FrameSide {
+    fn new(sender: FrameSender<Piece>, receiver: FrameReceiver, waiter: Waiter) -> FrameSide {
+        FrameSide {
+            sender,
+            receiver,
+            waiter,
+            body: None,
+            refused: None,
+            size_bytes: 0,
+            _watch: None,
+            _acceptor: None,
+        }
+    }
+
+    /// Connects through shared memory; both sides call it.
+    pub fn shared_memory(control: &Control, copied: bool) -> Result<FrameSide, String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let waiter = Waiter::shared().map_err(failed)?;
+        let inbox = Inbox::create(EPOCH, 1, RING_BYTES).map_err(failed)?;
+        let own = waiter.waker();
+        let (flag, bell) = own.export().expect("the waiter is shared");
+        control.send(&"ends", &[flag, bell, inbox.descriptor()])?;
+        let (_, descriptors) = control.expect::<String>()?;
+        let Ok([flag, bell, theirs]) = <[_; 3]>::try_from(descriptors) else {
+            return Err("the other side handed over no ends".to_string());
+        };
+        let other = Waker::import(flag, bell).map_err(failed)?;
+        let peer = Peer::new("the other side");
+        let outbox =
+            Outbox::open(theirs.as_fd(), EPOCH, peer.clone()).map_err(|e| e.to_string())?;
+        let mut reader = inbox.reader(0, other.clone(), waiter.waker(), peer.clone());
+        reader.lend(!copied);
+        let sender = FrameSender::Shm(outbox.writer(0, other));
+        // The socket ends with the other process, and that ends this side's waiting.
+        let watched = vec![(control.socket()?, peer)];
+        let watch = watch(watched, vec![waiter.waker()]).map_err(failed)?;
+        let mut side = FrameSide::new(sender, FrameReceiver::Shm(reader), waiter);
+        side._watch = Some(watch);
+        Ok(side)
+    }
+
+    /// Connects through the TCP link over the loopback interface; both sides call it.
+    pub fn tcp(control: &Control) -> Result<FrameSide, String> {
+        let settings = Settings {
+            connect_timeout: PATIENCE,
+            peer_timeout: FOR_EVER,
+            heartbeat_after: FOR_EVER,
+            ..Settings::default()
+        };
+        let identity = Identity {
+            epoch: EPOCH,
+            token: [0; 16],
+        };
+        let failed = |error: std::io::Error| error.to_string();
+        let waiter = Waiter::new().map_err(failed)?;
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let acceptor = Acceptor::bind(any_port, identity, settings).map_err(failed)?;
+        let reader = acceptor.reader(0, "the other side", &waiter);
+        control.send(&acceptor.local_address(), &[])?;
+        let (address, _) = control.expect::<SocketAddr>()?;
+        let writer = Writer::connect(address, identity, 0, "the other side", &waiter, settings);
+        let mut side = FrameSide::new(
+            FrameSender::Tcp(Box::new(writer)),
+            FrameReceiver::Tcp(Box::new(reader)),
+            waiter,
+        );
+        side._acceptor = Some(acceptor);
+        Ok(side)
+    }
+
+    fn closed(&self) -> String {
+        let error = self.sender.error();
+        error.map_or("the other side has left".to_string(), |e| e.to_string())
+    }
+}
+
+impl Side for FrameSide {
+    fn supports(&self, _: &Order) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn prepare(&mut self, order: &Order) -> Result<(), String> {
+        let rest = order.size_bytes - LINE;
+        self.body = (rest > 0).then(|| Arc::new(Aligned::new(rest)));
+        self.size_bytes = order.size_bytes;
+        self.refused = None;
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self, number: u64) -> Result<bool, String> {
+        let frame = match self.refused.take() {
+            Some(frame) => frame,
+            None => {
+                let mut head = [0; LINE];
+                head[..8].copy_from_slice(&number.to_le_bytes());
+                let mut frame = Vec::with_capacity(2);
+                frame.push(Piece::Head(head));
+                frame.extend(self.body.clone().map(Piece::Body));
+                frame
+            }
+        };
+        match self.sender.post(frame) {
+            Ok(()) => Ok(true),
+            Err(SendError::Full(frame)) => {
+                // The next attempt is for the same number.
+                self.refused = Some(frame);
+                Ok(false)
+            }
+            Err(SendError::Closed(_)) => Err(self.closed()),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self) -> Result<(), String> {
+        self.sender.push(false);
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<Option<u64>, String> {
+        match self.receiver.receive() {
+            Ok(Some(frame)) if frame.len() == self.size_bytes => read_lines(&frame).map(Some),
+            Ok(Some(frame)) => Err(format!("a frame of {} bytes arrived", frame.len())),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        self.receiver.is_closed() || self.sender.is_closed()
+    }
+
+    fn announce(&mut self) {
+        self.waiter.announce(Listen::Everything);
+    }
+
+    fn retract(&mut self) {
+        self.waiter.retract();
+    }
+
+    fn sleep(&mut self) -> Result<(), String> {
+        let woken = self.waiter.wait(Some(PATIENCE), Sources::All);
+        woken.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
