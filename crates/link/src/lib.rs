@@ -85,6 +85,10 @@ pub mod affinity;
 #[cfg(all(test, loom))]
 mod loom_models;
 
+#[doc(hidden)]
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub mod fuzz;
+
 #[cfg(not(loom))]
 pub use affinity::{allowed_cores, pin_to_core};
 pub use doorbell::{Listen, Waker};

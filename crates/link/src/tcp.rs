@@ -50,9 +50,14 @@ mod mailbox;
 mod incoming;
 mod reader;
 
+#[cfg(any(test, fuzzing))]
+mod fuzz;
+
 pub use acceptor::Acceptor;
 pub use mailbox::Refusals;
 pub use reader::Reader;
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzz::fuzz_connection;
 pub use writer::Writer;
 
 /// The least window: four records of 1 KiB, so that a quarter still carries payload.

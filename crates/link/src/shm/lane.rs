@@ -60,7 +60,7 @@ const MARK: u64 = 0xa7;
 
 /// The first word of a header: length in 32 bits, flags in 8, the mark in 8, and the low 16 bits
 /// of the piece's position, by which a reader and a writer that disagree find out.
-fn commit_word(length: usize, flags: u8, position: u64) -> u64 {
+pub(crate) fn commit_word(length: usize, flags: u8, position: u64) -> u64 {
     length as u64 | u64::from(flags) << 32 | MARK << 40 | (position & 0xffff) << 48
 }
 

@@ -16,8 +16,8 @@ use crate::sync::AtomicU32;
 pub(crate) struct Memory {
     base: NonNull<u8>,
     length: usize,
-    /// Tests that run under miri, which has no mappings, use the heap.
-    #[cfg(test)]
+    /// Tests that run under miri, which has no mappings, and fuzzing, which is to be quick, use the heap.
+    #[cfg(any(test, fuzzing))]
     heap: bool,
 }
 
@@ -98,13 +98,13 @@ impl Memory {
         Ok(Memory {
             base: NonNull::new(base.cast()).expect("the kernel maps nothing at address zero"),
             length,
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             heap: false,
         })
     }
 
     /// Memory of this process only.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn on_heap(length: usize) -> Memory {
         // SAFETY: the layout is not empty.
         let base = unsafe { std::alloc::alloc_zeroed(heap_layout(length)) };
@@ -126,7 +126,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        #[cfg(test)]
+        #[cfg(any(test, fuzzing))]
         if self.heap {
             // SAFETY: allocated with this layout.
             unsafe { std::alloc::dealloc(self.base.as_ptr(), heap_layout(self.length)) };
@@ -137,7 +137,7 @@ impl Drop for Memory {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 fn heap_layout(length: usize) -> std::alloc::Layout {
     std::alloc::Layout::from_size_align(length, PAGE).expect("a small length")
 }

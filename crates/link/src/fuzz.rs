@@ -1,0 +1,157 @@
+//! What the fuzz target `frame` does with its input, so that an ordinary test does it too.
+//!
+//! The first byte chooses the reader: a lane of shared memory that a broken process has written
+//! to, or a TCP connection of a broken or hostile peer. Whatever the bytes are, the reader hands
+//! out frames or an error; it does not panic, read elsewhere, or take more memory than bytes came.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use crate::doorbell::{Doorbell, Waker};
+use crate::shm::cells::{CONTROL_BYTES, Cells};
+use crate::shm::lane::{UNIT, commit_word};
+use crate::shm::memory::Memory;
+use crate::shm::{Peer, Reader};
+use crate::sync::Ordering;
+
+/// More frames than any input has.
+const FRAMES_MAX: usize = 1 << 12;
+
+/// Runs one input.
+pub fn fuzz_frames(bytes: &[u8]) {
+    let Some((&choice, bytes)) = bytes.split_first() else {
+        return;
+    };
+    match choice % 3 {
+        0 => lane(bytes, choice >> 2),
+        1 => crate::tcp::fuzz_connection(bytes, choice & 4 != 0),
+        _ => raw_lane(bytes, choice >> 2),
+    }
+}
+
+fn waker() -> Waker {
+    Waker::new(Arc::new(Doorbell::new().expect("an eventfd")))
+}
+
+fn cells(choice: u8) -> Cells {
+    let units = 16 << (choice % 4);
+    const { assert!(CONTROL_BYTES <= 4096) };
+    let memory = Arc::new(Memory::on_heap(4096 + units * UNIT));
+    Cells::new(memory, 0, 4096, units)
+}
+
+/// A lane whose headers are mostly sound: each 8 bytes of the input place one.
+fn lane(bytes: &[u8], choice: u8) {
+    let cells = cells(choice);
+    let mut position = 0u64;
+    for header in bytes.chunks_exact(8) {
+        let unit = match header[0] {
+            // Where the reader will look next if all went well.
+            0..200 => position as usize % cells.units(),
+            other => usize::from(other) % cells.units(),
+        };
+        let length = usize::from(u16::from_le_bytes([header[1], header[2]]) % 1024);
+        let total = match header[3] {
+            0..150 => length as u64,
+            _ => u64::from(u32::from_le_bytes([header[4], header[5], header[6], 0])),
+        };
+        cells.write_total(unit, total);
+        let flags = header[4] % 8;
+        let skew = u64::from(header[5] / 250);
+        let word = commit_word(length, flags, position + skew);
+        cells.commit(unit).store(word, Ordering::Release);
+        position += 1 + length.div_ceil(UNIT) as u64;
+    }
+    read(cells, choice);
+}
+
+/// A lane of arbitrary bytes.
+fn raw_lane(bytes: &[u8], choice: u8) {
+    let cells = cells(choice);
+    let room = cells.units() * UNIT;
+    cells.write(0, &bytes[..bytes.len().min(room)]);
+    read(cells, choice);
+}
+
+fn read(cells: Cells, choice: u8) {
+    let room = cells.units() * UNIT;
+    let mut reader = Reader::new(cells, waker(), waker(), Peer::new("a broken process"));
+    reader.lend(choice & 32 == 0);
+    let mut held = Vec::new();
+    for _ in 0..FRAMES_MAX {
+        match reader.receive() {
+            Ok(Some(frame)) => {
+                assert!(!frame.is_empty() && frame.len() <= room * FRAMES_MAX);
+                // Every byte is read.
+                std::hint::black_box(frame.iter().fold(0u8, |sum, byte| sum ^ byte));
+                held.push(frame);
+                if held.len() > 3 {
+                    held.remove(1);
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                assert!(reader.is_closed() && !error.reason.is_empty());
+                assert!(matches!(reader.receive(), Ok(None)), "an error comes once");
+                break;
+            }
+        }
+    }
+}
+
+/// A connection whose peer sends `bytes`, whole or in two parts, and leaves. Returns our end.
+pub(crate) fn peer_sends(bytes: &[u8], in_two: bool) -> UnixStream {
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
+    ours.set_nonblocking(true).expect("a socket");
+    theirs.set_nonblocking(true).expect("a socket");
+    let middle = if in_two { bytes.len() / 2 } else { 0 };
+    // What doesn't fit into the socket is not sent: the peer left.
+    let _ = theirs.write(&bytes[..middle]);
+    let _ = theirs.write(&bytes[middle..]);
+    ours
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fuzz_frames;
+    use std::fs;
+    use std::path::PathBuf;
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn mutated(state: &mut u64, input: &[u8]) -> Vec<u8> {
+        let mut bytes = input.to_vec();
+        for _ in 0..1 + random(state) % 4 {
+            let at = random(state) as usize % (bytes.len() + 1);
+            match random(state) % 4 {
+                0 if at < bytes.len() => bytes[at] ^= 1 << (random(state) % 8),
+                1 if at < bytes.len() => bytes[at] = random(state) as u8,
+                2 => bytes.truncate(at.max(1)),
+                _ => bytes.insert(at, random(state) as u8),
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_fuzz_corpus_and_mutations_of_it_are_survived() {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frame");
+        let mut state = 5;
+        let mut inputs = 0;
+        for entry in fs::read_dir(folder).expect("the corpus is part of the repository") {
+            let input = fs::read(entry.expect("a file").path()).expect("a file");
+            inputs += 1;
+            fuzz_frames(&input);
+            for _ in 0..300 {
+                fuzz_frames(&mutated(&mut state, &input));
+            }
+        }
+        assert!(inputs >= 12, "{inputs} inputs are left of the corpus");
+    }
+}

@@ -1,0 +1,77 @@
+//! A reader's connection under the bytes of the fuzz target `frame`.
+
+use crate::fuzz::peer_sends;
+use crate::tcp::incoming::{Incoming, Next};
+use crate::tcp::mailbox::Arrival;
+use crate::tcp::record::{Fragment, Record};
+
+/// A small window, so that an input can exceed it.
+const WINDOW: usize = 8 << 10;
+
+/// More than any input has.
+const STEPS_MAX: usize = 1 << 12;
+
+/// Reads `bytes` as what the peer sends: as they are, or as a list of records that are written with
+/// their check bytes right, so that what is behind the first check is reached.
+pub(crate) fn fuzz_connection(bytes: &[u8], as_they_are: bool) {
+    let sent = if as_they_are {
+        bytes.to_vec()
+    } else {
+        records(bytes)
+    };
+    let mut incoming = Incoming::new(Arrival {
+        socket: peer_sends(&sent, bytes.len() % 2 == 1).into(),
+        address: "127.0.0.1:1".parse().expect("an address"),
+        writer: 1,
+        window: WINDOW,
+        position: 0,
+    });
+    let mut received = 0;
+    for _ in 0..STEPS_MAX {
+        match incoming.next(received) {
+            Ok(Next::Frame(frame)) => {
+                assert!(!frame.is_empty() && frame.len() <= sent.len());
+                received += 1;
+            }
+            Ok(Next::Nothing) => {}
+            Ok(Next::End | Next::Gone) | Err(_) => return,
+        }
+    }
+}
+
+fn records(bytes: &[u8]) -> Vec<u8> {
+    let mut sent = Vec::new();
+    let mut number = 0u64;
+    for spec in bytes.chunks_exact(6) {
+        let length = u32::from(u16::from_le_bytes([spec[1], spec[2]]));
+        let frames = number.wrapping_add(u64::from(spec[4] / 200));
+        let record = match spec[0] % 16 {
+            0 => Record::Heartbeat,
+            1 => Record::End { frames },
+            2 => Record::Gone,
+            3 => Record::Credit {
+                frames,
+                cost: length,
+            },
+            4 => Record::EndTaken { frames },
+            _ => Record::Data(Fragment {
+                number: frames,
+                length: if spec[5] > 250 {
+                    length << 16
+                } else {
+                    length % 2048
+                },
+                first: spec[3] & 1 == 0,
+                last: spec[3] & 2 == 0,
+            }),
+        };
+        sent.extend_from_slice(&record.encode());
+        if let Record::Data(fragment) = record {
+            // Sometimes less than it says.
+            let payload = (fragment.length as usize).min(4096) - usize::from(spec[5] == 250);
+            sent.extend(std::iter::repeat_n(spec[4], payload));
+            number += u64::from(fragment.last);
+        }
+    }
+    sent
+}
