@@ -74,7 +74,11 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
             .filter(|&instance| plan.placement.worker_of[instance] == worker)
             .map(|instance| instance_name(graph, plan, instance));
         let instances = instances.collect::<Vec<_>>().join(", ");
-        text.push_str(&format!("  worker {worker} ({on}): {instances}\n"));
+        let process = match plan.process_of.last() {
+            Some(0) | None => String::new(),
+            Some(_) => format!("process {}, ", plan.process_of[worker]),
+        };
+        text.push_str(&format!("  worker {worker} ({process}{on}): {instances}\n"));
     }
     text
 }

@@ -288,3 +288,14 @@ fn nothing_is_left_in_shared_memory() {
     running.finish(PATIENCE);
     assert_eq!(names(), before);
 }
+
+#[test]
+fn explain_shows_the_process_of_each_worker() {
+    let folder = Folder::new();
+    folder.write("query.sql", endless("").as_bytes());
+    let arguments = ["explain", "query.sql", "--processes", "2", "--workers", "3"];
+    let out = folder.slackwater(&arguments).ok().out;
+    for part in ["worker 0 (process 0,", "worker 1 (process 0,", "worker 2 (process 1,"] {
+        assert!(out.contains(part), "'{part}' is not in:\n{out}");
+    }
+}
