@@ -132,9 +132,11 @@ impl RemoteSender {
     }
 
     fn flush(&mut self) -> Result<bool> {
+        let started = now_ns();
         let before = (self.waiting.len(), self.frames.is_drained());
         self.flush_waiting()?;
         self.frames.push(false);
+        LinkCounters::add(&self.counters.busy_ns, now_ns() - started);
         Ok(before != (self.waiting.len(), self.frames.is_drained()))
     }
 
@@ -226,10 +228,10 @@ impl LinkReceiver {
 
 impl RemoteReceiver {
     fn receive(&mut self) -> Result<Option<Message>> {
+        let started = now_ns();
         let Some(mut frame) = self.frames.receive().map_err(broken)? else {
             return Ok(None);
         };
-        let started = now_ns();
         loop {
             LinkCounters::add(&self.counters.bytes, frame.len() as u64);
             if let Some(message) = self.decoder.decode(as_buffer(frame))? {
@@ -261,3 +263,6 @@ fn broken(error: LinkError) -> Error {
         .mend(error.mend)
         .consequence()
 }
+
+#[cfg(test)]
+mod tests;

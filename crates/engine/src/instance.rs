@@ -205,16 +205,18 @@ impl Instance {
     fn take_inputs(&mut self) -> Result<Stepped> {
         let mut worked = false;
         for _ in 0..INPUTS_PER_STEP {
-            worked |= self.flush_routes()? > 0;
+            if self.is_blocked() {
+                worked |= self.flush_routes()? > 0;
+            }
             if self.ended {
-                return Ok(if !self.is_drained() {
-                    self.waits(worked)
+                return if self.is_drained() {
+                    Ok(Stepped::Ended)
                 } else {
-                    Stepped::Ended
-                });
+                    self.waits(worked)
+                };
             }
             if self.is_blocked() || !self.sinks_ready()? {
-                return Ok(self.waits(worked));
+                return self.waits(worked);
             }
             if let Some(control) = self.unfinished.take() {
                 self.control(control)?;
@@ -224,7 +226,7 @@ impl Instance {
             let input = match &mut self.input {
                 InstanceInput::Ports(ports) => match ports.next_input()? {
                     Some(input) => input,
-                    None => return Ok(self.waits(worked)),
+                    None => return self.waits(worked),
                 },
                 InstanceInput::Source(intake) => {
                     let next = intake.next_input();
@@ -235,11 +237,11 @@ impl Instance {
                     match next? {
                         Ok(input) => input,
                         Err(Waiting::ForSource(until_ns)) => {
-                            return Ok(self.waits_until(worked, until_ns, true));
+                            return self.waits_until(worked, until_ns, true);
                         }
                         Err(Waiting::Until(0)) => continue,
                         Err(Waiting::Until(time_ns)) => {
-                            return Ok(self.waits_until(worked, Some(time_ns), false));
+                            return self.waits_until(worked, Some(time_ns), false);
                         }
                     }
                 }
@@ -266,18 +268,24 @@ impl Instance {
         Ok(Stepped::Worked)
     }
 
-    fn waits(&self, worked: bool) -> Stepped {
+    fn waits(&mut self, worked: bool) -> Result<Stepped> {
         self.waits_until(worked, None, true)
     }
 
-    fn waits_until(&self, worked: bool, until_ns: Option<u64>, descriptors: bool) -> Stepped {
-        if worked {
-            return Stepped::Worked;
+    fn waits_until(
+        &mut self,
+        worked: bool,
+        until_ns: Option<u64>,
+        descriptors: bool,
+    ) -> Result<Stepped> {
+        // What links have taken may have to be moved on before anybody sleeps.
+        if worked || self.flush_routes()? > 0 {
+            return Ok(Stepped::Worked);
         }
-        Stepped::Waits {
+        Ok(Stepped::Waits {
             until_ns: until_ns.into_iter().chain(self.due_ns()).min(),
             descriptors,
-        }
+        })
     }
 
     fn routes(&self) -> impl Iterator<Item = &Route> {

@@ -1,0 +1,149 @@
+//! Messages through shared memory, both ends on one thread.
+
+use arrow_array::{ArrayRef, Int64Array, StringArray};
+use slackwater_link::Waiter;
+use slackwater_link::shm::{Inbox, Outbox, Peer};
+
+use super::*;
+use crate::chunk::{Chunk, Origin, Positions};
+use crate::counters::InstanceCounters;
+use crate::testing::batch;
+
+struct Link {
+    sender: LinkSender,
+    receiver: LinkReceiver,
+    peer: Peer,
+    sent: Arc<LinkCounters>,
+    received: Arc<LinkCounters>,
+}
+
+fn link(lane_bytes: usize) -> Link {
+    let waiter = Waiter::new().unwrap();
+    let peer = Peer::new("process 2");
+    let inbox = Inbox::create(1, 1, lane_bytes).unwrap();
+    let reader = inbox.reader(0, waiter.waker(), waiter.waker(), peer.clone());
+    let outbox = Outbox::open(inbox.descriptor(), 1, peer.clone()).unwrap();
+    let writer = outbox.writer(0, waiter.waker());
+    let (sent, received) = (Arc::default(), Arc::default());
+    Link {
+        sender: LinkSender::remote(FrameSender::Shm(writer), Arc::clone(&sent)),
+        receiver: LinkReceiver::remote(FrameReceiver::Shm(reader), Arc::clone(&received)),
+        peer,
+        sent,
+        received,
+    }
+}
+
+fn chunk(first: i64, rows: i64) -> Message {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + rows));
+    let texts = (first..first + rows).map(|n| format!("row {n}"));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+    let mut chunk = Chunk::new(batch(vec![("n", numbers), ("text", texts)]), 7);
+    chunk.origin = Some(Origin {
+        partition: 3,
+        positions: Positions::Run { first: 1 },
+        watermarks: None,
+    });
+    Message::Chunk(chunk)
+}
+
+fn messages() -> Vec<Message> {
+    vec![
+        chunk(0, 5),
+        Message::Watermark {
+            time: -4,
+            ingest_ns: 9,
+        },
+        chunk(5, 500),
+        Message::Idle,
+        Message::EndOfWork { ingest_ns: 1 },
+        Message::EndOfStream {
+            ingest_ns: 2,
+            stopped: true,
+        },
+    ]
+}
+
+#[test]
+fn messages_arrive_as_they_were_sent() {
+    let mut link = link(1 << 20);
+    let sent = messages();
+    for message in sent.clone() {
+        assert!(link.sender.post(message).unwrap().is_none());
+        link.sender.ring(false);
+    }
+    link.sender.close();
+    assert!(link.sender.is_drained());
+    drop(link.sender);
+    for message in sent {
+        let received = link.receiver.receive().unwrap().expect("a message");
+        assert_eq!(format!("{received:?}"), format!("{message:?}"));
+    }
+    assert!(link.receiver.receive().unwrap().is_none());
+    assert!(link.receiver.is_closed());
+    let count = |counters: &LinkCounters| {
+        let counts = [&counters.messages, &counters.bytes];
+        counts.map(InstanceCounters::read)
+    };
+    assert_eq!(count(&link.sent), count(&link.received));
+    assert_eq!(count(&link.sent)[0], 6);
+}
+
+/// Chunks many times larger than the lane, while the receiver keeps what it got.
+#[test]
+fn chunks_larger_than_the_lane_get_through_and_may_be_kept() {
+    let mut link = link(4096);
+    link.receiver.copy_frames();
+    let mut kept = Vec::new();
+    let mut next = 0;
+    let mut refused = 0;
+    for _ in 0..100_000 {
+        if next < 20 {
+            match link.sender.post(chunk(next * 1000, 1000)).unwrap() {
+                None => next += 1,
+                Some(Message::Chunk(back)) => {
+                    assert_eq!(back.rows(), 1000);
+                    refused += 1;
+                }
+                Some(other) => panic!("another message comes back: {other:?}"),
+            }
+        }
+        link.sender.flush().unwrap();
+        kept.extend(link.receiver.receive().unwrap());
+        if kept.len() == 20 {
+            break;
+        }
+    }
+    assert!(refused > 20, "the lane was never full");
+    assert!(link.sender.is_drained());
+    for (number, message) in kept.iter().enumerate() {
+        let expected = chunk(number as i64 * 1000, 1000);
+        assert_eq!(format!("{message:?}"), format!("{expected:?}"));
+    }
+}
+
+#[test]
+fn a_dead_peer_is_a_consequence_that_names_it() {
+    let mut link = link(4096);
+    link.sender.post(chunk(0, 3)).unwrap();
+    link.sender.ring(false);
+    link.peer.mark_dead();
+    // The same peer for both ends here: what was whole still arrives.
+    assert!(link.receiver.receive().unwrap().is_some());
+    let error = link.receiver.receive().unwrap_err();
+    assert!(error.consequence && error.place == "process 2", "{error}");
+    let mut link = self::link(4096);
+    link.peer.mark_dead();
+    let error = link.sender.post(chunk(3, 3)).unwrap_err();
+    assert!(error.consequence && error.place == "process 2", "{error}");
+}
+
+#[test]
+fn a_sender_that_left_without_an_end_is_seen() {
+    let mut link = link(4096);
+    link.sender.post(chunk(0, 3)).unwrap();
+    drop(link.sender);
+    assert!(link.receiver.receive().unwrap().is_some());
+    assert!(link.receiver.receive().unwrap().is_none());
+    assert!(link.receiver.is_closed(), "ports make a loss of it");
+}
