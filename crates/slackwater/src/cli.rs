@@ -73,6 +73,15 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
         #[arg(long)]
         json: bool,
     },
+    /// Measure what waiting and links cost on this host, and keep the figures for later runs.
+    #[command(after_help = "\
+The figures are kept in $SLACKWATER_CACHE, else $XDG_CACHE_HOME/slackwater, else ~/.cache/slackwater
+(calibration.json). Queries whose workers choose how to wait use them, and built-in ones where there
+are none of this host and version.")]
+    Calibrate(crate::calibrate::Arguments),
+    /// One side of a link that is measured; `bench link` and `calibrate` start it.
+    #[command(hide = true)]
+    MeasureLink(crate::bench::LinkSide),
     /// A part of a query; `run --processes` starts it.
     #[command(hide = true)]
     Worker {
@@ -226,6 +235,17 @@ pub fn main() -> ExitCode {
                 ExitCode::SUCCESS
             }
             Err(error) => complain(&error, USAGE),
+        },
+        Command::Calibrate(arguments) => match crate::calibrate::run(&arguments) {
+            Ok(text) => {
+                print(&text);
+                ExitCode::SUCCESS
+            }
+            Err(error) => complain(&error, FAILED),
+        },
+        Command::MeasureLink(side) => match side.run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => complain(&error, FAILED),
         },
         Command::Bench { bench } => match bench.run() {
             Ok(()) => ExitCode::SUCCESS,

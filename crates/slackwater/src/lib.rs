@@ -6,6 +6,7 @@
 //! ```
 
 pub mod bench;
+pub mod calibrate;
 pub mod catalog;
 pub mod cli;
 pub mod explain;

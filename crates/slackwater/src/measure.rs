@@ -154,12 +154,58 @@ pub fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The middle one of some values, or the mean of the two in the middle; 0 of none.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    if values.is_empty() {
-        return 0.0;
+/// Median, smallest and largest of some values.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of at least one value; zeros of none.
+    pub fn of(mut values: Vec<f64>) -> Spread {
+        values.sort_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
+            return Spread::default();
+        };
+        let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Spread {
+            median: low.midpoint(high),
+            min,
+            max,
+        }
     }
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    low.midpoint(high)
+}
+
+/// The median of some values; 0 of none.
+pub fn median(values: Vec<f64>) -> f64 {
+    Spread::of(values).median
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_the_two_in_the_middle() {
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![9.0, 1.0, 2.0, 4.0]), 3.0);
+        assert_eq!(median(Vec::new()), 0.0);
+        let spread = Spread::of(vec![5.0, 3.0]);
+        assert_eq!((spread.min, spread.max), (3.0, 5.0));
+    }
+
+    #[test]
+    fn kinds_are_found_by_their_names() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::named(kind.name()), Some(kind));
+            let json = serde_json::to_string(&kind).unwrap();
+            assert_eq!(json, format!("\"{kind}\""));
+        }
+        assert_eq!(Kind::named("shm"), None);
+    }
 }

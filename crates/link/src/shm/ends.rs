@@ -319,11 +319,14 @@ impl Reader {
     fn take(&mut self, piece: Piece) -> Result<Option<Frame>, LinkError> {
         let first = piece.flags & FIRST != 0;
         let last = piece.flags & LAST != 0;
+        if piece.length == 0 {
+            return Err(self.nonsense("an empty piece"));
+        }
         if first != self.assembled.is_none() {
             return Err(self.nonsense("pieces of a frame in the wrong order"));
         }
         if first && last {
-            if piece.length != piece.total || piece.length == 0 {
+            if piece.length != piece.total {
                 return Err(self.nonsense("a frame whose length differs from its piece's"));
             }
             return Ok(Some(self.whole(piece)));

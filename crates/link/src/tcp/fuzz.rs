@@ -68,7 +68,8 @@ fn records(bytes: &[u8]) -> Vec<u8> {
         sent.extend_from_slice(&record.encode());
         if let Record::Data(fragment) = record {
             // Sometimes less than it says.
-            let payload = (fragment.length as usize).min(4096) - usize::from(spec[5] == 250);
+            let whole = (fragment.length as usize).min(4096);
+            let payload = whole.saturating_sub(usize::from(spec[5] == 250));
             sent.extend(std::iter::repeat_n(spec[4], payload));
             number += u64::from(fragment.last);
         }

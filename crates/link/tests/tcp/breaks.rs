@@ -309,10 +309,10 @@ fn a_writer_without_a_reader_gives_up_and_names_it() {
     rustix::net::bind(&socket, &any).expect("a port");
     let address = rustix::net::getsockname(&socket).expect("a name");
     let address = SocketAddr::try_from(address).expect("an address");
+    let started = Instant::now();
     let mut writer = connect(address, &waiter, short_patience());
     writer.post(pieces(0, 10)).expect("room");
     let mut sleeps = 0;
-    let started = Instant::now();
     while !writer.is_closed() {
         assert!(started.elapsed() < TOO_LONG, "never gave up");
         writer.push(false);

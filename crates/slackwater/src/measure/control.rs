@@ -34,12 +34,6 @@ impl Control {
         Control { socket }
     }
 
-    /// Another handle of the socket, by which the death of the other side can be seen.
-    pub fn socket(&self) -> Result<OwnedFd, String> {
-        let socket = self.socket.try_clone();
-        socket.map_err(|error| format!("no descriptor: {error}"))
-    }
-
     /// Sends a message with descriptors.
     pub fn send(
         &self,

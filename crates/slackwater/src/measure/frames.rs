@@ -51,7 +51,7 @@ pub struct FrameSide {
     refused: Option<Vec<Piece>>,
     size_bytes: usize,
     /// Shared memory: marks the other process's end.
-    _watch: Option<Watch>,
+    _watch: Option<(Watch, Control)>,
     /// TCP: keeps the listening socket.
     _acceptor: Option<Acceptor>,
 }
@@ -77,9 +77,12 @@ impl FrameSide {
         let inbox = Inbox::create(EPOCH, 1, RING_BYTES).map_err(failed)?;
         let own = waiter.waker();
         let (flag, bell) = own.export().expect("the waiter is shared");
-        control.send(&"ends", &[flag, bell, inbox.descriptor()])?;
+        let (leash, their_leash) = Control::pair()?;
+        let ends = [flag, bell, inbox.descriptor(), their_leash.as_fd()];
+        control.send(&"ends", &ends)?;
+        drop(their_leash);
         let (_, descriptors) = control.expect::<String>()?;
-        let Ok([flag, bell, theirs]) = <[_; 3]>::try_from(descriptors) else {
+        let Ok([flag, bell, theirs, watched]) = <[_; 4]>::try_from(descriptors) else {
             return Err("the other side handed over no ends".to_string());
         };
         let other = Waker::import(flag, bell).map_err(failed)?;
@@ -89,11 +92,11 @@ impl FrameSide {
         let mut reader = inbox.reader(0, other.clone(), waiter.waker(), peer.clone());
         reader.lend(!copied);
         let sender = FrameSender::Shm(outbox.writer(0, other));
-        // The socket ends with the other process, and that ends this side's waiting.
-        let watched = vec![(control.socket()?, peer)];
-        let watch = watch(watched, vec![waiter.waker()]).map_err(failed)?;
+        // Sockets of their own, each of which the other process holds the end of: whoever watches
+        // reads what comes, and throws it away.
+        let watch = watch(vec![(watched, peer)], vec![waiter.waker()]).map_err(failed)?;
         let mut side = FrameSide::new(sender, FrameReceiver::Shm(reader), waiter);
-        side._watch = Some(watch);
+        side._watch = Some((watch, leash));
         Ok(side)
     }
 

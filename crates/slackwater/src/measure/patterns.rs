@@ -118,9 +118,13 @@ impl Patience {
         self.until(side, |side| {
             // What the link has taken may still wait for room.
             side.push()?;
-            Ok(side.receive()?.filter(|&number| number == END))
-        })?;
-        Ok(())
+            while let Some(number) = side.receive()? {
+                if number == END {
+                    return Ok(Some(()));
+                }
+            }
+            Ok(None)
+        })
     }
 }
 

@@ -34,7 +34,10 @@ pub fn run(
             return lead_thread(leader, follower, cores);
         }
         let (control, child) = start_follower(again)?;
-        return with_child(child, lead_kind(kind, &control, cores));
+        let led = lead_kind(kind, &control, cores);
+        // Its end is what ends the follower.
+        drop(control);
+        return with_child(child, led);
     };
     pin(cores.follower)?;
     let control = inherit(descriptor)?;

@@ -1,0 +1,181 @@
+//! What the two sides are told and what they answer; all of it travels as JSON.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::arrivals::Arrivals;
+use super::way::Way;
+
+/// Bytes of a message, as in P1's experiment and about those of a HiBench visit.
+pub const MESSAGE_BYTES: usize = 200;
+
+/// How long after the measured interval a message due within it still counts as received: the
+/// longest sleep, and a half of it to spare.
+pub const GRACE_NS: u64 = 15_000_000;
+
+/// Above this rate the sender sends what is due per tick: a sleep costs some 15 µs of CPU time, so
+/// one per message would take the whole core.
+const RATE_PER_DEADLINE_MAX: f64 = 10_000.0;
+
+/// The tick.
+pub const TICK_NS: u64 = 100_000;
+
+/// Which side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Sends.
+    Sender,
+    /// Receives.
+    Receiver,
+}
+
+/// One point, for one side.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// Which side.
+    pub part: Part,
+    /// The core it is pinned to.
+    pub core: usize,
+    /// What is measured.
+    pub way: Way,
+    /// Messages per second.
+    pub rate_per_s: f64,
+    /// How they come.
+    pub arrivals: Arrivals,
+    /// Of the arrivals.
+    pub seed: u64,
+    /// Messages flow for so long before it counts.
+    pub warm_up_ns: u64,
+    /// How long it counts.
+    pub time_ns: u64,
+}
+
+impl Order {
+    /// The least time between two of the sender's wake-ups.
+    pub fn tick_ns(&self) -> u64 {
+        tick_ns(self.rate_per_s)
+    }
+}
+
+/// The sender's tick at a rate; none at low ones, where it sleeps until each deadline.
+pub fn tick_ns(rate_per_s: f64) -> u64 {
+    if rate_per_s > RATE_PER_DEADLINE_MAX {
+        TICK_NS
+    } else {
+        0
+    }
+}
+
+/// From when until when it counts, on `CLOCK_MONOTONIC`, which all processes of a host share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Messages due from here on count,
+    pub begin_ns: u64,
+    /// and those due from here on don't.
+    pub end_ns: u64,
+}
+
+impl Interval {
+    /// Whether a message that is due then counts.
+    #[inline]
+    pub fn contains(&self, due_ns: u64) -> bool {
+        (self.begin_ns..self.end_ns).contains(&due_ns)
+    }
+}
+
+/// What a process used within the interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// CPU time of the process.
+    pub cpu_s: f64,
+    /// Time that passed.
+    pub wall_s: f64,
+    /// How often its threads went to sleep.
+    pub voluntary_switches: u64,
+}
+
+impl Usage {
+    /// CPU time in per cent of a core.
+    pub fn percent(&self) -> f64 {
+        self.cpu_s / self.wall_s * 100.0
+    }
+}
+
+/// Quantiles, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The median.
+    pub p50_us: f64,
+    /// One in a hundred is longer.
+    pub p99_us: f64,
+    /// One in a thousand is longer.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+impl Latency {
+    /// Of nanoseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Latency {
+        let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Latency {
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: histogram.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// A histogram of nanoseconds up to 100 s, to three digits.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
+}
+
+/// What the sender measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sent {
+    /// What it used.
+    pub usage: Usage,
+    /// Messages due within the interval.
+    pub due: u64,
+    /// How long after they were due their sending began.
+    pub lag: Latency,
+}
+
+/// What the receiver measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Received {
+    /// What it used.
+    pub usage: Usage,
+    /// Messages due within the interval and received before it was over, or [`GRACE_NS`] later.
+    pub in_time: u64,
+    /// From the time that a message was due to its receipt.
+    pub since_due: Latency,
+    /// From the beginning of its sending to its receipt.
+    pub since_sent: Latency,
+    /// Timed sleeps, over the whole run, warm-up included.
+    pub sleeps: u64,
+    /// Those that a ring ended.
+    pub sleeps_ended_early: u64,
+    /// Waits for everything.
+    pub parks: u64,
+    /// How often `auto` changed its mode.
+    pub changes: u64,
+}
+
+/// A point as one round measured it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// What was measured.
+    pub way: Way,
+    /// Messages per second that were asked for.
+    pub rate_per_s: f64,
+    /// In which round.
+    pub round: u32,
+    /// The sender's side.
+    pub sent: Sent,
+    /// The receiver's, unless the sender was alone.
+    pub received: Option<Received>,
+}

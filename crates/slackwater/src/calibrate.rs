@@ -1,0 +1,192 @@
+//! `slackwater calibrate`: what waiting and links cost on this host, measured and remembered.
+//!
+//! ```text
+//! calibrate ──► waits.rs (wake-ups, sleeps)  ──┐
+//!               links.rs (latency, bandwidth) ─┴─► Calibration ──► table or JSON, and cache.rs
+//! run ─────────► costs() ◄── cached() ◄── the file, if it is of this host and version
+//! ```
+//!
+//! Invariants:
+//! - A query never waits for a calibration, and never fails for want of one: figures that are
+//!   missing, unreadable, or of another host, version or format are as good as none, and
+//!   [`costs`] then are the built-in ones. [`load`] says why.
+//! - Every figure is a median (or a quantile) of single measurements, so a disturbance moves it
+//!   little; the number of measurements stands beside it.
+//!
+//! The constants are those of `DESIGN.md`, section 4: c_wake, c_sleep and the oversleep decide how
+//! a worker waits, and are measured where they are needed instead of assumed.
+
+mod cache;
+mod host;
+mod links;
+mod table;
+mod waits;
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use slackwater_link::Costs;
+
+pub use cache::{load, path};
+pub use host::{Host, cores, load_average};
+pub use links::LinkCost;
+pub use waits::{Sleep, Wake};
+
+use crate::measure::floor;
+
+/// Changes when the fields change: older files then count as none.
+pub const FORMAT: u32 = 1;
+
+/// The sleep whose figures stand for all in [`Costs`]: they grow with its length, and their ratio
+/// to a wake-up's hardly.
+const TYPICAL_SLEEP_US: u64 = 1_000;
+
+/// What is measured.
+#[derive(Args)]
+pub struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Measure for about three seconds instead of fifteen, fewer sizes of messages
+    #[arg(long)]
+    quick: bool,
+    /// Measure only if there are no figures of this host and version; print those that there are
+    #[arg(long)]
+    if_stale: bool,
+}
+
+/// What was measured on a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Of the program.
+    pub version: String,
+    /// Where.
+    pub host: Host,
+    /// When, in UTC.
+    pub date: String,
+    /// Fewer measurements were made.
+    pub quick: bool,
+    /// One reading of the clock.
+    pub clock_ns: f64,
+    /// What a worker's choice how to wait is made with.
+    pub costs: WaitCosts,
+    /// Wake-ups through a doorbell.
+    pub wakes: Vec<Wake>,
+    /// Timed sleeps.
+    pub sleeps: Vec<Sleep>,
+    /// Links, by kind and size of message.
+    pub links: Vec<LinkCost>,
+}
+
+/// [`Costs`] as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitCosts {
+    /// CPU time of a wake-up, both sides together.
+    pub wake_ns: u64,
+    /// CPU time of a timed sleep.
+    pub sleep_ns: u64,
+    /// How much longer than asked a sleep lasts, in the median.
+    pub oversleep_p50_ns: u64,
+    /// And in one of a hundred.
+    pub oversleep_p99_ns: u64,
+}
+
+impl From<WaitCosts> for Costs {
+    fn from(costs: WaitCosts) -> Costs {
+        Costs {
+            wake_ns: costs.wake_ns,
+            sleep_ns: costs.sleep_ns,
+            oversleep_p50_ns: costs.oversleep_p50_ns,
+            oversleep_p99_ns: costs.oversleep_p99_ns,
+        }
+    }
+}
+
+/// The figures of this host and version, if there are any. [`load`] says why not.
+pub fn cached() -> Option<Calibration> {
+    load().ok()
+}
+
+/// What waiting costs: measured on this host, or the built-in figures.
+pub fn costs() -> Costs {
+    cached().map_or_else(Costs::default, |calibration| calibration.costs.into())
+}
+
+/// Runs the command; what to print.
+pub fn run(arguments: &Arguments) -> Result<String, String> {
+    let cached = load();
+    if let (true, Ok(calibration)) = (arguments.if_stale, &cached) {
+        return show(calibration, arguments.json, "measured before");
+    }
+    if let Err(reason) = &cached {
+        eprintln!("{reason}");
+    }
+    if cfg!(debug_assertions) {
+        eprintln!("warning: this is a debug build; its figures of links mean nothing");
+    }
+    let calibration = measure(arguments.quick)?;
+    let kept = match cache::store(&calibration) {
+        Ok(path) => format!("kept in {}", path.display()),
+        // The figures are there to be read; only the next run does without.
+        Err(error) => {
+            eprintln!("warning: not kept: {error}");
+            "not kept".to_string()
+        }
+    };
+    show(&calibration, arguments.json, &kept)
+}
+
+fn show(calibration: &Calibration, json: bool, kept: &str) -> Result<String, String> {
+    if !json {
+        return Ok(table::table(calibration, kept));
+    }
+    let text = serde_json::to_string_pretty(calibration).map_err(|error| error.to_string())?;
+    Ok(text + "\n")
+}
+
+/// Measures this host.
+pub fn measure(quick: bool) -> Result<Calibration, String> {
+    let cores = cores();
+    let sleeps = waits::sleeps(cores.leader, quick)?;
+    let wakes = waits::wakes(cores, quick)?;
+    let links = links::links(cores, quick)?;
+    let costs = costs_of(&wakes, &sleeps)?;
+    Ok(Calibration {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        host: Host::this(),
+        date: host::now_utc(),
+        quick,
+        clock_ns: floor::clock_ns(),
+        costs,
+        wakes,
+        sleeps,
+        links,
+    })
+}
+
+/// The wake-up is one from another core, where there is one; the sleep is one of a millisecond.
+fn costs_of(wakes: &[Wake], sleeps: &[Sleep]) -> Result<WaitCosts, String> {
+    let wake = wakes.iter().find(|wake| wake.across_cores);
+    let wake = wake.or(wakes.first()).ok_or("no wake-up was measured")?;
+    let sleep = sleeps
+        .iter()
+        .find(|sleep| sleep.asked_us == TYPICAL_SLEEP_US)
+        .ok_or("no sleep was measured")?;
+    // At least one of each: a choice divides by them.
+    let whole = |ns: f64| (ns as u64).max(1);
+    Ok(WaitCosts {
+        wake_ns: whole(wake.ringing_cpu_ns + wake.woken_cpu_ns),
+        sleep_ns: whole(sleep.cpu_ns),
+        oversleep_p50_ns: whole(sleep.oversleep_p50_ns),
+        oversleep_p99_ns: whole(sleep.oversleep_p99_ns),
+    })
+}
+
+/// How long one point of a link is measured.
+fn point_time(quick: bool) -> Duration {
+    Duration::from_millis(if quick { 20 } else { 80 })
+}

@@ -1,0 +1,62 @@
+//! The figures as people read them.
+
+use super::Calibration;
+use crate::report::count;
+
+/// `kept` says where the figures are kept.
+pub fn table(calibration: &Calibration, kept: &str) -> String {
+    let mut text = format!(
+        "slackwater {} on {}\n{}; {kept}\none reading of the clock: {:.0} ns\n",
+        calibration.version,
+        calibration.host.describe(),
+        calibration.date,
+        calibration.clock_ns,
+    );
+    text.push_str("\nwake-up by a ring   count  CPU us: ringing  woken    both  until it looks us: p50     p99\n");
+    for wake in &calibration.wakes {
+        let place = match wake.across_cores {
+            true => "across cores",
+            false => "on one core",
+        };
+        text.push_str(&format!(
+            "{place:<17} {:>7} {:>16.1} {:>6.1} {:>7.1} {:>23.1} {:>7.1}\n",
+            wake.count,
+            wake.ringing_cpu_ns / 1e3,
+            wake.woken_cpu_ns / 1e3,
+            (wake.ringing_cpu_ns + wake.woken_cpu_ns) / 1e3,
+            wake.until_look_p50_ns / 1e3,
+            wake.until_look_p99_ns / 1e3,
+        ));
+    }
+    text.push_str("\nsleep asked         count      CPU us   longer than asked us: p50     p99\n");
+    for sleep in &calibration.sleeps {
+        text.push_str(&format!(
+            "{:<17} {:>7} {:>11.1} {:>27.1} {:>7.1}\n",
+            format!("{} us", count(sleep.asked_us)),
+            sleep.count,
+            sleep.cpu_ns / 1e3,
+            sleep.oversleep_p50_ns / 1e3,
+            sleep.oversleep_p99_ns / 1e3,
+        ));
+    }
+    text.push_str("\nlink (polling)     bytes  one way us: p50     p99   messages/s     GB/s\n");
+    for link in &calibration.links {
+        text.push_str(&format!(
+            "{:<14} {:>9} {:>16.2} {:>7.2} {:>12} {:>8.3}\n",
+            link.kind.name(),
+            count(link.size_bytes as u64),
+            link.latency_p50_ns / 1e3,
+            link.latency_p99_ns / 1e3,
+            count(link.messages_per_s as u64),
+            link.gb_per_s,
+        ));
+    }
+    let costs = calibration.costs;
+    text.push_str(&format!(
+        "\nA wake-up costs {:.1} us of CPU time and a sleep of 1 ms {:.1} us: queries whose workers \
+         choose how to\nwait (SET 'wait' = 'auto') use these.\n",
+        costs.wake_ns as f64 / 1e3,
+        costs.sleep_ns as f64 / 1e3,
+    ));
+    text
+}

@@ -1,0 +1,76 @@
+//! UNION ALL: several streams as one.
+
+use arrow_schema::SchemaRef;
+use datafusion_expr::logical_plan::Union;
+use slackwater_control::query::{Exchange, NodeKind};
+
+use super::{Role, Stream, Translator};
+use crate::error::{Result, SqlError};
+use crate::expression::column;
+use crate::specs::NodeSpec;
+
+impl Translator<'_> {
+    pub(super) fn union(&mut self, union: &Union) -> Result<Stream> {
+        let mut streams = Vec::new();
+        for input in &union.inputs {
+            let stream = self.translate(input)?;
+            if stream.updates {
+                return Err(
+                    SqlError::new("UNION over a running aggregate needs retraction")
+                        .near("UNION")
+                        .mend("aggregate after the union, or in windows"),
+                );
+            }
+            streams.push(stream);
+        }
+        let names = union
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone());
+        let names = names.collect::<Vec<_>>();
+        let keep_time = self.orders_by_time && streams.iter().all(|stream| stream.time.is_some());
+        let mut inputs = Vec::new();
+        let mut schema: Option<SchemaRef> = None;
+        for stream in &streams {
+            let time = stream.time.as_ref().filter(|_| keep_time);
+            let node = self.materialise(stream, &stream.columns, &names, time)?;
+            inputs.push(self.edge(node, Exchange::Forward));
+            schema.get_or_insert_with(|| self.schemas[node].clone());
+        }
+        let schema = schema.ok_or_else(|| SqlError::new("a UNION without inputs"))?;
+        let roles = (0..names.len()).map(|index| {
+            let role = streams[0].roles[index];
+            if streams.iter().all(|stream| stream.roles[index] == role) {
+                role
+            } else {
+                Role::Plain
+            }
+        });
+        let roles = roles.collect();
+        let time = keep_time.then(|| column(schema.fields().len() - 1, &schema));
+        let spec = NodeSpec::Union {
+            schema: schema.clone(),
+        };
+        let detail = format!("{} inputs", inputs.len());
+        let node = self.node(
+            "union",
+            detail,
+            NodeKind::Stateless,
+            inputs,
+            spec,
+            schema.clone(),
+            "union",
+        );
+        let columns = (0..names.len())
+            .map(|index| column(index, &schema))
+            .collect();
+        Ok(Stream {
+            node,
+            columns,
+            roles,
+            time,
+            updates: false,
+        })
+    }
+}
