@@ -1,6 +1,7 @@
 //! What only the ring in a process has: positions that wrap, and messages with a drop.
 //! `tests/conformance.rs` has the contract.
 
+#[cfg(not(miri))]
 use crate::Listen;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
