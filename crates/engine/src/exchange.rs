@@ -202,6 +202,14 @@ impl LinkReceiver {
         }
     }
 
+    /// For a receiver that stops before it has received everything: see [`FrameReceiver::settle`].
+    pub fn settle(&mut self) {
+        match self {
+            LinkReceiver::Local(receiver) => receiver.settle(),
+            LinkReceiver::Remote(receiver) => receiver.frames.settle(),
+        }
+    }
+
     /// Whether the sender is gone and all of its messages have been received.
     pub fn is_closed(&self) -> bool {
         match self {

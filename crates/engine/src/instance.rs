@@ -216,6 +216,11 @@ impl Instance {
                 };
             }
             if self.is_blocked() || !self.sinks_ready()? {
+                if let InstanceInput::Ports(ports) = &mut self.input
+                    && !worked
+                {
+                    ports.settle();
+                }
                 return self.waits(worked);
             }
             if let Some(control) = self.unfinished.take() {

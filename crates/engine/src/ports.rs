@@ -107,6 +107,13 @@ impl Ports {
         lanes.filter_map(|lane| lane.receiver.due_ns()).min()
     }
 
+    /// Called before the worker may sleep though there may be messages left.
+    pub fn settle(&mut self) {
+        self.lanes
+            .iter_mut()
+            .for_each(|lane| lane.receiver.settle());
+    }
+
     /// The next thing to do, or `None` when no lane has a message.
     ///
     /// # Errors
@@ -164,10 +171,13 @@ impl Ports {
             Message::Idle => lane.idle = true,
             Message::EndOfWork { ingest_ns } => {
                 lane.held = true;
+                // It is not read until the others are as far.
+                lane.receiver.settle();
                 self.ingest_ns = self.ingest_ns.max(ingest_ns);
             }
             Message::EndOfStream { ingest_ns, stopped } => {
                 (lane.ended, lane.stopped) = (true, stopped);
+                lane.receiver.settle();
                 self.stopped |= stopped;
                 self.ingest_ns = self.ingest_ns.max(ingest_ns);
             }

@@ -303,6 +303,17 @@ impl FrameReceiver {
         }
     }
 
+    /// For a reader that stops before it has received everything, and may sleep before it goes on
+    /// (because its own output is full, to align a barrier, or because it has seen the last
+    /// message): sees to it that the writer knows of all that was received. Without it some of that
+    /// is kept back for a while, to save fences and packets.
+    pub fn settle(&mut self) {
+        match self {
+            FrameReceiver::Shm(reader) => reader.settle(),
+            FrameReceiver::Tcp(reader) => reader.settle(),
+        }
+    }
+
     /// When `receive` is to be called though nobody rings, as [`FrameSender::due_ns`].
     pub fn due_ns(&self) -> Option<u64> {
         match self {
@@ -317,16 +328,6 @@ impl FrameReceiver {
             FrameReceiver::Shm(reader) => reader.lend(false),
             // They are all its own.
             FrameReceiver::Tcp(_) => {}
-        }
-    }
-
-    /// For a reader that stops receiving though there may be more, to align a barrier, or that has
-    /// seen the last message: tells the writer what was received. Without it some of that is kept
-    /// back for a while, to save packets.
-    pub fn settle(&mut self) {
-        match self {
-            FrameReceiver::Shm(_) => {}
-            FrameReceiver::Tcp(reader) => reader.settle(),
         }
     }
 

@@ -208,6 +208,8 @@ fn starved_against_receive() {
         sender.send(1).expect("an empty link");
         let receiving = thread::spawn(move || {
             assert_eq!(receiver.receive(), Some(1));
+            // It stops here, without having seen that nothing is left.
+            receiver.settle();
             // The end must not be what wakes the writer.
             receiver
         });

@@ -16,6 +16,8 @@
 //! - Back-pressure: a writer that finds the ring full raises `starved`, looks once more, and hands
 //!   the message back. The reader that makes room takes `starved` down and rings the writer. This
 //!   is announce, look, sleep once more, and needs the same fences (`docs/internals/waiting.md`).
+//!   The reader's fence comes once behind all that it takes, not with each message: when it finds
+//!   nothing left, or [settles](Receiver::settle) because it stops earlier.
 //!
 //! Shutdown: dropping the sender or the receiver marks it gone and rings the other side. A dropped
 //! receiver drops what is left in the ring at once; what a sender commits beside that is dropped
@@ -287,7 +289,7 @@ impl<T> Sender<T> {
         // the looks. An exchange where a store would do, because loom orders the stores of two
         // threads only by what each has read; this is the cold path.
         self.ring.starved.0.swap(true, Ordering::Relaxed);
-        // Pairs with the fence in `Receiver::receive`: here a write of `starved` and a load of
+        // Pairs with the fence in `Receiver::settle`: here a write of `starved` and a load of
         // `head`, there a store of `head` and a load of `starved`. One of the two loads must see
         // the other's write, or a refused writer would wait for a ring that never comes.
         fence(Ordering::SeqCst);
@@ -336,11 +338,12 @@ impl<T> Receiver<T> {
     /// Takes the oldest message out of the link, and rings the writer if it was refused since.
     ///
     /// `None` means nothing now; whether it means the end, [`is_closed`](Receiver::is_closed)
-    /// says.
+    /// says. A reader that stops before `None`, and may sleep, [settles](Receiver::settle).
     pub fn receive(&mut self) -> Option<T> {
         if self.head == self.tail_seen {
             self.tail_seen = self.tail();
             if self.head == self.tail_seen {
+                self.settle();
                 return None;
             }
         }
@@ -349,20 +352,31 @@ impl<T> Receiver<T> {
         self.head = self.head.wrapping_add(1);
         // Release: hands the slot back; pairs with the Acquire in `Sender::head`.
         self.ring.head.0.store(self.head, Ordering::Release);
+        // Without a fence, which would cost more than all else here: the flag may be missed now,
+        // but not by `settle`.
+        self.tell_refused_writer();
+        Some(message)
+    }
+
+    /// Sees to it that a refused writer knows of the room that was made. [`Receiver::receive`] does
+    /// it when there is nothing left; a reader that stops earlier and may sleep before it goes on
+    /// (because its own output is full, or to align a barrier) calls it first.
+    pub fn settle(&mut self) {
         // Pairs with the fence in `Sender::look_for_room`.
         fence(Ordering::SeqCst);
+        self.tell_refused_writer();
+    }
+
+    fn tell_refused_writer(&self) {
+        let starved = &self.ring.starved.0;
         // The load first, for the cache line's sake, as in `Doorbell::wake`.
-        if self.ring.starved.0.load(Ordering::Relaxed)
-            && self
-                .ring
-                .starved
-                .0
+        if starved.load(Ordering::Relaxed)
+            && starved
                 .compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
             self.ring.writer.wake_urgent();
         }
-        Some(message)
     }
 
     /// Whether there is nothing to receive right now.

@@ -54,10 +54,10 @@ mod reader;
 mod fuzz;
 
 pub use acceptor::Acceptor;
-pub use mailbox::Refusals;
-pub use reader::Reader;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzz::fuzz_connection;
+pub use mailbox::Refusals;
+pub use reader::Reader;
 pub use writer::Writer;
 
 /// The least window: four records of 1 KiB, so that a quarter still carries payload.

@@ -503,7 +503,7 @@ mod kinds {
             assert!(LENDS || !frame.is_lent());
             let number = number(&frame);
             drop(frame);
-            self.0.hand_back();
+            self.0.settle();
             Some(number)
         }
 

@@ -264,9 +264,9 @@ impl Reader {
         self.lends = lends;
     }
 
-    /// Hands the writer back what was lent and dropped since. [`Reader::receive`] does it, too.
-    pub fn hand_back(&mut self) {
-        self.lane.reclaim();
+    /// See [`crate::FrameReceiver::settle`].
+    pub fn settle(&mut self) {
+        self.lane.settle();
     }
 
     /// See [`crate::FrameReceiver::receive`].
@@ -282,7 +282,10 @@ impl Reader {
             let dead = self.peer.is_dead();
             let piece = match self.lane.peek() {
                 Ok(Some(piece)) => piece,
-                Ok(None) if gone == 0 && !dead => return Ok(None),
+                Ok(None) if gone == 0 && !dead => {
+                    self.lane.settle();
+                    return Ok(None);
+                }
                 Ok(None) if gone == GONE && self.assembled.is_none() => {
                     self.ended = true;
                     return Ok(None);

@@ -206,7 +206,7 @@ impl LaneWriter {
         // An exchange where a store would do, because loom orders the stores of two threads only
         // by what each has read. Relaxed: it carries no data, the fences order the looks.
         self.cells.wanted().swap(wanted, Ordering::Relaxed);
-        // Pairs with the fences in `LaneReader::advance` and in the drop of `Hold`: here a write
+        // Pairs with the fences in `LaneReader::settle` and in the drop of `Hold`: here a write
         // of `wanted` and a load of `head`, there a store of `head` (or of the hold's mark) and a
         // load of `wanted`. One of the two loads must see the other's write.
         fence(Ordering::SeqCst);
@@ -412,7 +412,7 @@ impl LaneReader {
     }
 
     /// Hands back what is done with and has nothing lent before it.
-    pub(crate) fn reclaim(&mut self) {
+    fn reclaim(&mut self) {
         let mut end = self.head;
         while let Some(first) = self.taken.front() {
             // Acquire: pairs with the Release in the drop of `Hold`.
@@ -432,10 +432,24 @@ impl LaneReader {
         self.head = head;
         // Release: hands the units back; pairs with the Acquire in `LaneWriter::look`.
         self.cells.head().store(head, Ordering::Release);
+        // Without a fence, which would cost more than all else here: the note may be missed now,
+        // but not by `settle`.
+        self.tell_refused_writer();
+    }
+
+    /// Hands back what was lent and dropped, and sees to it that a refused writer knows of the
+    /// room that was made. Called when nothing is left, and by a reader that stops earlier and may
+    /// sleep before it goes on.
+    pub(crate) fn settle(&mut self) {
+        self.reclaim();
         // Pairs with the fence in `LaneWriter::make_room`.
         fence(Ordering::SeqCst);
+        self.tell_refused_writer();
+    }
+
+    fn tell_refused_writer(&self) {
         let wanted = self.cells.wanted().load(Ordering::Relaxed);
-        if wanted != 0 && head >= wanted {
+        if wanted != 0 && self.head >= wanted {
             let taken = self.cells.wanted().compare_exchange(
                 wanted,
                 0,

@@ -37,7 +37,10 @@ fn put(writer: &mut LaneWriter, byte: u8, length: usize) -> Put {
 
 /// Takes a frame and returns its first byte.
 fn take(reader: &mut LaneReader) -> Option<u8> {
-    let piece = reader.peek().expect("a sound writer")?;
+    let Some(piece) = reader.peek().expect("a sound writer") else {
+        reader.settle();
+        return None;
+    };
     let byte = reader.cells().first_byte(piece.start, piece.length);
     reader.release(piece);
     Some(byte)
@@ -176,6 +179,8 @@ fn refused_writer_is_rung() {
         for byte in 0..2 {
             assert_eq!(take(&mut reader), Some(byte));
         }
+        // It stops here, though there is more.
+        reader.settle();
         writing.join().expect("the writing thread");
     });
 }
@@ -210,7 +215,7 @@ fn lent_piece_comes_back_while_both_ends_sleep() {
         });
         while !done.load(Ordering::Acquire) {
             reader_place.sleep_unless(|| {
-                reader.reclaim();
+                reader.settle();
                 done.load(Ordering::Acquire)
             });
         }

@@ -93,12 +93,13 @@ impl Line {
         &mut self,
         outgoing: &mut Outgoing<P>,
         end: bool,
-        read_first: bool,
         now_ns: u64,
         patience: Patience,
     ) -> Result<News, Broken> {
         let mut unread = true;
-        if read_first || self.is_blocked || outgoing.is_all_written() {
+        // With something to write, credits are worth a call only when they are needed. A writer
+        // without room for another frame has everything written, or no credit, or a full socket.
+        if self.is_blocked || outgoing.is_all_written() {
             let (news, _) = self.read(outgoing, now_ns, patience)?;
             if news != News::None {
                 return Ok(news);

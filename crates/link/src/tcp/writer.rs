@@ -379,15 +379,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             return false;
         };
         let before = self.outgoing.oldest();
-        // Credits are worth a call only when the writer soon needs them.
-        let read_first = self.outgoing.held() >= self.settings.window() / 2;
-        let outcome = line.exchange(
-            &mut self.outgoing,
-            self.is_closing,
-            read_first,
-            now_ns,
-            patience,
-        );
+        let outcome = line.exchange(&mut self.outgoing, self.is_closing, now_ns, patience);
         if self.outgoing.oldest() > before {
             self.back_off = BACK_OFF_MIN;
             self.breaches = 0;

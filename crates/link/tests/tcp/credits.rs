@@ -118,7 +118,7 @@ fn the_smaller_window_counts() {
 fn the_last_frames_are_acknowledged_on_request_and_then_it_is_quiet() {
     let mut pair = Pair::open(Settings {
         heartbeat_after: Duration::from_millis(50),
-        ..settings()
+        ..patient(WINDOW)
     });
     assert_eq!(pair.writer.due_ns(), None, "idle");
     let before = now_ns();

@@ -215,7 +215,11 @@ fn a_thousand_silent_connections() {
     });
     let silent: Vec<TcpStream> = (0..1_000).map(|_| target.stream()).collect();
     target.expect_refusal("when too many others came");
-    assert!(target.acceptor.refused().count >= 1_000 - 32 - 64);
+    let end = Instant::now() + TOO_LONG;
+    while target.acceptor.refused().count < 1_000 - 32 {
+        assert!(Instant::now() < end, "{:?}", target.acceptor.refused());
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(target.acceptor.refused().last.len(), 16);
     target.expect_service();
     drop(silent);
@@ -265,13 +269,13 @@ fn an_end_in_the_wrong_place() {
 
 #[test]
 fn a_frame_that_is_longer_than_any() {
-    // 256 MiB and more, in records of a megabyte, with all the credit that it wants.
+    // 256 MiB and more, in records of a megabyte, within its window.
     let mut target = Target::new(Settings {
-        window_bytes: 16 << 20,
+        window_bytes: 512 << 20,
         ..settings()
     });
     let hello = Hello {
-        window: 16 << 20,
+        window: 512 << 20,
         ..HELLO
     };
     let (answer, stream) = hello.greet(target.acceptor.local_address());

@@ -89,14 +89,14 @@ fn lent_frames_come_back_in_any_order() {
     let free = writer.free();
     drop(lent.remove(2));
     drop(lent.remove(1));
-    reader.hand_back();
+    reader.settle();
     assert_eq!(writer.free(), free, "the first is still lent");
     assert_eq!(*lent[0], *frame(0, 100));
     drop(lent.remove(0));
-    reader.hand_back();
+    reader.settle();
     assert_eq!(writer.free(), free + 9);
     drop(lent);
-    reader.hand_back();
+    reader.settle();
     assert_eq!(writer.free(), 31);
 }
 
