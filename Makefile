@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo test lint bench loom build
+.PHONY: demo test lint bench peers loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -24,6 +24,11 @@ lint:
 bench:
 	cargo build --release --workspace
 	target/release/slackwater bench hibench
+
+# Other libraries, which `slackwater bench link` measures beside the links; two minutes. Nothing of them
+# is part of the product, so they are a workspace of their own.
+peers:
+	cargo build --release --locked --manifest-path bench/peers/Cargo.toml --target-dir target/peers
 
 build:
 	cargo build --release -p slackwater

@@ -135,9 +135,7 @@ impl Route {
     pub fn flush(&mut self) -> Result<usize> {
         let mut sent = 0;
         for link in 0..self.senders.len() {
-            if !self.senders[link].is_drained() {
-                sent += usize::from(self.senders[link].flush()?);
-            }
+            sent += usize::from(self.senders[link].flush()?);
             while let Some(message) = self.queues[link].pop_front() {
                 if let Some(message) = self.post(link, message)? {
                     self.queues[link].push_front(message);

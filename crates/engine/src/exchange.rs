@@ -132,6 +132,9 @@ impl RemoteSender {
     }
 
     fn flush(&mut self) -> Result<bool> {
+        if self.waiting.is_empty() && !self.frames.needs_push() {
+            return Ok(false);
+        }
         let started = now_ns();
         let before = (self.waiting.len(), self.frames.is_drained());
         self.flush_waiting()?;

@@ -219,7 +219,7 @@ impl Instance {
                 if let InstanceInput::Ports(ports) = &mut self.input
                     && !worked
                 {
-                    ports.settle();
+                    ports.settle_links();
                 }
                 return self.waits(worked);
             }
@@ -313,9 +313,7 @@ impl Instance {
     fn flush_routes(&mut self) -> Result<usize> {
         let mut sent = 0;
         for (step, _) in &mut self.steps {
-            if let Step::Route(route) = step
-                && !route.is_drained()
-            {
+            if let Step::Route(route) = step {
                 sent += route.flush()?;
             }
         }

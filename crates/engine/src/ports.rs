@@ -103,12 +103,13 @@ impl Ports {
 
     /// When to look again though nobody rings.
     pub fn due_ns(&self) -> Option<u64> {
-        let lanes = self.lanes.iter();
+        // Those that are not read now have nothing to be looked at for.
+        let lanes = self.lanes.iter().filter(|lane| !lane.ended && !lane.held);
         lanes.filter_map(|lane| lane.receiver.due_ns()).min()
     }
 
     /// Called before the worker may sleep though there may be messages left.
-    pub fn settle(&mut self) {
+    pub fn settle_links(&mut self) {
         self.lanes
             .iter_mut()
             .for_each(|lane| lane.receiver.settle());

@@ -238,6 +238,15 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
+    /// Whether a push may do something though nothing is held: a broken connection is noticed, and
+    /// made again, by whoever pushes. To be asked before a sleep.
+    pub fn needs_push(&self) -> bool {
+        match self {
+            FrameSender::Shm(writer) => !writer.is_drained(),
+            FrameSender::Tcp(writer) => !writer.is_closed(),
+        }
+    }
+
     /// Whether the link takes a frame now.
     pub fn has_room(&mut self) -> bool {
         match self {

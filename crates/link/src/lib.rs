@@ -6,7 +6,8 @@
 //! sockets and foreign threads at once.
 //!
 //! ```text
-//! Sender ──► spsc ring ──► Receiver          (spsc)
+//! Sender ──► spsc ring ──► Receiver          (spsc: owned messages, inside a process)
+//! FrameSender ──► shared memory or TCP ──► FrameReceiver     (frame, shm, tcp: bytes, beyond it)
 //!    └─ Waker of the reader ─► doorbell ─► Waiter of the reader's worker   (doorbell, waiter)
 //! Receiver ─ Waker of the writer ─► doorbell ─► Waiter of the writer's worker
 //! ```

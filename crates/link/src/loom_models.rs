@@ -200,9 +200,9 @@ fn end_does_not_overtake_the_last_message() {
 }
 
 /// `Full` is a promise of a ring. Here the writer announces *before* it sends, and its refused
-/// `send` is its last look: only the fence beside `starved` guards it.
+/// `send` is its last look: only the fence beside `wanted` guards it.
 #[test]
-fn starved_against_receive() {
+fn wanted_against_receive() {
     explore(None, || {
         let (mut sender, writer, mut receiver, _reader) = link::<u32>(1);
         sender.send(1).expect("an empty link");

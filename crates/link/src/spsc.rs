@@ -13,11 +13,13 @@
 //! - Each side keeps a copy of the other's position and loads the shared one only when the copy
 //!   says "full" or "empty": the two cores then share a cache line once a lap and not once a
 //!   message. The two positions lie 128 bytes apart, because cores fetch lines in pairs.
-//! - Back-pressure: a writer that finds the ring full raises `starved`, looks once more, and hands
-//!   the message back. The reader that makes room takes `starved` down and rings the writer. This
-//!   is announce, look, sleep once more, and needs the same fences (`docs/internals/waiting.md`).
-//!   The reader's fence comes once behind all that it takes, not with each message: when it finds
-//!   nothing left, or [settles](Receiver::settle) because it stops earlier.
+//! - Back-pressure: a writer that finds the ring full notes in `wanted` the head it waits for, looks
+//!   once more, and hands the message back. The reader that gets there takes the note down and
+//!   rings the writer. This is announce, look, sleep once more, and needs the same fences
+//!   (`docs/internals/waiting.md`). The reader's fence comes once behind all that it takes, not
+//!   with each message: when it finds nothing left, or [settles](Receiver::settle) because it stops
+//!   earlier. The note is a position and not a flag, so that a reader which saw one refusal can't
+//!   take down the note of the next.
 //!
 //! Shutdown: dropping the sender or the receiver marks it gone and rings the other side. A dropped
 //! receiver drops what is left in the ring at once; what a sender commits beside that is dropped
@@ -44,14 +46,24 @@ struct Ring<T> {
     tail: Padded<AtomicUsize>,
     /// Messages taken out. Written by the receiver.
     head: Padded<AtomicUsize>,
-    /// The sender was refused and wants a ring once there is room. In a line of its own: the
-    /// receiver reads it with each message, and it changes only around a full ring.
-    starved: Padded<AtomicBool>,
+    /// The head at which a refused sender wants a ring, as a [`note`]; [`NOTHING`] when it wants
+    /// none. In a line of its own: the receiver reads it with each message, and it changes only
+    /// around a full ring.
+    wanted: Padded<AtomicUsize>,
     sender_gone: AtomicBool,
     receiver_gone: AtomicBool,
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
     reader: Waker,
     writer: Waker,
+}
+
+/// `wanted` of a sender that was not refused.
+const NOTHING: usize = 0;
+
+/// A position as it stands in `wanted`: never [`NOTHING`]. The top bit is lost, which comparing two
+/// notes by their distance doesn't miss: it is less than [`CAPACITY_MAX`].
+fn note(position: usize) -> usize {
+    position << 1 | 1
 }
 
 // SAFETY: messages go from the sender's thread to the receiver's (hence `T: Send`), never are two
@@ -125,7 +137,7 @@ fn channel_from<T: Send>(
     let ring = Arc::new(Ring {
         tail: Padded(AtomicUsize::new(start)),
         head: Padded(AtomicUsize::new(start)),
-        starved: Padded(AtomicBool::new(false)),
+        wanted: Padded(AtomicUsize::new(NOTHING)),
         sender_gone: AtomicBool::new(false),
         receiver_gone: AtomicBool::new(false),
         slots,
@@ -285,12 +297,13 @@ impl<T> Sender<T> {
         if !self.is_full() {
             return true;
         }
-        // Relaxed, here and wherever `starved` changes: it carries no data, and the fences order
-        // the looks. An exchange where a store would do, because loom orders the stores of two
-        // threads only by what each has read; this is the cold path.
-        self.ring.starved.0.swap(true, Ordering::Relaxed);
-        // Pairs with the fence in `Receiver::settle`: here a write of `starved` and a load of
-        // `head`, there a store of `head` and a load of `starved`. One of the two loads must see
+        // The first head with a free slot. Relaxed, here and wherever `wanted` changes: it carries
+        // no data, and the fences order the looks. An exchange where a store would do, because
+        // loom orders the stores of two threads only by what each has read; this is the cold path.
+        let wanted = note(self.tail.wrapping_sub(self.capacity()).wrapping_add(1));
+        self.ring.wanted.0.swap(wanted, Ordering::Relaxed);
+        // Pairs with the fence in `Receiver::settle`: here a write of `wanted` and a load of
+        // `head`, there a store of `head` and a load of `wanted`. One of the two loads must see
         // the other's write, or a refused writer would wait for a ring that never comes.
         fence(Ordering::SeqCst);
         self.head_seen = self.head();
@@ -299,9 +312,9 @@ impl<T> Sender<T> {
             self.ring.reader.wake_urgent();
             return false;
         }
-        // Not refused after all, so nothing is owed. A reader that has seen the flag already
+        // Not refused after all, so nothing is owed. A reader that has taken the note down already
         // rings once too often, which is never wrong.
-        self.ring.starved.0.swap(false, Ordering::Relaxed);
+        self.ring.wanted.0.swap(NOTHING, Ordering::Relaxed);
         true
     }
 }
@@ -352,7 +365,7 @@ impl<T> Receiver<T> {
         self.head = self.head.wrapping_add(1);
         // Release: hands the slot back; pairs with the Acquire in `Sender::head`.
         self.ring.head.0.store(self.head, Ordering::Release);
-        // Without a fence, which would cost more than all else here: the flag may be missed now,
+        // Without a fence, which would cost more than all else here: the note may be missed now,
         // but not by `settle`.
         self.tell_refused_writer();
         Some(message)
@@ -368,12 +381,16 @@ impl<T> Receiver<T> {
     }
 
     fn tell_refused_writer(&self) {
-        let starved = &self.ring.starved.0;
+        let wanted = &self.ring.wanted.0;
         // The load first, for the cache line's sake, as in `Doorbell::wake`.
-        if starved.load(Ordering::Relaxed)
-            && starved
-                .compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        let seen = wanted.load(Ordering::Relaxed);
+        if seen == NOTHING || (note(self.head).wrapping_sub(seen) as isize) < 0 {
+            return;
+        }
+        // Only the note that was seen: the writer may have been refused anew, further on.
+        if wanted
+            .compare_exchange(seen, NOTHING, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
         {
             self.ring.writer.wake_urgent();
         }

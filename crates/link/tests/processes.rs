@@ -68,7 +68,12 @@ impl Other {
         .expect("a pair of sockets");
         let inherited = rustix::io::dup(&theirs).expect("a descriptor");
         let child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "other_process", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "other_process",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(PART, part)
             .env(SOCKET, inherited.as_raw_fd().to_string())
             .stdout(Stdio::null())
@@ -261,7 +266,9 @@ fn kill_writers(kills: u64) {
     }
     assert!(whole > kills, "the writers were killed before they wrote");
     assert!(survivor_next > kills, "the survivor was held up");
-    println!("{kills} writers killed after {whole} whole frames; the survivor sent {survivor_next}");
+    println!(
+        "{kills} writers killed after {whole} whole frames; the survivor sent {survivor_next}"
+    );
 }
 
 fn kill_readers(kills: u64) {
@@ -338,7 +345,10 @@ fn inboxes_of_others_are_refused() {
     assert!(open(inbox.descriptor(), 6).is_ok());
     let error = open(inbox.descriptor(), 7).err().expect("another epoch");
     assert_eq!(error.peer, "process 3");
-    assert!(error.reason.contains("epoch 6") && !error.mend.is_empty(), "{error}");
+    assert!(
+        error.reason.contains("epoch 6") && !error.mend.is_empty(),
+        "{error}"
+    );
     let waiter = Waiter::shared().expect("a waiter");
     let waker = waiter.waker();
     let (page, bell) = waker.export().expect("a shared waiter");

@@ -4,6 +4,8 @@ use clap::Subcommand;
 
 mod hibench;
 mod link;
+mod plot;
+mod wait;
 
 pub use link::{Side as LinkSide, link_leader};
 
@@ -14,6 +16,11 @@ pub enum Bench {
     Hibench(hibench::Arguments),
     /// Latency, throughput and CPU of the links, beside sockets, pipes and other libraries.
     Link(link::Arguments),
+    /// CPU of sender and receiver by the way of waiting and the rate, beside TCP with interrupts.
+    Wait(wait::Arguments),
+    /// One side of `bench wait`, which starts it.
+    #[command(hide = true)]
+    WaitPart(wait::PartArguments),
 }
 
 impl Bench {
@@ -22,6 +29,8 @@ impl Bench {
         match self {
             Bench::Hibench(arguments) => hibench::run(&arguments),
             Bench::Link(arguments) => link::run(&arguments),
+            Bench::Wait(arguments) => wait::run(&arguments),
+            Bench::WaitPart(arguments) => wait::run_part(&arguments),
         }
     }
 }

@@ -3,13 +3,13 @@
 //! ```text
 //! calibrate ──► waits.rs (wake-ups, sleeps)  ──┐
 //!               links.rs (latency, bandwidth) ─┴─► Calibration ──► table or JSON, and cache.rs
-//! run ─────────► costs() ◄── cached() ◄── the file, if it is of this host and version
+//! run ─────────► costs() ◄── load() ◄── the file, if it is of this host and version
 //! ```
 //!
 //! Invariants:
-//! - A query never waits for a calibration, and never fails for want of one: figures that are
-//!   missing, unreadable, or of another host, version or format are as good as none, and
-//!   [`costs`] then are the built-in ones. [`load`] says why.
+//! - A query never fails for want of a calibration. On a host that was never calibrated [`costs`]
+//!   are the built-in ones; where figures were kept that are of another host, version or format, or
+//!   unreadable, it measures anew, in a hurry (three seconds), says so, and keeps the result.
 //! - Every figure is a median (or a quantile) of single measurements, so a disturbance moves it
 //!   little; the number of measurements stands beside it.
 //!
@@ -28,7 +28,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use slackwater_link::Costs;
 
-pub use cache::{load, path};
+pub use cache::{Unusable, load, path};
 pub use host::{Host, cores, load_average};
 pub use links::LinkCost;
 pub use waits::{Sleep, Wake};
@@ -94,6 +94,17 @@ pub struct WaitCosts {
     pub oversleep_p99_ns: u64,
 }
 
+impl From<Costs> for WaitCosts {
+    fn from(costs: Costs) -> WaitCosts {
+        WaitCosts {
+            wake_ns: costs.wake_ns,
+            sleep_ns: costs.sleep_ns,
+            oversleep_p50_ns: costs.oversleep_p50_ns,
+            oversleep_p99_ns: costs.oversleep_p99_ns,
+        }
+    }
+}
+
 impl From<WaitCosts> for Costs {
     fn from(costs: WaitCosts) -> Costs {
         Costs {
@@ -105,14 +116,28 @@ impl From<WaitCosts> for Costs {
     }
 }
 
-/// The figures of this host and version, if there are any. [`load`] says why not.
-pub fn cached() -> Option<Calibration> {
-    load().ok()
-}
-
-/// What waiting costs: measured on this host, or the built-in figures.
+/// What waiting costs on this host, for a query that is about to run: as it was measured; measured
+/// anew where the host or the version changed since; built-in where nothing was ever measured.
 pub fn costs() -> Costs {
-    cached().map_or_else(Costs::default, |calibration| calibration.costs.into())
+    let unusable = match load() {
+        Ok(calibration) => return calibration.costs.into(),
+        Err(unusable) => unusable,
+    };
+    if !unusable.measured_before {
+        return Costs::default();
+    }
+    eprintln!("{unusable}; measuring anew, which takes three seconds");
+    let measured = measure(true).and_then(|calibration| {
+        cache::store(&calibration)?;
+        Ok(calibration)
+    });
+    match measured {
+        Ok(calibration) => calibration.costs.into(),
+        Err(error) => {
+            eprintln!("warning: {error}; the built-in costs of waiting are used");
+            Costs::default()
+        }
+    }
 }
 
 /// Runs the command; what to print.
@@ -121,8 +146,8 @@ pub fn run(arguments: &Arguments) -> Result<String, String> {
     if let (true, Ok(calibration)) = (arguments.if_stale, &cached) {
         return show(calibration, arguments.json, "measured before");
     }
-    if let Err(reason) = &cached {
-        eprintln!("{reason}");
+    if let Err(unusable) = &cached {
+        eprintln!("{unusable}");
     }
     if cfg!(debug_assertions) {
         eprintln!("warning: this is a debug build; its figures of links mean nothing");

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::instance::SinkResult;
-use slackwater_engine::runtime::{Runtime, RuntimeOptions};
+use slackwater_engine::runtime::{Costs, Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::worker::Event;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::{Program, compile};
 use slackwater_sql::settings::LinkKind;
 use slackwater_sql::specs::NodeSpec;
 
+use crate::calibrate;
 use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
 use crate::cli::say;
 use crate::plan::{Plan, deployment, fingerprint, plan};
@@ -105,6 +106,11 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     let catalog = ProgramCatalog::new(&program).map_err(usage)?;
     let cores = slackwater_engine::link::allowed_cores();
     let plan = plan_on(&program, &cores).map_err(usage)?;
+    // Other modes than `auto` don't ask for them.
+    let costs = match program.settings.wait_mode() {
+        WaitMode::Auto { .. } => calibrate::costs(),
+        _ => Costs::default(),
+    };
     let (news_sender, news) = mpsc::channel();
     let _signals = if options.signals {
         let sender = news_sender.clone();
@@ -129,6 +135,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     let mut crew = if program.settings.processes == 1 {
         let workers = RuntimeOptions {
             wait: program.settings.wait_mode(),
+            costs,
             ..RuntimeOptions::on(&plan.placement.cores)
         };
         let runtime = Runtime::start(&workers, events_sender).map_err(failed)?;
@@ -145,6 +152,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
             fingerprint: fingerprint(&program, &deployment),
             program: options.program.as_deref(),
             tcp: program.settings.link == LinkKind::Tcp,
+            costs,
         };
         let children = Children::start(&work, events_sender);
         Crew::Processes(children.map_err(|error| Failure::Query(error.to_string(), None))?)

@@ -295,7 +295,11 @@ fn explain_shows_the_process_of_each_worker() {
     folder.write("query.sql", endless("").as_bytes());
     let arguments = ["explain", "query.sql", "--processes", "2", "--workers", "3"];
     let out = folder.slackwater(&arguments).ok().out;
-    for part in ["worker 0 (process 0,", "worker 1 (process 0,", "worker 2 (process 1,"] {
+    for part in [
+        "worker 0 (process 0,",
+        "worker 1 (process 0,",
+        "worker 2 (process 1,",
+    ] {
         assert!(out.contains(part), "'{part}' is not in:\n{out}");
     }
 }

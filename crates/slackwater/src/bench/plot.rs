@@ -129,7 +129,8 @@ impl Axis {
             return Vec::new();
         }
         let powers = self.min.log10().floor() as i32..=self.max.log10().floor() as i32;
-        let values = powers.flat_map(|power| (2..10).map(move |n| f64::from(n) * 10f64.powi(power)));
+        let values =
+            powers.flat_map(|power| (2..10).map(move |n| f64::from(n) * 10f64.powi(power)));
         values
             .filter(|value| (self.min..=self.max).contains(value))
             .collect()
@@ -230,7 +231,9 @@ fn draw(chart: &Chart, text: &mut String) {
         position(chart, &mark)
     };
     let line = |class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)| {
-        format!("<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n")
+        format!(
+            "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n"
+        )
     };
     for (class, xs, ys) in [
         ("minor", chart.x.minor_ticks(), chart.y.minor_ticks()),
@@ -318,10 +321,7 @@ fn circle(text: &mut String, colour: usize, filled: bool, x: f64, y: f64) {
 
 fn draw_legend(series: &Series, place: usize, text: &mut String) {
     let colour = series.colour % COLOURS;
-    let (x, y) = (
-        WIDTH - RIGHT + 16.0,
-        TOP + 8.0 + LEGEND_STEP * place as f64,
-    );
+    let (x, y) = (WIDTH - RIGHT + 16.0, TOP + 8.0 + LEGEND_STEP * place as f64);
     let _ = writeln!(
         text,
         "<polyline class=\"l{colour}\" points=\"{x},{y} {},{y}\"{}/>",
@@ -380,7 +380,10 @@ mod tests {
             for (at, _) in content.match_indices('&') {
                 let entity = &content[at..];
                 let known = ["&amp;", "&lt;", "&gt;", "&quot;"];
-                assert!(known.iter().any(|name| entity.starts_with(name)), "{entity}");
+                assert!(
+                    known.iter().any(|name| entity.starts_with(name)),
+                    "{entity}"
+                );
             }
             let end = start + rest[start..].find('>').expect("a tag that ends");
             let tag = &rest[start + 1..end];
@@ -431,7 +434,9 @@ mod tests {
     fn axes_are_divided_at_round_values() {
         let chart = chart();
         assert_eq!(chart.x.ticks(), [1e2, 1e3, 1e4, 1e5, 1e6]);
-        let ticks = [0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 120.0, 140.0, 160.0, 180.0, 200.0];
+        let ticks = [
+            0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 120.0, 140.0, 160.0, 180.0, 200.0,
+        ];
         assert_eq!(chart.y.ticks(), ticks);
         assert!(chart.x.minor_ticks().contains(&2e5));
         let labels = [0.05, 0.1, 1.0, 20.0, 1e3, 2.5e5, 1e6].map(short);

@@ -16,7 +16,7 @@ pub struct Host {
     pub machine_id: Option<String>,
     /// The processor's name, as it gives it.
     pub processor: String,
-    /// Cores that this process may use.
+    /// Cores of the host, whether this process may use them or not.
     pub cores: usize,
     /// The kernel's release.
     pub kernel: String,
@@ -40,7 +40,7 @@ impl Host {
         Host {
             machine_id: (!id.is_empty()).then(|| id.to_string()),
             processor: field("model name").unwrap_or_else(|| "unknown".to_string()),
-            cores: slackwater_link::allowed_cores().len(),
+            cores: machine::topology().cores.len().max(1),
             kernel: kernel.trim().to_string(),
             virtual_machine: flags.split_whitespace().any(|flag| flag == "hypervisor"),
         }

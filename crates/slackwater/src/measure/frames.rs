@@ -21,6 +21,9 @@ const EPOCH: u64 = 1;
 /// Between two orders nobody drives a link, and nobody is dead: timers stay out of it.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
+/// A socket takes a message of fewer bytes at once when it is empty.
+const IN_PARTS_BYTES_MIN: usize = 16 << 10;
+
 /// A piece of a frame: its first line with the number, and the rest of it, which all frames share
 /// as batches share buffers.
 pub enum Piece {
@@ -50,6 +53,8 @@ pub struct FrameSide {
     /// The frame that was handed back last: its allocation is used again.
     refused: Option<Vec<Piece>>,
     size_bytes: usize,
+    /// A message may leave in several pushes, so this side pushes while it waits for the answer.
+    sends_in_parts: bool,
     /// Shared memory: marks the other process's end.
     _watch: Option<(Watch, Control)>,
     /// TCP: keeps the listening socket.
@@ -65,6 +70,7 @@ impl FrameSide {
             body: None,
             refused: None,
             size_bytes: 0,
+            sends_in_parts: false,
             _watch: None,
             _acceptor: None,
         }
@@ -144,6 +150,12 @@ impl Side for FrameSide {
         let rest = order.size_bytes - LINE;
         self.body = (rest > 0).then(|| Arc::new(Aligned::new(rest)));
         self.size_bytes = order.size_bytes;
+        self.sends_in_parts = match &self.sender {
+            // Knows by itself whether something is left.
+            FrameSender::Shm(_) => true,
+            // Something is left until it is acknowledged, and looking for that is a call.
+            FrameSender::Tcp(_) => order.size_bytes >= IN_PARTS_BYTES_MIN,
+        };
         self.refused = None;
         Ok(())
     }
@@ -180,6 +192,9 @@ impl Side for FrameSide {
 
     #[inline]
     fn receive(&mut self) -> Result<Option<u64>, String> {
+        if self.sends_in_parts && !self.sender.is_drained() {
+            self.sender.push(false);
+        }
         match self.receiver.receive() {
             Ok(Some(frame)) if frame.len() == self.size_bytes => read_lines(&frame).map(Some),
             Ok(Some(frame)) => Err(format!("a frame of {} bytes arrived", frame.len())),

@@ -122,6 +122,7 @@ fn start_runtime(
     let cores = cores.map(|(core, _)| *core).collect::<Vec<_>>();
     let workers = RuntimeOptions {
         wait: program.settings.wait_mode(),
+        costs: start.costs.into(),
         ..RuntimeOptions::on(&cores)
     };
     Runtime::start(&workers, events).map_err(|error| error.to_string())

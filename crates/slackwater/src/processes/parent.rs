@@ -17,6 +17,7 @@ use slackwater_engine::Error;
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::instance::SinkResult;
+use slackwater_engine::runtime::Costs;
 use slackwater_engine::worker::Event;
 
 use crate::catalog::ProgramCatalog;
@@ -45,16 +46,20 @@ pub struct Work<'a> {
     pub fingerprint: u64,
     /// The program to start; `None` for this one.
     pub program: Option<&'a Path>,
+    /// What waiting costs on this host.
+    pub costs: Costs,
     /// Links are TCP connections.
     pub tcp: bool,
 }
+
+/// Bytes that sources have read, with their nodes, for each process.
+type BytesRead = Vec<Vec<(usize, u64)>>;
 
 /// The worker processes of a query.
 pub struct Children {
     children: Vec<Worker>,
     counters: Vec<Arc<InstanceCounters>>,
-    /// Bytes that sources have read, by node and process.
-    bytes_read: Arc<Mutex<Vec<Vec<(usize, u64)>>>>,
+    bytes_read: Arc<Mutex<BytesRead>>,
     left: mpsc::Receiver<(usize, Option<Box<Farewell>>)>,
 }
 
@@ -69,7 +74,7 @@ struct Worker {
 struct Shared {
     events: mpsc::Sender<Event>,
     counters: Vec<Arc<InstanceCounters>>,
-    bytes_read: Arc<Mutex<Vec<Vec<(usize, u64)>>>>,
+    bytes_read: Arc<Mutex<BytesRead>>,
     left: mpsc::Sender<(usize, Option<Box<Farewell>>)>,
     addresses: mpsc::Sender<(usize, Option<std::net::SocketAddr>)>,
 }
@@ -136,6 +141,7 @@ impl Children {
                 text: work.text.to_string(),
                 settings: work.settings.to_vec(),
                 cores: work.cores.to_vec(),
+                costs: work.costs.into(),
                 process: number,
                 pids: pids.clone(),
                 epoch: 1,

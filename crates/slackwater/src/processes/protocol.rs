@@ -9,6 +9,7 @@ use slackwater_engine::counters::{InstanceCounters, LinkCounters};
 use slackwater_engine::deploy::LinkSide;
 use slackwater_engine::instance::SinkResult;
 
+use crate::calibrate::WaitCosts;
 use crate::catalog::DeadLetterFile;
 
 /// From the parent.
@@ -39,6 +40,8 @@ pub struct Start {
     pub settings: Vec<(String, String)>,
     /// Cores that the workers may use.
     pub cores: Vec<usize>,
+    /// What waiting costs on this host.
+    pub costs: WaitCosts,
     /// Its number.
     pub process: usize,
     /// Process ids of all, by number.

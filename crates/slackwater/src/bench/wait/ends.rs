@@ -64,8 +64,8 @@ pub enum SendingEnd {
 pub struct SendingLink {
     sender: FrameSender<Message>,
     waiter: Waiter,
-    /// Shared memory: marks the other process's end.
-    _watch: Option<Watch>,
+    /// Shared memory: marks the other process's end, and the socket by which that one sees ours.
+    _watch: Option<(Watch, Control)>,
 }
 
 fn failed(error: std::io::Error) -> String {
@@ -112,20 +112,21 @@ impl SendingEnd {
         let waiter = Waiter::shared().map_err(failed)?;
         let own = waiter.waker();
         let (flag, bell) = own.export().expect("the waiter is shared");
-        control.send(&"waker", &[flag, bell])?;
+        let (leash, their_leash) = Control::pair()?;
+        control.send(&"waker", &[flag, bell, their_leash.as_fd()])?;
+        drop(their_leash);
         let (_, descriptors) = control.expect::<String>()?;
-        let Ok([flag, bell, inbox]) = <[_; 3]>::try_from(descriptors) else {
+        let Ok([flag, bell, watched, inbox]) = <[_; 4]>::try_from(descriptors) else {
             return Err("the receiver handed over no inbox".to_string());
         };
         let reader = Waker::import(flag, bell).map_err(failed)?;
         let peer = Peer::new("the receiver");
         let outbox = Outbox::open(inbox.as_fd(), EPOCH, peer.clone()).map_err(|e| e.to_string())?;
-        let watched = vec![(control.socket()?, peer)];
-        let watch = watch(watched, vec![waiter.waker()]).map_err(failed)?;
+        let watch = watch(vec![(watched, peer)], vec![waiter.waker()]).map_err(failed)?;
         Ok(SendingEnd::Link(Box::new(SendingLink {
             sender: FrameSender::Shm(outbox.writer(0, reader)),
             waiter,
-            _watch: Some(watch),
+            _watch: Some((watch, leash)),
         })))
     }
 
@@ -233,7 +234,7 @@ pub struct ReceivingLink {
     pub receiver: FrameReceiver,
     /// Where its reader sleeps.
     pub waiter: Waiter,
-    _watch: Option<Watch>,
+    _watch: Option<(Watch, Control)>,
     _acceptor: Option<Acceptor>,
 }
 
@@ -275,20 +276,22 @@ impl ReceivingEnd {
         let inbox = Inbox::create(EPOCH, 1, RING_BYTES).map_err(failed)?;
         let own = waiter.waker();
         let (flag, bell) = own.export().expect("the waiter is shared");
-        control.send(&"inbox", &[flag, bell, inbox.descriptor()])?;
+        let (leash, their_leash) = Control::pair()?;
+        let ends = [flag, bell, their_leash.as_fd(), inbox.descriptor()];
+        control.send(&"inbox", &ends)?;
+        drop(their_leash);
         let (_, descriptors) = control.expect::<String>()?;
-        let Ok([flag, bell]) = <[_; 2]>::try_from(descriptors) else {
+        let Ok([flag, bell, watched]) = <[_; 3]>::try_from(descriptors) else {
             return Err("the sender handed over no waker".to_string());
         };
         let writer = Waker::import(flag, bell).map_err(failed)?;
         let peer = Peer::new("the sender");
         let reader = inbox.reader(0, writer, waiter.waker(), peer.clone());
-        let watched = vec![(control.socket()?, peer)];
-        let watch = watch(watched, vec![waiter.waker()]).map_err(failed)?;
+        let watch = watch(vec![(watched, peer)], vec![waiter.waker()]).map_err(failed)?;
         Ok(ReceivingEnd::Link(Box::new(ReceivingLink {
             receiver: FrameReceiver::Shm(reader),
             waiter,
-            _watch: Some(watch),
+            _watch: Some((watch, leash)),
             _acceptor: None,
         })))
     }
@@ -345,7 +348,7 @@ mod tests {
             bytes: vec![0; READ_BYTES],
             end: 0,
         };
-        let bytes = [Message::new(0, 10, 20), Message::new(1, 30, 40)].concat();
+        let bytes = [Message::new(0, 10, 20).0, Message::new(1, 30, 40).0].concat();
         let mut numbers = Vec::new();
         for piece in bytes.chunks(150) {
             writer.write_all(piece).unwrap();

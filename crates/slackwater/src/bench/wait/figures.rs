@@ -3,26 +3,39 @@
 use serde::Serialize;
 
 use super::arrivals::Arrivals;
-use super::host::{Host, Oversleep};
-use super::order::{Latency, MESSAGE_BYTES, Point, tick_ns};
+use super::order::{Latency, MESSAGE_BYTES, Point};
+use super::oversleep::Oversleep;
 use super::verdict::Verdict;
-use super::way::{Mode, Transport, Way};
-use crate::measure::{Cores, median};
+use super::way::Way;
+use crate::calibrate::{Host, WaitCosts};
+use crate::measure::{Cores, Spread, median};
 
 /// The least share of what was due that must have been received: below it the throughput was lower.
 pub const SHARE_MIN: f64 = 0.99;
+
+/// The share of the time for which other processes may keep a side from its core before a point
+/// counts as disturbed.
+pub const DISTURBED_MAX: f64 = 0.01;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
     /// Where.
     pub host: Host,
+    /// Load averages before.
+    pub load_before: [f64; 3],
+    /// And after.
+    pub load_after: [f64; 3],
     /// The sender's core and the receiver's.
     pub cores: Cores,
     /// How messages came.
     pub arrivals: Arrivals,
     /// Of the arrivals.
     pub seed: u64,
+    /// What `auto` took waiting to cost.
+    pub costs: WaitCosts,
+    /// Whether that was measured by `calibrate`; else it is built in.
+    pub costs_measured: bool,
     /// Bytes of a message.
     pub message_bytes: usize,
     /// Rounds.
@@ -37,6 +50,10 @@ pub struct Figures {
     pub summaries: Vec<Summary>,
     /// The goals, met or missed.
     pub verdicts: Vec<Verdict>,
+    /// Points that were measured again because other processes disturbed them.
+    pub repeated: usize,
+    /// Points that are disturbed all the same.
+    pub disturbed: usize,
     /// Every point of every round.
     pub points: Vec<Point>,
 }
@@ -47,11 +64,7 @@ pub struct Baseline {
     /// Messages per second.
     pub rate_per_s: f64,
     /// CPU time in per cent of a core.
-    pub percent: f64,
-    /// Each round's.
-    pub percent_min: f64,
-    /// Each round's.
-    pub percent_max: f64,
+    pub percent: Spread,
     /// How long after they were due messages would have been sent.
     pub lag_p99_us: f64,
 }
@@ -68,11 +81,7 @@ pub struct Summary {
     /// CPU time of the receiver in per cent of a core.
     pub receiver_percent: f64,
     /// Of both.
-    pub total_percent: f64,
-    /// The smallest and the largest of the rounds.
-    pub total_percent_min: f64,
-    /// The largest.
-    pub total_percent_max: f64,
+    pub total_percent: Spread,
     /// Of both, less the sender alone.
     pub net_percent: f64,
     /// CPU time of the sender for a message, less that of the sender alone.
@@ -87,6 +96,8 @@ pub struct Summary {
     pub receiver_switches_per_s: f64,
     /// Messages received, as a share of those due.
     pub received_share: f64,
+    /// The share of the time in which other processes kept a side from its core.
+    pub disturbed: f64,
     /// From the time that a message was due.
     pub since_due: Latency,
     /// From the beginning of its sending.
@@ -103,13 +114,10 @@ impl Baseline {
             .filter(|point| point.way == Way::BASELINE && point.rate_per_s == rate_per_s)
             .collect::<Vec<_>>();
         let percents = alone.iter().map(|point| point.sent.usage.percent());
-        let percents = percents.collect::<Vec<_>>();
         let lags = alone.iter().map(|point| point.sent.lag.p99_us);
         (!alone.is_empty()).then(|| Baseline {
             rate_per_s,
-            percent_min: percents.iter().copied().fold(f64::INFINITY, f64::min),
-            percent_max: percents.iter().copied().fold(0.0, f64::max),
-            percent: median(percents),
+            percent: Spread::of(percents.collect()),
             lag_p99_us: median(lags.collect()),
         })
     }
@@ -120,8 +128,12 @@ impl Summary {
     pub fn of(way: Way, baseline: &Baseline, points: &[Point]) -> Option<Summary> {
         let rate_per_s = baseline.rate_per_s;
         let of_it = points.iter().filter(|point| point.way == way);
-        let of_it = of_it.filter(|point| point.rate_per_s == rate_per_s);
-        let both = of_it.filter_map(|point| Some((point.sent, point.received?)));
+        let of_both = of_it
+            .filter(|point| point.rate_per_s == rate_per_s)
+            .collect::<Vec<_>>();
+        let both = of_both
+            .iter()
+            .filter_map(|point| Some((point.sent, point.received?)));
         let both = both.collect::<Vec<_>>();
         if both.is_empty() {
             return None;
@@ -129,7 +141,7 @@ impl Summary {
         let totals = both
             .iter()
             .map(|(sent, received)| sent.usage.percent() + received.usage.percent());
-        let totals = totals.collect::<Vec<f64>>();
+        let total_percent = Spread::of(totals.collect());
         let sent = |pick: fn(&super::order::Sent) -> f64| {
             median(both.iter().map(|(sent, _)| pick(sent)).collect())
         };
@@ -142,9 +154,11 @@ impl Summary {
         let received_share = median(shares.collect());
         let sender_percent = sent(|sent| sent.usage.percent());
         let receiver_percent = received(|received| received.usage.percent());
-        // A per cent of a core is 10 ms in a second.
-        let us_per_message = |percent: f64| percent * 1e4 / (rate_per_s * received_share);
-        let sender_us_per_message = us_per_message(sender_percent - baseline.percent);
+        // A per cent of a core is 10 ms in a second. Where hardly anything came, the figure is
+        // large, but a number.
+        let messages_per_s = rate_per_s * received_share.max(0.01);
+        let us_per_message = |percent: f64| percent * 1e4 / messages_per_s;
+        let sender_us_per_message = us_per_message(sender_percent - baseline.percent.median);
         let receiver_us_per_message = us_per_message(receiver_percent);
         let us_per_gb = 1e9 / MESSAGE_BYTES as f64;
         Some(Summary {
@@ -152,10 +166,8 @@ impl Summary {
             rate_per_s,
             sender_percent,
             receiver_percent,
-            total_percent_min: totals.iter().copied().fold(f64::INFINITY, f64::min),
-            total_percent_max: totals.iter().copied().fold(0.0, f64::max),
-            net_percent: median(totals.clone()) - baseline.percent,
-            total_percent: median(totals),
+            total_percent,
+            net_percent: total_percent.median - baseline.percent.median,
             sender_us_per_message,
             receiver_us_per_message,
             cpu_s_per_gb: (sender_us_per_message + receiver_us_per_message) * us_per_gb / 1e6,
@@ -166,6 +178,7 @@ impl Summary {
                 received.usage.voluntary_switches as f64 / received.usage.wall_s
             }),
             received_share,
+            disturbed: median(of_both.iter().map(|point| point.disturbed()).collect()),
             since_due: Latency {
                 p50_us: received(|received| received.since_due.p50_us),
                 p99_us: received(|received| received.since_due.p99_us),
@@ -204,159 +217,8 @@ pub fn rate(rate_per_s: f64) -> String {
     }
 }
 
-/// Microseconds as people write them, with three digits.
-fn time(us: f64) -> String {
-    match us {
-        ..99.95 => format!("{us:.1} us"),
-        ..999.5 => format!("{us:.0} us"),
-        ..9_995.0 => format!("{:.2} ms", us / 1e3),
-        _ => format!("{:.1} ms", us / 1e3),
-    }
-}
-
-impl Figures {
-    fn at(&self, way: Way, rate_per_s: f64) -> Option<&Summary> {
-        let mut summaries = self.summaries.iter();
-        summaries.find(|summary| summary.way == way && summary.rate_per_s == rate_per_s)
-    }
-
-    fn modes(&self, transport: Transport) -> Vec<Mode> {
-        let mut modes = Vec::new();
-        for summary in &self.summaries {
-            if summary.way.transport == transport && !modes.contains(&summary.way.mode) {
-                modes.push(summary.way.mode);
-            }
-        }
-        modes
-    }
-
-    /// A Markdown table with a row for each mode of each transport and a column for each rate.
-    fn table(&self, first: Option<String>, cell: impl Fn(&Summary) -> String) -> String {
-        let columns = self.baselines.iter().map(|base| base.rate_per_s);
-        let columns = columns.collect::<Vec<f64>>();
-        let mut text = "| messages by | reader waits |".to_string();
-        for &column in &columns {
-            text.push_str(&format!(" {} |", rate(column)));
-        }
-        text.push_str(&format!("\n|---|---|{}\n", "---|".repeat(columns.len())));
-        text.extend(first);
-        for transport in Transport::ALL {
-            for mode in self.modes(transport) {
-                text.push_str(&format!("| {} | {mode} |", transport.title()));
-                for &column in &columns {
-                    let summary = self.at(Way { transport, mode }, column);
-                    text.push_str(&format!(" {} |", summary.map_or(String::new(), &cell)));
-                }
-                text.push('\n');
-            }
-        }
-        text
-    }
-
-    /// The medians as people read them.
-    pub fn text(&self) -> String {
-        let host = &self.host;
-        let mut text = format!(
-            "{}; {} cores{}; Linux {}; load {:.2} before and {:.2} after\n",
-            host.processor,
-            host.cores,
-            if host.virtualised {
-                " of a virtual machine"
-            } else {
-                ""
-            },
-            host.kernel,
-            host.load_before,
-            host.load_after,
-        );
-        text.push_str(&format!(
-            "messages of {} bytes, {} arrivals; {} round(s) of {} s a point, medians; sender on core \
-             {}, receiver on core {}\n",
-            self.message_bytes,
-            self.arrivals,
-            self.rounds,
-            self.seconds,
-            self.cores.leader,
-            self.cores.follower
-        ));
-        for oversleep in &self.oversleeps {
-            let late = oversleep.late;
-            text.push_str(&format!(
-                "a sleep of {} ends {} late (p50), {} (p99)\n",
-                time(oversleep.sleep_us),
-                time(late.p50_us),
-                time(late.p99_us)
-            ));
-        }
-        let ticks = self.baselines.iter().map(|base| tick_ns(base.rate_per_s));
-        if let Some(tick_ns) = ticks.max().filter(|&tick_ns| tick_ns > 0) {
-            text.push_str(&format!(
-                "above 10 k/s the sender sends every {} what is due; latency counts from the due \
-                 time\n",
-                time(tick_ns as f64 / 1e3)
-            ));
-        }
-        let alone = self.baselines.iter().map(|base| {
-            format!(
-                " {:.1}; {} |",
-                base.percent,
-                time(base.lag_p99_us)
-            )
-        });
-        let alone = format!("| nothing | (sender alone) |{}\n", alone.collect::<String>());
-        text.push_str(
-            "\nCPU time in % of a core, sender + receiver, nothing subtracted; p99 latency since \
-             due. ! less than 99 % received\n\n",
-        );
-        text.push_str(&self.table(Some(alone), |summary| {
-            format!(
-                "{:.1} + {:.1}; {}{}",
-                summary.sender_percent,
-                summary.receiver_percent,
-                time(summary.since_due.p99_us),
-                if summary.keeps_up() { "" } else { " !" }
-            )
-        }));
-        text.push_str(
-            "\nCPU time in us per message, sender (less the sender alone) + receiver; in s per GB \
-             of messages\n\n",
-        );
-        text.push_str(&self.table(None, |summary| {
-            format!(
-                "{:.2} + {:.2}; {:.1}",
-                summary.sender_us_per_message,
-                summary.receiver_us_per_message,
-                summary.cpu_s_per_gb
-            )
-        }));
-        text.push_str(
-            "\nLatency since due, p50 and p99.9; times a second that the sender + the receiver went \
-             to sleep\n\n",
-        );
-        text.push_str(&self.table(None, |summary| {
-            format!(
-                "{}, {}; {:.0} + {:.0}",
-                time(summary.since_due.p50_us),
-                time(summary.since_due.p999_us),
-                summary.sender_switches_per_s,
-                summary.receiver_switches_per_s
-            )
-        }));
-        if !self.verdicts.is_empty() {
-            text.push_str(
-                "\nGoals, on CPU time of sender and receiver less the sender alone (raw: nothing \
-                 subtracted)\n\n",
-            );
-        }
-        for verdict in &self.verdicts {
-            text.push_str(&format!("- {}\n", verdict.line()));
-        }
-        text
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::bench::wait::order::{Received, Sent, Usage};
 
@@ -365,10 +227,12 @@ mod tests {
             cpu_s,
             wall_s: 2.0,
             voluntary_switches: 100,
+            waited_s: 0.0,
         }
     }
 
-    fn point(way: Way, round: u32, sender_cpu_s: f64, receiver_cpu_s: Option<f64>) -> Point {
+    /// A point of 1,000 messages a second over two seconds.
+    pub fn point(way: Way, round: u32, sender_cpu_s: f64, receiver_cpu_s: Option<f64>) -> Point {
         Point {
             way,
             rate_per_s: 1_000.0,
@@ -407,13 +271,13 @@ mod tests {
             points.push(point(Way::PLAIN, round, sender, Some(receiver)));
         }
         let baseline = Baseline::of(1_000.0, &points).unwrap();
-        assert!((baseline.percent - 1.0).abs() < 1e-9);
+        assert!((baseline.percent.median - 1.0).abs() < 1e-9);
         assert!(Baseline::of(10.0, &points).is_none());
         let summary = Summary::of(Way::PLAIN, &baseline, &points).unwrap();
         assert!((summary.sender_percent - 3.0).abs() < 1e-9);
         assert!((summary.receiver_percent - 10.0).abs() < 1e-9);
         // Of the sums 8, 12.5 and 90 %.
-        assert!((summary.total_percent - 12.5).abs() < 1e-9);
+        assert!((summary.total_percent.median - 12.5).abs() < 1e-9);
         assert!((summary.net_percent - 11.5).abs() < 1e-9);
         // 2 % of a core are 20 ms a second for 1,000 messages.
         assert!((summary.sender_us_per_message - 20.0).abs() < 1e-9);
@@ -422,43 +286,5 @@ mod tests {
         assert!((summary.cpu_s_per_gb - 600.0).abs() < 1e-6);
         assert_eq!(summary.received_share, 1.0);
         assert!(Summary::of(Way::BASELINE, &baseline, &points).is_none());
-    }
-
-    #[test]
-    fn tables_have_a_row_for_each_way() {
-        let points = vec![
-            point(Way::BASELINE, 0, 0.02, None),
-            point(Way::PLAIN, 0, 0.06, Some(0.1)),
-        ];
-        let baseline = Baseline::of(1_000.0, &points).unwrap();
-        let figures = Figures {
-            host: Host::this(),
-            cores: Cores {
-                leader: 0,
-                follower: 1,
-            },
-            arrivals: Arrivals::Poisson,
-            seed: 1,
-            message_bytes: MESSAGE_BYTES,
-            rounds: 1,
-            seconds: 2.0,
-            oversleeps: Vec::new(),
-            summaries: vec![Summary::of(Way::PLAIN, &baseline, &points).unwrap()],
-            baselines: vec![baseline],
-            verdicts: Vec::new(),
-            points,
-        };
-        let text = figures.text();
-        assert!(text.contains("| 1 k/s |"), "{text}");
-        assert!(text.contains("| plain TCP | interrupt | 3.0 + 5.0; 250 us |"), "{text}");
-        assert!(text.contains("20.00 + 50.00; 350.0"), "{text}");
-    }
-
-    #[test]
-    fn rates_and_times_are_short() {
-        let rates = [100.0, 1e3, 1e4, 2.5e5, 1e6].map(rate);
-        assert_eq!(rates, ["100/s", "1 k/s", "10 k/s", "250 k/s", "1 M/s"]);
-        let times = [3.14, 99.97, 999.6, 12_345.0].map(time);
-        assert_eq!(times, ["3.1 us", "100 us", "1.00 ms", "12.3 ms"]);
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrivals;
 use super::way::Way;
+use crate::calibrate::WaitCosts;
 
 /// Bytes of a message, as in P1's experiment and about those of a HiBench visit.
 pub const MESSAGE_BYTES: usize = 200;
@@ -39,6 +40,8 @@ pub struct Order {
     pub core: usize,
     /// What is measured.
     pub way: Way,
+    /// What waiting costs here, for a reader that chooses how to wait.
+    pub costs: WaitCosts,
     /// Messages per second.
     pub rate_per_s: f64,
     /// How they come.
@@ -93,12 +96,19 @@ pub struct Usage {
     pub wall_s: f64,
     /// How often its threads went to sleep.
     pub voluntary_switches: u64,
+    /// Time in which its threads could have run, and waited for their core.
+    pub waited_s: f64,
 }
 
 impl Usage {
     /// CPU time in per cent of a core.
     pub fn percent(&self) -> f64 {
         self.cpu_s / self.wall_s * 100.0
+    }
+
+    /// The share of the time in which something else had the core that this process wanted.
+    pub fn disturbed(&self) -> f64 {
+        self.waited_s / self.wall_s
     }
 }
 
@@ -178,4 +188,12 @@ pub struct Point {
     pub sent: Sent,
     /// The receiver's, unless the sender was alone.
     pub received: Option<Received>,
+}
+
+impl Point {
+    /// The share of the time in which other processes kept the more disturbed side from its core.
+    pub fn disturbed(&self) -> f64 {
+        let receiver = self.received.map(|received| received.usage.disturbed());
+        self.sent.usage.disturbed().max(receiver.unwrap_or(0.0))
+    }
 }

@@ -9,9 +9,10 @@
 //! other one sees its end of the link or of the socket and fails as well. A [`Party`] that is
 //! dropped takes its process with it.
 
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::{Child, Command};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slackwater_engine::time::now_ns;
 use slackwater_link::set_timer_slack_ns;
 
@@ -80,8 +81,7 @@ impl Party {
     fn start() -> Result<Party, String> {
         let again = |descriptor: RawFd| -> Result<Command, String> {
             let program = std::env::current_exe();
-            let program =
-                program.map_err(|error| format!("the path of this program: {error}"))?;
+            let program = program.map_err(|error| format!("the path of this program: {error}"))?;
             let mut command = Command::new(program);
             command.args(["bench", "wait-part", "--control"]);
             command.arg(descriptor.to_string());
@@ -91,7 +91,11 @@ impl Party {
         Ok(Party { control, child })
     }
 
-    fn answer<T: serde::de::DeserializeOwned>(&mut self, name: &str, way: Way) -> Result<T, String> {
+    fn answer<T: serde::de::DeserializeOwned>(
+        &mut self,
+        name: &str,
+        way: Way,
+    ) -> Result<T, String> {
         let answer = self.control.receive::<T>()?;
         let (answer, _) = answer.ok_or_else(|| {
             let Way { transport, mode } = way;
@@ -107,6 +111,17 @@ impl Drop for Party {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Two ends of a socket, of which neither stays here.
+fn pair() -> Result<(OwnedFd, OwnedFd), String> {
+    let pair = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    );
+    pair.map_err(|error| format!("no pair of sockets: {error}"))
 }
 
 /// Measures a point: `order` is the sender's, and its receiver is on `receiver_core`.
@@ -127,14 +142,14 @@ pub fn measure(order: Order, receiver_core: usize, round: u32) -> Result<Point, 
     let mut receiver = Party::start()?;
     {
         // Nobody but the two holds the socket: each sees the other's end by it.
-        let (one, other) = Control::pair()?;
+        let (one, other) = pair()?;
         let receiving = Order {
             part: Part::Receiver,
             core: receiver_core,
             ..order
         };
         receiver.control.send(&receiving, &[other.as_fd()])?;
-        sender.control.send(&order, &[one.socket()?.as_fd()])?;
+        sender.control.send(&order, &[one.as_fd()])?;
     }
     let sent = sender.answer("sender", way)?;
     let received = receiver.answer("receiver", way)?;

@@ -1,7 +1,6 @@
 //! The receiver: what a worker does, with a tally in the place of operators.
 
 use hdrhistogram::Histogram;
-use slackwater_engine::runtime::Costs;
 use slackwater_engine::time::now_ns;
 use slackwater_link::idle::IdleCounters;
 use slackwater_link::{Idle, IdleStrategy, Woken};
@@ -41,7 +40,7 @@ fn work(
     link: &mut ReceivingLink,
     tally: &mut Tally,
 ) -> Result<IdleCounters, String> {
-    let mut idle = IdleStrategy::new(order.way.mode.0, Costs::default());
+    let mut idle = IdleStrategy::new(order.way.mode.0, order.costs.into());
     loop {
         if look(link, tally)? {
             idle.worked();

@@ -15,6 +15,7 @@ struct Reading {
     now_ns: u64,
     cpu_s: f64,
     voluntary_switches: u64,
+    waited_s: f64,
 }
 
 impl Meter {
@@ -43,23 +44,27 @@ impl Meter {
     #[cold]
     fn read(&mut self) {
         match self.begin {
-            // The switches take a while to read: outside of what is measured.
+            // Files of the process take a while to read: outside of what is measured.
             None => {
                 let voluntary_switches = machine::voluntary_switches();
+                let waited_s = waited_s();
                 self.begin = Some(Reading {
                     now_ns: slackwater_engine::time::now_ns(),
                     cpu_s: machine::process_cpu_s(),
                     voluntary_switches,
+                    waited_s,
                 });
             }
             Some(begin) => {
                 let cpu_s = machine::process_cpu_s() - begin.cpu_s;
                 let wall_ns = slackwater_engine::time::now_ns() - begin.now_ns;
+                let waited_s = waited_s() - begin.waited_s;
                 let switches = machine::voluntary_switches();
                 self.usage = Some(Usage {
                     cpu_s,
                     wall_s: wall_ns.max(1) as f64 / 1e9,
                     voluntary_switches: switches.saturating_sub(begin.voluntary_switches),
+                    waited_s,
                 });
             }
         }
@@ -76,6 +81,19 @@ impl Meter {
             ..Usage::default()
         })
     }
+}
+
+/// How long the process's threads waited for a core so far; 0 where the kernel doesn't count it.
+fn waited_s() -> f64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return 0.0;
+    };
+    let waited_ns = tasks.flatten().filter_map(|task| {
+        // Time on a core, time waiting for one, and how often, the first two in nanoseconds.
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    waited_ns.sum::<u64>() as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -1,0 +1,196 @@
+//! `slackwater calibrate` and `slackwater bench link`, run as users run them. Speed is asserted
+//! nowhere: other tests run beside these.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Runs the program with its cache in a folder.
+fn slackwater(cache: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_slackwater"))
+        .args(arguments)
+        .env("SLACKWATER_CACHE", cache)
+        .output()
+        .unwrap()
+}
+
+fn succeeds(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn number(value: &Value, field: &str) -> f64 {
+    let number = value[field].as_f64();
+    number.unwrap_or_else(|| panic!("{field} is no number in {value}"))
+}
+
+/// Two figures of a distribution, the first at most the second.
+fn assert_ordered(value: &Value, p50: &str, p99: &str) {
+    let (p50_ns, p99_ns) = (number(value, p50), number(value, p99));
+    assert!(0.0 <= p50_ns && p50_ns <= p99_ns, "{value}");
+}
+
+#[test]
+fn calibrate_measures_keeps_and_finds_its_figures_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let output = slackwater(&cache, &["calibrate", "--quick", "--json"]);
+    let text = succeeds(&output);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("not calibrated yet"), "{errors}");
+    let measured: Value = serde_json::from_str(&text).unwrap();
+
+    assert_eq!(measured["format"], 1);
+    assert_eq!(measured["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(measured["quick"], true);
+    assert!(number(&measured, "clock_ns") > 0.0);
+    assert!(number(&measured["host"], "cores") >= 1.0);
+    assert!(measured["date"].as_str().unwrap().ends_with('Z'));
+
+    let costs = &measured["costs"];
+    assert!(number(costs, "wake_ns") > 0.0 && number(costs, "sleep_ns") > 0.0);
+    assert_ordered(costs, "oversleep_p50_ns", "oversleep_p99_ns");
+
+    let wakes = measured["wakes"].as_array().unwrap();
+    assert!(!wakes.is_empty());
+    for wake in wakes {
+        assert!(number(wake, "count") > 0.0, "{wake}");
+        assert!(number(wake, "ringing_cpu_ns") > 0.0, "{wake}");
+        assert!(number(wake, "woken_cpu_ns") > 0.0, "{wake}");
+        assert_ordered(wake, "until_look_p50_ns", "until_look_p99_ns");
+    }
+    let sleeps = measured["sleeps"].as_array().unwrap();
+    let asked = sleeps.iter().map(|sleep| number(sleep, "asked_us"));
+    let asked = asked.collect::<Vec<f64>>();
+    assert_eq!(asked, [50.0, 200.0, 1_000.0, 10_000.0]);
+    for sleep in sleeps {
+        assert!(number(sleep, "cpu_ns") > 0.0, "{sleep}");
+        assert_ordered(sleep, "oversleep_p50_ns", "oversleep_p99_ns");
+    }
+    let links = measured["links"].as_array().unwrap();
+    for kind in ["in-process", "shm-lent", "tcp-link"] {
+        assert!(links.iter().any(|link| link["kind"] == kind), "{kind}");
+    }
+    for link in links {
+        assert!(number(link, "latency_p50_ns") > 0.0, "{link}");
+        assert_ordered(link, "latency_p50_ns", "latency_p99_ns");
+        assert!(number(link, "messages_per_s") > 0.0, "{link}");
+        assert!(number(link, "gb_per_s") > 0.0, "{link}");
+    }
+
+    let kept = std::fs::read_to_string(cache.join("calibration.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), measured);
+    // The same figures, not measured anew.
+    let again = slackwater(&cache, &["calibrate", "--if-stale", "--json"]);
+    let again: Value = serde_json::from_str(&succeeds(&again)).unwrap();
+    assert_eq!(again, measured);
+    let table = succeeds(&slackwater(&cache, &["calibrate", "--if-stale"]));
+    assert!(table.contains("measured before"), "{table}");
+    assert!(table.contains("shm-lent"), "{table}");
+}
+
+/// Runs a query of no rows whose workers choose how to wait; what it says.
+fn run(folder: &Path, cache: &Path) -> String {
+    let query = folder.join("query.sql");
+    let text = "CREATE TABLE t (page_id BIGINT)
+                WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'rows' = '1');
+                SELECT page_id FROM t;";
+    std::fs::write(&query, text).unwrap();
+    let output = slackwater(cache, &["run", query.to_str().unwrap()]);
+    succeeds(&output);
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_query_measures_anew_what_another_version_has_measured_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let file = cache.join("calibration.json");
+    run(folder.path(), &cache);
+    assert!(!file.exists(), "nobody asked for a calibration");
+    succeeds(&slackwater(&cache, &["calibrate", "--quick"]));
+    let said = run(folder.path(), &cache);
+    assert!(!said.contains("measuring anew"), "{said}");
+
+    let read = || -> Value { serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap() };
+    let mut old = read();
+    old["version"] = "0.0.1".into();
+    std::fs::write(&file, old.to_string()).unwrap();
+    let said = run(folder.path(), &cache);
+    assert!(said.contains("version 0.0.1, this is"), "{said}");
+    assert!(said.contains("measuring anew"), "{said}");
+    assert_eq!(read()["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn figures_that_can_not_be_kept_are_printed_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "not a folder").unwrap();
+    let output = slackwater(&file, &["calibrate", "--quick"]);
+    let table = succeeds(&output);
+    assert!(table.contains("not kept"), "{table}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("SLACKWATER_CACHE"), "{errors}");
+}
+
+#[test]
+fn bench_link_measures_the_kinds_that_it_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("link.json");
+    let kinds = "in-process,shm-lent,shm-copied,tcp-link,unix,unix-seqpacket,pipe,tcp-plain";
+    let file = json.to_str().unwrap();
+    let arguments = ["bench", "link", "--quick", "--kinds", kinds, "--json", file];
+    let table = succeeds(&slackwater(folder.path(), &arguments));
+    let figures: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let points = figures["points"].as_array().unwrap();
+    for kind in kinds.split(',') {
+        assert!(table.contains(kind), "{kind} in {table}");
+        let of_kind = points.iter().filter(|point| point["kind"] == kind);
+        // Two patterns, two ways to wait, four sizes.
+        assert_eq!(of_kind.count(), 16, "{kind}");
+    }
+    for point in points.iter().filter(|point| point["unsupported"].is_null()) {
+        let flow = &point["flow"];
+        assert!(number(&flow["messages_per_s"], "median") > 0.0, "{point}");
+        assert!(
+            number(&flow["sender_cpu_s_per_gb"], "median") >= 0.0,
+            "{point}"
+        );
+        if point["pattern"] == "ping-pong" {
+            let latency = &point["latency"];
+            let p50_ns = number(&latency["p50_ns"], "median");
+            assert!(
+                p50_ns > 0.0 && p50_ns <= number(&latency["p999_ns"], "median"),
+                "{point}"
+            );
+        }
+    }
+    let goals = figures["goals"].as_array().unwrap();
+    assert_eq!(goals.len(), 4);
+    assert!(goals[0]["met"].is_boolean() && goals[1]["met"].is_boolean());
+    assert!(table.contains("a cache line one way"), "{table}");
+}
+
+#[test]
+fn bench_link_names_what_it_does_not_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = slackwater(
+        folder.path(),
+        &["bench", "link", "--kinds", "carrier-pigeon"],
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("carrier-pigeon") && errors.contains("shm-lent"),
+        "{errors}"
+    );
+    let output = slackwater(
+        folder.path(),
+        &["bench", "link", "--peers", "/nowhere/at/all"],
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("/nowhere/at/all"), "{errors}");
+}
