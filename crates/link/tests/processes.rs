@@ -8,6 +8,7 @@
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -22,6 +23,9 @@ const LANE_BYTES: usize = 1 << 14;
 
 /// What the issue of a death asks for; the watch takes microseconds.
 const NOTICED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Held by tests that open descriptors or count them: they share a process.
+static DESCRIPTORS: Mutex<()> = Mutex::new(());
 
 /// Splitmix64.
 struct Random(u64);
@@ -330,6 +334,7 @@ fn kills_leave_whole_frames_one_error_and_nothing_behind() {
     if std::env::var(PART).is_ok() {
         return;
     }
+    let _alone = DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner);
     let before = left_overs();
     kill_writers(100);
     kill_readers(100);
@@ -340,6 +345,7 @@ fn kills_leave_whole_frames_one_error_and_nothing_behind() {
 /// An inbox of another epoch, or what is none, is refused by name (I9).
 #[test]
 fn inboxes_of_others_are_refused() {
+    let _alone = DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner);
     let inbox = Inbox::create(6, 1, LANE_BYTES).expect("memory");
     let open = |descriptor, epoch| Outbox::open(descriptor, epoch, Peer::new("process 3"));
     assert!(open(inbox.descriptor(), 6).is_ok());
