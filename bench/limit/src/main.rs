@@ -1,6 +1,7 @@
-//! `slackwater-limit`: HiBench's fixwindow by hand, as the bar for the engine.
+//! `slackwater-limit`: two queries by hand, as the bar for the engine: HiBench's fixwindow over a
+//! file, and a filter between two sockets (`filter.rs`), which `slackwater bench target` runs.
 //!
-//! One thread, one memory-mapped file, `memchr`, one hash map per open window. It looks at nothing
+//! Fixwindow: one thread, one memory-mapped file, `memchr`, one hash map per open window. It looks at nothing
 //! but the two fields that the answer needs (send time and address): no quotes, no number of
 //! fields, no UTF-8, no NULL, no lateness by partition. So it says what the machine can do for this
 //! question, and an engine that does check those things is compared with it.
@@ -8,12 +9,15 @@
 //! ```text
 //! slackwater-limit visits.csv [--results out.csv]     one line of JSON with rows, cost, checksum
 //! slackwater-limit --checksum out.csv                 rows and checksum of a result file
+//! slackwater-limit filter --connect FROM --to TO [--core N]
+//!                                                     records from one address, rows to the other
 //! ```
 //!
 //! A record is `send time in ms,page,address,…` up to a line feed. A result row is
 //! `window start in ms,address,count,first send time in ms`; the checksum is the wrapping sum of
 //! the FNV-1a hashes of those rows as text, so that their order does not matter.
 
+mod filter;
 mod fix_window;
 mod usage;
 
@@ -118,14 +122,29 @@ fn checksum(path: &str) -> Result<String, String> {
     ))
 }
 
+fn filter_between(from: &str, to: &str, core: Option<&str>) -> Result<String, String> {
+    core.map_or(Ok(()), filter::pin)?;
+    let counts = filter::connect(from, to)?;
+    let cpu_s = usage::process_cpu_s();
+    Ok(format!(
+        "{{\"records\": {}, \"rows\": {}, \"cpu_s\": {cpu_s:.6}}}",
+        counts.records, counts.rows
+    ))
+}
+
 const USAGE: &str = "usage: slackwater-limit FILE [--results FILE]\n       \
-                     slackwater-limit --checksum FILE";
+                     slackwater-limit --checksum FILE\n       \
+                     slackwater-limit filter --connect HOST:PORT --to HOST:PORT [--core N]";
 
 fn main() -> ExitCode {
     let arguments = std::env::args().skip(1).collect::<Vec<String>>();
     let arguments = arguments.iter().map(String::as_str).collect::<Vec<&str>>();
     let done = match arguments.as_slice() {
         ["--checksum", path] => checksum(path),
+        ["filter", "--connect", from, "--to", to] => filter_between(from, to, None),
+        ["filter", "--connect", from, "--to", to, "--core", core] => {
+            filter_between(from, to, Some(core))
+        }
         [path] if !path.starts_with('-') => measure(path, None),
         [path, "--results", results] if !path.starts_with('-') => measure(path, Some(results)),
         _ => {

@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema};
 use slackwater_connect::{TableDefinition, sink, source};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::link::Waiter;
-use slackwater_engine::source::{SourcePoll, SourceRequest};
+use slackwater_engine::source::{SourcePoll, SourceRequest, Tuning};
 use slackwater_engine::time::now_ns;
 
 fn visits(options: &[(&str, &str)]) -> TableDefinition {
@@ -45,8 +45,7 @@ fn request(projection: &[usize]) -> SourceRequest {
         projection: projection.to_vec(),
         instance: 0,
         instances: 1,
-        chunk_rows: 8_192,
-        linger_ns: 0,
+        tuning: Arc::new(Tuning::new(0, 8_192)),
         unit_per_partition: false,
         bytes_read: Arc::new(AtomicU64::new(0)),
     }

@@ -158,6 +158,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
+    sink_latency_target(table)?;
     match connector {
         Connector::Print => {
             options.check_known("a print sink", sink::print::OPTIONS)?;
@@ -189,6 +190,20 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
             })
         }
     })
+}
+
+/// What the 99th percentile of a sink's latency is to be below, in nanoseconds: its option
+/// `latency_target`, if it has one.
+pub fn sink_latency_target(table: &TableDefinition) -> Result<Option<u64>, OptionError> {
+    let options = Options::new(&table.options);
+    match options.duration_ns("latency_target")? {
+        Some(0) => Err(OptionError::new(
+            "latency_target",
+            "no row leaves in no time",
+            "write a duration such as '20 ms'",
+        )),
+        target => Ok(target),
+    }
 }
 
 /// The connector that prints rows to the terminal: the sink of a `SELECT` without one.

@@ -77,6 +77,7 @@ const TABLE_OPTIONS: &[&str] = &[
     "csv.header",
     "csv.null",
     "csv.comment",
+    "latency_target",
     "on_error",
     "dead_letter",
     "idle_timeout",

@@ -35,6 +35,11 @@ impl Pacer {
         }
     }
 
+    /// Rows per second.
+    pub(crate) fn rows_per_s(&self) -> f64 {
+        self.rate.rows as f64 * 1e9 / self.rate.per_ns as f64
+    }
+
     /// Rows that fall due within one linger and may go together.
     pub(crate) fn rows_max(&self, linger_ns: u64, chunk_rows: usize) -> usize {
         self.rate.rows_within(linger_ns).min(chunk_rows)

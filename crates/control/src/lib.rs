@@ -15,3 +15,5 @@ pub mod expand;
 
 pub mod place;
 pub mod topology;
+
+pub mod latency;

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use slackwater_link::IdleCounters;
+
+use crate::latency::LatencySlots;
+
 /// What one instance counts. Written by its worker only; a reader sees values that are a little
 /// old, never torn.
 #[derive(Debug, Default)]
@@ -19,6 +23,78 @@ pub struct InstanceCounters {
     pub chunks: AtomicU64,
     /// Latency of the chunk that reached a sink last, in nanoseconds.
     pub latency_recent_ns: AtomicU64,
+    /// The source: reading and decoding.
+    pub source: StepCounters,
+    /// Its operators, routes and sinks, by step.
+    pub steps: Vec<StepCounters>,
+}
+
+/// What an operator, a route, a source or a sink counts.
+#[derive(Debug, Default)]
+pub struct StepCounters {
+    /// Time spent in it and not in what follows it, in nanoseconds: CPU time unless the thread was
+    /// preempted meanwhile.
+    pub busy_ns: AtomicU64,
+    /// Chunks that it took.
+    pub chunks: AtomicU64,
+    /// Rows that it took.
+    pub rows: AtomicU64,
+    /// Of a sink with a latency target: how late its rows left.
+    pub latency: Option<LatencySlots>,
+}
+
+impl StepCounters {
+    pub(crate) fn add(&self, busy_ns: u64, rows: u64) {
+        self.add_busy(busy_ns);
+        InstanceCounters::add(&self.chunks, 1);
+        InstanceCounters::add(&self.rows, rows);
+    }
+
+    pub(crate) fn add_busy(&self, busy_ns: u64) {
+        InstanceCounters::add(&self.busy_ns, busy_ns);
+    }
+}
+
+/// What one worker counts.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct WorkerCounters {
+    /// Its thread's number, for the system's own count of its CPU time.
+    pub thread: AtomicU64,
+    /// Time between waits, in nanoseconds.
+    pub busy_ns: AtomicU64,
+    /// Waits behind which there was something to do.
+    pub activations: AtomicU64,
+    /// Timed sleeps.
+    pub sleeps: AtomicU64,
+    /// Timed sleeps that a ring ended before their time.
+    pub sleeps_ended_early: AtomicU64,
+    /// Waits without a time-out of the mode's own.
+    pub parks: AtomicU64,
+    /// What the sleeps were to last, in all.
+    pub asked_ns: AtomicU64,
+    /// What they lasted.
+    pub slept_ns: AtomicU64,
+    /// How often `auto` went from one mode to the other.
+    pub changes: AtomicU64,
+}
+
+impl WorkerCounters {
+    pub(crate) fn waited(&self, busy_ns: u64, worked: bool, idle: IdleCounters) {
+        // Stores, since only the worker writes: an addition would lock the bus.
+        let add = |slot: &AtomicU64, amount: u64| {
+            slot.store(slot.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+        };
+        add(&self.busy_ns, busy_ns);
+        add(&self.activations, u64::from(worked));
+        self.sleeps.store(idle.sleeps, Ordering::Relaxed);
+        self.sleeps_ended_early
+            .store(idle.sleeps_ended_early, Ordering::Relaxed);
+        self.parks.store(idle.parks, Ordering::Relaxed);
+        self.asked_ns.store(idle.asked_ns, Ordering::Relaxed);
+        self.slept_ns.store(idle.slept_ns, Ordering::Relaxed);
+        self.changes.store(idle.changes, Ordering::Relaxed);
+    }
 }
 
 /// What one side of a link between processes counts; each side has its own.
@@ -41,6 +117,18 @@ impl LinkCounters {
 }
 
 impl InstanceCounters {
+    /// Slots for an instance of so many steps; `sinks` are those whose latency is watched.
+    pub fn new(steps: usize, sinks: &[usize]) -> InstanceCounters {
+        let steps = (0..steps).map(|step| StepCounters {
+            latency: sinks.contains(&step).then(LatencySlots::default),
+            ..StepCounters::default()
+        });
+        InstanceCounters {
+            steps: steps.collect(),
+            ..InstanceCounters::default()
+        }
+    }
+
     /// Adds to a counter.
     pub(crate) fn add(counter: &AtomicU64, amount: u64) {
         if amount > 0 {

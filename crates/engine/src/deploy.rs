@@ -57,6 +57,8 @@ pub struct InstancePlan {
     pub name: String,
     /// The worker that runs it.
     pub worker: usize,
+    /// It may go on on another worker: it has no source, and no sink that waits for anything.
+    pub movable: bool,
     /// Its number among the instances of its subquery.
     pub index: usize,
     /// How many instances its subquery has.
@@ -67,6 +69,23 @@ pub struct InstancePlan {
     pub steps: Vec<StepPlan>,
     /// Where the input goes.
     pub roots: Vec<usize>,
+}
+
+impl InstancePlan {
+    /// Slots for what it counts.
+    pub fn counters(&self) -> InstanceCounters {
+        let steps = self.steps.iter().enumerate();
+        let watched = steps.filter(|(_, step)| {
+            matches!(
+                step.kind,
+                StepKind::Sink {
+                    latency_target_ns: Some(_)
+                }
+            )
+        });
+        let watched = watched.map(|(index, _)| index).collect::<Vec<usize>>();
+        InstanceCounters::new(self.steps.len(), &watched)
+    }
 }
 
 /// Where an instance's rows come from.
@@ -98,7 +117,10 @@ pub enum StepKind {
     /// Runs an operator.
     Operator,
     /// Writes to a sink.
-    Sink,
+    Sink {
+        /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
+        latency_target_ns: Option<u64>,
+    },
     /// Sends over links.
     Route {
         /// How chunks are spread.
@@ -173,19 +195,19 @@ pub struct Built {
     pub links: Vec<LinkSide>,
 }
 
-/// Builds what `process` runs of a deployment. `wakers` are those of its own workers, by number of
-/// the worker.
+/// Builds what `process` runs of a deployment. `waker_of` makes what wakes an instance of it, by
+/// number of the instance.
 pub fn build(
     deployment: &Deployment,
     process: usize,
     catalog: &dyn Catalog,
-    wakers: &HashMap<usize, Waker>,
+    waker_of: &dyn Fn(usize) -> Waker,
     remote: RemoteEnds,
 ) -> Result<Built> {
-    let mut ends = Ends::new(deployment, process, wakers, remote);
+    let mut ends = Ends::new(deployment, process, waker_of, remote);
     let mut built = Built::default();
     for (number, plan) in deployment.instances.iter().enumerate() {
-        let counters = Arc::new(InstanceCounters::default());
+        let counters = Arc::new(plan.counters());
         built.counters.push(counters.clone());
         if deployment.process(number) == process {
             let instance = instance(deployment, plan, catalog, &mut ends, counters)?;
@@ -207,7 +229,7 @@ impl Ends {
     fn new(
         deployment: &Deployment,
         process: usize,
-        wakers: &HashMap<usize, Waker>,
+        waker_of: &dyn Fn(usize) -> Waker,
         mut remote: RemoteEnds,
     ) -> Ends {
         let mut ends = Ends {
@@ -216,7 +238,6 @@ impl Ends {
             sides: Vec::new(),
         };
         for (number, link) in deployment.links.iter().enumerate() {
-            let waker_of = |instance: usize| wakers[&deployment.instances[instance].worker].clone();
             let here = [link.from, link.to].map(|end| deployment.process(end) == process);
             match here {
                 [true, true] => {
@@ -273,8 +294,9 @@ fn instance(
                 operator: catalog.operator(step.node)?,
                 dead_letters: catalog.dead_letters(step.node),
             },
-            StepKind::Sink => {
-                Step::Sink(SinkStep::new(catalog.sink(step.node, plan.index, plan.of)?))
+            StepKind::Sink { latency_target_ns } => {
+                let sink = catalog.sink(step.node, plan.index, plan.of)?;
+                Step::Sink(SinkStep::new(sink, *latency_target_ns))
             }
             StepKind::Route { balancer, links } => {
                 let take = |link: &usize| ends.senders.remove(link).expect("a link has one writer");

@@ -5,9 +5,7 @@
 //! further input while a link or a sink is full: back-pressure.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use hdrhistogram::Histogram;
 use slackwater_link::Waiter;
 
 use crate::balancer::Route;
@@ -17,16 +15,13 @@ use crate::error::{Error, Result};
 use crate::intake::{Intake, Waiting};
 use crate::operator::{Operator, Output, Progress};
 use crate::ports::{Input, Ports};
-use crate::sink::Sink;
+pub use crate::sink_step::{SinkResult, SinkStep};
 use crate::source::DeadLetters;
 use crate::time::{EventTime, MAX_WATERMARK, now_ns};
 
 /// Inputs that one step takes at most, so that the other instances of a worker get their turn:
 /// 8 chunks of 8,192 rows are about 10 ms of work at 0.15 µs a row.
 const INPUTS_PER_STEP: usize = 8;
-
-/// Latencies are kept from 1 µs to 1 hour with 3 significant digits: about 200 KiB a sink.
-const LATENCY_MAX_US: u64 = 3_600_000_000;
 
 /// Where an instance's rows come from.
 pub enum InstanceInput {
@@ -49,54 +44,6 @@ pub enum Step {
     Route(Route),
     /// Rows leave the engine.
     Sink(SinkStep),
-}
-
-/// A sink and what it measures.
-pub struct SinkStep {
-    sink: Box<dyn Sink>,
-    /// Latency of each row in microseconds.
-    latencies_us: Histogram<u64>,
-    /// Rows written.
-    rows: u64,
-    finished: bool,
-}
-
-impl SinkStep {
-    /// A step that writes to `sink`.
-    pub fn new(sink: Box<dyn Sink>) -> SinkStep {
-        let latencies_us = Histogram::new_with_bounds(1, LATENCY_MAX_US, 3);
-        SinkStep {
-            sink,
-            latencies_us: latencies_us.expect("the bounds are constants that it accepts"),
-            rows: 0,
-            finished: false,
-        }
-    }
-
-    fn write(&mut self, chunk: &Chunk, counters: &InstanceCounters) -> Result<()> {
-        self.sink.write(chunk)?;
-        let rows = chunk.rows() as u64;
-        let latency_ns = now_ns().saturating_sub(chunk.ingest_ns);
-        self.latencies_us
-            .saturating_record_n((latency_ns / 1000).max(1), rows);
-        self.rows += rows;
-        counters
-            .latency_recent_ns
-            .store(latency_ns, Ordering::Relaxed);
-        InstanceCounters::add(&counters.rows_out, rows);
-        Ok(())
-    }
-}
-
-/// What a sink has measured by its end.
-#[derive(Debug, Clone)]
-pub struct SinkResult {
-    /// Name of the step.
-    pub node: usize,
-    /// Rows written.
-    pub rows: u64,
-    /// Latency of each row in microseconds.
-    pub latencies_us: Histogram<u64>,
 }
 
 /// One copy of a subquery.
@@ -139,6 +86,12 @@ pub enum Stepped {
     Ended,
 }
 
+impl std::fmt::Debug for Instance {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Instance").field(&self.name).finish()
+    }
+}
+
 impl Instance {
     /// An instance that is not open yet. `steps[i]` is node `nodes[i]` with the steps that follow it.
     pub fn new(
@@ -174,7 +127,7 @@ impl Instance {
         for (step, _) in &mut self.steps {
             match step {
                 Step::Operator { operator, .. } => operator.initialise()?,
-                Step::Sink(step) => step.sink.open(waiter)?,
+                Step::Sink(sink) => sink.open(waiter)?,
                 Step::Route(_) => {}
             }
         }
@@ -234,7 +187,12 @@ impl Instance {
                     None => return self.waits(worked),
                 },
                 InstanceInput::Source(intake) => {
+                    let begin_ns = now_ns();
                     let next = intake.next_input();
+                    if let Ok(Ok(Input::Chunk { chunk, .. })) = &next {
+                        let busy_ns = now_ns() - begin_ns;
+                        self.counters.source.add(busy_ns, chunk.rows() as u64);
+                    }
                     // What was read before a failure counts, and so does what failed.
                     let counts = intake.take_counts();
                     InstanceCounters::add(&self.counters.rows_in, counts.rows_in);
@@ -330,8 +288,8 @@ impl Instance {
 
     fn sinks_ready(&mut self) -> Result<bool> {
         for (step, _) in &mut self.steps {
-            if let Step::Sink(step) = step
-                && !step.sink.ready()?
+            if let Step::Sink(sink) = step
+                && !sink.ready()?
             {
                 return Ok(false);
             }
@@ -341,11 +299,9 @@ impl Instance {
 
     /// Pushes out what sinks have buffered; called before the worker waits.
     pub fn flush(&mut self) -> Result<()> {
-        for (step, _) in &mut self.steps {
-            if let Step::Sink(step) = step
-                && !step.finished
-            {
-                step.sink.flush()?;
+        for (index, (step, _)) in self.steps.iter_mut().enumerate() {
+            if let Step::Sink(sink) = step {
+                sink.flush(index, &self.counters)?;
             }
         }
         Ok(())
@@ -370,11 +326,18 @@ impl Instance {
 
     fn deliver(&mut self, index: usize, port: usize, chunk: Chunk) -> Result<()> {
         match &mut self.steps[index].0 {
-            Step::Route(route) => route.chunk(chunk),
-            Step::Sink(step) => step.write(&chunk, &self.counters),
+            Step::Route(route) => {
+                let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
+                route.chunk(chunk)?;
+                self.counters.steps[index].add(now_ns() - begin_ns, rows);
+                Ok(())
+            }
+            Step::Sink(sink) => sink.write(&chunk, index, &self.counters),
             Step::Operator { operator, .. } => {
                 self.output.ingest_ns = chunk.ingest_ns;
+                let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
                 operator.process(port, chunk, &mut self.output)?;
+                self.counters.steps[index].add(now_ns() - begin_ns, rows);
                 self.emitted(index)
             }
         }
@@ -450,7 +413,9 @@ impl Instance {
             Control::Idle | Control::End { stopped: true, .. } => return Ok(Progress::Done),
         };
         self.output.ingest_ns = ingest_ns;
+        let begin_ns = now_ns();
         let progress = operator.advance(time, &mut self.output)?;
+        self.counters.steps[index].add_busy(now_ns() - begin_ns);
         self.emitted(index)?;
         Ok(progress)
     }
@@ -472,11 +437,9 @@ impl Instance {
                 Control::EndOfWork { ingest_ns } => Message::EndOfWork { ingest_ns },
                 Control::End { ingest_ns, stopped } => Message::EndOfStream { ingest_ns, stopped },
             })?,
-            Step::Sink(step) => {
+            Step::Sink(sink) => {
                 if let Control::End { .. } = control {
-                    step.sink.flush()?;
-                    step.finished = true;
-                    step.sink.finish(true)?;
+                    sink.finish(index, &self.counters)?;
                 }
             }
             Step::Operator { operator, .. } => {
@@ -509,16 +472,8 @@ impl Instance {
         }
         let mut results = Vec::new();
         for ((step, _), &node) in self.steps.iter_mut().zip(&self.nodes) {
-            if let Step::Sink(step) = step {
-                if !std::mem::replace(&mut step.finished, true) {
-                    // The query has failed and says why; a second error would hide the first.
-                    let _ = step.sink.finish(false);
-                }
-                results.push(SinkResult {
-                    node,
-                    rows: step.rows,
-                    latencies_us: step.latencies_us.clone(),
-                });
+            if let Step::Sink(sink) = step {
+                results.push(sink.close(node));
             }
         }
         results

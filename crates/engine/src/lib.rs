@@ -31,11 +31,13 @@ pub mod wire;
 
 pub mod instance;
 pub mod sink;
+pub mod sink_step;
 
 pub mod worker;
 
 pub mod counters;
 pub mod deploy;
+pub mod latency;
 pub mod runtime;
 
 #[cfg(test)]

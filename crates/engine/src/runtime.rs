@@ -2,15 +2,18 @@
 //!
 //! Shutdown: dropping it tells every worker to exit and joins their threads.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 pub use slackwater_link::{Costs, WaitMode};
-use slackwater_link::{IdleStrategy, Waiter, WaiterHandle};
+use slackwater_link::{IdleStrategy, Waiter, WaiterHandle, Waker, WakerSwitch};
 
-use crate::counters::InstanceCounters;
+use crate::counters::{InstanceCounters, WorkerCounters};
 use crate::deploy::{Catalog, Deployment, LinkSide, RemoteEnds, build};
 use crate::error::{Error, Result};
+use crate::instance::Instance;
 use crate::worker::{COMMANDS_MAX, Command, Event, Worker};
 
 /// What the names of worker threads begin with.
@@ -41,6 +44,7 @@ impl RuntimeOptions {
 /// Worker threads that run deployments.
 pub struct Runtime {
     workers: Vec<WorkerHandle>,
+    silence: Arc<AtomicBool>,
 }
 
 /// What a deployment counts, in this process.
@@ -50,11 +54,14 @@ pub struct Deployed {
     pub counters: Vec<Arc<InstanceCounters>>,
     /// This process's sides of links to others.
     pub links: Vec<LinkSide>,
+    /// Of the instances that may move, by number.
+    switches: HashMap<usize, WakerSwitch>,
 }
 
 struct WorkerHandle {
     commands: mpsc::SyncSender<Command>,
     handle: WaiterHandle,
+    counters: Arc<WorkerCounters>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -62,6 +69,7 @@ impl Runtime {
     /// Starts workers. What they report comes through `events`.
     pub fn start(options: &RuntimeOptions, events: mpsc::Sender<Event>) -> Result<Runtime> {
         let mut workers = Vec::new();
+        let silence = Arc::new(AtomicBool::new(false));
         for (index, &core) in options.cores.iter().enumerate() {
             let failed =
                 |error: std::io::Error| Error::new(format!("worker {index}"), error.to_string());
@@ -70,6 +78,9 @@ impl Runtime {
             let (commands, receiver) = mpsc::sync_channel(COMMANDS_MAX);
             let events = events.clone();
             let idle = IdleStrategy::new(options.wait, options.costs);
+            let counters = Arc::new(WorkerCounters::default());
+            let counting = counters.clone();
+            let breaking = silence.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("{WORKER_NAME}{index}"))
                 .spawn(move || {
@@ -78,15 +89,66 @@ impl Runtime {
                         let _ = slackwater_link::pin_to_core(core);
                     }
                     slackwater_link::set_timer_slack_ns(1);
-                    Worker::new(waiter, idle, receiver, events).run();
+                    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+                    counting.thread.store(thread as u64, Ordering::Relaxed);
+                    Worker::new(waiter, idle, receiver, events, counting, breaking).run();
                 });
             workers.push(WorkerHandle {
                 commands,
                 handle,
+                counters,
                 thread: Some(thread.map_err(failed)?),
             });
         }
-        Ok(Runtime { workers })
+        Ok(Runtime { workers, silence })
+    }
+
+    /// What the workers count.
+    pub fn counters(&self) -> Vec<Arc<WorkerCounters>> {
+        let workers = self.workers.iter();
+        workers.map(|worker| worker.counters.clone()).collect()
+    }
+
+    /// The next worker that does something says so, once ([`Event::Active`]): for who watches the
+    /// counters and has seen nothing happen, so that no timer need run in a silence.
+    pub fn tell_when_active(&self) {
+        self.silence.store(true, Ordering::Relaxed);
+    }
+
+    /// A worker waits like this from now on, see [`Command::Wait`].
+    pub fn wait_like(&self, worker: usize, mode: WaitMode, found_ns: u64) {
+        self.workers[worker].tell(Command::Wait { mode, found_ns });
+    }
+
+    /// Begins the move of an instance from one worker to another: the worker hands it back in
+    /// [`Event::Detached`], for [`Runtime::adopt`].
+    pub fn detach(&self, deployment: u32, instance: usize, worker: usize) {
+        self.workers[worker].tell(Command::Detach {
+            deployment,
+            instance,
+        });
+    }
+
+    /// Ends the move: another worker goes on with the instance.
+    ///
+    /// # Panics
+    ///
+    /// For an instance that may not move.
+    pub fn adopt(
+        &self,
+        deployed: &Deployed,
+        deployment: u32,
+        number: usize,
+        instance: Box<Instance>,
+        worker: usize,
+    ) {
+        // First: whoever sends to it rings the new worker, which looks once it has it.
+        deployed.switches[&number].set(worker);
+        self.workers[worker].tell(Command::Adopt {
+            deployment,
+            number,
+            instance,
+        });
     }
 
     /// What rings a worker, also from another process, and what registers descriptors with it: for
@@ -97,13 +159,8 @@ impl Runtime {
 
     /// Adds a deployment while others run: the part of it that this process runs, which is all of
     /// it unless [`Runtime::deploy_part`] is called. Returns its counters.
-    pub fn deploy(
-        &self,
-        deployment: &Deployment,
-        catalog: &dyn Catalog,
-    ) -> Result<Vec<Arc<InstanceCounters>>> {
-        let deployed = self.deploy_part(deployment, 0, catalog, RemoteEnds::default())?;
-        Ok(deployed.counters)
+    pub fn deploy(&self, deployment: &Deployment, catalog: &dyn Catalog) -> Result<Deployed> {
+        self.deploy_part(deployment, 0, catalog, RemoteEnds::default())
     }
 
     /// Adds the part of a deployment that `process` runs, this one. Its workers are this runtime's,
@@ -122,17 +179,29 @@ impl Runtime {
             own = (0..self.workers.len()).collect();
         }
         assert_eq!(own.len(), self.workers.len(), "a thread for each worker");
-        let wakers = own
-            .iter()
-            .zip(&self.workers)
-            .map(|(&worker, handle)| (worker, handle.handle.waker()))
-            .collect();
-        let built = build(deployment, process, catalog, &wakers, remote)?;
+        let place_of = |instance: usize| {
+            let worker = deployment.instances[instance].worker;
+            let place = own.iter().position(|&own| own == worker);
+            place.expect("an instance of this process")
+        };
+        let wakers = self.workers.iter().map(|worker| worker.handle.waker());
+        let wakers = wakers.collect::<Vec<Waker>>();
+        let mut moving = HashMap::new();
+        for (number, plan) in deployment.instances.iter().enumerate() {
+            if plan.movable && deployment.process(number) == process {
+                let (waker, switch) = Waker::moving(&wakers);
+                switch.set(place_of(number));
+                moving.insert(number, (waker, switch));
+            }
+        }
+        let waker_of = |instance: usize| match moving.get(&instance) {
+            Some((waker, _)) => waker.clone(),
+            None => wakers[place_of(instance)].clone(),
+        };
+        let built = build(deployment, process, catalog, &waker_of, remote)?;
         let mut per_worker = own.iter().map(|_| Vec::new()).collect::<Vec<_>>();
         for (number, instance) in built.instances {
-            let worker = deployment.instances[number].worker;
-            let place = own.iter().position(|&own| own == worker);
-            per_worker[place.expect("an instance of this process")].push((number, instance));
+            per_worker[place_of(number)].push((number, instance));
         }
         for (worker, instances) in self.workers.iter().zip(per_worker) {
             worker.tell(Command::Deploy {
@@ -143,6 +212,10 @@ impl Runtime {
         Ok(Deployed {
             counters: built.counters,
             links: built.links,
+            switches: moving
+                .into_iter()
+                .map(|(number, (_, switch))| (number, switch))
+                .collect(),
         })
     }
 

@@ -13,6 +13,12 @@ pub trait SinkConnector: Send + Sync {
     /// The connector's name and where it writes to (`file out.csv`).
     fn describe(&self) -> String;
 
+    /// Whether its sinks register descriptors or wakers with the waiter that they are opened with.
+    /// Those that don't may go on on another worker.
+    fn uses_waiter(&self) -> bool {
+        true
+    }
+
     /// The sink of instance `instance` of `instances`.
     fn sink(&self, instance: usize, instances: usize) -> Result<Box<dyn Sink>>;
 }

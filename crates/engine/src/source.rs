@@ -6,6 +6,7 @@
 //! handed to a foreign thread.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -41,6 +42,8 @@ pub struct SourceDescription {
     pub replayable: bool,
     /// Bytes to read in all, where known (progress).
     pub total_bytes: Option<u64>,
+    /// Rows per second, where it sets their pace itself.
+    pub rows_per_s: Option<f64>,
 }
 
 /// What a source is made with.
@@ -52,15 +55,63 @@ pub struct SourceRequest {
     pub instance: usize,
     /// Number of instances.
     pub instances: usize,
-    /// Rows per chunk at most.
-    pub chunk_rows: usize,
-    /// How long rows may be collected before they are handed on, in nanoseconds.
-    pub linger_ns: u64,
+    /// What may change while it runs.
+    pub tuning: Arc<Tuning>,
     /// Each file (or connection) is a unit of work: read one after the other, an
     /// [`SourcePoll::EndOfWork`] after each.
     pub unit_per_partition: bool,
     /// Bytes read so far, for progress; this instance adds to its own slot.
-    pub bytes_read: Arc<std::sync::atomic::AtomicU64>,
+    pub bytes_read: Arc<AtomicU64>,
+}
+
+/// How a source cuts its rows into chunks. May change at any time; a source looks when it begins a
+/// chunk.
+#[derive(Debug)]
+pub struct Tuning {
+    linger_ns: AtomicU64,
+    chunk_rows: AtomicUsize,
+    /// The other way: how full the source's buffer was at most, in thousandths.
+    fill_permille: AtomicU64,
+}
+
+impl Tuning {
+    /// Rows may be collected for so long, in nanoseconds, and so many.
+    pub fn new(linger_ns: u64, chunk_rows: usize) -> Tuning {
+        Tuning {
+            linger_ns: AtomicU64::new(linger_ns),
+            chunk_rows: AtomicUsize::new(chunk_rows),
+            fill_permille: AtomicU64::new(0),
+        }
+    }
+
+    /// A source says how full the buffer was that the kernel keeps for it, when it came to look:
+    /// what doesn't fit waits unseen at the sender.
+    pub fn note_fill(&self, bytes: usize, capacity: usize) {
+        let permille = bytes as u64 * 1_000 / capacity.max(1) as u64;
+        self.fill_permille.fetch_max(permille, Ordering::Relaxed);
+    }
+
+    /// How full it was at most since the last call, 1 being full.
+    pub fn take_fill(&self) -> f64 {
+        self.fill_permille.swap(0, Ordering::Relaxed) as f64 / 1_000.0
+    }
+
+    /// How long rows may be collected before they are handed on, in nanoseconds.
+    pub fn linger_ns(&self) -> u64 {
+        // Relaxed, here and below: each is a wish of its own, and orders nothing.
+        self.linger_ns.load(Ordering::Relaxed)
+    }
+
+    /// Rows per chunk at most; at least one.
+    pub fn chunk_rows(&self) -> usize {
+        self.chunk_rows.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Changes both.
+    pub fn set(&self, linger_ns: u64, chunk_rows: usize) {
+        self.linger_ns.store(linger_ns, Ordering::Relaxed);
+        self.chunk_rows.store(chunk_rows, Ordering::Relaxed);
+    }
 }
 
 /// One instance's part of a source.
@@ -113,8 +164,10 @@ pub struct SourceRows {
     pub partition: u32,
     /// Their positions in it.
     pub positions: Positions,
-    /// When the oldest of them entered the engine: the wake-up's time, or the row's deadline for
-    /// paced sources (nanoseconds on the clock of [`crate::time::now_ns`]).
+    /// When the oldest of them entered the engine, or the latest time before which it can't have
+    /// (nanoseconds on the clock of [`crate::time::now_ns`]): the wake-up's time where the worker
+    /// waited for it, the last look that found nothing where the worker slept or was busy, the
+    /// row's deadline for a source that sets the pace.
     pub ingest_ns: u64,
     /// Records that are no rows: wrong number of fields, a column that can't be parsed.
     pub rejected: Vec<Rejected>,

@@ -9,13 +9,16 @@
 //! - Commands end every wait, since whoever sends one rings urgently.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use slackwater_link::{Idle, IdleStrategy, Wait, Waiter};
+use slackwater_link::{Idle, IdleStrategy, Sources, Wait, Waiter};
 
+use crate::counters::WorkerCounters;
 use crate::error::{Error, Result};
 use crate::instance::{Instance, SinkResult, Stepped};
+use crate::runtime::WaitMode;
 use crate::time::now_ns;
 
 /// Commands that may wait for a worker: deploying and stopping are rare, a few suffice.
@@ -40,6 +43,31 @@ pub enum Command {
         /// The deployment.
         deployment: u32,
     },
+    /// Wait like this from now on.
+    Wait {
+        /// How.
+        mode: WaitMode,
+        /// CPU time that finding something costs beside the waiting, for
+        /// [`WaitMode::Auto`]: what each chunk costs, however few rows it has.
+        found_ns: u64,
+    },
+    /// Hand an instance back, which is to move to another worker ([`Event::Detached`]). Nothing is
+    /// done when it has ended.
+    Detach {
+        /// The deployment.
+        deployment: u32,
+        /// The instance's number.
+        instance: usize,
+    },
+    /// Run an instance that another worker has handed back.
+    Adopt {
+        /// The deployment.
+        deployment: u32,
+        /// The instance's number.
+        number: usize,
+        /// The instance.
+        instance: Box<Instance>,
+    },
     /// End the thread.
     Exit,
 }
@@ -55,6 +83,18 @@ pub enum Event {
         instance: usize,
         /// What its sinks measured.
         sinks: Vec<SinkResult>,
+    },
+    /// Something was done after a silence that somebody wanted to hear the end of
+    /// ([`crate::runtime::Runtime::tell_when_active`]).
+    Active,
+    /// An instance is on its way to another worker.
+    Detached {
+        /// The deployment.
+        deployment: u32,
+        /// The instance's number.
+        number: usize,
+        /// The instance.
+        instance: Box<Instance>,
     },
     /// An instance has failed; it has been closed.
     Failed {
@@ -77,6 +117,13 @@ pub struct Worker {
     events: mpsc::Sender<Event>,
     instances: Vec<(u32, usize, Instance)>,
     exit: bool,
+    counters: Arc<WorkerCounters>,
+    /// Somebody waits for the end of a silence.
+    silence: Arc<AtomicBool>,
+    /// When the last wait ended.
+    awake_ns: u64,
+    /// Something was done since.
+    worked: bool,
 }
 
 impl Worker {
@@ -86,8 +133,14 @@ impl Worker {
         idle: IdleStrategy,
         commands: mpsc::Receiver<Command>,
         events: mpsc::Sender<Event>,
+        counters: Arc<WorkerCounters>,
+        silence: Arc<AtomicBool>,
     ) -> Worker {
         Worker {
+            counters,
+            silence,
+            awake_ns: now_ns(),
+            worked: false,
             waiter,
             idle,
             commands,
@@ -101,6 +154,7 @@ impl Worker {
     pub fn run(mut self) {
         while !self.exit {
             if self.cycle().worked {
+                self.worked = true;
                 self.idle.worked();
                 continue;
             }
@@ -111,6 +165,7 @@ impl Worker {
                     self.waiter.announce(wait.listen);
                     let cycle = self.cycle();
                     if cycle.worked || self.exit {
+                        self.worked = true;
                         self.waiter.retract();
                         self.idle.worked();
                     } else {
@@ -162,12 +217,28 @@ impl Worker {
     }
 
     fn wait(&mut self, wait: Wait, cycle: Cycle) {
-        let deadline = cycle
-            .until_ns
-            .map(|time| Duration::from_nanos(time.saturating_sub(now_ns())));
-        let wait = wait.bounded(deadline, cycle.descriptors);
-        match self.waiter.wait(wait.timeout, wait.sources) {
-            Ok(woken) => self.idle.woke(now_ns(), woken),
+        let asleep_ns = now_ns();
+        let busy_ns = asleep_ns.saturating_sub(self.awake_ns);
+        let worked = std::mem::take(&mut self.worked);
+        self.counters.waited(busy_ns, worked, self.idle.counters());
+        // The load first: the flag is up in a silence only.
+        if worked
+            && self.silence.load(Ordering::Relaxed)
+            && self.silence.swap(false, Ordering::Relaxed)
+        {
+            let _ = self.events.send(Event::Active);
+        }
+        let deadline = cycle.until_ns.map(|time| time.saturating_sub(asleep_ns));
+        let wait = wait.bounded(deadline.map(Duration::from_nanos), cycle.descriptors);
+        let woken = self.waiter.wait(wait.timeout, wait.sources);
+        self.awake_ns = now_ns();
+        match woken {
+            Ok(woken) => {
+                if wait.sources == Sources::All {
+                    self.waiter.note_watched(self.awake_ns);
+                }
+                self.idle.woke(self.awake_ns, woken);
+            }
             // Not seen on Linux; going round again at a bounded rate beats ending the query.
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
@@ -220,6 +291,27 @@ impl Worker {
                     self.end(index, None);
                 }
             }
+            Command::Wait { mode, found_ns } => self.idle.change(mode, found_ns),
+            Command::Detach {
+                deployment,
+                instance,
+            } => {
+                let mut places = self.instances.iter();
+                let place = places.position(|(id, of, _)| (*id, *of) == (deployment, instance));
+                if let Some(place) = place {
+                    let (deployment, number, instance) = self.instances.remove(place);
+                    let _ = self.events.send(Event::Detached {
+                        deployment,
+                        number,
+                        instance: Box::new(instance),
+                    });
+                }
+            }
+            Command::Adopt {
+                deployment,
+                number,
+                instance,
+            } => self.instances.push((deployment, number, *instance)),
             Command::Exit => self.exit = true,
         }
     }

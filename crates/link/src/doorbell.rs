@@ -158,12 +158,77 @@ impl Doorbell {
 /// Cheap to clone. Made by [`Waiter::waker`](crate::waiter::Waiter::waker).
 #[derive(Clone, Debug)]
 pub struct Waker {
-    doorbell: Arc<Doorbell>,
+    target: Target,
+}
+
+#[derive(Clone, Debug)]
+enum Target {
+    Fixed(Arc<Doorbell>),
+    Moving(Arc<Route>),
+}
+
+/// Doorbells, and which of them is meant.
+#[derive(Debug)]
+struct Route {
+    doorbells: Vec<Arc<Doorbell>>,
+    current: AtomicU32,
+}
+
+/// Says whom the wakers of [`Waker::moving`] wake.
+#[derive(Clone, Debug)]
+pub struct WakerSwitch(Arc<Route>);
+
+impl WakerSwitch {
+    /// Wakers wake the waiter of this number from now on. Its owner then looks once at all that
+    /// the wakers may have rung for, because they may have rung the one before.
+    pub fn set(&self, waiter: usize) {
+        assert!(waiter < self.0.doorbells.len(), "one of the waiters");
+        // Relaxed: the caller hands what is waited for to the new owner, which orders this before
+        // the announcement behind the owner's look. A waker's fence then lies behind that of the
+        // announcement and it reads the new number, or before it and the look sees its message.
+        self.0.current.store(waiter as u32, Ordering::Relaxed);
+    }
 }
 
 impl Waker {
     pub(crate) fn new(doorbell: Arc<Doorbell>) -> Waker {
-        Waker { doorbell }
+        Waker {
+            target: Target::Fixed(doorbell),
+        }
+    }
+
+    /// A waker that wakes one of several waiters, for what may move from one to another. It begins
+    /// with the first of them.
+    ///
+    /// # Panics
+    ///
+    /// Without wakers, or for one that moves itself.
+    pub fn moving(wakers: &[Waker]) -> (Waker, WakerSwitch) {
+        assert!(!wakers.is_empty(), "somebody has to be woken");
+        let doorbells = wakers.iter().map(|waker| match &waker.target {
+            Target::Fixed(doorbell) => Arc::clone(doorbell),
+            Target::Moving(_) => panic!("a waker of one waiter"),
+        });
+        let route = Arc::new(Route {
+            doorbells: doorbells.collect(),
+            current: AtomicU32::new(0),
+        });
+        let waker = Waker {
+            target: Target::Moving(Arc::clone(&route)),
+        };
+        (waker, WakerSwitch(route))
+    }
+
+    #[inline]
+    fn doorbell(&self) -> &Doorbell {
+        match &self.target {
+            Target::Fixed(doorbell) => doorbell,
+            Target::Moving(route) => {
+                // As in `Doorbell::wake`: what the caller did comes before the look at the number.
+                fence(Ordering::SeqCst);
+                &route.doorbells[route.current.load(Ordering::Relaxed) as usize]
+            }
+        }
     }
 
     /// Ends the waiter's sleep, or makes its next look before sleeping see what the caller did
@@ -175,21 +240,24 @@ impl Waker {
     /// wake.
     #[inline]
     pub fn wake(&self) {
-        self.doorbell.wake();
+        self.doorbell().wake();
     }
 
     /// What another process needs to ring a [shared](crate::Waiter::shared) waiter: the descriptor
     /// of the page with the flag, and the bell. Handed over, they make a waker with
-    /// [`Waker::import`].
+    /// [`Waker::import`]. `None` for a waiter that is not shared, and for a waker that moves.
     #[cfg(not(loom))]
     pub fn export(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
-        let word = self.doorbell.shared_word()?;
-        Some((word.descriptor(), self.doorbell.bell.as_fd()))
+        let Target::Fixed(doorbell) = &self.target else {
+            return None;
+        };
+        let word = doorbell.shared_word()?;
+        Some((word.descriptor(), doorbell.bell.as_fd()))
     }
 
     /// As [`Waker::wake`], and ends every kind of sleep.
     #[inline]
     pub fn wake_urgent(&self) {
-        self.doorbell.wake_urgent();
+        self.doorbell().wake_urgent();
     }
 }

@@ -247,6 +247,15 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
+    /// Whether what is pushed can get to the reader at once: a TCP link is greeted first, and what
+    /// was taken meanwhile leaves with a later push.
+    pub fn is_connected(&self) -> bool {
+        match self {
+            FrameSender::Shm(_) => true,
+            FrameSender::Tcp(writer) => writer.is_connected(),
+        }
+    }
+
     /// Whether the link takes a frame now.
     pub fn has_room(&mut self) -> bool {
         match self {

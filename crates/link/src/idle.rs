@@ -246,6 +246,28 @@ impl IdleStrategy {
         });
     }
 
+    /// Waits like this from now on. `found_ns` is the CPU time that finding something costs beside
+    /// the waiting, however little it is: what interrupts pay per arrival and sleeping per sleep.
+    pub fn change(&mut self, mode: WaitMode, found_ns: u64) {
+        let delay = |mode: WaitMode| match mode {
+            WaitMode::Auto { delay } => Some(delay),
+            _ => None,
+        };
+        match (delay(self.mode), delay(mode)) {
+            // What is known of the arrivals stays known.
+            (Some(_), Some(delay)) => self.choice.set_delay(nanoseconds(delay)),
+            (None, Some(delay)) => {
+                self.choice = Choice::new(nanoseconds(delay), self.choice.costs());
+            }
+            _ => {}
+        }
+        self.choice.set_found(found_ns);
+        if mode != self.mode {
+            self.mode = mode;
+            self.looks = 0;
+        }
+    }
+
     /// The mode in use: what was asked for, or what `auto` has chosen.
     pub fn mode(&self) -> WaitMode {
         match (self.mode, self.choice.sleep_ns()) {

@@ -92,11 +92,11 @@ pub mod fuzz;
 
 #[cfg(not(loom))]
 pub use affinity::{allowed_cores, pin_to_core};
-pub use doorbell::{Listen, Waker};
+pub use doorbell::{Listen, Waker, WakerSwitch};
 #[cfg(not(loom))]
 pub use frame::{Frame, FrameReceiver, FrameSender, LinkError};
 #[cfg(not(loom))]
-pub use idle::{Costs, Idle, IdleStrategy, Wait, WaitMode};
+pub use idle::{Costs, Idle, IdleCounters, IdleStrategy, Wait, WaitMode};
 pub use spsc::{Receiver, SendError, Sender, channel};
 #[cfg(not(loom))]
-pub use waiter::{Registrar, Sources, Waiter, WaiterHandle, Woken, set_timer_slack_ns};
+pub use waiter::{Registrar, Sources, Waiter, WaiterHandle, Watched, Woken, set_timer_slack_ns};

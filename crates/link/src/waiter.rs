@@ -31,7 +31,7 @@ pub use crate::doorbell::{Listen, Waker};
 use crate::bell::Bell;
 use crate::doorbell::Doorbell;
 use crate::shm::SharedWord;
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// Events taken from the kernel in one wait. More stay in the kernel's list, and then the next
 /// wait returns at once: 64 events × 12 bytes fit a few cache lines of the stack, and a worker
@@ -80,6 +80,22 @@ pub struct Waiter {
     /// The owner's own memory of its announcement. The doorbell's flag can't serve for it,
     /// because a waker takes it down. The `Cell` also keeps the waiter from being `Sync`.
     announced: Cell<bool>,
+    watched: Watched,
+}
+
+/// Until when a waiter has watched its descriptors: had something come before, then a wait would
+/// have ended. Whoever reads a descriptor that had nothing left knows from it when at the earliest
+/// that came which it finds now.
+#[derive(Clone, Debug, Default)]
+pub struct Watched(Arc<AtomicU64>);
+
+impl Watched {
+    /// The end of the last wait for descriptors, in nanoseconds on the owner's clock; zero before
+    /// the first.
+    pub fn until_ns(&self) -> u64 {
+        // Relaxed: the time says nothing of other memory.
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Waiter {
@@ -118,6 +134,7 @@ impl Waiter {
             epoll: Arc::new(epoll),
             doorbell: Arc::new(doorbell),
             announced: Cell::new(false),
+            watched: Watched(Arc::new(AtomicU64::new(0))),
         })
     }
 
@@ -140,6 +157,18 @@ impl Waiter {
             waker: self.waker(),
             registrar: self.registrar(),
         }
+    }
+
+    /// Until when it has watched its descriptors, for as long as the owner [says](Waiter::note_watched)
+    /// so.
+    pub fn watched(&self) -> Watched {
+        self.watched.clone()
+    }
+
+    /// Says that a wait for descriptors ([`Sources::All`]) has ended at this time of the owner's
+    /// clock.
+    pub fn note_watched(&self, now_ns: u64) {
+        self.watched.0.store(now_ns, Ordering::Relaxed);
     }
 
     /// As [`Registrar::register`].

@@ -2,9 +2,11 @@
 
 use clap::Subcommand;
 
+mod common;
 mod hibench;
 mod link;
 mod plot;
+mod target;
 mod wait;
 
 pub use link::{Side as LinkSide, link_leader};
@@ -16,6 +18,11 @@ pub enum Bench {
     Hibench(hibench::Arguments),
     /// Latency, throughput and CPU of the links, beside sockets, pipes and other libraries.
     Link(link::Arguments),
+    /// What a latency target costs and whether it is met, beside fixed settings and a program by hand.
+    Target(target::Arguments),
+    /// Sender and receiver of `bench target`, which starts them.
+    #[command(hide = true)]
+    TargetPart(target::PartArguments),
     /// CPU of sender and receiver by the way of waiting and the rate, beside TCP with interrupts.
     Wait(wait::Arguments),
     /// One side of `bench wait`, which starts it.
@@ -29,6 +36,8 @@ impl Bench {
         match self {
             Bench::Hibench(arguments) => hibench::run(&arguments),
             Bench::Link(arguments) => link::run(&arguments),
+            Bench::Target(arguments) => target::run(&arguments),
+            Bench::TargetPart(arguments) => target::run_part(&arguments),
             Bench::Wait(arguments) => wait::run(&arguments),
             Bench::WaitPart(arguments) => wait::run_part(&arguments),
         }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Invariants:
-//! - A query never fails for want of a calibration. On a host that was never calibrated [`costs`]
-//!   are the built-in ones; where figures were kept that are of another host, version or format, or
-//!   unreadable, it measures anew, in a hurry (three seconds), says so, and keeps the result.
+//! - A query never waits for a calibration, and never fails for want of one: figures that are
+//!   missing, unreadable, or of another host, version or format are as good as none, and
+//!   [`costs`] then are the built-in ones.
 //! - Every figure is a median (or a quantile) of single measurements, so a disturbance moves it
 //!   little; the number of measurements stands beside it.
 //!
@@ -116,25 +116,15 @@ impl From<WaitCosts> for Costs {
     }
 }
 
-/// What waiting costs on this host, for a query that is about to run: as it was measured; measured
-/// anew where the host or the version changed since; built-in where nothing was ever measured.
+/// What waiting costs on this host, for a query that is about to run: as it was measured, or
+/// built-in. A measurement of another host or version is not used, and the user is told.
 pub fn costs() -> Costs {
-    let unusable = match load() {
-        Ok(calibration) => return calibration.costs.into(),
-        Err(unusable) => unusable,
-    };
-    if !unusable.measured_before {
-        return Costs::default();
-    }
-    eprintln!("{unusable}; measuring anew, which takes three seconds");
-    let measured = measure(true).and_then(|calibration| {
-        cache::store(&calibration)?;
-        Ok(calibration)
-    });
-    match measured {
+    match load() {
         Ok(calibration) => calibration.costs.into(),
-        Err(error) => {
-            eprintln!("warning: {error}; the built-in costs of waiting are used");
+        Err(unusable) => {
+            if unusable.measured_before {
+                eprintln!("note: {unusable}; run slackwater calibrate again");
+            }
             Costs::default()
         }
     }

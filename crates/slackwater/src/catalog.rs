@@ -12,7 +12,7 @@ use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::IntakeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::sink::{Sink, SinkConnector};
-use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest};
+use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest, Tuning};
 use slackwater_engine::{Error, Result};
 use slackwater_sql::error::SqlError;
 use slackwater_sql::program::{Connectors, Program};
@@ -177,14 +177,22 @@ pub struct ProgramCatalog<'a> {
     /// The dead letters of each node.
     letters_of: Vec<Arc<FileDeadLetters>>,
     bytes_read: HashMap<usize, Arc<AtomicU64>>,
+    /// How each source cuts its rows into chunks.
+    tunings: HashMap<usize, Arc<Tuning>>,
 }
 
 impl<'a> ProgramCatalog<'a> {
+    /// How the source at `node` cuts its rows into chunks.
+    pub fn tuning(&self, node: usize) -> &Arc<Tuning> {
+        &self.tunings[&node]
+    }
+
     /// A catalog of the program's nodes.
     pub fn new(program: &'a Program) -> std::result::Result<ProgramCatalog<'a>, SqlError> {
         check_written_files(program)?;
         let mut letters: HashMap<String, Arc<FileDeadLetters>> = HashMap::new();
         let mut bytes_read = HashMap::new();
+        let mut tunings = HashMap::new();
         let mut fail = false;
         for (number, node) in program.nodes.iter().enumerate() {
             let NodeSpec::Source(source) = node else {
@@ -195,6 +203,9 @@ impl<'a> ProgramCatalog<'a> {
                 .map_err(|error| option_error(&source.table, error))?;
             letters.insert(source.table.name.clone(), Arc::new(made));
             bytes_read.insert(number, Arc::new(AtomicU64::new(0)));
+            let settings = &program.settings;
+            let tuning = Tuning::new(settings.linger_ns, settings.chunk_rows);
+            tunings.insert(number, Arc::new(tuning));
             fail |= slackwater_connect::table_settings(&definition)
                 .map_err(|error| option_error(&source.table, error))?
                 .on_error_fail;
@@ -227,6 +238,7 @@ impl<'a> ProgramCatalog<'a> {
             letters,
             letters_of,
             bytes_read,
+            tunings,
         })
     }
 
@@ -288,8 +300,7 @@ impl Catalog for ProgramCatalog<'_> {
             projection: spec.projection.clone(),
             instance,
             instances,
-            chunk_rows: self.program.settings.chunk_rows,
-            linger_ns: self.program.settings.linger_ns,
+            tuning: self.tunings[&node].clone(),
             unit_per_partition: settings.unit_of_work_file,
             bytes_read: self.bytes_read[&node].clone(),
         };

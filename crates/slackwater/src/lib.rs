@@ -18,3 +18,4 @@ pub mod report;
 pub mod run;
 mod signals;
 mod tally;
+mod tuner;

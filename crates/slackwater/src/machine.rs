@@ -38,6 +38,13 @@ pub fn available_memory_bytes() -> Option<u64> {
     status_field(Path::new("/proc/meminfo"), "MemAvailable:").map(|kibibytes| kibibytes * 1024)
 }
 
+/// CPU time of a thread of this process, by its number; `None` where the system doesn't count it.
+pub fn thread_cpu_s(thread: u64) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    let ns = text.split_whitespace().next()?.parse::<u64>().ok()?;
+    Some(ns as f64 / 1e9)
+}
+
 /// Voluntary context switches of all threads that are alive: how often one of them went to sleep.
 pub fn voluntary_switches() -> u64 {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {

@@ -24,20 +24,38 @@ pub struct Plan {
     pub process_of: Vec<usize>,
     /// Instances of each parallelisable subquery that were asked for.
     pub parallelism: usize,
+    /// Which subqueries begin with a source.
+    pub sources: Vec<bool>,
+    /// Instances begin on one worker, and are spread and gathered while they run.
+    pub elastic: bool,
+}
+
+impl Plan {
+    /// Whether a subquery begins with a source.
+    pub fn is_source(&self, subquery: usize) -> bool {
+        self.sources[subquery]
+    }
 }
 
 /// Plans a graph for `parallelism` instances on `workers` threads and those on `cores`, dealt out to
-/// `processes`, at most as many as workers.
+/// `processes`, at most as many as workers. `elastic` puts all on the first worker to begin with.
 pub fn plan(
     graph: &QueryGraph,
     parallelism: usize,
     workers: usize,
     processes: usize,
     cores: &[usize],
+    elastic: bool,
 ) -> Plan {
     let subqueries = split(graph, parallelism);
     let execution = expand(graph, &subqueries);
-    let placement = place(graph, &subqueries, &execution, workers, cores);
+    let heads = subqueries.subqueries.iter();
+    let sources = heads.map(|part| graph.nodes[part.nodes[0]].kind == NodeKind::Source);
+    let sources = sources.collect();
+    let mut placement = place(graph, &subqueries, &execution, workers, cores);
+    if elastic {
+        placement.worker_of.fill(0);
+    }
     Plan {
         subqueries,
         execution,
@@ -47,6 +65,8 @@ pub fn plan(
             .map(|worker| worker * processes / workers)
             .collect(),
         parallelism,
+        sources,
+        elastic,
     }
 }
 
@@ -110,7 +130,9 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
         .map(|&node| StepPlan {
             node,
             kind: match graph.nodes[node].kind {
-                NodeKind::Sink => StepKind::Sink,
+                NodeKind::Sink => StepKind::Sink {
+                    latency_target_ns: latency_target(program, node),
+                },
                 _ => StepKind::Operator,
             },
             next: Vec::new(),
@@ -147,11 +169,30 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
     InstancePlan {
         name: instance_name(graph, plan, instance),
         worker: plan.placement.worker_of[instance],
+        movable: plan.elastic
+            && !is_source
+            && nodes.iter().all(|&node| may_move(&program.nodes[node])),
         index: node.index,
         of: node.of,
         input,
         steps,
         roots,
+    }
+}
+
+fn latency_target(program: &Program, node: usize) -> Option<u64> {
+    match &program.nodes[node] {
+        NodeSpec::Sink(sink) => sink.latency_target_ns,
+        _ => None,
+    }
+}
+
+/// Whether a node may go on on another worker while it runs.
+fn may_move(node: &NodeSpec) -> bool {
+    match node {
+        NodeSpec::Source(_) => false,
+        NodeSpec::Sink(sink) => !sink.connector.uses_waiter(),
+        _ => true,
     }
 }
 

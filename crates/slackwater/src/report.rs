@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::catalog::DeadLetterFile;
+use crate::tuner::Tuned;
 
 /// The result of a run.
 #[derive(Debug, Clone, Serialize)]
@@ -78,8 +79,50 @@ pub struct PlanReport {
     pub remote_links: Vec<LinkReport>,
     /// Rows per chunk at most.
     pub chunk_rows: usize,
-    /// How long sources collect rows at most.
+    /// How long sources collect rows at most, where no target decides.
     pub linger_ms: f64,
+    /// What came of a latency target.
+    pub tuning: Option<TuningReport>,
+}
+
+/// How a query was kept to its latency target.
+#[derive(Debug, Clone, Serialize)]
+pub struct TuningReport {
+    /// How long the sources' workers could sleep at last; 0 is interrupts.
+    pub delay_ms: f64,
+    /// Rows per chunk at most, at last.
+    pub chunk_rows: usize,
+    /// Corrections.
+    pub corrections: u64,
+    /// Those that changed something.
+    pub changes: u64,
+    /// Instances that went to another worker.
+    pub moves: u64,
+    /// The most workers that were in use at once.
+    pub workers_used_max: usize,
+    /// Predicted by the model with what was learned: CPU time of the workers in % of a core.
+    pub predicted_cpu_percent: Option<f64>,
+    /// The same as measured, while something was done.
+    pub measured_cpu_percent: Option<f64>,
+    /// Predicted: latency that 99 of 100 rows keep.
+    pub predicted_p99_ms: Option<f64>,
+}
+
+impl TuningReport {
+    /// As the tuner says.
+    pub fn of(tuned: &Tuned) -> TuningReport {
+        TuningReport {
+            delay_ms: tuned.delay_ns.unwrap_or(0) as f64 / 1e6,
+            chunk_rows: tuned.chunk_rows,
+            corrections: tuned.corrections,
+            changes: tuned.changes,
+            moves: tuned.moves,
+            workers_used_max: tuned.workers_used_max,
+            predicted_cpu_percent: tuned.predicted.map(|(cores, _)| cores * 100.0),
+            measured_cpu_percent: tuned.measured_cores.map(|cores| cores * 100.0),
+            predicted_p99_ms: tuned.predicted.map(|(_, p99_ns)| p99_ns / 1e6),
+        }
+    }
 }
 
 /// A worker process.
@@ -157,6 +200,14 @@ pub struct SinkReport {
     pub connector: String,
     /// Rows written.
     pub rows_out: u64,
+    /// Its target, if it has one.
+    pub latency_target_ms: Option<f64>,
+    /// Whether its p99 met the target.
+    pub target_met: Option<bool>,
+    /// Seconds in which rows left it.
+    pub active_s: Option<u64>,
+    /// Of these, seconds in which more than one row in a hundred was late.
+    pub violated_s: Option<u64>,
     /// Their latency.
     pub latency_ms: Latency,
 }

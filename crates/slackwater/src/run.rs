@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::instance::SinkResult;
-use slackwater_engine::runtime::{Costs, Runtime, RuntimeOptions, WaitMode};
+use slackwater_engine::runtime::{Costs, Deployed, Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::worker::Event;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::{Program, compile};
@@ -21,6 +21,7 @@ use crate::plan::{Plan, deployment, fingerprint, plan};
 use crate::processes::{Children, Farewell, Work};
 use crate::report::{Report, count};
 use crate::tally::Ran;
+use crate::tuner::{self, Tuner};
 
 /// How a text is run.
 #[derive(Debug, Clone, Default)]
@@ -111,6 +112,9 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         WaitMode::Auto { .. } => calibrate::costs(),
         _ => Costs::default(),
     };
+    for warning in tuner::warnings(&tuner::plan_paths(&program, &plan, costs)) {
+        eprintln!("warning: {warning}");
+    }
     let (news_sender, news) = mpsc::channel();
     let _signals = if options.signals {
         let sender = news_sender.clone();
@@ -139,8 +143,8 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
             ..RuntimeOptions::on(&plan.placement.cores)
         };
         let runtime = Runtime::start(&workers, events_sender).map_err(failed)?;
-        let counters = runtime.deploy(&deployment, &catalog).map_err(failed)?;
-        Crew::Threads { runtime, counters }
+        let deployed = runtime.deploy(&deployment, &catalog).map_err(failed)?;
+        Crew::Threads { runtime, deployed }
     } else {
         let work = Work {
             file,
@@ -168,12 +172,29 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         stop_by: None,
         abandon_by: None,
         shown: Progress::new(options.progress, &program),
+        tuner: match &crew {
+            Crew::Threads { runtime, deployed } => {
+                let (program, plan, catalog) = (&program, &plan, &catalog);
+                Tuner::new(
+                    program,
+                    plan,
+                    catalog,
+                    &deployment,
+                    runtime,
+                    deployed,
+                    costs,
+                )
+            }
+            Crew::Processes(_) => None,
+        },
     };
     watch.until_end(&news, options.duration);
     let abandoned = watch.running > 0;
     let stopped = watch.stop_by.is_some() && watch.error.is_none();
     let wall_s = started.elapsed().as_secs_f64();
     let (error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
+    let tuned = watch.tuner.as_ref().map(Tuner::tuned);
+    drop(watch.tuner.take());
     watch.shown.clear();
     let farewells = crew.finish(&catalog);
     let run = Ran {
@@ -183,6 +204,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         counters: crew.counters(),
         farewells: &farewells,
         sinks: &sinks,
+        tuned,
         wall_s,
     };
     let finished = Box::new(Finished {
@@ -207,7 +229,7 @@ enum Crew {
     /// Threads of this process.
     Threads {
         runtime: Runtime,
-        counters: Vec<Arc<InstanceCounters>>,
+        deployed: Deployed,
     },
     /// Processes of their own.
     Processes(Children),
@@ -230,7 +252,7 @@ impl Crew {
 
     fn counters(&self) -> &[Arc<InstanceCounters>] {
         match self {
-            Crew::Threads { counters, .. } => counters,
+            Crew::Threads { deployed, .. } => &deployed.counters,
             Crew::Processes(children) => children.counters(),
         }
     }
@@ -303,9 +325,12 @@ pub fn plan_on(program: &Program, cores: &[usize]) -> Result<Plan, SqlError> {
     let settings = &program.settings;
     let parallelism = settings.parallelism.unwrap_or(1);
     let processes = settings.processes;
+    // With a target the workers are there to be spread to: one that has nothing to do costs nothing.
+    let elastic = has_target(program) && processes == 1;
+    let wanted = if elastic { cores.len() } else { parallelism };
     let workers = settings
         .workers
-        .unwrap_or(parallelism.min(cores.len()).max(processes));
+        .unwrap_or(wanted.min(cores.len()).max(processes));
     if processes > workers {
         return Err(SqlError::new(format!(
             "{processes} processes for {workers} worker threads"
@@ -315,7 +340,13 @@ pub fn plan_on(program: &Program, cores: &[usize]) -> Result<Plan, SqlError> {
         )));
     }
     let graph = &program.graph;
-    Ok(plan(graph, parallelism, workers, processes, cores))
+    Ok(plan(graph, parallelism, workers, processes, cores, elastic))
+}
+
+/// Whether a sink has a latency target.
+pub fn has_target(program: &Program) -> bool {
+    let mut nodes = program.nodes.iter();
+    nodes.any(|node| matches!(node, NodeSpec::Sink(sink) if sink.latency_target_ns.is_some()))
 }
 
 struct Watch<'a> {
@@ -330,13 +361,26 @@ struct Watch<'a> {
     /// When those who have not dropped the query by then are left alone.
     abandon_by: Option<Instant>,
     shown: Progress,
+    /// Keeps latency targets, where there are any.
+    tuner: Option<Tuner<'a>>,
 }
 
 impl Watch<'_> {
     fn until_end(&mut self, news: &mpsc::Receiver<News>, duration: Option<Duration>) {
         let mut end_at = duration.map(|duration| self.started + duration);
+        if let Some(tuner) = &mut self.tuner {
+            tuner.begin();
+        }
         while self.running > 0 {
-            let deadlines = [end_at, self.stop_by, self.abandon_by, self.shown.next()];
+            let tick = self.tuner.as_ref().and_then(Tuner::next);
+            let tick = tick.map(|after| Instant::now() + after);
+            let deadlines = [
+                end_at,
+                self.stop_by,
+                self.abandon_by,
+                self.shown.next(),
+                tick,
+            ];
             let received = match deadlines.into_iter().flatten().min() {
                 // Nothing to wait for but news: no timer runs (I7).
                 None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -349,6 +393,11 @@ impl Watch<'_> {
                 Ok(News::Signal) => self.stop(now),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
+            }
+            if tick.is_some_and(|at| at <= now)
+                && let Some(tuner) = &mut self.tuner
+            {
+                tuner.tick();
             }
             if end_at.is_some_and(|at| at <= now) {
                 end_at = None;
@@ -385,10 +434,37 @@ impl Watch<'_> {
     }
 
     fn take(&mut self, event: Event, now: Instant) {
-        self.running -= 1;
         match event {
-            Event::Ended { sinks, .. } => self.sinks.extend(sinks),
-            Event::Failed { sinks, error, .. } => {
+            Event::Active => {
+                if let Some(tuner) = &mut self.tuner {
+                    tuner.wake();
+                }
+            }
+            Event::Detached {
+                number,
+                mut instance,
+                ..
+            } => match &mut self.tuner {
+                Some(tuner) if self.abandon_by.is_none() => tuner.detached(number, instance),
+                // The query is being dropped, and no worker has this part of it.
+                _ => {
+                    self.running -= 1;
+                    self.sinks.extend(instance.close());
+                }
+            },
+            Event::Ended {
+                sinks, instance, ..
+            } => {
+                self.ended(instance);
+                self.sinks.extend(sinks);
+            }
+            Event::Failed {
+                sinks,
+                error,
+                instance,
+                ..
+            } => {
+                self.ended(instance);
                 self.sinks.extend(sinks);
                 // What follows from a failure elsewhere is said only if that says nothing.
                 let known = self.error.as_ref();
@@ -397,6 +473,15 @@ impl Watch<'_> {
                 }
                 self.remove(now);
             }
+        }
+    }
+}
+
+impl Watch<'_> {
+    fn ended(&mut self, instance: usize) {
+        self.running -= 1;
+        if let Some(tuner) = &mut self.tuner {
+            tuner.ended(instance);
         }
     }
 }

@@ -15,8 +15,9 @@ use crate::plan::{Plan, instance_name};
 use crate::processes::Farewell;
 use crate::report::{
     Latency, LinkReport, LinkSideReport, PlanReport, ProcessReport, Report, SinkReport,
-    SourceReport, SubqueryReport,
+    SourceReport, SubqueryReport, TuningReport,
 };
+use crate::tuner::Tuned;
 
 /// A run that is over.
 pub struct Ran<'a> {
@@ -32,6 +33,8 @@ pub struct Ran<'a> {
     pub farewells: &'a [Farewell],
     /// What the sinks measured.
     pub sinks: &'a [SinkResult],
+    /// What came of tuning it.
+    pub tuned: Option<Tuned>,
     /// How long it took.
     pub wall_s: f64,
 }
@@ -130,17 +133,28 @@ impl Ran<'_> {
                 NodeSpec::Sink(sink) => {
                     let mut latencies = Histogram::<u64>::new(3).expect("3 digits are supported");
                     let mut rows_out = 0;
+                    let (mut active_s, mut violated_s) = (0, 0);
                     for result in self.sinks.iter().filter(|result| result.node == number) {
                         // Auto-resizing histograms take any value.
                         let _ = latencies.add(&result.latencies_us);
                         rows_out += result.rows;
+                        // Of instances side by side the one that was late longest counts.
+                        active_s = active_s.max(result.seconds.active);
+                        violated_s = violated_s.max(result.seconds.violated);
                     }
+                    let target_ms = sink.latency_target_ns.map(|ns| ns as f64 / 1e6);
+                    let latency_ms = Latency::of(&latencies);
+                    let keeps = |target: f64| latency_ms.p99.is_none_or(|p99| p99 <= target);
                     let _ = all.add(&latencies);
                     sinks.push(SinkReport {
                         table: sink.table.as_ref().map(|table| table.name.clone()),
                         connector: sink.connector.describe(),
                         rows_out,
-                        latency_ms: Latency::of(&latencies),
+                        latency_target_ms: target_ms,
+                        target_met: target_ms.map(keeps),
+                        active_s: target_ms.map(|_| active_s),
+                        violated_s: target_ms.map(|_| violated_s),
+                        latency_ms,
                     });
                 }
                 _ => {}
@@ -155,11 +169,10 @@ impl Ran<'_> {
         let peak_rss_bytes = machine::peak_rss_bytes() + their_rss_bytes.sum::<u64>();
         let their_wakeups = processes.iter().map(|process| process.wakeups);
         let wakeups = machine::voluntary_switches() + their_wakeups.sum::<u64>();
-        let target_ms = self
-            .program
-            .settings
-            .latency_target_ns
-            .map(|ns| ns as f64 / 1e6);
+        let targets = sinks
+            .iter()
+            .filter_map(|sink: &SinkReport| sink.latency_target_ms);
+        let target_ms = targets.reduce(f64::min);
         let subqueries = self
             .plan
             .subqueries
@@ -184,11 +197,7 @@ impl Ran<'_> {
             rows_per_s: rows_in as f64 / self.wall_s.max(1e-9),
             peak_rss_bytes,
             latency_target_ms: target_ms,
-            target_met: target_ms.map(|target| {
-                sinks
-                    .iter()
-                    .all(|sink: &SinkReport| sink.latency_ms.p99.is_none_or(|p99| p99 <= target))
-            }),
+            target_met: target_ms.map(|_| sinks.iter().all(|sink| sink.target_met != Some(false))),
             latency_ms: Latency::of(&all),
             wakeups,
             plan: PlanReport {
@@ -201,6 +210,7 @@ impl Ran<'_> {
                 remote_links: self.links(),
                 chunk_rows: self.program.settings.chunk_rows,
                 linger_ms: self.program.settings.linger_ns as f64 / 1e6,
+                tuning: self.tuned.as_ref().map(TuningReport::of),
             },
             sources,
             sinks,

@@ -104,24 +104,27 @@ fn run(folder: &Path, cache: &Path) -> String {
 }
 
 #[test]
-fn a_query_measures_anew_what_another_version_has_measured_and_nothing_else() {
+fn a_query_uses_no_figures_of_another_version_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let file = cache.join("calibration.json");
-    run(folder.path(), &cache);
-    assert!(!file.exists(), "nobody asked for a calibration");
+    let said = run(folder.path(), &cache);
+    assert!(!said.contains("calibrat"), "nobody asked for one: {said}");
+    assert!(!file.exists());
     succeeds(&slackwater(&cache, &["calibrate", "--quick"]));
     let said = run(folder.path(), &cache);
-    assert!(!said.contains("measuring anew"), "{said}");
+    assert!(!said.contains("calibrat"), "{said}");
 
-    let read = || -> Value { serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap() };
-    let mut old = read();
+    let mut old: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     old["version"] = "0.0.1".into();
     std::fs::write(&file, old.to_string()).unwrap();
     let said = run(folder.path(), &cache);
-    assert!(said.contains("version 0.0.1, this is"), "{said}");
-    assert!(said.contains("measuring anew"), "{said}");
-    assert_eq!(read()["version"], env!("CARGO_PKG_VERSION"));
+    assert!(said.contains("measured by version 0.0.1"), "{said}");
+    assert!(said.contains("slackwater calibrate"), "{said}");
+    // What is asked to measure only then measures.
+    succeeds(&slackwater(&cache, &["calibrate", "--quick", "--if-stale"]));
+    let said = run(folder.path(), &cache);
+    assert!(!said.contains("calibrat"), "{said}");
 }
 
 #[test]

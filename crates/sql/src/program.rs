@@ -1,5 +1,6 @@
 //! Programs: all statements of a text, compiled.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
@@ -88,6 +89,7 @@ pub fn compile(
         .settings
         .check()
         .map_err(|error| error.among_if_found(&tokens))?;
+    compiler.check_targets()?;
     let (explained, run): (Vec<Job>, Vec<Job>) = std::mem::take(&mut compiler.jobs)
         .into_iter()
         .partition(|job| job.explain);
@@ -107,6 +109,8 @@ struct Compiler<'a> {
 struct Job {
     plan: LogicalPlan,
     table: Option<Arc<Table>>,
+    /// Views that it reads, also by way of others.
+    views: BTreeSet<String>,
     explain: bool,
     tokens: Arc<[TokenWithSpan]>,
 }
@@ -188,13 +192,35 @@ impl Compiler<'_> {
         if let Some(table) = &table {
             plan = fit(plan, table, columns, &places)?;
         }
+        let views = self.session.views_in(&plan);
         let plan = self.session.optimise(plan)?;
         self.jobs.push(Job {
             plan,
             table,
+            views,
             explain,
             tokens: tokens.clone(),
         });
+        Ok(())
+    }
+
+    /// A target of something that isn't there would be kept by nobody.
+    fn check_targets(&self) -> Result<()> {
+        for name in self.session.settings.latency_targets.keys() {
+            if self.session.tables.contains_key(name) || self.session.is_view(name) {
+                continue;
+            }
+            let tables = self.session.tables.keys();
+            let known = tables.chain(self.session.view_names());
+            let known = known.cloned().collect::<Vec<String>>();
+            let error = SqlError::new(format!(
+                "'latency_target.{name}': there is no table or view '{name}'"
+            ));
+            return Err(match nearest(name, &known) {
+                Some(near) => error.mend(format!("did you mean 'latency_target.{near}'?")),
+                None => error.mend("name the table that a query inserts into, or a view"),
+            });
+        }
         Ok(())
     }
 
@@ -202,8 +228,11 @@ impl Compiler<'_> {
         let plans = jobs.iter().map(|job| &job.plan).collect::<Vec<_>>();
         let mut translator = Translator::new(&self.session, self.connectors, &plans)?;
         for job in &jobs {
+            let table = job.table.as_deref();
+            let table = table.map(|table| (table.name.as_str(), latency_target(table)));
+            let target_ns = self.session.settings.target_of_sink(table, &job.views);
             translator
-                .sink(&job.plan, job.table.clone())
+                .sink(&job.plan, job.table.clone(), target_ns)
                 .map_err(|error| error.among(&job.tokens))?;
         }
         Ok(Program {
@@ -212,6 +241,12 @@ impl Compiler<'_> {
             settings: self.session.settings.clone(),
         })
     }
+}
+
+/// A sink's own option; its connector has checked it.
+fn latency_target(table: &Table) -> Option<u64> {
+    let option = table.options.get("latency_target")?;
+    slackwater_engine::time::parse_duration_ns(option)
 }
 
 fn count(columns: usize) -> String {

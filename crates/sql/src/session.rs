@@ -1,11 +1,12 @@
 //! A session: the tables, views and settings that statements have declared, and DataFusion's
 //! planner over them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_schema::DataType;
 use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, TableReference};
 use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion_expr::{
@@ -105,6 +106,26 @@ impl Session {
     /// Whether there is a view of that name.
     pub fn is_view(&self, name: &str) -> bool {
         self.views.contains_key(name)
+    }
+
+    /// The names of all views.
+    pub fn view_names(&self) -> impl Iterator<Item = &String> {
+        self.views.keys()
+    }
+
+    /// The views that a plan reads, also by way of others: the planner keeps their names.
+    pub fn views_in(&self, plan: &LogicalPlan) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        let visited = plan.apply(|node| {
+            if let LogicalPlan::SubqueryAlias(alias) = node
+                && self.is_view(alias.alias.table())
+            {
+                names.insert(alias.alias.table().to_string());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        visited.expect("the closure never fails");
+        names
     }
 
     fn check_new(&self, name: &str) -> Result<()> {

@@ -1,5 +1,6 @@
 //! `SET 'key' = 'value'`: what belongs to the query.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use slackwater_engine::runtime::WaitMode;
@@ -22,6 +23,10 @@ pub struct Settings {
     pub chunk_rows: usize,
     /// How long a source may collect rows, in nanoseconds.
     pub linger_ns: u64,
+    /// That was asked for; without it a latency target decides.
+    pub linger_set: bool,
+    /// So was the size of chunks.
+    pub chunk_rows_set: bool,
     /// A running aggregation emits one row per input row.
     pub emit_every_row: bool,
     /// The order of rows of one key is kept where it can be seen.
@@ -30,6 +35,9 @@ pub struct Settings {
     pub round_robin: bool,
     /// The latency that is wanted, in nanoseconds.
     pub latency_target_ns: Option<u64>,
+    /// The same for a sink's table, or for all that reads a view, by its name; `None` for no
+    /// target.
+    pub latency_targets: BTreeMap<String, Option<u64>>,
     /// How workers wait; [`Settings::wait_mode`] adds the delay of `auto`.
     pub wait: WaitMode,
     /// How long `auto` may let a message lie, in nanoseconds.
@@ -104,7 +112,8 @@ pub const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "latency_target",
-        "'none' or a duration such as '20 ms', which the report compares with",
+        "'none' (the default) or a duration such as '20 ms' that 99 of 100 rows are to keep; \
+         'latency_target.NAME' for one sink's table, or for all that reads a view",
     ),
     (
         "linger",
@@ -148,10 +157,13 @@ impl Default for Settings {
             link: LinkKind::Auto,
             chunk_rows: CHUNK_ROWS,
             linger_ns: LINGER_NS,
+            linger_set: false,
+            chunk_rows_set: false,
             emit_every_row: false,
             keep_order: true,
             round_robin: false,
             latency_target_ns: None,
+            latency_targets: BTreeMap::new(),
             wait: WaitMode::default(),
             wait_delay_ns: WAIT_DELAY_NS,
         }
@@ -177,19 +189,21 @@ impl Settings {
                 }
             }
             "workers" => self.workers = Some(number(PARALLELISM_MAX)?),
-            "chunk_rows" => self.chunk_rows = number(CHUNK_ROWS_MAX)?,
+            "chunk_rows" => {
+                self.chunk_rows = number(CHUNK_ROWS_MAX)?;
+                self.chunk_rows_set = true;
+            }
             "linger" => {
-                self.linger_ns = parse_duration_ns(value).ok_or_else(|| wrong(key, value))?
+                self.linger_ns = parse_duration_ns(value).ok_or_else(|| wrong(key, value))?;
+                self.linger_set = true;
             }
             "latency_target" => {
-                self.latency_target_ns = match value.trim() {
-                    "none" => None,
-                    value => Some(
-                        parse_duration_ns(value)
-                            .filter(|&t| t > 0)
-                            .ok_or_else(|| wrong(key, value))?,
-                    ),
-                }
+                self.latency_target_ns = latency_target(value).ok_or_else(|| wrong(key, value))?;
+            }
+            _ if key.starts_with(LATENCY_TARGET_OF) => {
+                let name = key[LATENCY_TARGET_OF.len()..].to_string();
+                let target = latency_target(value).ok_or_else(|| wrong("latency_target", value))?;
+                self.latency_targets.insert(name, target);
             }
             "wait" => self.wait = value.parse().map_err(|_| wrong(key, value))?,
             "wait_delay" => {
@@ -231,6 +245,31 @@ impl Settings {
         }
     }
 
+    /// The target of a sink: that of its own name, of its table's option, or else of the views that
+    /// it reads (the tightest) or of the query.
+    pub fn target_of_sink(
+        &self,
+        table: Option<(&str, Option<u64>)>,
+        views: &BTreeSet<String>,
+    ) -> Option<u64> {
+        if let Some((name, option)) = table {
+            if let Some(target) = self.latency_targets.get(name) {
+                return *target;
+            }
+            if option.is_some() {
+                return option;
+            }
+        }
+        let views = views
+            .iter()
+            .filter_map(|view| self.latency_targets.get(view));
+        let views = views.collect::<Vec<_>>();
+        if views.is_empty() {
+            return self.latency_target_ns;
+        }
+        views.into_iter().flatten().min().copied()
+    }
+
     /// Checks settings against each other.
     pub fn check(&self) -> Result<()> {
         if self.round_robin && self.keep_order {
@@ -240,6 +279,16 @@ impl Settings {
             );
         }
         Ok(())
+    }
+}
+
+/// A target of one table or view.
+const LATENCY_TARGET_OF: &str = "latency_target.";
+
+fn latency_target(value: &str) -> Option<Option<u64>> {
+    match value.trim() {
+        "none" => Some(None),
+        value => Some(Some(parse_duration_ns(value).filter(|&t| t > 0)?)),
     }
 }
 
@@ -302,6 +351,29 @@ mod tests {
         settings.set("order", "none", &[]).unwrap();
         assert!(settings.check().is_ok());
     }
+
+    #[test]
+    fn the_target_of_a_sink_is_the_nearest_one() {
+        let mut settings = Settings::default();
+        let ms = |ms: u64| Some(ms * 1_000_000);
+        let views = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        for (key, value) in [
+            ("latency_target", "100 ms"),
+            ("latency_target.out", "5 ms"),
+            ("latency_target.view", "20 ms"),
+            ("latency_target.slow", "none"),
+        ] {
+            settings.set(key, value, &[]).unwrap();
+        }
+        let target = |table, names: &[&str]| settings.target_of_sink(table, &views(names));
+        assert_eq!(target(Some(("out", ms(7))), &["view"]), ms(5));
+        assert_eq!(target(Some(("other", ms(7))), &["view"]), ms(7));
+        assert_eq!(target(Some(("other", None)), &["view", "slow"]), ms(20));
+        assert_eq!(target(None, &["slow"]), None);
+        assert_eq!(target(None, &["unknown"]), ms(100));
+        assert!(settings.set("latency_target.out", "soon", &[]).is_err());
+    }
+
     #[test]
     fn the_delay_belongs_to_auto_in_either_order() {
         let auto = |delay| WaitMode::Auto { delay };

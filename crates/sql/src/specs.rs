@@ -87,6 +87,8 @@ pub struct SinkSpec {
     pub connector: Arc<dyn SinkConnector>,
     /// The columns.
     pub schema: SchemaRef,
+    /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
+    pub latency_target_ns: Option<u64>,
 }
 
 impl NodeSpec {

@@ -134,7 +134,12 @@ impl<'a> Translator<'a> {
     }
 
     /// Adds a statement: the rows of `plan` go to a table or, without one, to the terminal.
-    pub fn sink(&mut self, plan: &LogicalPlan, table: Option<Arc<Table>>) -> Result<()> {
+    pub fn sink(
+        &mut self,
+        plan: &LogicalPlan,
+        table: Option<Arc<Table>>,
+        latency_target_ns: Option<u64>,
+    ) -> Result<()> {
         let stream = self.translate(plan)?;
         let names = plan
             .schema()
@@ -160,6 +165,7 @@ impl<'a> Translator<'a> {
             table,
             connector,
             schema: schema.clone(),
+            latency_target_ns,
         }));
         self.schemas.push(schema);
         debug_assert_eq!(sink + 1, self.specs.len());

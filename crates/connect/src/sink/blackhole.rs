@@ -6,13 +6,17 @@ use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::{Sink, SinkConnector};
 
 /// Options beside `connector`.
-pub(crate) const OPTIONS: &[&str] = &["connector"];
+pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target"];
 
 /// Takes everything.
 #[derive(Debug)]
 pub(crate) struct BlackholeConnector;
 
 impl SinkConnector for BlackholeConnector {
+    fn uses_waiter(&self) -> bool {
+        false
+    }
+
     fn max_instances(&self) -> usize {
         usize::MAX
     }

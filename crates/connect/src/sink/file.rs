@@ -22,7 +22,7 @@ use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 
 /// Options beside those of the format.
-pub(crate) const OPTIONS: &[&str] = &["connector", "format", "path", "overwrite"];
+pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target", "format", "path", "overwrite"];
 
 /// Bytes collected before they are written: large enough that a system call costs nothing beside
 /// making them.
@@ -100,6 +100,10 @@ impl FileConnector {
 }
 
 impl SinkConnector for FileConnector {
+    fn uses_waiter(&self) -> bool {
+        false
+    }
+
     fn max_instances(&self) -> usize {
         if self.is_one_file { 1 } else { usize::MAX }
     }

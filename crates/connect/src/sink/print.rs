@@ -16,7 +16,7 @@ use slackwater_engine::sink::{Sink, SinkConnector};
 use crate::encode::Cell;
 
 /// Options beside `connector`.
-pub(crate) const OPTIONS: &[&str] = &["connector"];
+pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target"];
 
 /// A column is padded no further than this: one long text must not push all lines apart.
 const PADDED_WIDTH_MAX: usize = 40;
@@ -46,6 +46,10 @@ impl PrintConnector {
 }
 
 impl SinkConnector for PrintConnector {
+    fn uses_waiter(&self) -> bool {
+        false
+    }
+
     fn max_instances(&self) -> usize {
         usize::MAX
     }

@@ -22,7 +22,7 @@ use crate::source::readiness::Readiness;
 use crate::source::tcp::{Endpoint, Mode};
 
 /// Options beside those of the format.
-pub(crate) const OPTIONS: &[&str] = &["connector", "format", "address", "mode"];
+pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target", "format", "address", "mode"];
 
 /// Bytes that wait for the peer before the sink is no longer ready; one chunk may go beyond.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;

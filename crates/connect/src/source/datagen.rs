@@ -12,7 +12,6 @@ use slackwater_engine::source::{
 };
 use slackwater_engine::time::now_ns;
 
-use super::chunk_rows;
 use crate::datagen::{Columns, GeneratorSpec, Order};
 use crate::pacer::Pacer;
 
@@ -49,6 +48,7 @@ impl SourceConnector for DatagenConnector {
             bounded: self.rows.is_some(),
             replayable: true,
             total_bytes: None,
+            rows_per_s: self.pacer.as_ref().map(|pacer| pacer.rows_per_s()),
         }
     }
 
@@ -148,10 +148,10 @@ impl Source for DatagenSource {
                 SourcePoll::PartitionEnded { partition: 0 }
             });
         }
-        let chunk_rows = chunk_rows(&self.request);
+        let chunk_rows = self.request.tuning.chunk_rows();
         let rows_max = match &self.pacer {
             None => chunk_rows,
-            Some(pacer) => pacer.rows_max(self.request.linger_ns, chunk_rows),
+            Some(pacer) => pacer.rows_max(self.request.tuning.linger_ns(), chunk_rows),
         };
         let left = usize::try_from(self.rows_left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let mut rows = self.make(rows_max.min(left))?;

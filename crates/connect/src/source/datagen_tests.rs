@@ -1,11 +1,12 @@
 //! The datagen source through the public entry point.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_schema::{DataType, Field, TimeUnit};
-use slackwater_engine::source::{SourcePoll, SourceRequest};
+use slackwater_engine::source::{SourcePoll, SourceRequest, Tuning};
 
 use super::tests::{Drained, read_all, request};
 use crate::table::TableDefinition;
@@ -59,7 +60,7 @@ fn nexmark(options: &[(&str, &str)]) -> TableDefinition {
 
 fn read(table: &TableDefinition, projection: &[usize], chunk_rows: usize) -> Drained {
     let request = SourceRequest {
-        chunk_rows,
+        tuning: Arc::new(Tuning::new(0, chunk_rows)),
         ..request(projection)
     };
     read_all(&mut *crate::source(table).unwrap().source(request).unwrap())
@@ -167,7 +168,7 @@ fn nexmark_events_have_their_shares_and_times() {
 fn a_rate_paces_and_stamps() {
     let table = visits(&[("rows", "100"), ("rate", "1000/s")]);
     let request = SourceRequest {
-        linger_ns: 9_000_000,
+        tuning: Arc::new(Tuning::new(9_000_000, 1_000)),
         ..request(&[0])
     };
     let drained = read_all(&mut *crate::source(&table).unwrap().source(request).unwrap());

@@ -22,7 +22,7 @@ use slackwater_engine::source::{
 };
 use slackwater_engine::time::now_ns;
 
-use super::{chunk_rows, source_rows};
+use super::source_rows;
 use crate::block::{BlockPool, FILE_BLOCK_BYTES};
 use crate::format::Format;
 use crate::lines::RecordReader;
@@ -169,6 +169,7 @@ impl SourceConnector for FileConnector {
             bounded: true,
             replayable: true,
             total_bytes: Some(self.files.iter().map(|file| file.bytes).sum()),
+            rows_per_s: self.pacer.as_ref().map(|pacer| pacer.rows_per_s()),
         }
     }
 
@@ -271,10 +272,10 @@ impl FileSource {
     }
 
     fn rows_max(&self) -> usize {
-        let chunk_rows = chunk_rows(&self.request);
+        let chunk_rows = self.request.tuning.chunk_rows();
         match &self.pacer {
             None => chunk_rows,
-            Some(pacer) => pacer.rows_max(self.request.linger_ns, chunk_rows),
+            Some(pacer) => pacer.rows_max(self.request.tuning.linger_ns(), chunk_rows),
         }
     }
 

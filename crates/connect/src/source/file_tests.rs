@@ -3,13 +3,14 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow_schema::DataType;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use slackwater_engine::link::Waiter;
-use slackwater_engine::source::{SourcePoll, SourceRequest};
+use slackwater_engine::source::{SourcePoll, SourceRequest, Tuning};
 use slackwater_engine::time::now_ns;
 
 use super::tests::{Drained, read_all, request};
@@ -63,7 +64,7 @@ fn files_of_a_glob_are_partitions_in_turn() {
         (3, Some(14))
     );
     let mut request = request(&[0]);
-    request.chunk_rows = 1;
+    request.tuning = Arc::new(Tuning::new(0, 1));
     let bytes_read = request.bytes_read.clone();
     let drained = read(&table, request.clone());
     assert_eq!(
@@ -102,7 +103,7 @@ fn a_unit_of_work_per_file_reads_one_after_the_other() {
     let connector = crate::source(&table).unwrap();
     assert_eq!(connector.describe().max_instances, 1);
     let request = SourceRequest {
-        chunk_rows: 1,
+        tuning: Arc::new(Tuning::new(0, 1)),
         unit_per_partition: true,
         ..request(&[0])
     };
@@ -198,7 +199,7 @@ fn replay_is_paced_and_stamped_with_deadlines() {
     }
     let table = lines(&folder.path().join("?"), &[("replay_rate", "1000/s")]);
     let request = SourceRequest {
-        linger_ns: 4_000_000,
+        tuning: Arc::new(Tuning::new(4_000_000, 1_000)),
         ..request(&[0])
     };
     let begin_ns = now_ns();

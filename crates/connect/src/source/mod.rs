@@ -1,5 +1,6 @@
 //! Sources: where rows come from.
 
+pub(crate) mod arrivals;
 pub(crate) mod datagen;
 pub(crate) mod file;
 pub(crate) mod readiness;
@@ -30,11 +31,6 @@ fn source_rows(rows: DecodedRows, partition: u32, ingest_ns: u64) -> SourceRows 
     }
 }
 
-/// Rows per chunk; a chunk of nothing would never get anywhere.
-fn chunk_rows(request: &SourceRequest) -> usize {
-    request.chunk_rows.max(1)
-}
-
 /// Counts bytes for the progress line.
 fn count_bytes(request: &SourceRequest, bytes: usize) {
     // Relaxed: a figure to look at, which orders nothing.
@@ -57,7 +53,7 @@ pub(crate) mod tests {
     use arrow_array::RecordBatch;
     use arrow_cast::display::array_value_to_string;
     use slackwater_engine::link::{Sources, Waiter};
-    use slackwater_engine::source::{Rejected, Source, SourcePoll, SourceRequest};
+    use slackwater_engine::source::{Rejected, Source, SourcePoll, SourceRequest, Tuning};
     use slackwater_engine::time::now_ns;
 
     /// A request for the columns, without linger.
@@ -66,8 +62,7 @@ pub(crate) mod tests {
             projection: projection.to_vec(),
             instance: 0,
             instances: 1,
-            chunk_rows: 1_000,
-            linger_ns: 0,
+            tuning: Arc::new(Tuning::new(0, 1_000)),
             unit_per_partition: false,
             bytes_read: Arc::new(AtomicU64::new(0)),
         }

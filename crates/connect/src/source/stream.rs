@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use slackwater_engine::source::{SourcePoll, SourceRequest};
 use slackwater_engine::time::now_ns;
 
-use super::{chunk_rows, source_rows};
+use super::source_rows;
 use crate::block::{BlockPool, STREAM_BLOCK_BYTES};
 use crate::format::Format;
 use crate::lines::RecordReader;
@@ -105,13 +105,15 @@ impl Linger {
                 .iter()
                 .filter_map(|partition| partition.ingest_ns)
                 .min()?;
-            let deadline_ns = *self.deadline_ns.get_or_insert(first_ns + request.linger_ns);
+            let deadline_ns = *self
+                .deadline_ns
+                .get_or_insert(first_ns + request.tuning.linger_ns());
             let lines: usize = partitions.iter().map(|part| part.records.line_ends()).sum();
             // A full block or an ended partition has no more to wait for.
             let stuck = |part: &mut StreamPartition| {
                 part.ingest_ns.is_some() && (part.ended || part.room().is_empty())
             };
-            let go = lines >= chunk_rows(request)
+            let go = lines >= request.tuning.chunk_rows()
                 || partitions.iter_mut().any(stuck)
                 || now_ns() >= deadline_ns;
             if !go {
@@ -128,7 +130,7 @@ impl Linger {
             let Some(ingest_ns) = partition.ingest_ns else {
                 continue;
             };
-            match partition.records.rows(chunk_rows(request)) {
+            match partition.records.rows(request.tuning.chunk_rows()) {
                 Some(rows) => {
                     let rows = source_rows(rows, partition.number, ingest_ns);
                     return Some(SourcePoll::Rows(rows));

@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::link::Waiter;
+use slackwater_engine::link::{Waiter, Watched};
 use slackwater_engine::source::{
     Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
 };
 use slackwater_engine::time::now_ns;
 
+use super::arrivals::Arrivals;
 use super::count_bytes;
 use super::readiness::Readiness;
 use super::stream::{Linger, StreamPartition, StreamSpec};
@@ -35,6 +36,9 @@ const CONNECTIONS_MAX: usize = 256;
 
 /// Bytes read in one go over all connections, before rows are handed on: eight full blocks.
 const BYTES_PER_POLL_MAX: usize = 8 * crate::block::STREAM_BLOCK_BYTES;
+
+/// Fewer bytes at once are far from filling any socket.
+const FILL_BYTES_MIN: usize = 16 * 1024;
 
 /// How long the peer may take to accept the connection when the query starts.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -161,6 +165,7 @@ impl TcpConnector {
             partitions_begun: 0,
             linger: Linger::default(),
             events: VecDeque::new(),
+            watched: Watched::default(),
         }
     }
 }
@@ -172,6 +177,9 @@ struct Connection {
     peer: String,
     /// There may be something to read.
     readable: bool,
+    arrivals: Arrivals,
+    /// Bytes read since the socket was empty.
+    drained: usize,
 }
 
 #[derive(Debug)]
@@ -193,6 +201,8 @@ struct TcpSource {
     partitions_begun: u32,
     linger: Linger,
     events: VecDeque<SourcePoll>,
+    /// Until when the worker would have been told of bytes.
+    watched: Watched,
 }
 
 impl TcpSource {
@@ -203,6 +213,8 @@ impl TcpSource {
             stream,
             peer,
             readable: true,
+            arrivals: Arrivals::new(now_ns()),
+            drained: 0,
         });
         self.partitions.push(self.spec.partition(number));
         number
@@ -269,13 +281,14 @@ impl TcpSource {
     /// Reads what there is; whether that was all.
     fn read(&mut self) -> Result<bool> {
         let mut budget = BYTES_PER_POLL_MAX;
-        let mut time_ns = None;
+        let mut begin_ns = None;
+        let watched_ns = self.watched.until_ns();
         for (connection, partition) in self.connections.iter_mut().zip(&mut self.partitions) {
             while connection.readable && budget > 0 && !partition.room().is_empty() {
+                let time_ns = *begin_ns.get_or_insert_with(now_ns);
                 let room = partition.room();
                 let length = room.len().min(budget);
                 let read = connection.stream.read(&mut room[..length]);
-                let time_ns = *time_ns.get_or_insert_with(now_ns);
                 match read {
                     Ok(0) => {
                         connection.readable = false;
@@ -283,11 +296,17 @@ impl TcpSource {
                     }
                     Ok(bytes) => {
                         budget -= bytes;
+                        connection.drained += bytes;
                         count_bytes(&self.spec.request, bytes);
-                        partition.filled(bytes, time_ns);
+                        partition.filled(bytes, connection.arrivals.read(bytes, watched_ns));
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
                         connection.readable = false;
+                        connection.arrivals.emptied(time_ns);
+                        let drained = std::mem::take(&mut connection.drained);
+                        if drained > FILL_BYTES_MIN {
+                            note_fill(&self.spec.request, &connection.stream, drained);
+                        }
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     // A peer that resets a connection has ended it; what came before counts.
@@ -302,10 +321,16 @@ impl TcpSource {
                 }
             }
         }
-        Ok(!self
-            .connections
-            .iter()
-            .any(|connection| connection.readable))
+        let mut is_all = true;
+        for connection in self.connections.iter_mut().filter(|c| c.readable) {
+            is_all = false;
+            if connection.arrivals.wants_mark() {
+                // A socket that can't say is read as if nothing were left; the next look tells.
+                let left = rustix::io::ioctl_fionread(&connection.stream).unwrap_or(0);
+                connection.arrivals.left(left, now_ns());
+            }
+        }
+        Ok(is_all)
     }
 
     /// Takes the first finished partition out.
@@ -316,6 +341,13 @@ impl TcpSource {
             .position(StreamPartition::is_finished)?;
         self.connections.remove(index);
         Some(self.partitions.remove(index).number)
+    }
+}
+
+/// Says how full the kernel's buffer was. Half of it holds bytes, the rest is the kernel's own.
+fn note_fill(request: &SourceRequest, stream: &TcpStream, drained: usize) {
+    if let Ok(bytes) = rustix::net::sockopt::socket_recv_buffer_size(stream) {
+        request.tuning.note_fill(drained, bytes / 2);
     }
 }
 
@@ -331,6 +363,7 @@ impl Source for TcpSource {
         if self.idle {
             return Ok(vec![]);
         }
+        self.watched = waiter.watched();
         match self.endpoint.mode {
             Mode::Connect => {
                 let stream = self.endpoint.connect()?;

@@ -4,6 +4,7 @@ use super::*;
 use crate::source::tests::{drain, drain_until, request};
 use crate::table::tests::table;
 use arrow_schema::DataType;
+use slackwater_engine::source::Tuning;
 use std::io::Write;
 
 fn connector(address: &str, mode: Mode) -> TcpConnector {
@@ -52,7 +53,7 @@ fn lingers_after_the_first_row_and_stamps_it() {
     let mut waiter = Waiter::new().unwrap();
     let linger_ns = 50_000_000;
     let request = SourceRequest {
-        linger_ns,
+        tuning: Arc::new(Tuning::new(linger_ns, 1_000)),
         ..request(&[0])
     };
     let mut source = connector(&address, Mode::Connect).tcp_source(request);
@@ -67,6 +68,7 @@ fn lingers_after_the_first_row_and_stamps_it() {
     stream.write_all(b"ne\n").unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let before_ns = now_ns();
+    waiter.note_watched(before_ns);
     let SourcePoll::NotBefore { time_ns } = source.poll().unwrap() else {
         panic!("it lingers");
     };

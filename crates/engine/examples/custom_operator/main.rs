@@ -133,6 +133,7 @@ fn main() -> Result<()> {
     // the head of its instance and is reached over links, here keyed by `sensor`.
     let step = |node, kind, next| StepPlan { node, kind, next };
     let instance = |name: &str, input, steps| InstancePlan {
+        movable: false,
         name: name.to_string(),
         worker: 0,
         index: 0,
@@ -155,7 +156,13 @@ fn main() -> Result<()> {
     );
     let detect = vec![
         step(1, StepKind::Operator, vec![1]),
-        step(2, StepKind::Sink, vec![]),
+        step(
+            2,
+            StepKind::Sink {
+                latency_target_ns: None,
+            },
+            vec![],
+        ),
     ];
     let deployment = Deployment {
         id: 1,

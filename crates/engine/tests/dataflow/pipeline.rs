@@ -192,7 +192,7 @@ impl Pipeline {
     }
 
     pub fn start(&self, runtime: &Runtime) -> Vec<Arc<InstanceCounters>> {
-        runtime.deploy(&self.plan(), self).unwrap()
+        runtime.deploy(&self.plan(), self).unwrap().counters
     }
 
     pub fn instance_count(&self) -> usize {
@@ -246,6 +246,7 @@ impl Pipeline {
         let mut instances = Vec::new();
         let mut instance = |name: &str, index, of, worker, input, steps| {
             instances.push(InstancePlan {
+                movable: false,
                 name: format!("{name} [{}/{of}]", index + 1),
                 worker,
                 index,
@@ -286,7 +287,9 @@ impl Pipeline {
         };
         let step = StepPlan {
             node: 3,
-            kind: StepKind::Sink,
+            kind: StepKind::Sink {
+                latency_target_ns: None,
+            },
             next: vec![],
         };
         instance(

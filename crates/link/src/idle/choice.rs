@@ -16,6 +16,10 @@
 //! | a wait, ended by the worker's own deadline | the sleeps that fit into it, at least one | one sleep |
 //! | a sleep, ended by its own ring | one wake-up | at least one wake-up |
 //!
+//! Whatever is found also has to be worked on, and that costs something however little it is (a read,
+//! a chunk, a write): `found_ns`, which interrupts pay with each arrival and sleeping with each sleep
+//! that finds something. The table leaves it out.
+//!
 //! Nothing is tried out: what the other mode would have cost is read off the mode in use. This is
 //! the work-function algorithm for two states (Borodin, Linial, Saks: "An optimal on-line algorithm
 //! for metrical task systems", 1992), with the width of the band as the price of a change. So it
@@ -85,6 +89,8 @@ const RINGS_APART_MAX: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Choice {
     costs: Costs,
+    /// CPU time that finding something costs beside the waiting.
+    found_ns: u64,
     /// The permitted delay: the longest sleep.
     delay_ns: u64,
     /// The next sleep: shorter than the delay while links fill up within it.
@@ -109,6 +115,7 @@ impl Choice {
                 oversleep_p50_ns: cost(costs.oversleep_p50_ns),
                 ..costs
             },
+            found_ns: 0,
             delay_ns,
             sleep_ns: delay_ns,
             since_ring: RINGS_APART_MAX,
@@ -125,6 +132,26 @@ impl Choice {
         self.sleeping.then_some(self.sleep_ns)
     }
 
+    pub(super) fn costs(&self) -> Costs {
+        self.costs
+    }
+
+    /// Permits another delay. A sleep that was shortened because links fill up stays as short.
+    pub(super) fn set_delay(&mut self, delay_ns: u64) {
+        self.sleep_ns = if self.sleep_ns == self.delay_ns {
+            delay_ns
+        } else {
+            self.sleep_ns.min(delay_ns)
+        };
+        self.delay_ns = delay_ns;
+    }
+
+    /// What finding something costs beside the waiting: per arrival under interrupts, per sleep
+    /// that finds something when sleeping.
+    pub(super) fn set_found(&mut self, found_ns: u64) {
+        self.found_ns = found_ns.min(COST_MAX_NS);
+    }
+
     /// How often it has changed its mind.
     pub(super) fn changes(&self) -> u64 {
         self.changes
@@ -139,7 +166,16 @@ impl Choice {
         }
         let (sleeps, parked) = self.sleeps_within(took_ns);
         let wake = self.costs.wake_ns as i64;
-        self.move_lead(sleeps + if parked { wake } else { 0 }, wake);
+        // Several arrivals within one sleep are found together: this one's share of that.
+        let lasts_ns = self
+            .sleep_ns
+            .saturating_add(self.costs.oversleep_p50_ns)
+            .max(1);
+        let share = (took_ns as f64 / lasts_ns as f64).min(1.0);
+        let found_ns = self.found_ns as i64;
+        let shared_ns = (self.found_ns as f64 * share) as i64;
+        let parked_ns = if parked { wake } else { 0 };
+        self.move_lead(sleeps + parked_ns + shared_ns, wake + found_ns);
     }
 
     /// A wait of `took_ns` was ended by the worker's own deadline.
@@ -156,8 +192,9 @@ impl Choice {
     /// A sleep lasted its time, and something was there, or nothing.
     pub(super) fn slept(&mut self, found: bool) {
         self.note(found);
+        let found_ns = if found { self.found_ns as i64 } else { 0 };
         let interrupts = if found { self.wakes() } else { 0 };
-        self.move_lead(self.costs.sleep_ns as i64, interrupts);
+        self.move_lead(self.costs.sleep_ns as i64 + found_ns, interrupts);
         self.since_ring = self.since_ring.saturating_add(1);
         if self.sleep_ns < self.delay_ns {
             // By less than a hundredth: a link that fills up rings in one of some fifteen sleeps.
@@ -169,7 +206,8 @@ impl Choice {
     /// A sleep was ended early by something urgent, after `took_ns`.
     pub(super) fn rung_early(&mut self, took_ns: u64, found: bool) {
         self.note(found);
-        self.move_lead(self.costs.wake_ns as i64, self.wakes());
+        let found_ns = if found { self.found_ns as i64 } else { 0 };
+        self.move_lead(self.costs.wake_ns as i64 + found_ns, self.wakes());
         if std::mem::take(&mut self.since_ring) < RINGS_APART_MAX {
             // What filled the link to three quarters will do so again. End before it, oversleep
             // included, at some 5/8 of capacity / rate, and at most halve the time at once.
@@ -193,7 +231,8 @@ impl Choice {
     /// time.
     fn wakes(&self) -> i64 {
         let found = self.found.min(FOUND_MAX);
-        (self.costs.wake_ns as f64 * -(1.0 - found).ln() / found) as i64
+        let each_ns = (self.costs.wake_ns + self.found_ns) as f64;
+        (each_ns * -(1.0 - found).ln() / found) as i64
     }
 
     fn note(&mut self, found: bool) {
@@ -202,7 +241,7 @@ impl Choice {
     }
 
     fn move_lead(&mut self, sleeping: i64, interrupts: i64) {
-        let end = LEAD_WAKES * self.costs.wake_ns as i64;
+        let end = LEAD_WAKES * (self.costs.wake_ns + self.found_ns) as i64;
         self.lead_ns = (self.lead_ns + sleeping - interrupts).clamp(-end, end);
         let change = if self.sleeping { end } else { -end };
         if self.lead_ns == change {

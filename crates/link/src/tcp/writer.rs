@@ -171,6 +171,11 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         }
     }
 
+    /// Whether the reader was greeted, on the connection that there is now.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.phase, Phase::Open(_))
+    }
+
     /// Whether a frame would be taken now. Looks at the socket when there seems to be no room.
     pub fn has_room(&mut self) -> bool {
         if self.outgoing.held() >= self.settings.window() {

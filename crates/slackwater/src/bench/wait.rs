@@ -42,18 +42,17 @@ mod usage;
 mod verdict;
 mod way;
 
-use std::path::Path;
-
 use clap::Args;
 
 pub use plan::Arguments;
 
-use figures::{Baseline, DISTURBED_MAX, Figures, Summary};
+use figures::{Baseline, Figures, Summary};
 use order::{Latency, Point};
 use oversleep::Oversleep;
-use plan::{Plan, REPEATED_SHARE_MAX};
+use plan::Plan;
 use way::Way;
 
+use super::common::{DISTURBED_MAX, REPEATED_SHARE_MAX, check_folders, minutes, rate, write};
 use crate::calibrate::{Host, load_average};
 use crate::measure::median;
 
@@ -73,13 +72,7 @@ pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let plan = Plan::of(arguments)?;
-    for path in [&arguments.json, &arguments.svg].into_iter().flatten() {
-        // Before the experiment and not behind it: figures that can't be kept are lost.
-        let folder = path.parent().filter(|folder| *folder != Path::new(""));
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return Err(format!("there is no folder {}", folder.display()));
-        }
-    }
+    check_folders(&[&arguments.json, &arguments.svg])?;
     if cfg!(debug_assertions) {
         eprintln!("warning: this is a debug build; its figures mean nothing");
     }
@@ -101,18 +94,6 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-fn minutes(seconds: f64) -> String {
-    format!(
-        "{:.0} min {:.0} s",
-        (seconds / 60.0).floor(),
-        seconds % 60.0
-    )
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
 fn measure(plan: &Plan) -> Result<Figures, String> {
     let load_before = load_average();
     let mut points = Vec::new();
@@ -123,11 +104,7 @@ fn measure(plan: &Plan) -> Result<Figures, String> {
         let mut measured = Vec::new();
         oversleeps.push(oversleep::oversleeps(plan.cores.follower, &delays)?);
         for &rate_per_s in &plan.rates {
-            eprintln!(
-                "round {round} of {}: {}",
-                plan.rounds,
-                figures::rate(rate_per_s)
-            );
+            eprintln!("round {round} of {}: {}", plan.rounds, rate(rate_per_s));
             let mut ways = vec![Way::BASELINE];
             ways.extend(&plan.ways);
             if round % 2 == 0 {

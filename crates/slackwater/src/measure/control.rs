@@ -64,3 +64,10 @@ impl Control {
         received.ok_or_else(|| "the other side of the measurement has ended".to_string())
     }
 }
+
+/// To wait for a message beside other things.
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -55,6 +55,8 @@ pub struct FrameSide {
     size_bytes: usize,
     /// A message may leave in several pushes, so this side pushes while it waits for the answer.
     sends_in_parts: bool,
+    /// The link was greeted: until then what was sent waits for a push.
+    connected: bool,
     /// Shared memory: marks the other process's end.
     _watch: Option<(Watch, Control)>,
     /// TCP: keeps the listening socket.
@@ -71,6 +73,7 @@ impl FrameSide {
             refused: None,
             size_bytes: 0,
             sends_in_parts: false,
+            connected: false,
             _watch: None,
             _acceptor: None,
         }
@@ -192,7 +195,11 @@ impl Side for FrameSide {
 
     #[inline]
     fn receive(&mut self) -> Result<Option<u64>, String> {
-        if self.sends_in_parts && !self.sender.is_drained() {
+        if !self.connected {
+            // Looked at before the push, so that one more follows the greeting.
+            self.connected = self.sender.is_connected();
+            self.sender.push(false);
+        } else if self.sends_in_parts && !self.sender.is_drained() {
             self.sender.push(false);
         }
         match self.receiver.receive() {

@@ -165,8 +165,10 @@ impl WorkerProcess<'_> {
             };
             match received {
                 Some(News::Event(event)) => {
-                    running -= 1;
-                    let _ = self.channel.send(&word(event), &[]);
+                    if let Some(word) = word(event) {
+                        running -= 1;
+                        let _ = self.channel.send(&word, &[]);
+                    }
                 }
                 Some(News::Order(Order::Stop)) => self.runtime.stop(DEPLOYMENT),
                 Some(News::Order(Order::Remove)) => self.runtime.remove(DEPLOYMENT),
@@ -245,11 +247,13 @@ impl WorkerProcess<'_> {
     }
 }
 
-fn word(event: Event) -> Word {
+/// What the parent hears of it; instances of worker processes stay where they are.
+fn word(event: Event) -> Option<Word> {
     let counts = |sinks: Vec<slackwater_engine::instance::SinkResult>| {
         sinks.iter().map(SinkCounts::from).collect()
     };
-    match event {
+    Some(match event {
+        Event::Active | Event::Detached { .. } => return None,
         Event::Ended {
             instance, sinks, ..
         } => Word::Ended {
@@ -266,7 +270,7 @@ fn word(event: Event) -> Word {
             sinks: counts(sinks),
             error: (&error).into(),
         },
-    }
+    })
 }
 
 /// Ends the process; standard output may hold rows that the terminal has not seen.

@@ -91,7 +91,7 @@ impl Children {
             .deployment
             .instances
             .iter()
-            .map(|_| Arc::new(InstanceCounters::default()));
+            .map(|instance| Arc::new(instance.counters()));
         let counters = counters.collect::<Vec<_>>();
         let bytes_read = Arc::new(Mutex::new(vec![Vec::new(); work.processes]));
         let (left_sender, left) = mpsc::channel();

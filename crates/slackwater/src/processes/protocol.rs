@@ -8,6 +8,7 @@ use slackwater_engine::Error;
 use slackwater_engine::counters::{InstanceCounters, LinkCounters};
 use slackwater_engine::deploy::LinkSide;
 use slackwater_engine::instance::SinkResult;
+use slackwater_engine::latency::Seconds;
 
 use crate::calibrate::WaitCosts;
 use crate::catalog::DeadLetterFile;
@@ -121,6 +122,9 @@ pub struct SinkCounts {
     rows: u64,
     /// Latency in microseconds, and how many rows had it.
     latencies_us: Vec<(u64, u64)>,
+    /// Seconds in which rows left, and those that violated the target.
+    active_s: u64,
+    violated_s: u64,
 }
 
 impl From<&SinkResult> for SinkCounts {
@@ -132,6 +136,8 @@ impl From<&SinkResult> for SinkCounts {
             node: result.node,
             rows: result.rows,
             latencies_us: latencies_us.collect(),
+            active_s: result.seconds.active,
+            violated_s: result.seconds.violated,
         }
     }
 }
@@ -147,6 +153,7 @@ impl From<SinkCounts> for SinkResult {
             node: counts.node,
             rows: counts.rows,
             latencies_us,
+            seconds: Seconds::of(counts.active_s, counts.violated_s),
         }
     }
 }

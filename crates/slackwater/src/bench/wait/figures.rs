@@ -7,15 +7,12 @@ use super::order::{Latency, MESSAGE_BYTES, Point};
 use super::oversleep::Oversleep;
 use super::verdict::Verdict;
 use super::way::Way;
+pub use crate::bench::common::{DISTURBED_MAX, rate};
 use crate::calibrate::{Host, WaitCosts};
 use crate::measure::{Cores, Spread, median};
 
 /// The least share of what was due that must have been received: below it the throughput was lower.
 pub const SHARE_MIN: f64 = 0.99;
-
-/// The share of the time for which other processes may keep a side from its core before a point
-/// counts as disturbed.
-pub const DISTURBED_MAX: f64 = 0.01;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
@@ -203,17 +200,6 @@ impl Summary {
     /// Whether it received what was due.
     pub fn keeps_up(&self) -> bool {
         self.received_share >= SHARE_MIN
-    }
-}
-
-/// A rate as people write it: `10 k/s`.
-pub fn rate(rate_per_s: f64) -> String {
-    if rate_per_s >= 1e6 {
-        format!("{} M/s", rate_per_s / 1e6)
-    } else if rate_per_s >= 1e3 {
-        format!("{} k/s", rate_per_s / 1e3)
-    } else {
-        format!("{rate_per_s}/s")
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the two sides are told and what they answer; all of it travels as JSON.
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+
+pub use crate::bench::common::{Interval, Latency, Usage, histogram};
 
 use super::arrivals::Arrivals;
 use super::way::Way;
@@ -68,79 +69,6 @@ pub fn tick_ns(rate_per_s: f64) -> u64 {
     } else {
         0
     }
-}
-
-/// From when until when it counts, on `CLOCK_MONOTONIC`, which all processes of a host share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interval {
-    /// Messages due from here on count,
-    pub begin_ns: u64,
-    /// and those due from here on don't.
-    pub end_ns: u64,
-}
-
-impl Interval {
-    /// Whether a message that is due then counts.
-    #[inline]
-    pub fn contains(&self, due_ns: u64) -> bool {
-        (self.begin_ns..self.end_ns).contains(&due_ns)
-    }
-}
-
-/// What a process used within the interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
-    /// CPU time of the process.
-    pub cpu_s: f64,
-    /// Time that passed.
-    pub wall_s: f64,
-    /// How often its threads went to sleep.
-    pub voluntary_switches: u64,
-    /// Time in which its threads could have run, and waited for their core.
-    pub waited_s: f64,
-}
-
-impl Usage {
-    /// CPU time in per cent of a core.
-    pub fn percent(&self) -> f64 {
-        self.cpu_s / self.wall_s * 100.0
-    }
-
-    /// The share of the time in which something else had the core that this process wanted.
-    pub fn disturbed(&self) -> f64 {
-        self.waited_s / self.wall_s
-    }
-}
-
-/// Quantiles, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// The median.
-    pub p50_us: f64,
-    /// One in a hundred is longer.
-    pub p99_us: f64,
-    /// One in a thousand is longer.
-    pub p999_us: f64,
-    /// The longest.
-    pub max_us: f64,
-}
-
-impl Latency {
-    /// Of nanoseconds.
-    pub fn of(histogram: &Histogram<u64>) -> Latency {
-        let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
-        Latency {
-            p50_us: at(0.5),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
-            max_us: histogram.max() as f64 / 1e3,
-        }
-    }
-}
-
-/// A histogram of nanoseconds up to 100 s, to three digits.
-pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
 }
 
 /// What the sender measured.

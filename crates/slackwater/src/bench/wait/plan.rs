@@ -10,6 +10,7 @@ use super::arrivals::Arrivals;
 use super::order::{Order, Part, Point};
 use super::part;
 use super::way::{Mode, Transport, Way};
+use crate::bench::common::{REPEATED_SHARE_MAX, parse_rate, parse_seconds};
 use crate::calibrate::{self, WaitCosts};
 use crate::measure::Cores;
 
@@ -29,9 +30,6 @@ const WARM_UP: Duration = Duration::from_millis(400);
 const WARM_UP_QUICK: Duration = Duration::from_millis(200);
 
 const ROUNDS: u32 = 3;
-
-/// Of a round's points, how many may be measured again because they were disturbed.
-pub const REPEATED_SHARE_MAX: f64 = 0.2;
 
 /// What a point takes beside: the start of two processes, and the way to its last message.
 const POINT_OVERHEAD_S: f64 = 0.05;
@@ -55,13 +53,13 @@ pub struct Arguments {
     #[arg(long, value_name = "MODE,..", value_delimiter = ',')]
     modes: Option<Vec<Mode>>,
     /// Messages per second, up to 10M [default: 100,1k,10k,100k,1M]
-    #[arg(long, value_name = "RATE,..", value_delimiter = ',', value_parser = rate)]
+    #[arg(long, value_name = "RATE,..", value_delimiter = ',', value_parser = parse_rate)]
     rates: Option<Vec<f64>>,
     /// Rounds; the medians are printed [default: 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// How long each point is measured in each round, in seconds [default: 2.3]
-    #[arg(long, value_parser = seconds)]
+    #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
     /// How messages come: poisson (at random) or regular
     #[arg(long, default_value = "poisson")]
@@ -78,25 +76,6 @@ pub struct Arguments {
     /// Draw CPU time against rate into this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    let (number, factor) = match text.trim() {
-        text if text.ends_with(['k', 'K']) => (&text[..text.len() - 1], 1e3),
-        text if text.ends_with('M') => (&text[..text.len() - 1], 1e6),
-        text => (text, 1.0),
-    };
-    let rate = number.parse::<f64>().ok().map(|number| number * factor);
-    // One in ten seconds is no rate to measure; ten million is ten times what any mode here takes.
-    rate.filter(|rate| (1.0..=1e7).contains(rate))
-        .ok_or_else(|| "a rate is a number from 1 to 10M, such as 100, 10k or 1M".to_string())
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse::<f64>().ok();
-    seconds
-        .filter(|seconds| (0.05..=3600.0).contains(seconds))
-        .ok_or_else(|| "write seconds from 0.05 to 3600, such as 2.5".to_string())
 }
 
 /// What is to be done.
@@ -133,7 +112,7 @@ impl Plan {
         };
         let rates = match &arguments.rates {
             Some(rates) => rates.clone(),
-            None => list(if quick { RATES_QUICK } else { RATES }, rate)?,
+            None => list(if quick { RATES_QUICK } else { RATES }, parse_rate)?,
         };
         let mut ways = Vec::new();
         for &transport in &arguments.kinds {

@@ -4,14 +4,13 @@
 //! high rates, not to sleep for each one, until the next tick. A message that it was late for, or
 //! that found no room, counts from the time it was due.
 
-use rustix::thread::clock_nanosleep_absolute;
-use rustix::time::{ClockId, Timespec};
 use slackwater_engine::time::now_ns;
 
 use super::arrivals::Schedule;
 use super::ends::{Message, SendingEnd};
 use super::order::{GRACE_NS, Interval, Latency, Order, Sent, histogram};
 use super::usage::Meter;
+use crate::bench::common::sleep_until;
 
 /// Messages between two readings of the clock while more are due: some microseconds of sending.
 const MESSAGES_PER_READING: u32 = 32;
@@ -67,20 +66,4 @@ pub fn send(order: &Order, interval: Interval, end: &mut SendingEnd) -> Result<S
         due,
         lag: Latency::of(&lags),
     })
-}
-
-/// Sleeps and returns the time; a deadline that has passed takes no system call.
-fn sleep_until(deadline_ns: u64) -> u64 {
-    loop {
-        let now_ns = now_ns();
-        if now_ns >= deadline_ns {
-            return now_ns;
-        }
-        let deadline = Timespec {
-            tv_sec: (deadline_ns / 1_000_000_000) as i64,
-            tv_nsec: (deadline_ns % 1_000_000_000) as i64,
-        };
-        // A signal ends it early, and then it is taken up again.
-        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &deadline);
-    }
 }

@@ -3,16 +3,7 @@
 use super::figures::{DISTURBED_MAX, Figures, Summary, rate};
 use super::order::tick_ns;
 use super::way::{Mode, Transport, Way};
-
-/// Microseconds as people write them, with three digits.
-fn time(us: f64) -> String {
-    match us {
-        ..99.95 => format!("{us:.1} us"),
-        ..999.5 => format!("{us:.0} us"),
-        ..9_995.0 => format!("{:.2} ms", us / 1e3),
-        _ => format!("{:.1} ms", us / 1e3),
-    }
-}
+use crate::bench::common::time;
 
 impl Figures {
     fn at(&self, way: Way, rate_per_s: f64) -> Option<&Summary> {
@@ -217,13 +208,5 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("20.00 + 50.00; 350.0"), "{text}");
-    }
-
-    #[test]
-    fn rates_and_times_are_short() {
-        let rates = [100.0, 1e3, 1e4, 2.5e5, 1e6].map(rate);
-        assert_eq!(rates, ["100/s", "1 k/s", "10 k/s", "250 k/s", "1 M/s"]);
-        let times = [3.26, 99.97, 999.6, 12_345.0].map(time);
-        assert_eq!(times, ["3.3 us", "100 us", "1.00 ms", "12.3 ms"]);
     }
 }

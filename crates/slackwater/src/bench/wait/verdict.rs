@@ -8,6 +8,7 @@ use slackwater_engine::runtime::WaitMode;
 use super::figures::{Summary, rate};
 use super::oversleep::Oversleep;
 use super::way::{Mode, Transport, Way};
+use crate::bench::common::geometric_mean;
 
 /// P1 saves up to 40 %.
 const TCP_RATIO_MAX: f64 = 0.6;
@@ -222,12 +223,6 @@ fn auto(summaries: &[Summary], oversleeps: &[Oversleep], way: Way) -> Option<Ver
     })
 }
 
-/// Of at least one value, all above zero.
-fn geometric_mean(values: &[f64]) -> f64 {
-    let sum = values.iter().map(|value| value.ln()).sum::<f64>();
-    (sum / values.len() as f64).exp()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,10 +352,5 @@ mod tests {
         let summaries = [shm("interrupt", 1e2, -0.2), shm("auto:200us", 1e2, 0.01)];
         let verdict = only(verdicts(&summaries, &oversleeps()));
         assert_eq!((verdict.measured, verdict.met), (1.0, true));
-    }
-
-    #[test]
-    fn the_geometric_mean_of_a_half_and_two_is_one() {
-        assert!((geometric_mean(&[0.5, 2.0]) - 1.0).abs() < 1e-12);
     }
 }

@@ -1,0 +1,204 @@
+//! A filter over records from a socket, as a careful programmer writes it by hand.
+//!
+//! One thread: a blocking read into a buffer of 64 KiB, `memchr` for line ends and commas, the one
+//! number that the filter needs, and one write for the rows that a read has given. It looks at no
+//! more of a record: not at the number of its fields, not at quotes, not at the other numbers, which
+//! it copies as they stand. An engine that does check those is compared with it.
+//!
+//! A record is `due,time,sensor,reading,…`, a row is `due,sensor,reading`, of records whose reading
+//! is below [`READING_MIN_DROPPED`].
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use memchr::{memchr, memchr_iter};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Readings from here on are dropped; `bench target` has the same number.
+const READING_MIN_DROPPED: u64 = 1_500;
+
+/// Bytes that are asked for at once; a record that is longer is none.
+const READ_BYTES: usize = 64 << 10;
+
+/// What was read and written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Records.
+    pub records: u64,
+    /// Rows.
+    pub rows: u64,
+}
+
+/// Connects to where records come from and where rows go to, and filters until the records end.
+pub fn connect(from: &str, to: &str) -> Result<Counts, String> {
+    let open = |address: &str| {
+        let stream = TcpStream::connect(address);
+        stream.map_err(|error| format!("{address}: can't connect: {error}"))
+    };
+    let (mut records, mut rows) = (open(from)?, open(to)?);
+    rows.set_nodelay(true)
+        .map_err(|error| format!("{to}: {error}"))?;
+    filter(&mut records, &mut rows)
+}
+
+/// Pins this thread.
+pub fn pin(core: &str) -> Result<(), String> {
+    let number = core.parse().ok();
+    let number = number.filter(|&number: &usize| number < CpuSet::MAX_CPU);
+    let number = number.ok_or_else(|| format!("--core {core}: write a core's number"))?;
+    let mut cores = CpuSet::new();
+    cores.set(number);
+    sched_setaffinity(None, &cores).map_err(|error| format!("--core {core}: {error}"))
+}
+
+/// Filters until the records end.
+pub fn filter(records: &mut impl Read, rows: &mut impl Write) -> Result<Counts, String> {
+    let mut bytes = vec![0; READ_BYTES];
+    let mut kept = Vec::with_capacity(READ_BYTES);
+    let mut counts = Counts::default();
+    let mut end = 0;
+    loop {
+        let count = match records.read(&mut bytes[end..]) {
+            Ok(0) if end == 0 => return Ok(counts),
+            Ok(0) => return Err("the records end in the middle of one".to_string()),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(format!("records can't be read: {error}")),
+        };
+        let filled = end + count;
+        let mut at = 0;
+        // What was there before has no line end.
+        for line_end in memchr_iter(b'\n', &bytes[end..filled]) {
+            counts.records += 1;
+            let line = &bytes[at..end + line_end];
+            let row = keep(line).ok_or_else(|| {
+                let number = counts.records;
+                let line = String::from_utf8_lossy(line);
+                format!("record {number} is none: '{line}'; due,time,sensor,reading are needed")
+            })?;
+            if let Some((due, sensor_and_reading)) = row {
+                counts.rows += 1;
+                kept.extend_from_slice(due);
+                kept.push(b',');
+                kept.extend_from_slice(sensor_and_reading);
+                kept.push(b'\n');
+            }
+            at = end + line_end + 1;
+        }
+        if at == 0 && filled == bytes.len() {
+            return Err(format!("a record is longer than {READ_BYTES} bytes"));
+        }
+        if !kept.is_empty() {
+            rows.write_all(&kept)
+                .map_err(|error| format!("rows can't be written: {error}"))?;
+            kept.clear();
+        }
+        bytes.copy_within(at..filled, 0);
+        end = filled - at;
+    }
+}
+
+/// The parts of a record that make its row, of one that is kept; `None` for what is no record.
+#[inline]
+#[allow(
+    clippy::type_complexity,
+    reason = "two parts of a line, if it is kept, if it is one"
+)]
+fn keep(line: &[u8]) -> Option<Option<(&[u8], &[u8])>> {
+    let comma = |from: usize| Some(from + memchr(b',', line.get(from..)?)?);
+    let due_end = comma(0)?;
+    let time_end = comma(due_end + 1)?;
+    let sensor_end = comma(time_end + 1)?;
+    let reading_end = comma(sensor_end + 1).unwrap_or(line.len());
+    let reading = number(&line[sensor_end + 1..reading_end])?;
+    let is_kept = reading < READING_MIN_DROPPED;
+    Some(is_kept.then(|| (&line[..due_end], &line[time_end + 1..reading_end])))
+}
+
+/// The number that digits stand for.
+#[inline]
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 19 {
+        return None;
+    }
+    digits.iter().try_fold(0, |number: u64, &byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit < 10).then(|| number * 10 + u64::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const RECORDS: &str = "17,3,100,1499,somewhere,ok,...\n18,3,101,1500,somewhere,ok,...\n\
+                           19,4,102,7\n";
+    const ROWS: &str = "17,100,1499\n19,102,7\n";
+
+    /// Hands out some bytes at a time.
+    struct Pieces<'a>(&'a [u8], usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.0.len().min(self.1).min(buffer.len());
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn rows_are_the_same_however_records_are_cut() {
+        for piece in 1..RECORDS.len() + 1 {
+            let mut rows = Vec::new();
+            let counts = filter(&mut Pieces(RECORDS.as_bytes(), piece), &mut rows).unwrap();
+            assert_eq!(
+                counts,
+                Counts {
+                    records: 3,
+                    rows: 2
+                }
+            );
+            assert_eq!(String::from_utf8(rows).unwrap(), ROWS);
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_an_error_with_its_number() {
+        for (text, says) in [
+            ("1,2,3,4\n1,2,3\n", "record 2 is none: '1,2,3'"),
+            ("1,2,3,x,5\n", "record 1 is none"),
+            ("\n", "record 1 is none"),
+            ("1,2,3,4", "in the middle"),
+        ] {
+            let error = filter(&mut Pieces(text.as_bytes(), 99), &mut Vec::new());
+            let error = error.unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+        let long = vec![b'1'; READ_BYTES + 1];
+        let error = filter(&mut Pieces(&long, READ_BYTES), &mut Vec::new());
+        assert!(error.unwrap_err().contains("longer than"));
+    }
+
+    #[test]
+    fn it_connects_to_both_ends() {
+        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+        let (from, to) = (listen(), listen());
+        let (from_address, to_address) = (address(&from), address(&to));
+        let filtering = std::thread::spawn(move || connect(&from_address, &to_address));
+        let (mut records, _) = from.accept().unwrap();
+        let (mut rows, _) = to.accept().unwrap();
+        records.write_all(RECORDS.as_bytes()).unwrap();
+        drop(records);
+        let mut text = String::new();
+        rows.read_to_string(&mut text).unwrap();
+        assert_eq!(text, ROWS);
+        assert_eq!(filtering.join().unwrap().unwrap().rows, 2);
+        let nobody = connect("127.0.0.1:1", "127.0.0.1:1").unwrap_err();
+        assert!(nobody.starts_with("127.0.0.1:1: can't connect"), "{nobody}");
+        assert!(pin("first").is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! When bytes have arrived that are found in a socket.
+//!
+//! The kernel doesn't say, so this keeps the latest time before which they can't have come: the last
+//! look that found the socket empty, or the end of a wait that would have ended had something come.
+//! A look that leaves bytes behind notes how many there are: what follows them came later.
+
+/// What is known of one socket.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    /// The next byte has come no earlier.
+    since_ns: u64,
+    /// So many bytes further, later ones have come no earlier than this.
+    mark: Option<(u64, u64)>,
+}
+
+impl Arrivals {
+    /// An empty socket.
+    pub(crate) fn new(now_ns: u64) -> Arrivals {
+        Arrivals {
+            since_ns: now_ns,
+            mark: None,
+        }
+    }
+
+    /// Bytes were read; returns when the oldest of them can have come at the earliest. Until
+    /// `watched_ns` the worker would have been told of bytes in an empty socket.
+    pub(crate) fn read(&mut self, bytes: usize, watched_ns: u64) -> u64 {
+        if self.mark.is_none() {
+            self.since_ns = self.since_ns.max(watched_ns);
+        }
+        let since_ns = self.since_ns;
+        if let Some((left, time_ns)) = &mut self.mark {
+            *left = left.saturating_sub(bytes as u64);
+            if *left == 0 {
+                self.since_ns = *time_ns;
+                self.mark = None;
+            }
+        }
+        since_ns
+    }
+
+    /// A look that began at `begin_ns` has found nothing, or nothing more.
+    pub(crate) fn emptied(&mut self, begin_ns: u64) {
+        *self = Arrivals::new(begin_ns);
+    }
+
+    /// A look leaves so many bytes behind.
+    pub(crate) fn left(&mut self, bytes: u64, now_ns: u64) {
+        self.mark.get_or_insert((bytes, now_ns));
+    }
+
+    /// Whether a look that leaves bytes behind should say how many.
+    pub(crate) fn wants_mark(&self) -> bool {
+        self.mark.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_after_a_sleep_may_have_come_when_it_began() {
+        let mut arrivals = Arrivals::new(10);
+        arrivals.emptied(100);
+        assert_eq!(arrivals.read(5, 0), 100);
+        // A wait for descriptors that ended at 300: nothing came before.
+        arrivals.emptied(200);
+        assert_eq!(arrivals.read(5, 300), 300);
+        assert_eq!(arrivals.read(5, 300), 300);
+    }
+
+    #[test]
+    fn what_is_left_behind_stays_as_old_as_it_is() {
+        let mut arrivals = Arrivals::new(100);
+        assert_eq!(arrivals.read(1_000, 0), 100);
+        arrivals.left(50, 200);
+        assert!(!arrivals.wants_mark());
+        // A second look in between changes nothing, and neither does a wait: bytes were there.
+        arrivals.left(80, 250);
+        assert_eq!(arrivals.read(30, 260), 100);
+        assert_eq!(arrivals.read(30, 260), 100);
+        assert_eq!(arrivals.read(30, 0), 200);
+    }
+}

@@ -1,0 +1,20 @@
+//! From a latency target to how a query is run, and kept running, with the least CPU time.
+//!
+//! ```text
+//! calibration, learned costs ─► model ─► planner ─► shape: groups, way to wait, chunks
+//!        ▲                                              │
+//!        fit ◄── counters of the engine                 ▼
+//!                     └──────────────► controller ─► delay, rows per chunk
+//!                     └──────────────► elastic    ─► which worker runs which instance
+//! ```
+//!
+//! Everything here is a function or a state machine: times and counts in, decisions out.
+
+pub mod chunk;
+pub mod model;
+
+pub mod planner;
+
+pub mod controller;
+pub mod elastic;
+pub mod fit;

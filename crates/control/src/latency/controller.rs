@@ -1,0 +1,281 @@
+//! Corrects how long a source's worker may sleep, from the latency that was measured.
+//!
+//! A pure state machine: no clock, no I/O. Whoever has both calls [`Controller::correct`] twice a
+//! second or so while there is something to do, and at once when rows are late.
+//!
+//! The law. With a permitted delay T, s sleeping workers in a row (mostly one) and a busy share u, a
+//! row leaves `T · (s + u) + e` after it may have come at the earliest: the sleeps, the work on what
+//! has come during one, and an *excess* e (oversleep, wake-ups, the work that does not depend on T, and
+//! whatever the host does). u is known at once from rates and costs; e is what is left of each
+//! measured latency, kept as a distribution over the last [`MEMORY_S`] seconds or so. Hence
+//!
+//! ```text
+//! T = (target · (1 − margin) − Q99(e)) / (s + u)      and  T ≤ α · free capacity / rate
+//! ```
+//!
+//! - **Down at once, up slowly**: a shorter delay is taken as it comes, a longer one by at most a
+//!   quarter per correction, and only if it is more than 5 % longer. So a delay that suits is left
+//!   alone.
+//! - **The fast path**: when more than [`LATE_SHARE`] of the rows since the last correction were late,
+//!   the past counts for less: e then is at least the 99th percentile of those rows alone.
+//! - **Floors**: below [`DELAY_MIN_NS`] a sleep costs more than the interrupts that it saves, and the
+//!   delay is zero: interrupts. Chunks have at least [`CHUNK_ROWS_MIN`] rows.
+
+use super::model::HostCosts;
+use super::planner::{CHUNK_ROWS_MIN, MARGIN, chunk_rows};
+
+/// How long the excess is remembered, in seconds of activity: by then a latency counts a third.
+pub const MEMORY_S: f64 = 10.0;
+
+/// The shortest delay beside none.
+pub const DELAY_MIN_NS: u64 = 100_000;
+
+/// Of the capacity that fills during a sleep, how much may be used: the writer would be held up
+/// otherwise, and rows would be late without being seen here.
+const FILL_MAX: f64 = 0.5;
+
+/// More late rows than this begin a new life.
+const LATE_SHARE: f64 = 0.05;
+
+/// A longer delay is taken by so much at most, and only if it is longer by so much.
+const UP_MAX: f64 = 1.25;
+const UP_MIN: f64 = 1.05;
+
+/// What is to be kept to.
+#[derive(Debug, Clone, Copy)]
+pub struct Goal {
+    /// The latency that 99 of 100 rows are to keep, in nanoseconds.
+    pub target_ns: u64,
+    /// What waiting costs on this host.
+    pub costs: HostCosts,
+}
+
+/// How a path is run for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// How long the source's worker may sleep, or collect rows; zero is interrupts.
+    pub delay_ns: u64,
+    /// Rows per chunk at most.
+    pub chunk_rows: usize,
+}
+
+/// What was seen since the last correction.
+#[derive(Debug, Clone, Copy)]
+pub struct Observation<'a> {
+    /// How long it is since, in nanoseconds.
+    pub interval_ns: u64,
+    /// Latencies in nanoseconds, and how many rows had them.
+    pub latencies: &'a [(u64, u64)],
+    /// Rows that came in.
+    pub rows: u64,
+    /// The share of the busiest worker's time that work took, waiting not included.
+    pub utilisation: f64,
+    /// What a row costs on the whole path, in nanoseconds of CPU time.
+    pub per_row_ns: f64,
+    /// Whether the source's worker slept: under interrupts the delay says nothing of the latency.
+    pub slept: bool,
+    /// How many workers that sleep a row passes one after the other; 1 where it stays on the
+    /// source's worker, or goes on to workers that are rung.
+    pub sleeps: f64,
+    /// The most of the source's buffer that was filled at once, 0 to 1; 0 where it isn't known.
+    pub fill: f64,
+}
+
+/// How many delays a row waits: the sleeps, and the work on what has come during one.
+fn delays(seen: &Observation<'_>) -> f64 {
+    seen.sleeps.max(1.0) + seen.utilisation.clamp(0.0, 1.0)
+}
+
+/// A distribution that forgets: log-linear slots, 32 to a doubling, from a microsecond.
+#[derive(Debug, Clone)]
+struct Recent {
+    weights: Vec<f64>,
+    total: f64,
+}
+
+const PER_DOUBLING: u64 = 32;
+const SLOTS: usize = 28 * PER_DOUBLING as usize;
+
+fn slot(ns: u64) -> usize {
+    let us = ns / 1_000;
+    if us < PER_DOUBLING {
+        return us as usize;
+    }
+    let doubling = u64::from(us.ilog2() - PER_DOUBLING.ilog2());
+    let within = (us >> doubling) - PER_DOUBLING;
+    (((doubling + 1) * PER_DOUBLING + within) as usize).min(SLOTS - 1)
+}
+
+fn upper_ns(slot: usize) -> u64 {
+    let (doubling, within) = (slot as u64 / PER_DOUBLING, slot as u64 % PER_DOUBLING);
+    match doubling {
+        0 => (within + 1) * 1_000,
+        doubling => ((PER_DOUBLING + within + 1) << (doubling - 1)) * 1_000,
+    }
+}
+
+impl Recent {
+    fn new() -> Recent {
+        Recent {
+            weights: vec![0.0; SLOTS],
+            total: 0.0,
+        }
+    }
+
+    fn forget(&mut self, kept: f64) {
+        self.weights.iter_mut().for_each(|weight| *weight *= kept);
+        self.total *= kept;
+    }
+
+    fn add(&mut self, ns: u64, weight: f64) {
+        self.weights[slot(ns)] += weight;
+        self.total += weight;
+    }
+
+    /// The value below which this share lies; `None` without any.
+    fn quantile(&self, share: f64) -> Option<u64> {
+        if self.total <= 0.0 {
+            return None;
+        }
+        let mut left = self.total * share;
+        for (slot, weight) in self.weights.iter().enumerate() {
+            left -= weight;
+            if left <= 0.0 && *weight > 0.0 {
+                return Some(upper_ns(slot));
+            }
+        }
+        self.weights
+            .iter()
+            .rposition(|&weight| weight > 0.0)
+            .map(upper_ns)
+    }
+}
+
+/// Corrects one path.
+#[derive(Debug, Clone)]
+pub struct Controller {
+    goal: Goal,
+    setting: Setting,
+    /// The delay that the latencies of the next observation may belong to, beside the setting's.
+    before_ns: u64,
+    excess: Recent,
+    corrections: u64,
+    changes: u64,
+    violated: u64,
+}
+
+impl Controller {
+    /// Begins with what the planner has chosen.
+    pub fn new(goal: Goal, setting: Setting) -> Controller {
+        Controller {
+            goal,
+            setting,
+            before_ns: setting.delay_ns,
+            excess: Recent::new(),
+            corrections: 0,
+            changes: 0,
+            violated: 0,
+        }
+    }
+
+    /// How the path is run for now.
+    pub fn setting(&self) -> Setting {
+        self.setting
+    }
+
+    /// How often the setting was changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Corrections at which more than one row in a hundred had been late.
+    pub fn violated(&self) -> u64 {
+        self.violated
+    }
+
+    /// The longest delay that leaves room for the excess.
+    fn delay_for(&self, excess_ns: f64, seen: &Observation<'_>) -> f64 {
+        let budget_ns = self.goal.target_ns as f64 * (1.0 - MARGIN) - excess_ns;
+        budget_ns / delays(seen)
+    }
+
+    /// Takes in what was seen, and says how to go on.
+    pub fn correct(&mut self, seen: &Observation<'_>) -> Setting {
+        self.corrections += 1;
+        let rows = seen.latencies.iter().map(|(_, rows)| rows).sum::<u64>();
+        let late = seen
+            .latencies
+            .iter()
+            .filter(|(ns, _)| *ns > self.goal.target_ns);
+        let late = late.map(|(_, rows)| rows).sum::<u64>();
+        self.violated += u64::from(late * 100 > rows);
+        let excess_ns = self.learn(seen, rows, late);
+        let mut delay_ns = self.delay_for(excess_ns, seen);
+        if seen.fill > FILL_MAX {
+            delay_ns = delay_ns.min(self.setting.delay_ns as f64 * FILL_MAX / seen.fill);
+        }
+        let now_ns = self.setting.delay_ns as f64;
+        if delay_ns > now_ns {
+            // From nothing the first step is the shortest delay.
+            let most_ns = (now_ns * UP_MAX).max(DELAY_MIN_NS as f64);
+            let near_full = seen.fill > FILL_MAX / UP_MAX;
+            delay_ns = if delay_ns < now_ns * UP_MIN || near_full {
+                now_ns
+            } else {
+                delay_ns.min(most_ns)
+            };
+        }
+        let delay_ns = if delay_ns < DELAY_MIN_NS as f64 {
+            0
+        } else {
+            delay_ns as u64
+        };
+        self.before_ns = self.setting.delay_ns;
+        let setting = Setting {
+            delay_ns,
+            chunk_rows: self.chunk_rows(seen.per_row_ns),
+        };
+        self.changes += u64::from(setting != self.setting);
+        self.setting = setting;
+        setting
+    }
+
+    /// The excess to reckon with, in nanoseconds.
+    fn learn(&mut self, seen: &Observation<'_>, rows: u64, late: u64) -> f64 {
+        let seconds = seen.interval_ns as f64 / 1e9;
+        self.excess.forget((-seconds / MEMORY_S).exp());
+        // Rows that were on their way while the delay changed may belong to either.
+        let slept_ns = self.before_ns.max(self.setting.delay_ns) as f64;
+        let slept_ns = if seen.slept { slept_ns } else { 0.0 };
+        let explained_ns = slept_ns * delays(seen);
+        let excess = |ns: u64| ns.saturating_sub(explained_ns as u64);
+        // Seconds weigh alike, however many rows they had: a burst is no reason to forget.
+        let weight = seconds / rows.max(1) as f64;
+        for &(ns, rows) in seen.latencies {
+            self.excess.add(excess(ns), weight * rows as f64);
+        }
+        // What is known of the host counts before anything was seen, and while nobody sleeps.
+        let known_ns = self.goal.costs.oversleep_p99_ns;
+        let learned_ns = self.excess.quantile(0.99).map_or(0.0, |ns| ns as f64);
+        let mut excess_ns = learned_ns.max(known_ns);
+        if rows > 0 && late as f64 > LATE_SHARE * rows as f64 {
+            let mut fresh = Recent::new();
+            for &(ns, rows) in seen.latencies {
+                fresh.add(excess(ns), rows as f64);
+            }
+            excess_ns = excess_ns.max(fresh.quantile(0.99).map_or(0.0, |ns| ns as f64));
+        }
+        excess_ns
+    }
+
+    /// Rows per chunk, changed only where the wish is off by more than one power of two or stays so.
+    fn chunk_rows(&self, per_row_ns: f64) -> usize {
+        let wish = chunk_rows(self.goal.target_ns as f64, per_row_ns).max(CHUNK_ROWS_MIN);
+        let now = self.setting.chunk_rows.max(1);
+        let near = wish.max(now) <= 2 * wish.min(now);
+        if near { now } else { wish }
+    }
+}
+
+#[cfg(test)]
+mod simulation;

@@ -1,0 +1,287 @@
+//! What a plan costs and how late its rows are, predicted.
+//!
+//! A path is a row of stages (subqueries) between a source and a sink, cut into groups; each group
+//! runs on one worker, and between two groups lies a link with a wake-up. The source's worker waits
+//! as the plan says; what it finds goes through all stages at once. Rates are means, and arrivals
+//! come at random times.
+//!
+//! The law (`DESIGN.md`, section 4; `docs/internals/latency.md` derives it):
+//!
+//! ```text
+//! CPU  = waits/s · c_wait + activations/s · (Σ per chunk + hops · c_wake) + rows/s · Σ per row
+//! p99  = T + oversleep_p99 + drain + hops · wake-up_p99
+//! ```
+//!
+//! It is right where the work of an activation is short beside T, and where nothing else runs on the
+//! cores; it knows nothing of queues that build up above [`UTILISATION_MAX`], and calls such plans
+//! impossible instead.
+
+/// What waiting costs on a host, as calibrated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HostCosts {
+    /// CPU time of a wake-up by a ring, both sides together, in nanoseconds.
+    pub wake_ns: f64,
+    /// From the ring to the first look, in one of a hundred.
+    pub wake_until_look_p99_ns: f64,
+    /// CPU time of a timed sleep.
+    pub sleep_ns: f64,
+    /// How much longer than asked a sleep lasts, in the median.
+    pub oversleep_p50_ns: f64,
+    /// And in one of a hundred.
+    pub oversleep_p99_ns: f64,
+}
+
+/// CPU time of a stage, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Work {
+    /// For each chunk, however few rows it has.
+    pub per_chunk_ns: f64,
+    /// For each row.
+    pub per_row_ns: f64,
+}
+
+/// What arrives at the source.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Load {
+    /// Rows per second.
+    pub rows_per_s: f64,
+    /// Wake-ups that interrupts would bring: rows that come together count once.
+    pub arrivals_per_s: f64,
+}
+
+/// How the source's worker waits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Waiting {
+    /// Never: a core for each worker.
+    Poll,
+    /// Until something comes.
+    Interrupt,
+    /// So long at a time, in nanoseconds.
+    Sleep(f64),
+}
+
+/// How a path is run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    /// How many stages each worker runs, in order.
+    pub groups: Vec<usize>,
+    /// How the source's worker waits.
+    pub source: Waiting,
+    /// How the workers behind it wait.
+    pub between: Waiting,
+    /// Rows per chunk at most.
+    pub chunk_rows: f64,
+}
+
+/// What a shape comes to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prediction {
+    /// CPU time per second: 0.01 is a hundredth of a core.
+    pub cores: f64,
+    /// Latency that 99 of 100 rows keep, in nanoseconds. An upper bound: rows that come during a
+    /// sleep count from its start, as the engine counts them.
+    pub p99_ns: f64,
+    /// The busy share of the busiest worker, waiting not included.
+    pub utilisation: f64,
+    /// How often the source's worker finds something, per second.
+    pub activations_per_s: f64,
+}
+
+/// A worker that is busier than this is taken to fall behind: bursts then queue for longer than the
+/// model knows.
+pub const UTILISATION_MAX: f64 = 0.8;
+
+/// Empty sleeps in a row after which a worker waits for a ring (`link::idle`).
+const EMPTY_SLEEPS_MAX: f64 = 4.0;
+
+/// What a worker that polls needs to notice something: a look at a few links and a socket.
+const LOOK_NS: f64 = 1_000.0;
+
+/// Waits of one worker at `arrivals_per_s`: CPU time per second, activations per second, and the
+/// delay of one in a hundred.
+struct Waits {
+    cores: f64,
+    activations_per_s: f64,
+    delay_p99_ns: f64,
+}
+
+fn waits(waiting: Waiting, arrivals_per_s: f64, busy_ns: f64, costs: &HostCosts) -> Waits {
+    let per_ns = arrivals_per_s / 1e9;
+    match waiting {
+        Waiting::Poll => Waits {
+            cores: 1.0,
+            activations_per_s: arrivals_per_s,
+            delay_p99_ns: LOOK_NS,
+        },
+        Waiting::Interrupt => {
+            // Who is still busy with the last arrival finds the next one without a wait.
+            let activations_per_s = arrivals_per_s / (1.0 + per_ns * busy_ns);
+            Waits {
+                cores: activations_per_s * costs.wake_ns / 1e9,
+                activations_per_s,
+                delay_p99_ns: costs.wake_until_look_p99_ns,
+            }
+        }
+        Waiting::Sleep(time_ns) => {
+            let lasts_ns = time_ns + costs.oversleep_p50_ns;
+            let found = 1.0 - (-per_ns * (lasts_ns + busy_ns)).exp();
+            let period_ns = lasts_ns + found * busy_ns;
+            let asleep = costs.sleep_ns / period_ns;
+            // Rare arrivals: some empty sleeps, then a wait for the ring.
+            let rare = per_ns * (costs.wake_ns + EMPTY_SLEEPS_MAX * costs.sleep_ns);
+            Waits {
+                cores: asleep.min(rare),
+                activations_per_s: (found * 1e9 / period_ns).min(arrivals_per_s),
+                delay_p99_ns: time_ns + costs.oversleep_p99_ns,
+            }
+        }
+    }
+}
+
+/// Predicts a shape for stages of this work. `groups` of the shape must cover the stages.
+pub fn predict(shape: &Shape, stages: &[Work], load: &Load, costs: &HostCosts) -> Prediction {
+    assert_eq!(
+        shape.groups.iter().sum::<usize>(),
+        stages.len(),
+        "groups cover the stages"
+    );
+    let mut rest = stages;
+    let groups = shape.groups.iter().map(|&count| {
+        let (group, behind) = rest.split_at(count);
+        rest = behind;
+        group.iter().fold(Work::default(), |sum, stage| Work {
+            per_chunk_ns: sum.per_chunk_ns + stage.per_chunk_ns,
+            per_row_ns: sum.per_row_ns + stage.per_row_ns,
+        })
+    });
+    let groups = groups.collect::<Vec<Work>>();
+    // The work of one activation depends on how many rows it finds, and the other way round.
+    let mut first = waits(shape.source, load.arrivals_per_s, 0.0, costs);
+    let mut rows = 0.0;
+    let busy = |work: &Work, rows: f64| {
+        (rows / shape.chunk_rows).ceil().max(1.0) * work.per_chunk_ns + rows * work.per_row_ns
+    };
+    for _ in 0..8 {
+        rows = if first.activations_per_s > 0.0 {
+            load.rows_per_s / first.activations_per_s
+        } else {
+            0.0
+        };
+        first = waits(
+            shape.source,
+            load.arrivals_per_s,
+            busy(&groups[0], rows),
+            costs,
+        );
+    }
+    let mut prediction = Prediction {
+        cores: first.cores,
+        p99_ns: first.delay_p99_ns,
+        utilisation: 0.0,
+        activations_per_s: first.activations_per_s,
+    };
+    for (number, work) in groups.iter().enumerate() {
+        if number > 0 {
+            let hop = waits(
+                shape.between,
+                first.activations_per_s,
+                busy(work, rows),
+                costs,
+            );
+            prediction.cores += hop.cores;
+            prediction.p99_ns += hop.delay_p99_ns;
+        }
+        let busy_ns = busy(work, rows);
+        let utilisation = first.activations_per_s * busy_ns / 1e9;
+        prediction.utilisation = prediction.utilisation.max(utilisation);
+        prediction.p99_ns += busy_ns;
+        if shape.source != Waiting::Poll || number > 0 && shape.between != Waiting::Poll {
+            prediction.cores += utilisation;
+        }
+    }
+    prediction
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A virtual machine of two cores.
+    pub(crate) const COSTS: HostCosts = HostCosts {
+        wake_ns: 30_000.0,
+        wake_until_look_p99_ns: 70_000.0,
+        sleep_ns: 22_000.0,
+        oversleep_p50_ns: 27_000.0,
+        oversleep_p99_ns: 53_000.0,
+    };
+
+    const WORK: Work = Work {
+        per_chunk_ns: 10_000.0,
+        per_row_ns: 150.0,
+    };
+
+    fn shape(groups: &[usize], source: Waiting) -> Shape {
+        Shape {
+            groups: groups.to_vec(),
+            source,
+            between: Waiting::Interrupt,
+            chunk_rows: 8_192.0,
+        }
+    }
+
+    fn load(rows_per_s: f64) -> Load {
+        Load {
+            rows_per_s,
+            arrivals_per_s: rows_per_s.min(1_000.0),
+        }
+    }
+
+    fn cores(groups: &[usize], source: Waiting, rows_per_s: f64) -> f64 {
+        let stages = vec![WORK; groups.iter().sum()];
+        predict(&shape(groups, source), &stages, &load(rows_per_s), &COSTS).cores
+    }
+
+    #[test]
+    fn long_sleeps_beat_interrupts_where_much_arrives_and_lose_where_little_does() {
+        let sleep = Waiting::Sleep(15e6);
+        assert!(cores(&[1], sleep, 1e4) < 0.2 * cores(&[1], Waiting::Interrupt, 1e4));
+        assert!(cores(&[1], Waiting::Sleep(2e5), 1e2) > cores(&[1], Waiting::Interrupt, 1e2));
+        assert!(cores(&[1], Waiting::Poll, 1e2) >= 1.0);
+    }
+
+    #[test]
+    fn a_hop_costs_a_wake_up_for_each_activation() {
+        let sleep = Waiting::Sleep(1e7);
+        let (one, two) = (cores(&[2], sleep, 1e4), cores(&[1, 1], sleep, 1e4));
+        let wakes = 100.0 * COSTS.wake_ns / 1e9;
+        assert!((two - one - wakes).abs() < 0.1 * wakes, "{one} {two}");
+    }
+
+    #[test]
+    fn latency_is_the_sleep_the_oversleep_and_the_work() {
+        let prediction = predict(
+            &shape(&[1], Waiting::Sleep(10e6)),
+            &[WORK],
+            &load(1e5),
+            &COSTS,
+        );
+        // About a thousand rows a sleep.
+        let work_ns = 1_003.0 * 150.0 + 10_000.0;
+        let expected_ns = 10e6 + 53_000.0 + work_ns;
+        assert!(
+            (prediction.p99_ns - expected_ns).abs() < 20_000.0,
+            "{prediction:?}"
+        );
+    }
+
+    #[test]
+    fn work_counts_once_whatever_the_groups() {
+        for source in [Waiting::Interrupt, Waiting::Sleep(1e6)] {
+            let stages = [WORK; 4];
+            let whole = predict(&shape(&[4], source), &stages, &load(1e5), &COSTS);
+            let cut = predict(&shape(&[1, 2, 1], source), &stages, &load(1e5), &COSTS);
+            assert!(cut.cores > whole.cores);
+            assert!(cut.utilisation < whole.utilisation);
+        }
+    }
+}

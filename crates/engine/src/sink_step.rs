@@ -1,0 +1,147 @@
+//! A sink within an instance: writes rows and measures how late they leave.
+//!
+//! A row has left when the sink has pushed it out ([`Sink::flush`]), which is when the worker is
+//! about to wait, or when [`LEAVING_CHUNKS_MAX`] chunks were written since.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hdrhistogram::Histogram;
+use slackwater_link::Waiter;
+
+use crate::chunk::Chunk;
+use crate::counters::InstanceCounters;
+use crate::error::Result;
+use crate::latency::Seconds;
+use crate::sink::Sink;
+use crate::time::now_ns;
+
+/// Latencies are kept from 1 µs to 1 hour with 3 significant digits: about 200 KiB a sink.
+const LATENCY_MAX_US: u64 = 3_600_000_000;
+
+/// Chunks that may have been written and not pushed out. A worker that always has something to do
+/// pushes out after so many; 64 chunks of 8,192 rows are some 50 ms of work.
+const LEAVING_CHUNKS_MAX: usize = 64;
+
+/// A sink and what it measures.
+pub struct SinkStep {
+    sink: Box<dyn Sink>,
+    target_ns: Option<u64>,
+    /// Latency of each row in microseconds.
+    latencies_us: Histogram<u64>,
+    seconds: Seconds,
+    /// Ingest time and rows of chunks that were written and not pushed out yet.
+    leaving: Vec<(u64, u64)>,
+    /// Rows written.
+    rows: u64,
+    finished: bool,
+}
+
+/// What a sink has measured by its end.
+#[derive(Debug, Clone)]
+pub struct SinkResult {
+    /// The node of the query graph.
+    pub node: usize,
+    /// Rows written.
+    pub rows: u64,
+    /// Latency of each row in microseconds.
+    pub latencies_us: Histogram<u64>,
+    /// Seconds in which rows left, and those that violated the target.
+    pub seconds: Seconds,
+}
+
+impl SinkStep {
+    /// A step that writes to `sink`, where the 99th percentile of latencies is to be below
+    /// `target_ns`.
+    pub fn new(sink: Box<dyn Sink>, target_ns: Option<u64>) -> SinkStep {
+        let latencies_us = Histogram::new_with_bounds(1, LATENCY_MAX_US, 3);
+        SinkStep {
+            sink,
+            target_ns,
+            latencies_us: latencies_us.expect("the bounds are constants that it accepts"),
+            seconds: Seconds::default(),
+            leaving: Vec::with_capacity(LEAVING_CHUNKS_MAX),
+            rows: 0,
+            finished: false,
+        }
+    }
+
+    pub(crate) fn open(&mut self, waiter: &mut Waiter) -> Result<()> {
+        self.sink.open(waiter)
+    }
+
+    pub(crate) fn ready(&mut self) -> Result<bool> {
+        self.sink.ready()
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        chunk: &Chunk,
+        step: usize,
+        counters: &Arc<InstanceCounters>,
+    ) -> Result<()> {
+        let rows = chunk.rows() as u64;
+        let begin_ns = now_ns();
+        self.sink.write(chunk)?;
+        counters.steps[step].add(now_ns() - begin_ns, rows);
+        self.rows += rows;
+        self.leaving.push((chunk.ingest_ns, rows));
+        InstanceCounters::add(&counters.rows_out, rows);
+        if self.leaving.len() >= LEAVING_CHUNKS_MAX {
+            self.flush(step, counters)?;
+        }
+        Ok(())
+    }
+
+    /// Pushes out what the sink has buffered; its rows leave here.
+    pub(crate) fn flush(&mut self, step: usize, counters: &Arc<InstanceCounters>) -> Result<()> {
+        if self.finished {
+            return Ok(());
+        }
+        if self.leaving.is_empty() {
+            // What a peer did not take the last time.
+            return self.sink.flush();
+        }
+        let begin_ns = now_ns();
+        self.sink.flush()?;
+        let now_ns = now_ns();
+        counters.steps[step].add_busy(now_ns - begin_ns);
+        for (ingest_ns, rows) in self.leaving.drain(..) {
+            let latency_ns = now_ns.saturating_sub(ingest_ns);
+            self.latencies_us
+                .saturating_record_n((latency_ns / 1000).max(1), rows);
+            if let Some(target_ns) = self.target_ns {
+                self.seconds.record(now_ns, rows, latency_ns > target_ns);
+            }
+            if let Some(slots) = &counters.steps[step].latency {
+                slots.record(latency_ns, rows);
+            }
+            counters
+                .latency_recent_ns
+                .store(latency_ns, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The stream has ended, whole.
+    pub(crate) fn finish(&mut self, step: usize, counters: &Arc<InstanceCounters>) -> Result<()> {
+        self.flush(step, counters)?;
+        self.finished = true;
+        self.sink.finish(true)
+    }
+
+    /// Releases the sink, which discards what it wrote unless it has finished.
+    pub(crate) fn close(&mut self, node: usize) -> SinkResult {
+        if !std::mem::replace(&mut self.finished, true) {
+            // The query has failed and says why; a second error would hide the first.
+            let _ = self.sink.finish(false);
+        }
+        self.seconds.close();
+        SinkResult {
+            node,
+            rows: self.rows,
+            latencies_us: self.latencies_us.clone(),
+            seconds: self.seconds,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Where instances run, and who goes where when the load changes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use slackwater_control::latency::elastic::{Resident, moves};
+use slackwater_engine::counters::InstanceCounters;
+use slackwater_engine::deploy::Deployment;
+use slackwater_engine::runtime::Deployed;
+
+use super::watch::busy_ns;
+use crate::plan::Plan;
+
+/// Instances gather only after the load was low for so long: spreading again costs the rows that
+/// come meanwhile.
+const GATHER_AFTER_NS: u64 = 3_000_000_000;
+
+/// A tick's weight in the busy share of an instance, per second.
+const WEIGHT_PER_S: f64 = 2.0;
+
+pub struct Elastic {
+    counters: Vec<Arc<InstanceCounters>>,
+    last_ns: Vec<u64>,
+    last_rows: Vec<u64>,
+    residents: Vec<Resident>,
+    /// Who is on the way, and where to.
+    moving: HashMap<usize, usize>,
+    /// For how long gathering has been the thing to do.
+    low_ns: u64,
+    moves: u64,
+    used_max: usize,
+}
+
+impl Elastic {
+    pub fn new(deployment: &Deployment, plan: &Plan, deployed: &Deployed) -> Elastic {
+        let residents = deployment.instances.iter().map(|instance| Resident {
+            busy: 0.0,
+            worker: instance.worker,
+            movable: instance.movable && plan.elastic,
+        });
+        let residents = residents.collect::<Vec<Resident>>();
+        let mut elastic = Elastic {
+            counters: deployed.counters.clone(),
+            last_ns: vec![0; residents.len()],
+            last_rows: vec![0; residents.len()],
+            residents,
+            moving: HashMap::new(),
+            low_ns: 0,
+            moves: 0,
+            used_max: 0,
+        };
+        elastic.count_used();
+        elastic
+    }
+
+    fn used(&self) -> usize {
+        let workers = self.residents.iter().map(|resident| resident.worker);
+        workers.collect::<BTreeSet<usize>>().len()
+    }
+
+    fn count_used(&mut self) {
+        self.used_max = self.used_max.max(self.used());
+    }
+
+    /// Looks at what each instance did; who is to be detached from which worker.
+    pub fn look(&mut self, interval_ns: u64, workers: usize) -> Vec<(usize, usize)> {
+        let seconds = interval_ns as f64 / 1e9;
+        let weight = (WEIGHT_PER_S * seconds).min(1.0);
+        for (number, slots) in self.counters.iter().enumerate() {
+            let now_ns = busy_ns(slots);
+            let busy = now_ns.wrapping_sub(std::mem::replace(&mut self.last_ns[number], now_ns));
+            let busy = (busy as f64 / interval_ns as f64).min(1.0);
+            let resident = &mut self.residents[number];
+            resident.busy += weight * (busy - resident.busy);
+        }
+        if !self.moving.is_empty() {
+            return Vec::new();
+        }
+        let moves = moves(&self.residents, workers);
+        if moves.is_empty() {
+            self.low_ns = 0;
+            return Vec::new();
+        }
+        let mut after = self.residents.clone();
+        for change in &moves {
+            after[change.instance].worker = change.to;
+        }
+        let used = |residents: &[Resident]| {
+            let workers = residents.iter().map(|resident| resident.worker);
+            workers.collect::<BTreeSet<usize>>().len()
+        };
+        if used(&after) < self.used() {
+            self.low_ns += interval_ns;
+            if self.low_ns < GATHER_AFTER_NS {
+                return Vec::new();
+            }
+        }
+        self.low_ns = 0;
+        let detach = moves.into_iter().map(|change| {
+            self.moving.insert(change.instance, change.to);
+            (change.instance, self.residents[change.instance].worker)
+        });
+        detach.collect()
+    }
+
+    /// Rows that the instances of each worker took since the last call.
+    pub fn rows_taken(&mut self, workers: usize) -> Vec<u64> {
+        let mut taken = vec![0; workers];
+        for (number, slots) in self.counters.iter().enumerate() {
+            let first = slots.steps.first();
+            let ports = first.map_or(0, |step| InstanceCounters::read(&step.rows));
+            let now = InstanceCounters::read(&slots.source.rows).max(ports);
+            let last = std::mem::replace(&mut self.last_rows[number], now);
+            taken[self.residents[number].worker] += now.wrapping_sub(last);
+        }
+        taken
+    }
+
+    /// An instance was handed back; where it goes.
+    pub fn arrives(&mut self, number: usize) -> usize {
+        let to = self.moving.remove(&number);
+        let to = to.unwrap_or(self.residents[number].worker);
+        self.residents[number].worker = to;
+        self.moves += 1;
+        self.count_used();
+        to
+    }
+
+    /// An instance has ended; it goes nowhere.
+    pub fn ended(&mut self, number: usize) {
+        self.moving.remove(&number);
+        self.residents[number].movable = false;
+        self.residents[number].busy = 0.0;
+    }
+
+    /// Nobody is on the way.
+    pub fn is_settled(&self) -> bool {
+        self.moving.is_empty()
+    }
+
+    /// The workers that run the subqueries of these nodes.
+    pub fn workers_of(&self, nodes: &[usize], plan: &Plan) -> Vec<usize> {
+        let instances = plan.execution.instances.iter().zip(&self.residents);
+        let of = instances.filter(|(instance, _)| {
+            let mut nodes = nodes.iter();
+            nodes.any(|&node| plan.subqueries.of_node[node] == instance.subquery)
+        });
+        let workers = of.map(|(_, resident)| resident.worker);
+        workers.collect::<BTreeSet<usize>>().into_iter().collect()
+    }
+
+    /// How many sleeping workers a row passes in a row: the source's, and again each that hosts a
+    /// source and is entered from another.
+    pub fn sleeps_in_a_row(&self, plan: &Plan) -> f64 {
+        let sleeping = |worker: usize| {
+            let instances = self.residents.iter().zip(&plan.execution.instances);
+            let mut here = instances.filter(|(resident, _)| resident.worker == worker);
+            here.any(|(_, instance)| plan.is_source(instance.subquery))
+        };
+        // Links lead from earlier instances to later ones.
+        let mut sleeps = vec![1.0f64; self.residents.len()];
+        for link in &plan.execution.links {
+            let (from, to) = (
+                self.residents[link.from].worker,
+                self.residents[link.to].worker,
+            );
+            let entered = if from != to && sleeping(to) { 1.0 } else { 0.0 };
+            sleeps[link.to] = sleeps[link.to].max(sleeps[link.from] + entered);
+        }
+        sleeps.into_iter().fold(1.0, f64::max)
+    }
+
+    /// Moves so far.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// The most workers in use at once.
+    pub fn workers_used_max(&self) -> usize {
+        self.used_max
+    }
+}
