@@ -227,6 +227,27 @@ fn wanted_against_receive() {
     });
 }
 
+/// What waits for messages goes to another waiter while one is sent: the ring reaches the waiter that
+/// has it then, or the look behind that one's announcement finds the message.
+#[test]
+fn a_reader_that_moves_is_woken_where_it_is() {
+    explore(None, || {
+        let (before, after) = (Place::new(), Place::new());
+        let (waker, switch) = Waker::moving(&[before.waker(), after.waker()]);
+        let writer = Place::new();
+        let (mut sender, mut receiver) = channel::<u32>(1, waker, writer.waker());
+        let sending = thread::spawn(move || {
+            sender.send(1).expect("an empty link");
+            // The end must not be what wakes the reader.
+            sender
+        });
+        switch.set(1);
+        assert_eq!(receive_sleeping(&mut receiver, &after), Some(1));
+        drop(sending.join().expect("the sending thread"));
+        drop(before);
+    });
+}
+
 /// Both sides sleep on one link of one slot, and the stream ends.
 #[test]
 fn full_and_empty_both_sleep() {

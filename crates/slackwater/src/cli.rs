@@ -60,9 +60,21 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
         quiet: bool,
     },
     /// Show how a query would run: query graph, subqueries, instances, placement.
+    #[command(after_help = "\
+With a latency target it also shows how the target is to be kept, what the next best way would be,
+and what both are predicted to cost. --analyze runs the query and shows what was measured beside it.
+
+  slackwater explain query.sql --set 'latency_target=20 ms'
+  slackwater explain query.sql --analyze --duration 10s")]
     Explain {
         #[command(flatten)]
         query: QueryArguments,
+        /// Run the query, and show measured beside predicted figures
+        #[arg(long)]
+        analyze: bool,
+        /// With --analyze: end the sources after this time, such as 20s
+        #[arg(long, value_parser = duration, requires = "analyze")]
+        duration: Option<Duration>,
     },
     /// Show what is known of this machine: NUMA nodes, cores, frequencies.
     Topology {
@@ -201,7 +213,11 @@ pub fn main() -> ExitCode {
                 quiet,
             )
         }
-        Command::Explain { query } => {
+        Command::Explain {
+            query,
+            analyze,
+            duration,
+        } => {
             let text = match query.text() {
                 Ok(text) => text,
                 Err(error) => return complain(&error, USAGE),
@@ -223,6 +239,9 @@ pub fn main() -> ExitCode {
                                 return complain(&error.render(&file, &text), USAGE);
                             }
                         }
+                    }
+                    if analyze {
+                        return analyse(&query, &text, duration);
                     }
                     ExitCode::SUCCESS
                 }
@@ -251,6 +270,28 @@ pub fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => complain(&error, FAILED),
         },
+    }
+}
+
+/// Runs a query for what it costs.
+fn analyse(query: &QueryArguments, text: &str, duration: Option<Duration>) -> ExitCode {
+    let options = RunOptions {
+        settings: query.settings(),
+        duration,
+        progress: false,
+        signals: true,
+        program: None,
+    };
+    match run(&query.file.display().to_string(), text, &options) {
+        Ok(Outcome::Finished(finished)) => {
+            print(&crate::explain::analysed(&finished.report));
+            say(&format!(
+                "\n{}",
+                finished.report.summary(&finished.dead_letters)
+            ));
+            ExitCode::SUCCESS
+        }
+        outcome => finish(outcome, None, true),
     }
 }
 

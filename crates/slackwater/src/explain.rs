@@ -5,7 +5,11 @@ use slackwater_sql::program::Program;
 
 use crate::plan::{Plan, instance_name};
 
-/// The three graphs and the placement.
+mod latency;
+
+pub use latency::analysed;
+
+/// The three graphs, the placement, and how latency targets are to be kept.
 pub fn explain(program: &Program, plan: &Plan) -> String {
     let graph = &program.graph;
     let mut text = String::from("Query graph\n");
@@ -80,6 +84,7 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
         };
         text.push_str(&format!("  worker {worker} ({process}{on}): {instances}\n"));
     }
+    text.push_str(&latency::targets(program, plan));
     text
 }
 

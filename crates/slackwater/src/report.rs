@@ -81,8 +81,48 @@ pub struct PlanReport {
     pub chunk_rows: usize,
     /// How long sources collect rows at most, where no target decides.
     pub linger_ms: f64,
+    /// What each operator cost, sources and sinks among them, over all its instances.
+    pub operators: Vec<OperatorReport>,
+    /// What each worker thread of this process cost; empty when other processes ran them.
+    pub threads: Vec<ThreadReport>,
     /// What came of a latency target.
     pub tuning: Option<TuningReport>,
+}
+
+/// What an operator cost.
+#[derive(Debug, Clone, Serialize)]
+pub struct OperatorReport {
+    /// Its node in the query graph.
+    pub node: usize,
+    /// What it is.
+    pub name: String,
+    /// Seconds spent in it: CPU time unless a thread was preempted meanwhile.
+    pub busy_s: f64,
+    /// Chunks that it took.
+    pub chunks: u64,
+    /// Rows that it took.
+    pub rows: u64,
+}
+
+/// What a worker thread cost.
+#[derive(Debug, Clone, Serialize)]
+pub struct ThreadReport {
+    /// CPU time, from the operating system; `null` where it doesn't count.
+    pub cpu_s: Option<f64>,
+    /// Time between waits.
+    pub busy_s: f64,
+    /// Waits behind which there was something to do.
+    pub activations: u64,
+    /// Timed sleeps.
+    pub sleeps: u64,
+    /// Those that a ring ended early.
+    pub sleeps_ended_early: u64,
+    /// Waits to be rung.
+    pub parks: u64,
+    /// What the sleeps were to last, and what they lasted.
+    pub asked_ms: f64,
+    /// What they lasted.
+    pub slept_ms: f64,
 }
 
 /// How a query was kept to its latency target.
@@ -292,10 +332,20 @@ impl Report {
         line("latency", shown);
         if let (Some(target), Some(met)) = (self.latency_target_ms, self.target_met) {
             let verdict = if met { "met" } else { "missed" };
-            line(
-                "target",
-                format!("{target} ms: {verdict} (measured only: nothing is planned from it yet)"),
+            let violated = self.sinks.iter().filter_map(|sink| sink.violated_s).max();
+            let active = self.sinks.iter().filter_map(|sink| sink.active_s).max();
+            let mut text = format!(
+                "{target} ms for 99 of 100 rows: {verdict}, late in {} of {} s",
+                violated.unwrap_or(0),
+                active.unwrap_or(0)
             );
+            if let Some(tuning) = &self.plan.tuning {
+                text.push_str(&match tuning.delay_ms {
+                    0.0 => ", by interrupts at last".to_string(),
+                    ms => format!(", by sleeps of up to {ms:.2} ms at last"),
+                });
+            }
+            line("target", text);
         }
         for file in dead_letters {
             let DeadLetterFile {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use slackwater_engine::counters::InstanceCounters;
+use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
 use slackwater_engine::instance::SinkResult;
 use slackwater_engine::runtime::{Costs, Deployed, Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::worker::Event;
@@ -201,6 +201,8 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         program: &program,
         plan: &plan,
         catalog: &catalog,
+        deployment: &deployment,
+        workers: crew.workers(),
         counters: crew.counters(),
         farewells: &farewells,
         sinks: &sinks,
@@ -254,6 +256,13 @@ impl Crew {
         match self {
             Crew::Threads { deployed, .. } => &deployed.counters,
             Crew::Processes(children) => children.counters(),
+        }
+    }
+
+    fn workers(&self) -> Vec<Arc<WorkerCounters>> {
+        match self {
+            Crew::Threads { runtime, .. } => runtime.counters(),
+            Crew::Processes(_) => Vec::new(),
         }
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
-use slackwater_engine::counters::InstanceCounters;
+use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
+use slackwater_engine::deploy::{Deployment, InputPlan, StepKind};
 use slackwater_engine::instance::SinkResult;
 use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
@@ -14,8 +15,8 @@ use crate::machine;
 use crate::plan::{Plan, instance_name};
 use crate::processes::Farewell;
 use crate::report::{
-    Latency, LinkReport, LinkSideReport, PlanReport, ProcessReport, Report, SinkReport,
-    SourceReport, SubqueryReport, TuningReport,
+    Latency, LinkReport, LinkSideReport, OperatorReport, PlanReport, ProcessReport, Report,
+    SinkReport, SourceReport, SubqueryReport, ThreadReport, TuningReport,
 };
 use crate::tuner::Tuned;
 
@@ -27,6 +28,10 @@ pub struct Ran<'a> {
     pub plan: &'a Plan,
     /// Its sources and dead letters in this process.
     pub catalog: &'a ProgramCatalog<'a>,
+    /// The plan as the engine has it.
+    pub deployment: &'a Deployment,
+    /// Counters of this process's workers.
+    pub workers: Vec<Arc<WorkerCounters>>,
     /// Counters of all instances.
     pub counters: &'a [Arc<InstanceCounters>],
     /// What worker processes said last.
@@ -100,6 +105,55 @@ impl Ran<'_> {
             }
         }
         links.into_values().collect()
+    }
+
+    /// What each node cost. A route's work is that of the node whose rows it spreads.
+    fn operators(&self) -> Vec<OperatorReport> {
+        let graph = &self.program.graph;
+        let mut reports = graph.nodes.iter().enumerate();
+        let mut reports = reports
+            .by_ref()
+            .map(|(node, spec)| OperatorReport {
+                node,
+                name: spec.name.clone(),
+                busy_s: 0.0,
+                chunks: 0,
+                rows: 0,
+            })
+            .collect::<Vec<_>>();
+        let read = InstanceCounters::read;
+        for (instance, slots) in self.deployment.instances.iter().zip(self.counters) {
+            if let InputPlan::Source { node } = instance.input {
+                let report = &mut reports[node];
+                report.busy_s += read(&slots.source.busy_ns) as f64 / 1e9;
+                report.chunks += read(&slots.source.chunks);
+                report.rows += read(&slots.source.rows);
+            }
+            for (step, slots) in instance.steps.iter().zip(&slots.steps) {
+                let report = &mut reports[step.node];
+                report.busy_s += read(&slots.busy_ns) as f64 / 1e9;
+                if !matches!(step.kind, StepKind::Route { .. }) {
+                    report.chunks += read(&slots.chunks);
+                    report.rows += read(&slots.rows);
+                }
+            }
+        }
+        reports
+    }
+
+    fn threads(&self) -> Vec<ThreadReport> {
+        let read = InstanceCounters::read;
+        let threads = self.workers.iter().map(|slots| ThreadReport {
+            cpu_s: machine::thread_cpu_s(read(&slots.thread)),
+            busy_s: read(&slots.busy_ns) as f64 / 1e9,
+            activations: read(&slots.activations),
+            sleeps: read(&slots.sleeps),
+            sleeps_ended_early: read(&slots.sleeps_ended_early),
+            parks: read(&slots.parks),
+            asked_ms: read(&slots.asked_ns) as f64 / 1e6,
+            slept_ms: read(&slots.slept_ns) as f64 / 1e6,
+        });
+        threads.collect()
     }
 
     /// The report.
@@ -210,6 +264,8 @@ impl Ran<'_> {
                 remote_links: self.links(),
                 chunk_rows: self.program.settings.chunk_rows,
                 linger_ms: self.program.settings.linger_ns as f64 / 1e6,
+                operators: self.operators(),
+                threads: self.threads(),
                 tuning: self.tuned.as_ref().map(TuningReport::of),
             },
             sources,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pipeline::{After, Numbers, Pipeline, ended, naive};
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::LINK_MESSAGES_MAX;
-use slackwater_engine::runtime::{Runtime, RuntimeOptions};
+use slackwater_engine::runtime::{Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::worker::Event;
 
 /// How long a test waits for what must come at once.
@@ -68,6 +68,64 @@ fn the_answer_does_not_depend_on_workers_instances_or_chunks() {
             .iter()
             .map(|counters| InstanceCounters::read(&counters.rows_out));
         assert_eq!(rows_out.sum::<u64>(), expected.len() as u64);
+    }
+}
+
+/// Instances go from worker to worker as fast as they can while rows flow, and not a row is lost,
+/// doubled or left lying (I1): whoever sends to one rings the worker that has it.
+#[test]
+fn the_answer_does_not_depend_on_instances_that_move() {
+    let rows = 9_000;
+    let expected = naive(0..rows);
+    for wait in [
+        WaitMode::Interrupt,
+        WaitMode::Auto {
+            delay: Duration::from_micros(200),
+        },
+        WaitMode::Sleep(Duration::from_millis(1)),
+    ] {
+        let options = RuntimeOptions {
+            wait,
+            ..RuntimeOptions::on(&[None; 3])
+        };
+        let (sender, events) = mpsc::channel();
+        let runtime = Runtime::start(&options, sender).unwrap();
+        let pipeline = Pipeline {
+            numbers: Numbers {
+                rows,
+                chunk_rows: 3,
+                after: After::End,
+            },
+            ..Pipeline::new(1, 3, 2)
+        };
+        let deployed = pipeline.deploy(&runtime);
+        for (number, worker) in pipeline.movable() {
+            runtime.detach(1, number, worker);
+        }
+        let (mut left, mut moves) = (pipeline.instance_count(), 0);
+        while left > 0 {
+            match events
+                .recv_timeout(PATIENCE)
+                .expect("nobody sleeps for ever")
+            {
+                Event::Detached {
+                    number, instance, ..
+                } => {
+                    moves += 1;
+                    let to = (number + moves) % 3;
+                    runtime.adopt(&deployed, 1, number, instance, to);
+                    runtime.detach(1, number, to);
+                }
+                Event::Ended { .. } => left -= 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(moves > 10, "{moves} moves");
+        assert_eq!(
+            pipeline.written.lock().unwrap().sorted(),
+            expected,
+            "{wait:?}"
+        );
     }
 }
 

@@ -28,7 +28,7 @@ use slackwater_engine::operator::aggregate::{
 };
 use slackwater_engine::operator::window::{AssignWindows, Windows};
 use slackwater_engine::operator::{Operator, Output};
-use slackwater_engine::runtime::Runtime;
+use slackwater_engine::runtime::{Deployed, Runtime};
 use slackwater_engine::sink::Sink;
 use slackwater_engine::source::{DeadLetters, Rejected, Source, SourcePoll, SourceRows};
 use slackwater_engine::time::now_ns;
@@ -192,7 +192,21 @@ impl Pipeline {
     }
 
     pub fn start(&self, runtime: &Runtime) -> Vec<Arc<InstanceCounters>> {
-        runtime.deploy(&self.plan(), self).unwrap().counters
+        self.deploy(runtime).counters
+    }
+
+    pub fn deploy(&self, runtime: &Runtime) -> Deployed {
+        runtime.deploy(&self.plan(), self).unwrap()
+    }
+
+    /// Numbers of the instances that may move, and their workers to begin with.
+    pub fn movable(&self) -> Vec<(usize, usize)> {
+        let plan = self.plan();
+        let instances = plan.instances.iter().enumerate();
+        let movable = instances.filter(|(_, instance)| instance.movable);
+        movable
+            .map(|(number, instance)| (number, instance.worker))
+            .collect()
     }
 
     pub fn instance_count(&self) -> usize {
@@ -246,7 +260,7 @@ impl Pipeline {
         let mut instances = Vec::new();
         let mut instance = |name: &str, index, of, worker, input, steps| {
             instances.push(InstancePlan {
-                movable: false,
+                movable: name == "aggregate",
                 name: format!("{name} [{}/{of}]", index + 1),
                 worker,
                 index,

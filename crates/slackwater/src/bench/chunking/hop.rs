@@ -15,36 +15,46 @@ use super::ends::{Ends, Kept};
 use super::frame::{Piece, acknowledged};
 use super::order::{COPIES, LANES};
 
-/// A TCP socket takes a block of fewer bytes at once when it is empty; a larger one may leave in
-/// several pushes.
-const IN_PARTS_BYTES_MIN: usize = 16 << 10;
+/// Steps between two pushes of everything that may be moved on, in a stage that never sleeps: a
+/// socket that was full takes more by then. Each push of a TCP link is a system call.
+const STEPS_PER_PUSH: u32 = 16;
+
+/// A socket often takes only a part of such a block, and the rest is waited for: from here on
+/// everything is pushed at each step.
+const IN_PARTS_BYTES_MIN: usize = 64 << 10;
 
 /// The producers' side.
 pub struct Outputs {
     /// From each producer to each consumer: `producer * COPIES + consumer`.
     lanes: Vec<FrameSender<Piece>>,
-    /// Lanes with something to push.
-    stale: [bool; LANES],
+    /// Lanes with a block that was not pushed.
+    fresh: [bool; LANES],
+    /// Since everything was pushed, and after how many it is to be again.
+    steps: u32,
+    steps_max: u32,
     acks: FrameReceiver,
     /// Of each producer.
     demands: [Demand; COPIES],
-    in_parts: bool,
     _kept: Kept,
 }
 
 impl Outputs {
     /// Of the ends towards the next stage.
-    pub fn new(ends: Ends, window: usize, block_bytes: usize) -> Result<Outputs, String> {
+    pub fn new(ends: Ends, block_bytes: usize) -> Result<Outputs, String> {
         let mut receivers = ends.receivers;
         let acks = receivers.pop().ok_or("no lane for acknowledgements")?;
-        let is_tcp = matches!(acks, FrameReceiver::Tcp(_));
         assert_eq!(ends.senders.len(), LANES, "a lane from each copy to each copy");
         Ok(Outputs {
             lanes: ends.senders,
-            stale: [false; LANES],
+            fresh: [false; LANES],
+            steps: 0,
+            steps_max: if block_bytes >= IN_PARTS_BYTES_MIN {
+                1
+            } else {
+                STEPS_PER_PUSH
+            },
             acks,
-            demands: std::array::from_fn(|_| Demand::new(window)),
-            in_parts: !is_tcp || block_bytes >= IN_PARTS_BYTES_MIN,
+            demands: Default::default(),
             _kept: ends.kept,
         })
     }
@@ -86,11 +96,11 @@ impl Outputs {
         match self.lanes[lane].post(block) {
             Ok(()) => {
                 self.demands[producer].sent(consumer);
-                self.stale[lane] = true;
+                self.fresh[lane] = true;
                 Ok(None)
             }
             Err(SendError::Full(block)) => {
-                self.stale[lane] = true;
+                self.fresh[lane] = true;
                 Ok(Some(block))
             }
             Err(SendError::Closed(_)) => {
@@ -101,12 +111,16 @@ impl Outputs {
     }
 
     /// Moves on what was sent, and rings the next stage. All lanes that could have something left
-    /// are looked at before a sleep.
+    /// are looked at before a sleep, and now and then.
     pub fn push(&mut self, before_sleep: bool) {
-        for (lane, stale) in self.lanes.iter_mut().zip(&mut self.stale) {
-            if *stale || (before_sleep && lane.needs_push()) {
+        self.steps += 1;
+        let all = before_sleep || self.steps >= self.steps_max;
+        if all {
+            self.steps = 0;
+        }
+        for (lane, fresh) in self.lanes.iter_mut().zip(&mut self.fresh) {
+            if std::mem::take(fresh) || (all && lane.needs_push()) {
                 lane.push(false);
-                *stale = self.in_parts && !lane.is_drained();
             }
         }
     }

@@ -19,12 +19,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slackwater_engine::time::now_ns;
 use slackwater_link::{Waiter, set_timer_slack_ns};
 
-use super::demand::window;
+use super::demand::WINDOW;
 use super::ends::{Ends, Lanes, NOTES_BYTES, Offer, waiter};
 use super::hop::{Inputs, Outputs};
 use super::image::{Cut, LINE};
 use super::others::Others;
-use super::order::{Answer, COPIES, Interval, LANES, Order, Part, Point, STAGES, Seen};
+use super::order::{Answer, Interval, LANES, Order, Part, Point, STAGES, Seen};
 use super::queries::Schedule;
 use super::stage::{self, Filter, Source, Stage, Viewer};
 use super::tally::Tally;
@@ -66,7 +66,7 @@ pub fn run(descriptor: RawFd) -> Result<(), String> {
     let mut stage = build(&part, interval, to, fro).map_err(failed)?;
     let mut meter = Meter::default();
     let mut answered = false;
-    stage::run(&mut stage, &waiter, |stage, now_ns| {
+    let ran = stage::run(&mut stage, &waiter, |stage, now_ns| {
         let next_ns = meter.at(now_ns, interval);
         if let (Some(cores), false) = (meter.cores, answered) {
             let seen = match stage {
@@ -84,9 +84,13 @@ pub fn run(descriptor: RawFd) -> Result<(), String> {
         }
         let grace_ns = interval.end_ns + interval.grace_ns;
         let grace_ns = Some(grace_ns).filter(|&time_ns| time_ns > now_ns);
-        Ok(Some(next_ns.or(grace_ns).unwrap_or(give_up_ns)))
-    })
-    .map_err(failed)
+        Ok(next_ns.or(grace_ns).unwrap_or(give_up_ns))
+    });
+    match ran {
+        // Whoever measures ends the stages one by one, and their neighbours notice.
+        Err(_) if answered => Ok(()),
+        ran => ran.map_err(failed),
+    }
 }
 
 /// The links to the stage before and to the one behind. The viewer's next is the source: requests.
@@ -122,18 +126,16 @@ fn connect(
 }
 
 /// Room for a window, for the block that is worked on, for one that waits for room to go on, and
-/// for the padding at the ring's end; and at least for four blocks, since a larger one travels in
-/// pieces.
+/// for the padding at the ring's end. That is more than four blocks: what is larger than a quarter
+/// of its lane travels in pieces.
 fn lane_bytes(order: &Order) -> usize {
-    let blocks = (window(order.block_bytes) + 3).max(4);
-    (order.block_bytes + BLOCK_EXTRA_BYTES) * blocks
+    (order.block_bytes + BLOCK_EXTRA_BYTES) * (WINDOW + 3)
 }
 
 fn build(part: &Part, interval: Interval, before: Ends, after: Ends) -> Result<Stage, String> {
     let order = &part.order;
     let cut = Cut::new(order.image_bytes, order.partitions, order.block_bytes)?;
-    let window = window(order.block_bytes);
-    let outputs = |ends| Outputs::new(ends, window, order.block_bytes);
+    let outputs = |ends| Outputs::new(ends, order.block_bytes);
     let nothing = || "a link has no end".to_string();
     Ok(match part.stage {
         0 => {

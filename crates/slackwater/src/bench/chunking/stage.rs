@@ -70,18 +70,16 @@ impl Stage {
     }
 }
 
-/// Runs a stage. `turn` is called with the time before each step, and says when it wants to be
-/// called at the latest; `None` ends the loop.
+/// Runs a stage until it fails. `turn` is called with the time before each step, and says when it
+/// wants to be called at the latest.
 pub fn run(
     stage: &mut Stage,
     waiter: &Waiter,
-    mut turn: impl FnMut(&Stage, u64) -> Result<Option<u64>, String>,
+    mut turn: impl FnMut(&Stage, u64) -> Result<u64, String>,
 ) -> Result<(), String> {
     loop {
         let now_ns = now_ns();
-        let Some(wanted_ns) = turn(stage, now_ns)? else {
-            return Ok(());
-        };
+        let wanted_ns = turn(stage, now_ns)?;
         if stage.step(now_ns, false)? {
             continue;
         }
