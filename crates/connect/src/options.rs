@@ -69,6 +69,8 @@ const TABLE_OPTIONS: &[&str] = &[
     "seed",
     "rows",
     "rate",
+    "rate_max",
+    "rate_period",
     "disorder",
     "start",
     "events_per_second",

@@ -9,10 +9,71 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::options::Rate;
 
+/// How many rows fall due by when.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Pace {
+    /// Always as many a second.
+    Even(Rate),
+    /// Up and down like a day, as a cosine: so many rows per nanosecond at least and at most, and
+    /// how long a day lasts in nanoseconds.
+    Day { low: f64, high: f64, period_ns: f64 },
+}
+
+impl Pace {
+    /// When row `row` (from 0) is due, in nanoseconds after the start.
+    fn due_ns(&self, row: u64) -> u64 {
+        let (low, high, period_ns) = match *self {
+            Pace::Even(rate) => return rate.due_ns(row),
+            Pace::Day {
+                low,
+                high,
+                period_ns,
+            } => (low, high, period_ns),
+        };
+        // Rows by a time: the integral of the rate, which grows with the time.
+        let rows_by = |time_ns: f64| {
+            let angle = std::f64::consts::TAU * time_ns / period_ns;
+            let swing = period_ns / std::f64::consts::TAU * angle.sin();
+            low * time_ns + (high - low) / 2.0 * (time_ns - swing)
+        };
+        let wanted = row as f64;
+        let (mut before, mut behind) = (wanted / high, wanted / low);
+        // Halved to a nanosecond: 2^64 of them are more than any run lasts.
+        for _ in 0..64 {
+            let middle = (before + behind) / 2.0;
+            if rows_by(middle) < wanted {
+                before = middle;
+            } else {
+                behind = middle;
+            }
+        }
+        behind as u64
+    }
+
+    /// How many rows from `row` on fall due in the given time, the first at its start; at most
+    /// `rows_max`.
+    fn rows_within(&self, row: u64, span_ns: u64, rows_max: usize) -> usize {
+        if let Pace::Even(rate) = self {
+            return rate.rows_within(span_ns).min(rows_max);
+        }
+        let until_ns = self.due_ns(row).saturating_add(span_ns);
+        let (mut few, mut many) = (1, rows_max.max(1));
+        while few < many {
+            let middle = few + (many - few).div_ceil(2);
+            if self.due_ns(row + middle as u64 - 1) <= until_ns {
+                few = middle;
+            } else {
+                many = middle - 1;
+            }
+        }
+        few
+    }
+}
+
 /// The deadlines of a source's rows.
 #[derive(Debug)]
 pub(crate) struct Pacer {
-    rate: Rate,
+    pace: Pace,
     taken: AtomicU64,
     start_ns: OnceLock<u64>,
 }
@@ -28,21 +89,29 @@ pub(crate) struct Due {
 
 impl Pacer {
     pub(crate) fn new(rate: Rate) -> Pacer {
+        Pacer::of(Pace::Even(rate))
+    }
+
+    pub(crate) fn of(pace: Pace) -> Pacer {
         Pacer {
-            rate,
+            pace,
             taken: AtomicU64::new(0),
             start_ns: OnceLock::new(),
         }
     }
 
-    /// Rows per second.
+    /// Rows per second, when it is busiest.
     pub(crate) fn rows_per_s(&self) -> f64 {
-        self.rate.rows as f64 * 1e9 / self.rate.per_ns as f64
+        match self.pace {
+            Pace::Even(rate) => rate.rows as f64 * 1e9 / rate.per_ns as f64,
+            Pace::Day { high, .. } => high * 1e9,
+        }
     }
 
     /// Rows that fall due within one linger and may go together.
     pub(crate) fn rows_max(&self, linger_ns: u64, chunk_rows: usize) -> usize {
-        self.rate.rows_within(linger_ns).min(chunk_rows)
+        let next = self.taken.load(Ordering::Relaxed);
+        self.pace.rows_within(next, linger_ns, chunk_rows)
     }
 
     /// Takes the deadlines for the next `rows` rows. The first call starts the clock at `now_ns`.
@@ -52,8 +121,8 @@ impl Pacer {
         // Relaxed: the number is all that instances share.
         let first = self.taken.fetch_add(rows as u64, Ordering::Relaxed);
         Due {
-            first_ns: start_ns + self.rate.due_ns(first),
-            last_ns: start_ns + self.rate.due_ns(first + rows as u64 - 1),
+            first_ns: start_ns + self.pace.due_ns(first),
+            last_ns: start_ns + self.pace.due_ns(first + rows as u64 - 1),
         }
     }
 }
@@ -61,6 +130,36 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_has_its_rows_and_never_turns_back() {
+        // A second of a day between 1,000 and 9,000 rows a second: 5,000 rows.
+        let pace = Pace::Day {
+            low: 1e-6,
+            high: 9e-6,
+            period_ns: 1e9,
+        };
+        let dues = (0..10_001)
+            .map(|row| pace.due_ns(row))
+            .collect::<Vec<u64>>();
+        assert!(dues.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(dues[0], 0);
+        assert!(
+            dues[5_000].abs_diff(1_000_000_000) < 1_000,
+            "{}",
+            dues[5_000]
+        );
+        assert!(dues[10_000].abs_diff(2_000_000_000) < 1_000);
+        // At its height, half a second in, nine rows a millisecond.
+        assert!(dues[2_509] - dues[2_500] < 1_010_000);
+        for row in [0, 700, 2_500, 4_999] {
+            let rows = pace.rows_within(row, 2_000_000, 1_000);
+            assert!(pace.due_ns(row + rows as u64 - 1) <= pace.due_ns(row) + 2_000_000);
+            assert!(pace.due_ns(row + rows as u64) > pace.due_ns(row) + 2_000_000);
+        }
+        assert_eq!(pace.rows_within(2_500, 2_000_000, 4), 4);
+        assert_eq!(pace.rows_within(0, 0, 100), 1);
+    }
 
     #[test]
     fn deadlines_are_shared_and_do_not_drift() {

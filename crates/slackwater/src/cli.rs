@@ -58,6 +58,9 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
         /// No summary and no progress line
         #[arg(long, short)]
         quiet: bool,
+        /// Draw a line a second: rate, latency against target, cores used
+        #[arg(long, conflicts_with = "quiet")]
+        live: bool,
     },
     /// Show how a query would run: query graph, subqueries, instances, placement.
     #[command(after_help = "\
@@ -187,11 +190,13 @@ pub fn main() -> ExitCode {
             duration,
             report,
             quiet,
+            live,
         } => {
             let options = RunOptions {
                 settings: query.settings(),
                 duration,
                 progress: !quiet,
+                live,
                 signals: true,
                 program: None,
             };
@@ -279,6 +284,7 @@ fn analyse(query: &QueryArguments, text: &str, duration: Option<Duration>) -> Ex
         settings: query.settings(),
         duration,
         progress: false,
+        live: false,
         signals: true,
         program: None,
     };

@@ -10,6 +10,7 @@ pub mod calibrate;
 pub mod catalog;
 pub mod cli;
 pub mod explain;
+mod live;
 pub mod machine;
 pub mod measure;
 pub mod plan;

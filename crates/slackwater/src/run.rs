@@ -17,6 +17,7 @@ use slackwater_sql::specs::NodeSpec;
 use crate::calibrate;
 use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
 use crate::cli::say;
+use crate::live::Live;
 use crate::plan::{Plan, deployment, fingerprint, plan};
 use crate::processes::{Children, Farewell, Work};
 use crate::report::{Report, count};
@@ -32,6 +33,8 @@ pub struct RunOptions {
     pub duration: Option<Duration>,
     /// Show progress on standard error.
     pub progress: bool,
+    /// Draw a line a second instead: rate, latency against target, cores.
+    pub live: bool,
     /// SIGINT and SIGTERM end the query with its summary.
     pub signals: bool,
     /// The program that worker processes run; this one unless it is another program that runs
@@ -171,7 +174,10 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         error: None,
         stop_by: None,
         abandon_by: None,
-        shown: Progress::new(options.progress, &program),
+        shown: Progress::new(options.progress && !options.live, &program),
+        live: options
+            .live
+            .then(|| Live::new(&deployment, crew.counters())),
         tuner: match &crew {
             Crew::Threads { runtime, deployed } => {
                 let (program, plan, catalog) = (&program, &plan, &catalog);
@@ -370,6 +376,8 @@ struct Watch<'a> {
     /// When those who have not dropped the query by then are left alone.
     abandon_by: Option<Instant>,
     shown: Progress,
+    /// Draws a line a second, where that was asked for.
+    live: Option<Live>,
     /// Keeps latency targets, where there are any.
     tuner: Option<Tuner<'a>>,
 }
@@ -383,13 +391,9 @@ impl Watch<'_> {
         while self.running > 0 {
             let tick = self.tuner.as_ref().and_then(Tuner::next);
             let tick = tick.map(|after| Instant::now() + after);
-            let deadlines = [
-                end_at,
-                self.stop_by,
-                self.abandon_by,
-                self.shown.next(),
-                tick,
-            ];
+            let live = self.live.as_ref().map(Live::next);
+            let shown = self.shown.next();
+            let deadlines = [end_at, self.stop_by, self.abandon_by, shown, tick, live];
             let received = match deadlines.into_iter().flatten().min() {
                 // Nothing to wait for but news: no timer runs (I7).
                 None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -417,6 +421,13 @@ impl Watch<'_> {
             }
             if self.abandon_by.is_none() && self.stop_by.is_some_and(|at| at <= now) {
                 self.remove(now);
+            }
+            if live.is_some_and(|at| at <= now)
+                && let Some(live) = &mut self.live
+            {
+                self.crew.count(self.catalog);
+                let workers = self.tuner.as_ref().map(Tuner::workers_used);
+                live.draw(self.crew.counters(), workers.as_ref());
             }
             if self.shown.is_due(now) {
                 let counters = self.crew.counters();

@@ -16,6 +16,7 @@ mod elastic;
 mod paths;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use slackwater_control::latency::controller::{Controller, Goal, Observation, Setting};
@@ -108,6 +109,47 @@ pub fn warnings(plans: &[PathPlan]) -> Vec<String> {
         )
     });
     lines.collect()
+}
+
+/// How workers of several processes wait: the tightest target, shared out evenly over the workers
+/// that a row can pass, since nobody sees both ends of a path there. `None` without a target.
+/// Sources are set to collect rows for the same share.
+pub fn spread_evenly(
+    program: &Program,
+    plan: &Plan,
+    catalog: &ProgramCatalog<'_>,
+    costs: Costs,
+) -> Option<WaitMode> {
+    let settings = &program.settings;
+    let target_ns = paths(program, plan)
+        .iter()
+        .map(|path| path.target_ns)
+        .min()?;
+    let mut hops = vec![1u64; plan.execution.instances.len()];
+    let worker_of = &plan.placement.worker_of;
+    // Links lead from earlier instances to later ones.
+    for link in &plan.execution.links {
+        let crosses = u64::from(worker_of[link.from] != worker_of[link.to]);
+        hops[link.to] = hops[link.to].max(hops[link.from] + crosses);
+    }
+    let shares = hops.into_iter().max().unwrap_or(1);
+    let margin = 1.0 - slackwater_control::latency::planner::MARGIN;
+    let share_ns = (target_ns as f64 * margin) as u64 / shares;
+    let delay_ns = share_ns.saturating_sub(costs.oversleep_p99_ns + costs.wake_ns);
+    for (node, spec) in program.nodes.iter().enumerate() {
+        if matches!(spec, slackwater_sql::specs::NodeSpec::Source(_)) && !settings.linger_set {
+            let paced = paths::is_paced(program, node);
+            let linger_ns = if paced { delay_ns } else { 0 };
+            catalog.tuning(node).set(linger_ns, settings.chunk_rows);
+        }
+    }
+    match settings.wait_mode() {
+        WaitMode::Auto { .. } if delay_ns > 0 => Some(WaitMode::Auto {
+            delay: Duration::from_nanos(delay_ns),
+        }),
+        WaitMode::Auto { .. } => Some(WaitMode::Interrupt),
+        _ => None,
+    }
 }
 
 /// What came of tuning, for the report.
@@ -362,6 +404,11 @@ impl<'a> Tuner<'a> {
     fn is_source(&self, node: usize) -> bool {
         use slackwater_sql::specs::NodeSpec;
         matches!(self.program.nodes[node], NodeSpec::Source(_))
+    }
+
+    /// The workers that run something.
+    pub fn workers_used(&self) -> BTreeSet<usize> {
+        self.elastic.workers_used()
     }
 
     /// What came of it.

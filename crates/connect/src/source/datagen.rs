@@ -13,7 +13,8 @@ use slackwater_engine::source::{
 use slackwater_engine::time::now_ns;
 
 use crate::datagen::{Columns, GeneratorSpec, Order};
-use crate::pacer::Pacer;
+use crate::options::{OptionError, Options, Rate};
+use crate::pacer::{Pace, Pacer};
 
 /// Options beside those of every source.
 pub(crate) const OPTIONS: &[&str] = &[
@@ -21,6 +22,8 @@ pub(crate) const OPTIONS: &[&str] = &[
     "seed",
     "rows",
     "rate",
+    "rate_max",
+    "rate_period",
     "disorder",
     "start",
     "events_per_second",
@@ -175,18 +178,49 @@ impl Source for DatagenSource {
     }
 }
 
+/// `rate`, and where it goes up and down between that and `rate_max` once in each `rate_period`.
+fn pacer(options: &Options<'_>) -> std::result::Result<Option<Pacer>, OptionError> {
+    let low = options.rate("rate")?;
+    let high = options.rate("rate_max")?;
+    let period_ns = options.duration_ns("rate_period")?;
+    let (low, high, period_ns) = match (low, high, period_ns) {
+        (low, None, None) => return Ok(low.map(Pacer::new)),
+        (Some(low), Some(high), Some(period_ns)) if period_ns > 0 => (low, high, period_ns),
+        _ => {
+            return Err(OptionError::new(
+                "rate_max",
+                "a rate that changes needs its bounds and how long a round takes",
+                "write 'rate' = '1000/s', 'rate_max' = '50000/s', 'rate_period' = '60 s'",
+            ));
+        }
+    };
+    let per_ns = |rate: Rate| rate.rows as f64 / rate.per_ns as f64;
+    if per_ns(high) < per_ns(low) {
+        return Err(OptionError::new(
+            "rate_max",
+            "is below 'rate'",
+            "'rate' is the lowest, 'rate_max' the highest",
+        ));
+    }
+    Ok(Some(Pacer::of(Pace::Day {
+        low: per_ns(low),
+        high: per_ns(high),
+        period_ns: period_ns as f64,
+    })))
+}
+
 impl DatagenConnector {
     /// Reads the options.
     pub(crate) fn new(
         table: &crate::table::TableDefinition,
-        options: &crate::options::Options<'_>,
-    ) -> std::result::Result<DatagenConnector, crate::options::OptionError> {
-        let rate = options.rate("rate")?;
+        options: &Options<'_>,
+    ) -> std::result::Result<DatagenConnector, OptionError> {
+        let pacer = pacer(options)?;
         Ok(DatagenConnector {
             schema: Arc::clone(&table.schema),
             spec: GeneratorSpec::read(options, &table.schema)?,
             rows: options.number("rows", None, 0..=u64::MAX / 2)?,
-            pacer: rate.map(|rate| Arc::new(Pacer::new(rate))),
+            pacer: pacer.map(Arc::new),
         })
     }
 }

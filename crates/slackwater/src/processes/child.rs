@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::Deployment;
-use slackwater_engine::runtime::{Deployed, Runtime, RuntimeOptions};
+use slackwater_engine::runtime::{Deployed, Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::worker::Event;
 use slackwater_sql::program::{Program, compile};
 use slackwater_sql::settings::LinkKind;
@@ -75,7 +75,9 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
     }
     let catalog = ProgramCatalog::new(&program).map_err(|error| error.to_string())?;
     let (events_sender, events) = mpsc::channel();
-    let runtime = start_runtime(start, &program, &plan, events_sender)?;
+    let wait = crate::tuner::spread_evenly(&program, &plan, &catalog, start.costs.into());
+    let wait = wait.unwrap_or_else(|| program.settings.wait_mode());
+    let runtime = start_runtime(start, wait, &plan, events_sender)?;
     let part = Part {
         deployment: &deployment,
         process: start.process,
@@ -113,7 +115,7 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
 
 fn start_runtime(
     start: &Start,
-    program: &Program,
+    wait: WaitMode,
     plan: &Plan,
     events: mpsc::Sender<Event>,
 ) -> Result<Runtime, String> {
@@ -121,7 +123,7 @@ fn start_runtime(
     let cores = cores.filter(|(_, of)| **of == start.process);
     let cores = cores.map(|(core, _)| *core).collect::<Vec<_>>();
     let workers = RuntimeOptions {
-        wait: program.settings.wait_mode(),
+        wait,
         costs: start.costs.into(),
         ..RuntimeOptions::on(&cores)
     };

@@ -53,9 +53,14 @@ impl Elastic {
         elastic
     }
 
-    fn used(&self) -> usize {
+    /// The workers that run something.
+    pub fn workers_used(&self) -> BTreeSet<usize> {
         let workers = self.residents.iter().map(|resident| resident.worker);
-        workers.collect::<BTreeSet<usize>>().len()
+        workers.collect()
+    }
+
+    fn used(&self) -> usize {
+        self.workers_used().len()
     }
 
     fn count_used(&mut self) {
