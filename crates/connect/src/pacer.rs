@@ -108,10 +108,16 @@ impl Pacer {
         }
     }
 
-    /// Rows that fall due within one linger and may go together.
-    pub(crate) fn rows_max(&self, linger_ns: u64, chunk_rows: usize) -> usize {
+    /// Rows that may go together: those that fall due within one linger of the next one, and all
+    /// that are due at `now_ns` already. (A source that is behind and went on row by row would
+    /// never catch up.)
+    pub(crate) fn rows_max(&self, linger_ns: u64, chunk_rows: usize, now_ns: u64) -> usize {
         let next = self.taken.load(Ordering::Relaxed);
-        self.pace.rows_within(next, linger_ns, chunk_rows)
+        let started_ns = self.start_ns.get().copied();
+        let since_ns = started_ns.map_or(0, |start_ns| now_ns.saturating_sub(start_ns));
+        let behind_ns = since_ns.saturating_sub(self.pace.due_ns(next));
+        let span_ns = linger_ns.max(behind_ns);
+        self.pace.rows_within(next, span_ns, chunk_rows)
     }
 
     /// Takes the deadlines for the next `rows` rows. The first call starts the clock at `now_ns`.
@@ -167,9 +173,9 @@ mod tests {
             rows: 1_000,
             per_ns: 1_000_000_000,
         });
-        assert_eq!(pacer.rows_max(5_000_000, 100), 6);
-        assert_eq!(pacer.rows_max(5_000_000, 4), 4);
-        assert_eq!(pacer.rows_max(0, 100), 1);
+        assert_eq!(pacer.rows_max(5_000_000, 100, 0), 6);
+        assert_eq!(pacer.rows_max(5_000_000, 4, 0), 4);
+        assert_eq!(pacer.rows_max(0, 100, 0), 1);
         assert_eq!(
             pacer.take(6, 70),
             Due {
@@ -177,6 +183,9 @@ mod tests {
                 last_ns: 5_000_070
             }
         );
+        // Row 6 is due at 6 ms, row 7 a millisecond later; whoever comes at 10 ms finds five.
+        assert_eq!(pacer.rows_max(0, 100, 6_999_999), 1);
+        assert_eq!(pacer.rows_max(0, 100, 10_000_070), 5);
         // A later call does not move the start.
         assert_eq!(
             pacer.take(1, 999),

@@ -42,8 +42,9 @@ pub struct Live {
 }
 
 impl Live {
-    /// A drawing of a query that begins now.
-    pub fn new(deployment: &Deployment, counters: &[Arc<InstanceCounters>]) -> Live {
+    /// A drawing of a query that begins now, whose sources say that they bring so many rows per second
+    /// at most, or 0.
+    pub fn new(deployment: &Deployment, counters: &[Arc<InstanceCounters>], rate_max: f64) -> Live {
         let mut sinks = Vec::new();
         let mut target_ns: Option<u64> = None;
         for (instance, counters) in deployment.instances.iter().zip(counters) {
@@ -70,7 +71,7 @@ impl Live {
             last: now,
             rows: 0,
             cpu_s: machine::process_cpu_s(),
-            rate_max: 0.0,
+            rate_max,
         }
     }
 

@@ -175,9 +175,13 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         stop_by: None,
         abandon_by: None,
         shown: Progress::new(options.progress && !options.live, &program),
-        live: options
-            .live
-            .then(|| Live::new(&deployment, crew.counters())),
+        live: options.live.then(|| {
+            let sources = program.nodes.iter().filter_map(|node| match node {
+                NodeSpec::Source(source) => source.connector.describe().rows_per_s,
+                _ => None,
+            });
+            Live::new(&deployment, crew.counters(), sources.sum())
+        }),
         tuner: match &crew {
             Crew::Threads { runtime, deployed } => {
                 let (program, plan, catalog) = (&program, &plan, &catalog);

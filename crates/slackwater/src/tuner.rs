@@ -188,6 +188,18 @@ pub struct Tuner<'a> {
     soon: u32,
     silent: bool,
     corrections: u64,
+    predicted: Predicted,
+}
+
+/// The model's predictions for every interval in which something was done.
+#[derive(Default)]
+struct Predicted {
+    /// CPU time, and the intervals' time, in seconds.
+    cpu_s: f64,
+    active_s: f64,
+    /// The p99 of each interval in nanoseconds times its rows, and the rows.
+    p99_rows: f64,
+    rows: f64,
 }
 
 /// One path while it runs.
@@ -240,6 +252,7 @@ impl<'a> Tuner<'a> {
             soon: SOON_TICKS,
             silent: false,
             corrections: 0,
+            predicted: Predicted::default(),
         };
         Some(tuner)
     }
@@ -296,8 +309,10 @@ impl<'a> Tuner<'a> {
         let utilisation = busiest.fold(0.0, f64::max);
         let sleeps = self.elastic.sleeps_in_a_row(self.plan);
         let mut something = self.workers.iter().any(|worker| worker.activations > 0);
+        let mut rows_seen = 0;
+        let in_use = self.tightest();
         for tuning in &mut self.paths {
-            let seen = tuning.watch.look(interval_ns);
+            let seen = tuning.watch.look();
             something |= seen.rows > 0;
             if seen.rows == 0 && seen.latencies.is_empty() {
                 continue;
@@ -322,11 +337,17 @@ impl<'a> Tuner<'a> {
                 fill: fill.fold(0.0, f64::max),
             });
             self.corrections += 1;
+            rows_seen += seen.rows;
             if differs(before.delay_ns, after.delay_ns) {
                 self.soon = SOON_TICKS;
             }
         }
-        for (instance, worker) in self.elastic.look(interval_ns, self.workers.len()) {
+        let running = self.workers.iter().map(|worker| worker.running);
+        let running = running.collect::<Vec<f64>>();
+        if let Some((setting, _)) = in_use {
+            self.predict(setting, rows_seen, interval_ns);
+        }
+        for (instance, worker) in self.elastic.look(interval_ns, &running) {
             self.runtime.detach(0, instance, worker);
             self.soon = SOON_TICKS;
         }
@@ -413,8 +434,7 @@ impl<'a> Tuner<'a> {
 
     /// What came of it.
     pub fn tuned(&self) -> Tuned {
-        let settings = self.paths.iter().map(|tuning| tuning.controller.setting());
-        let tightest = settings.min_by_key(|setting| setting.delay_ns);
+        let tightest = self.tightest().map(|(setting, _)| setting);
         let changes = self.paths.iter().map(|tuning| tuning.controller.changes());
         let cores = self.workers.iter().map(WorkerWatch::mean_cores);
         Tuned {
@@ -424,20 +444,34 @@ impl<'a> Tuner<'a> {
             changes: changes.sum(),
             moves: self.elastic.moves(),
             workers_used_max: self.elastic.workers_used_max(),
-            predicted: self.predicted(tightest),
+            predicted: (self.predicted.rows > 0.0).then(|| {
+                let Predicted {
+                    cpu_s,
+                    active_s,
+                    p99_rows,
+                    rows,
+                } = self.predicted;
+                (cpu_s / active_s, p99_rows / rows)
+            }),
             measured_cores: Some(cores.sum()),
         }
     }
 
-    /// The model's prediction for the setting at last, with learned costs and measured rates.
-    fn predicted(&self, setting: Option<Setting>) -> Option<(f64, f64)> {
+    /// The setting of the path with the shortest delay, and the number of that path.
+    fn tightest(&self) -> Option<(Setting, usize)> {
+        let paths = self.paths.iter().enumerate();
+        let settings = paths.map(|(number, tuning)| (tuning.controller.setting(), number));
+        settings.min_by_key(|(setting, _)| setting.delay_ns)
+    }
+
+    /// Adds what the model says of an interval, with learned costs and the rate that was measured.
+    fn predict(&mut self, setting: Setting, rows: u64, interval_ns: u64) {
         use slackwater_control::latency::model::{Load, Shape, predict};
-        let setting = setting?;
-        let tightest = self
-            .paths
-            .iter()
-            .min_by_key(|tuning| tuning.path.target_ns)?;
-        let rows_per_s = tightest.watch.rows_per_s();
+        if rows == 0 {
+            return;
+        }
+        let seconds = interval_ns as f64 / 1e9;
+        let rows_per_s = rows as f64 / seconds;
         let shape = Shape {
             groups: vec![1],
             source: match setting.delay_ns {
@@ -445,16 +479,24 @@ impl<'a> Tuner<'a> {
                 ns => Waiting::Sleep(ns as f64),
             },
             between: Waiting::Interrupt,
-            chunk_rows: setting.chunk_rows as f64,
+            // What the fit calls a chunk is an activation, however many chunks it has.
+            chunk_rows: f64::MAX,
         };
         let load = Load {
             rows_per_s,
             arrivals_per_s: rows_per_s.min(1_000.0),
         };
-        let sources = self.elastic.workers_of(&tightest.path.sources, self.plan);
-        let work = self.workers[*sources.first()?].work();
+        let works = self.workers.iter().filter(|worker| worker.activations > 0);
+        let works = works.map(|worker| worker.work());
+        let busiest = |one: &Work, other: &Work| one.per_row_ns.total_cmp(&other.per_row_ns);
+        let Some(work) = works.max_by(busiest) else {
+            return;
+        };
         let prediction = predict(&shape, &[work], &load, &self.costs);
-        Some((prediction.cores, prediction.p99_ns))
+        self.predicted.cpu_s += prediction.cores * seconds;
+        self.predicted.active_s += seconds;
+        self.predicted.p99_rows += prediction.p99_ns * rows as f64;
+        self.predicted.rows += rows as f64;
     }
 }
 

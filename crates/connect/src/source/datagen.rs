@@ -154,7 +154,7 @@ impl Source for DatagenSource {
         let chunk_rows = self.request.tuning.chunk_rows();
         let rows_max = match &self.pacer {
             None => chunk_rows,
-            Some(pacer) => pacer.rows_max(self.request.tuning.linger_ns(), chunk_rows),
+            Some(pacer) => pacer.rows_max(self.request.tuning.linger_ns(), chunk_rows, now_ns()),
         };
         let left = usize::try_from(self.rows_left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let mut rows = self.make(rows_max.min(left))?;

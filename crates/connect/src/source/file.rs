@@ -275,7 +275,7 @@ impl FileSource {
         let chunk_rows = self.request.tuning.chunk_rows();
         match &self.pacer {
             None => chunk_rows,
-            Some(pacer) => pacer.rows_max(self.request.tuning.linger_ns(), chunk_rows),
+            Some(pacer) => pacer.rows_max(self.request.tuning.linger_ns(), chunk_rows, now_ns()),
         }
     }
 

@@ -6,6 +6,9 @@
 //! far more latency than the link does by itself (Balaji et al., "Impact of High Performance
 //! Sockets on Data Intensive Applications", 2003: re-partitioning).
 //!
+//! Below some size smaller chunks lower no latency any more, because they keep the link busy for
+//! longer: that is the floor of a plan ([`latency_floor`]).
+//!
 //! The measured points become a curve: the time that a chunk takes is a straight line between two
 //! neighbouring sizes, the same as the smallest size's below it, and in proportion to the bytes
 //! above the largest.
@@ -16,6 +19,9 @@ pub const LINE_BYTES: usize = 64;
 /// How close to the most that a link can do counts as all of it, where it can't do what is needed:
 /// the last few per cent of bandwidth cost chunks of many times the size.
 const ALMOST: f64 = 0.95;
+
+/// How close to the least expected wait is as good: of such sizes the smallest counts.
+const NEARLY_LEAST: f64 = 1.1;
 
 /// Relative error of a sum of floating-point numbers that is taken for none.
 const ROUNDING: f64 = 1e-9;
@@ -42,7 +48,7 @@ pub struct Demand {
     /// What each chunk costs beside the link: the work of its ends, in nanoseconds. Zero where the
     /// points contain it.
     pub chunk_cost_ns: f64,
-    /// No chunk is smaller: a row, or what the format allows.
+    /// No chunk is smaller: a row, what the format allows, or [`latency_floor`].
     pub floor_bytes: usize,
     /// None is larger, unless the floor is.
     pub ceiling_bytes: usize,
@@ -79,6 +85,21 @@ pub fn plan_chunk(points: &[LinkPoint], demand: &Demand) -> Option<ChunkPlan> {
         .fold(0.0, f64::max);
     let size_bytes = curve.smallest(most * ALMOST).unwrap_or(curve.ceiling);
     Some(curve.plan(size_bytes, false))
+}
+
+/// The measured size below which chunks only cost: a link that carries so many bytes per second is
+/// busy for that number by its bandwidth of the time, and what comes then waits for about the
+/// latency. So the wait to be expected is in proportion to latency by bandwidth, whatever the load,
+/// and smallest at the size where that is. `latency_ns` is best measured while the link is full.
+pub fn latency_floor(points: &[LinkPoint]) -> Option<usize> {
+    let wait = |point: &LinkPoint| point.latency_ns / point.bytes_per_s;
+    let sound = points.iter().filter(|point| {
+        let numbers = point.latency_ns > 0.0 && point.bytes_per_s > 0.0;
+        numbers && wait(point).is_finite() && point.size_bytes > 0
+    });
+    let least = sound.clone().map(wait).min_by(f64::total_cmp)?;
+    let good = sound.filter(|point| wait(point) <= least * NEARLY_LEAST);
+    good.map(|point| point.size_bytes).min()
 }
 
 /// Zero for what is negative or no number.

@@ -7,7 +7,7 @@
 //! row leaves `T · (s + u) + e` after it may have come at the earliest: the sleeps, the work on what
 //! has come during one, and an *excess* e (oversleep, wake-ups, the work that does not depend on T, and
 //! whatever the host does). u is known at once from rates and costs; e is what is left of each
-//! measured latency, kept as a distribution over the last [`MEMORY_S`] seconds or so. Hence
+//! measured latency, kept as a distribution over the last seconds. Hence
 //!
 //! ```text
 //! T = (target · (1 − margin) − Q99(e)) / (s + u)      and  T ≤ α · free capacity / rate
@@ -18,14 +18,20 @@
 //!   alone.
 //! - **The fast path**: when more than [`LATE_SHARE`] of the rows since the last correction were late,
 //!   the past counts for less: e then is at least the 99th percentile of those rows alone.
-//! - **Floors**: below [`DELAY_MIN_NS`] a sleep costs more than the interrupts that it saves, and the
-//!   delay is zero: interrupts. Chunks have at least [`CHUNK_ROWS_MIN`] rows.
+//! - **Floors**: a tenth of the target is always left, which is what the margin holds back: where the
+//!   excess alone is more than the target allows no delay keeps it, and a worker that falls behind
+//!   does not catch up by working in smaller pieces. Below [`DELAY_MIN_NS`] a sleep costs more than
+//!   the interrupts that it saves, and the delay is zero: interrupts, until a delay half as long
+//!   again would do. Chunks have at least [`CHUNK_ROWS_MIN`] rows.
 
 use super::model::HostCosts;
 use super::planner::{CHUNK_ROWS_MIN, MARGIN, chunk_rows};
 
-/// How long the excess is remembered, in seconds of activity: by then a latency counts a third.
-pub const MEMORY_S: f64 = 10.0;
+/// How long the excess is remembered: for so many delays, in each of which one chunk or a few leave,
+/// but so many seconds of activity at least and at most. By then a latency counts a third.
+const MEMORY_DELAYS: f64 = 150.0;
+const MEMORY_MIN_S: f64 = 3.0;
+const MEMORY_MAX_S: f64 = 20.0;
 
 /// The shortest delay beside none.
 pub const DELAY_MIN_NS: u64 = 100_000;
@@ -33,6 +39,12 @@ pub const DELAY_MIN_NS: u64 = 100_000;
 /// Of the capacity that fills during a sleep, how much may be used: the writer would be held up
 /// otherwise, and rows would be late without being seen here.
 const FILL_MAX: f64 = 0.5;
+
+/// The shortest delay as a share of the target.
+const LEAST_SHARE: f64 = 0.1;
+
+/// How much more than [`DELAY_MIN_NS`] it takes to sleep again.
+const SLEEP_AGAIN: f64 = 1.5;
 
 /// More late rows than this begin a new life.
 const LATE_SHARE: f64 = 0.05;
@@ -195,8 +207,9 @@ impl Controller {
 
     /// The longest delay that leaves room for the excess.
     fn delay_for(&self, excess_ns: f64, seen: &Observation<'_>) -> f64 {
-        let budget_ns = self.goal.target_ns as f64 * (1.0 - MARGIN) - excess_ns;
-        budget_ns / delays(seen)
+        let target_ns = self.goal.target_ns as f64;
+        let budget_ns = target_ns * (1.0 - MARGIN) - excess_ns;
+        (budget_ns / delays(seen)).max(target_ns * LEAST_SHARE)
     }
 
     /// Takes in what was seen, and says how to go on.
@@ -214,6 +227,7 @@ impl Controller {
         if seen.fill > FILL_MAX {
             delay_ns = delay_ns.min(self.setting.delay_ns as f64 * FILL_MAX / seen.fill);
         }
+        let wanted_ns = delay_ns;
         let now_ns = self.setting.delay_ns as f64;
         if delay_ns > now_ns {
             // From nothing the first step is the shortest delay.
@@ -225,10 +239,11 @@ impl Controller {
                 delay_ns.min(most_ns)
             };
         }
-        let delay_ns = if delay_ns < DELAY_MIN_NS as f64 {
+        let least_ns = DELAY_MIN_NS as f64 * if now_ns == 0.0 { SLEEP_AGAIN } else { 1.0 };
+        let delay_ns = if wanted_ns < least_ns {
             0
         } else {
-            delay_ns as u64
+            (delay_ns as u64).max(DELAY_MIN_NS)
         };
         self.before_ns = self.setting.delay_ns;
         let setting = Setting {
@@ -243,7 +258,9 @@ impl Controller {
     /// The excess to reckon with, in nanoseconds.
     fn learn(&mut self, seen: &Observation<'_>, rows: u64, late: u64) -> f64 {
         let seconds = seen.interval_ns as f64 / 1e9;
-        self.excess.forget((-seconds / MEMORY_S).exp());
+        let memory_s = MEMORY_DELAYS * self.setting.delay_ns as f64 / 1e9;
+        let memory_s = memory_s.clamp(MEMORY_MIN_S, MEMORY_MAX_S);
+        self.excess.forget((-seconds / memory_s).exp());
         // Rows that were on their way while the delay changed may belong to either.
         let slept_ns = self.before_ns.max(self.setting.delay_ns) as f64;
         let slept_ns = if seen.slept { slept_ns } else { 0.0 };

@@ -67,21 +67,24 @@ impl Elastic {
         self.used_max = self.used_max.max(self.used());
     }
 
-    /// Looks at what each instance did; who is to be detached from which worker.
-    pub fn look(&mut self, interval_ns: u64, workers: usize) -> Vec<(usize, usize)> {
+    /// Looks at what each instance did; who is to be detached from which worker. `running` is the
+    /// share of each worker's time between waits in which it really had its core: another program's
+    /// work is no reason to spread.
+    pub fn look(&mut self, interval_ns: u64, running: &[f64]) -> Vec<(usize, usize)> {
         let seconds = interval_ns as f64 / 1e9;
         let weight = (WEIGHT_PER_S * seconds).min(1.0);
         for (number, slots) in self.counters.iter().enumerate() {
             let now_ns = busy_ns(slots);
             let busy = now_ns.wrapping_sub(std::mem::replace(&mut self.last_ns[number], now_ns));
-            let busy = (busy as f64 / interval_ns as f64).min(1.0);
             let resident = &mut self.residents[number];
+            let busy = busy as f64 / interval_ns as f64 * running[resident.worker];
+            let busy = busy.min(1.0);
             resident.busy += weight * (busy - resident.busy);
         }
         if !self.moving.is_empty() {
             return Vec::new();
         }
-        let moves = moves(&self.residents, workers);
+        let moves = moves(&self.residents, running.len());
         if moves.is_empty() {
             self.low_ns = 0;
             return Vec::new();

@@ -30,6 +30,8 @@ pub struct WorkerWatch {
     fit: Fit,
     told: Option<(WaitMode, u64)>,
     cpu_s: Option<f64>,
+    /// The share of its time between waits in which it had its core, since the last look.
+    pub running: f64,
     /// CPU time and time of all intervals in which something was done.
     active: (f64, f64),
 }
@@ -45,6 +47,7 @@ impl WorkerWatch {
             fit: first_fit(),
             told: None,
             cpu_s: None,
+            running: 1.0,
             active: (0.0, 0.0),
         }
     }
@@ -82,6 +85,8 @@ impl WorkerWatch {
         if let (Some(before_s), Some(now_s)) = (before_s, self.cpu_s)
             && activations > 0
         {
+            let busy_s = busy_ns as f64 / 1e9;
+            self.running = ((now_s - before_s) / busy_s.max(1e-9)).min(1.0);
             self.active.0 += now_s - before_s;
             self.active.1 += interval_ns as f64 / 1e9;
         }
@@ -147,7 +152,6 @@ pub struct PathWatch {
     busy_ns: u64,
     chunks: u64,
     fit: Fit,
-    rows_per_s: f64,
 }
 
 impl PathWatch {
@@ -185,11 +189,10 @@ impl PathWatch {
             busy_ns: 0,
             chunks: 0,
             fit: first_fit(),
-            rows_per_s: 0.0,
         }
     }
 
-    pub fn look(&mut self, interval_ns: u64) -> PathSeen {
+    pub fn look(&mut self) -> PathSeen {
         let sum = |slots: &[Arc<InstanceCounters>], pick: &dyn Fn(&InstanceCounters) -> u64| {
             slots.iter().map(|slots| pick(slots)).sum::<u64>()
         };
@@ -204,9 +207,6 @@ impl PathWatch {
         });
         let chunks = chunks_in.wrapping_sub(std::mem::replace(&mut self.chunks, chunks_in));
         self.fit.add(chunks, rows, busy);
-        if rows > 0 {
-            self.rows_per_s = rows as f64 * 1e9 / interval_ns as f64;
-        }
         let mut seen = Box::new([0; SLOTS]);
         for (slots, step, last) in &mut self.sinks {
             if let Some(latency) = &slots.steps[*step].latency {
@@ -221,11 +221,6 @@ impl PathWatch {
                 .collect(),
             per_row_ns: self.fit.work().per_row_ns,
         }
-    }
-
-    /// Rows per second when there were some last.
-    pub fn rows_per_s(&self) -> f64 {
-        self.rows_per_s
     }
 }
 

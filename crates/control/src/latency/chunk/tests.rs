@@ -124,6 +124,16 @@ fn points_that_can_not_be_count_for_nothing() {
     );
 }
 
+#[test]
+fn the_floor_is_where_a_smaller_chunk_keeps_the_link_busy_for_longer_than_it_saves() {
+    // 100 ns and 0.1 ns a byte: latency by bandwidth is (100 + 0.1 B)² / B, least at 1,000 bytes.
+    assert_eq!(latency_floor(&link(100.0)), Some(1024));
+    // Ten times the fixed time, ten times the floor: 4 KiB are a fifth from the least, 64 KiB more.
+    assert_eq!(latency_floor(&link(1_000.0)), Some(4 << 10));
+    assert_eq!(latency_floor(&[]), None);
+    assert_eq!(latency_floor(&[point(64, 0.0), point(64, f64::NAN)]), None);
+}
+
 fn points() -> impl Strategy<Value = Vec<LinkPoint>> {
     let point = (1..4_000_000usize, 1.0..1e6f64, 0.01..100.0f64);
     let point = point.prop_map(|(size_bytes, latency_ns, gb_per_s)| LinkPoint {
@@ -239,7 +249,10 @@ proptest! {
         });
         let (bytes_per_s, reserve, chunk_cost_ns) = numbers;
         let demand = Demand { bytes_per_s, reserve, chunk_cost_ns, floor_bytes, ceiling_bytes };
-        if let Some(plan) = plan_chunk(&points.collect::<Vec<_>>(), &demand) {
+        let points = points.collect::<Vec<_>>();
+        let floor = latency_floor(&points);
+        prop_assert!(floor.is_none_or(|floor| points.iter().any(|p| p.size_bytes == floor)));
+        if let Some(plan) = plan_chunk(&points, &demand) {
             prop_assert_eq!(plan.size_bytes % LINE_BYTES, 0);
             prop_assert!(plan.size_bytes >= floor_bytes.clamp(1, 1 << 52));
             prop_assert!(!plan.bytes_per_s.is_nan() && !plan.latency_ns.is_nan());

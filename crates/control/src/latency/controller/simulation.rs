@@ -44,7 +44,7 @@ struct World {
 
 struct Seen {
     /// Each correction: the end of its interval in seconds, the setting before it, the share of
-    /// late rows, whether it can be kept by sleeping at all.
+    /// late rows.
     corrections: Vec<(f64, Setting, f64)>,
     overflows: u64,
     changes: u64,
@@ -236,16 +236,22 @@ proptest! {
         let fixed_ns = 2.0 * (world.work.per_chunk_ns + world.sink_ns)
             + 7.0 * world.oversleep_ns + world.stall_ns + 1e6;
         prop_assume!(share < 0.4 && fixed_ns < target_ms * 0.4e6);
+        // A burst of a tenth of a second is one sample a second; a loose target sees too few of them
+        // to tell one in a hundred.
+        let bursts = world.bursts && target_ms < 30.0;
+        let world = World { bursts, ..world };
         let seen = run(target_ms, &world);
         let mut begin_s = 0.0;
         for (_, seconds) in world.phases {
             let phase = seen.corrections.iter();
             let phase = phase.filter(|(at, ..)| *at > begin_s && *at <= begin_s + seconds);
-            let settled = phase.skip(10).collect::<Vec<_>>();
-            // Of the seconds that follow nine in ten are kept: a p99 over half a second is one
-            // sleep in some twenty, and stalls come at random.
-            let late = settled.iter().filter(|(_, _, late)| *late > 0.01).count();
-            prop_assert!(late * 10 <= settled.len(), "{late} of {}", settled.len());
+            let settled = phase.skip(10).map(|(.., late)| *late).collect::<Vec<f64>>();
+            // Rates don't change within a phase, so intervals weigh alike. A stall of the host in
+            // one sleep of a thousand may make an interval late, but not one row in a hundred; in a
+            // tenth of a second with half of all rows it weighs more.
+            let late = settled.iter().sum::<f64>() / settled.len().max(1) as f64;
+            let most = if world.bursts { 0.03 } else { 0.01 };
+            prop_assert!(late <= most, "{late} of {} corrections", settled.len());
             begin_s += seconds;
         }
     }
