@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use slackwater_control::latency::controller::{Controller, Goal, Observation, Setting};
 use slackwater_control::latency::fit::Fit;
-use slackwater_control::latency::model::{HostCosts, Waiting, Work};
+use slackwater_control::latency::model::{HostCosts, UTILISATION_MAX, Waiting, Work};
 use slackwater_control::latency::planner::{Planned, Question, plan};
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::instance::Instance;
@@ -493,6 +493,10 @@ impl<'a> Tuner<'a> {
             return;
         };
         let prediction = predict(&shape, &[work], &load, &self.costs);
+        // Of a worker that falls behind the model says nothing.
+        if prediction.utilisation > UTILISATION_MAX {
+            return;
+        }
         self.predicted.cpu_s += prediction.cores * seconds;
         self.predicted.active_s += seconds;
         self.predicted.p99_rows += prediction.p99_ns * rows as f64;

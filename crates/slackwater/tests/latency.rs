@@ -1,0 +1,203 @@
+//! Latency targets from end to end: planned, kept, explained and reported. How fast anything was is
+//! asserted nowhere.
+
+use crate::process::Folder;
+
+/// A hundred thousand rows in two seconds, counted by country.
+const PACED: &str = "
+    CREATE TABLE visits (ts_ms BIGINT, country STRING,
+      ts AS TO_TIMESTAMP_LTZ(ts_ms, 3), WATERMARK FOR ts AS ts)
+    WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'rows' = '100000',
+      'rate' = '10000/s', 'rate_max' = '90000/s', 'rate_period' = '2 s');
+    CREATE TABLE counts (window_start TIMESTAMP(3), country STRING, visits BIGINT)
+    WITH ('connector' = 'file', 'path' = 'counts.csv', 'format' = 'csv');
+    CREATE TABLE seen (ts_ms BIGINT) WITH ('connector' = 'blackhole', 'latency_target' = '50 ms');
+    CREATE VIEW per_second AS
+    SELECT window_start, country, COUNT(*) AS visits
+    FROM TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '1' SECOND)
+    GROUP BY window_start, window_end, country;
+    INSERT INTO counts SELECT window_start, country, visits FROM per_second;
+    INSERT INTO seen SELECT ts_ms FROM visits WHERE country <> 'none';
+";
+
+fn folder(set: &str) -> Folder {
+    let folder = Folder::new();
+    folder.write("query.sql", format!("{set}{PACED}").as_bytes());
+    folder
+}
+
+#[test]
+fn a_target_is_kept_to_by_sleeping_and_the_report_says_how() {
+    let folder = folder("SET 'latency_target' = '20 ms';");
+    let finished = folder
+        .slackwater(&["run", "query.sql", "--report", "report.json"])
+        .ok();
+    assert!(
+        finished.err.contains("20 ms for 99 of 100 rows: "),
+        "{}",
+        finished.err
+    );
+    let report = folder.json("report.json");
+    assert_eq!(report["rows_in"], 100_000);
+    assert_eq!(report["latency_target_ms"], 20.0);
+    let sinks = report["sinks"].as_array().unwrap();
+    let of = |table: &str| {
+        let mut sinks = sinks.iter();
+        sinks.find(|sink| sink["table"] == table).unwrap()
+    };
+    assert_eq!(of("counts")["latency_target_ms"], 20.0);
+    assert_eq!(of("seen")["latency_target_ms"], 50.0);
+    for sink in sinks {
+        let number = |field: &str| sink[field].as_u64().unwrap();
+        assert!(number("violated_s") <= number("active_s"), "{sink}");
+        assert!(number("active_s") >= 1, "{sink}");
+        assert!(sink["target_met"].is_boolean());
+    }
+    let plan = &report["plan"];
+    let tuning = &plan["tuning"];
+    assert!(tuning["corrections"].as_u64().unwrap() > 0, "{tuning}");
+    assert!(
+        tuning["predicted_p99_ms"].as_f64().unwrap() > 0.0,
+        "{tuning}"
+    );
+    assert!(
+        tuning["measured_cpu_percent"].as_f64().unwrap() > 0.0,
+        "{tuning}"
+    );
+    let operators = plan["operators"].as_array().unwrap();
+    let rows = |name: &str| {
+        let of_name = operators.iter().filter(|operator| operator["name"] == name);
+        of_name
+            .map(|operator| operator["rows"].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(rows("source"), 100_000);
+    assert_eq!(rows("aggregate"), 100_000);
+    assert_eq!(rows("sink"), report["rows_out"].as_u64().unwrap());
+    let threads = plan["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), plan["workers"].as_u64().unwrap() as usize);
+    let cpu_s = threads
+        .iter()
+        .map(|thread| thread["cpu_s"].as_f64().unwrap());
+    assert!(cpu_s.sum::<f64>() > 0.0);
+}
+
+/// I1: how a target is kept does not show in the answer.
+#[test]
+fn the_answer_is_the_same_with_a_target_and_without() {
+    let expected = {
+        let folder = folder("");
+        folder.slackwater(&["run", "query.sql"]).ok();
+        folder.sorted("counts.csv")
+    };
+    assert!(expected.len() > 10, "{expected:?}");
+    for arguments in [
+        &["--set", "latency_target=5 ms"][..],
+        &["--set", "latency_target=100 ms", "--parallelism", "3"],
+        &["--set", "latency_target=20 ms", "--set", "wait=interrupt"],
+        &[
+            "--set",
+            "latency_target=20 ms",
+            "--processes",
+            "2",
+            "--parallelism",
+            "2",
+        ],
+        &["--set", "latency_target=0.01 ms", "--workers", "2"],
+    ] {
+        let folder = folder("");
+        folder
+            .slackwater(&[&["run", "query.sql"], arguments].concat())
+            .ok();
+        assert_eq!(folder.sorted("counts.csv"), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn explain_shows_the_choice_the_next_best_and_why() {
+    let folder =
+        folder("SET 'latency_target' = '20 ms'; SET 'latency_target.per_second' = '200 ms';");
+    let out = folder.slackwater(&["explain", "query.sql"]).ok().out;
+    for part in [
+        // The view's, the sink's own, at the source's highest rate.
+        "Latency of counts (sink #",
+        "within 200.0 ms, at 90,000 rows/s (as the source says)",
+        "within 50.0 ms",
+        "chosen     all on one worker; the source's worker sleeps ",
+        "next best  all on one worker; the source's worker waits to be rung",
+        "predicted  p99 ",
+        "why        the cheapest of ",
+        "at best    ",
+    ] {
+        assert!(out.contains(part), "'{part}' is not in:\n{out}");
+    }
+    let out = folder
+        .slackwater(&["explain", "query.sql", "--set", "wait=poll"])
+        .ok()
+        .out;
+    assert!(
+        out.contains("'wait' was set, and is left as it is"),
+        "{out}"
+    );
+    let out = folder
+        .slackwater(&["explain", "query.sql", "--analyze", "--duration", "1s"])
+        .ok()
+        .out;
+    for part in [
+        "Measured",
+        "p99, predicted : measured",
+        "#0 source",
+        "worker 0",
+    ] {
+        assert!(out.contains(part), "'{part}' is not in:\n{out}");
+    }
+}
+
+#[test]
+fn a_target_below_what_the_host_can_do_is_warned_of_with_a_number() {
+    let folder = folder("SET 'latency_target' = '10 us';");
+    let finished = folder
+        .slackwater(&["run", "query.sql", "--duration", "200ms"])
+        .ok();
+    for part in [
+        "a latency target of 0.01 ms can't be promised",
+        "could be met",
+    ] {
+        assert!(
+            finished.err.contains(part),
+            "'{part}' is not in:\n{}",
+            finished.err
+        );
+    }
+}
+
+#[test]
+fn a_target_of_nothing_is_refused_and_a_slip_is_named() {
+    let folder = folder("SET 'latency_target.count' = '5 ms';");
+    folder.slackwater(&["run", "query.sql"]).fails(
+        2,
+        &[
+            "there is no table or view 'count'",
+            "did you mean 'latency_target.counts'?",
+        ],
+    );
+    let folder = Folder::new();
+    let zero = PACED.replace("'50 ms'", "'0 ms'");
+    folder.write("query.sql", zero.as_bytes());
+    folder
+        .slackwater(&["run", "query.sql"])
+        .fails(2, &["latency_target", "no row leaves in no time"]);
+}
+
+#[test]
+fn live_draws_a_line_a_second() {
+    let folder = folder("SET 'latency_target' = '20 ms';");
+    let finished = folder.slackwater(&["run", "query.sql", "--live"]).ok();
+    let drawn = finished
+        .err
+        .lines()
+        .filter(|line| line.contains("rows/s |"));
+    let drawn = drawn.collect::<Vec<_>>();
+    assert!(!drawn.is_empty(), "{}", finished.err);
+    assert!(drawn.iter().all(|line| line.contains("cores")), "{drawn:?}");
+}
