@@ -34,7 +34,6 @@ fn two_points_are_measured_from_end_to_end() {
         "| shared memory | auto:1ms |",
         "| 20 k/s |",
         "sleep:1ms over shared memory against interrupts over plain TCP",
-        "auto:1ms over shared memory against the best fixed mode",
     ] {
         assert!(
             finished.out.contains(part),

@@ -83,7 +83,7 @@ fn run(target_ms: f64, world: &World) -> Seen {
         let phase = ends_ns.iter().position(|&end| now_ns < end).unwrap_or(2);
         let mut rate = world.phases[phase].0;
         if world.bursts {
-            rate *= if (now_ns / 1e8) as u64 % 10 == 0 {
+            rate *= if ((now_ns / 1e8) as u64).is_multiple_of(10) {
                 5.0
             } else {
                 0.1
