@@ -342,12 +342,12 @@ impl<'a> Tuner<'a> {
                 self.soon = SOON_TICKS;
             }
         }
-        let running = self.workers.iter().map(|worker| worker.running);
-        let running = running.collect::<Vec<f64>>();
+        let cores = self.workers.iter().map(|worker| worker.cores);
+        let cores = cores.collect::<Vec<f64>>();
         if let Some((setting, _)) = in_use {
             self.predict(setting, rows_seen, interval_ns);
         }
-        for (instance, worker) in self.elastic.look(interval_ns, &running) {
+        for (instance, worker) in self.elastic.look(interval_ns, &cores) {
             self.runtime.detach(0, instance, worker);
             self.soon = SOON_TICKS;
         }

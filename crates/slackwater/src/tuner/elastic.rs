@@ -67,24 +67,30 @@ impl Elastic {
         self.used_max = self.used_max.max(self.used());
     }
 
-    /// Looks at what each instance did; who is to be detached from which worker. `running` is the
-    /// share of each worker's time between waits in which it really had its core: another program's
-    /// work is no reason to spread.
-    pub fn look(&mut self, interval_ns: u64, running: &[f64]) -> Vec<(usize, usize)> {
+    /// Looks at what each instance did; who is to be detached from which worker. `cores` is the CPU
+    /// time of each worker per second, which its instances share as the clock around their work
+    /// says: that clock also runs while another program has the core, and misses what a source does
+    /// before it has something.
+    pub fn look(&mut self, interval_ns: u64, cores: &[f64]) -> Vec<(usize, usize)> {
         let seconds = interval_ns as f64 / 1e9;
         let weight = (WEIGHT_PER_S * seconds).min(1.0);
+        let mut spent = Vec::with_capacity(self.residents.len());
+        let mut of_worker = vec![0.0; cores.len()];
         for (number, slots) in self.counters.iter().enumerate() {
             let now_ns = busy_ns(slots);
             let busy = now_ns.wrapping_sub(std::mem::replace(&mut self.last_ns[number], now_ns));
-            let resident = &mut self.residents[number];
-            let busy = busy as f64 / interval_ns as f64 * running[resident.worker];
-            let busy = busy.min(1.0);
+            of_worker[self.residents[number].worker] += busy as f64;
+            spent.push(busy as f64);
+        }
+        for (resident, spent) in self.residents.iter_mut().zip(spent) {
+            let share = spent / of_worker[resident.worker].max(1.0);
+            let busy = (share * cores[resident.worker]).min(1.0);
             resident.busy += weight * (busy - resident.busy);
         }
         if !self.moving.is_empty() {
             return Vec::new();
         }
-        let moves = moves(&self.residents, running.len());
+        let moves = moves(&self.residents, cores.len());
         if moves.is_empty() {
             self.low_ns = 0;
             return Vec::new();
@@ -111,17 +117,23 @@ impl Elastic {
         detach.collect()
     }
 
-    /// Rows that the instances of each worker took since the last call.
+    /// Rows that came to each worker since the last call: from its sources, or, where it has none,
+    /// over links.
     pub fn rows_taken(&mut self, workers: usize) -> Vec<u64> {
-        let mut taken = vec![0; workers];
+        let (mut read, mut linked) = (vec![0; workers], vec![0; workers]);
         for (number, slots) in self.counters.iter().enumerate() {
             let first = slots.steps.first();
             let ports = first.map_or(0, |step| InstanceCounters::read(&step.rows));
-            let now = InstanceCounters::read(&slots.source.rows).max(ports);
+            let source = InstanceCounters::read(&slots.source.rows);
+            let now = source.max(ports);
             let last = std::mem::replace(&mut self.last_rows[number], now);
-            taken[self.residents[number].worker] += now.wrapping_sub(last);
+            let worker = self.residents[number].worker;
+            let taken = if source > 0 { &mut read } else { &mut linked };
+            taken[worker] += now.wrapping_sub(last);
         }
-        taken
+        let both = read.into_iter().zip(linked);
+        both.map(|(read, linked)| if read > 0 { read } else { linked })
+            .collect()
     }
 
     /// An instance was handed back; where it goes.

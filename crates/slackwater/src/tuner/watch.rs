@@ -30,8 +30,8 @@ pub struct WorkerWatch {
     fit: Fit,
     told: Option<(WaitMode, u64)>,
     cpu_s: Option<f64>,
-    /// The share of its time between waits in which it had its core, since the last look.
-    pub running: f64,
+    /// CPU time per second since the last look.
+    pub cores: f64,
     /// CPU time and time of all intervals in which something was done.
     active: (f64, f64),
 }
@@ -47,7 +47,7 @@ impl WorkerWatch {
             fit: first_fit(),
             told: None,
             cpu_s: None,
-            running: 1.0,
+            cores: 0.0,
             active: (0.0, 0.0),
         }
     }
@@ -82,13 +82,16 @@ impl WorkerWatch {
         self.fit.add(activations, rows, busy_ns);
         let now_s = self.thread_cpu_s();
         let before_s = std::mem::replace(&mut self.cpu_s, now_s);
-        if let (Some(before_s), Some(now_s)) = (before_s, self.cpu_s)
-            && activations > 0
-        {
-            let busy_s = busy_ns as f64 / 1e9;
-            self.running = ((now_s - before_s) / busy_s.max(1e-9)).min(1.0);
-            self.active.0 += now_s - before_s;
-            self.active.1 += interval_ns as f64 / 1e9;
+        let seconds = interval_ns as f64 / 1e9;
+        let cpu_s = match (before_s, self.cpu_s) {
+            (Some(before_s), Some(now_s)) => now_s - before_s,
+            // The first look, or a system that doesn't count.
+            _ => busy_ns as f64 / 1e9,
+        };
+        self.cores = (cpu_s / seconds).min(1.0);
+        if activations > 0 {
+            self.active.0 += cpu_s;
+            self.active.1 += seconds;
         }
     }
 
