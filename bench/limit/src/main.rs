@@ -1,16 +1,16 @@
 //! `slackwater-limit`: two queries by hand, as the bar for the engine: HiBench's fixwindow over a
 //! file, and a filter between two sockets (`filter.rs`), which `slackwater bench target` runs.
 //!
-//! Fixwindow: one thread, one memory-mapped file, `memchr`, one hash map per open window. It looks at nothing
-//! but the two fields that the answer needs (send time and address): no quotes, no number of
+//! Fixwindow: one thread, one memory-mapped file, `memchr`, one hash map per open window. It looks at
+//! nothing but the two fields that the answer needs (send time and address): no quotes, no number of
 //! fields, no UTF-8, no NULL, no lateness by partition. So it says what the machine can do for this
 //! question, and an engine that does check those things is compared with it.
 //!
 //! ```text
 //! slackwater-limit visits.csv [--results out.csv]     one line of JSON with rows, cost, checksum
 //! slackwater-limit --checksum out.csv                 rows and checksum of a result file
-//! slackwater-limit filter --connect FROM --to TO [--core N]
-//!                                                     records from one address, rows to the other
+//! slackwater-limit filter --connect HOST:PORT --to HOST:PORT [--core N]
+//!                                                     records from one, rows to the other
 //! ```
 //!
 //! A record is `send time in ms,page,address,…` up to a line feed. A result row is

@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 
+mod chunking;
 mod common;
 mod hibench;
 mod link;
@@ -14,6 +15,11 @@ pub use link::{Side as LinkSide, link_leader};
 /// The experiments.
 #[derive(Subcommand)]
 pub enum Bench {
+    /// Partial and complete updates of an image through a pipeline, by link and size of blocks.
+    Chunking(chunking::Arguments),
+    /// One stage of `bench chunking`, which starts it.
+    #[command(hide = true)]
+    ChunkingPart(chunking::PartArguments),
     /// The four streaming workloads of HiBench over generated visits, beside a hand-written limit.
     Hibench(hibench::Arguments),
     /// Latency, throughput and CPU of the links, beside sockets, pipes and other libraries.
@@ -34,6 +40,8 @@ impl Bench {
     /// Runs the experiment.
     pub fn run(self) -> Result<(), String> {
         match self {
+            Bench::Chunking(arguments) => chunking::run(&arguments),
+            Bench::ChunkingPart(arguments) => chunking::run_part(&arguments),
             Bench::Hibench(arguments) => hibench::run(&arguments),
             Bench::Link(arguments) => link::run(&arguments),
             Bench::Target(arguments) => target::run(&arguments),

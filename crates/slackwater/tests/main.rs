@@ -1,6 +1,7 @@
 //! All tests of the program, in one binary: they share its build.
 
 mod answers;
+mod bench_chunking;
 mod bench_target;
 mod bench_wait;
 mod calibrate;
@@ -8,6 +9,7 @@ mod command_line;
 mod idle;
 mod input;
 mod late_rows;
+mod latency;
 mod process;
 mod processes;
 mod random;

@@ -20,8 +20,8 @@
 //! - **All rows are accounted for**: what comes back must be what the records make, to the row, or
 //!   the experiment fails.
 //! - **Disturbance** is measured: the time in which the query's process could have run and its core
-//!   was taken. Behind each round the points with the most of it are measured again, at most a fifth
-//!   of them, and the less disturbed measurement counts.
+//!   was taken, and what all others used meanwhile. Behind each round the points with the most of it
+//!   are measured again, at most a fifth of them, and the less disturbed measurement counts.
 //! - **Rounds are interleaved**: each goes through all rates and queries, and there through all
 //!   settings, every other round backwards. Figures are medians over the rounds.
 //! - **Windows close once a second**, so the p99 of that query is nearly the slowest of some fifteen
@@ -32,6 +32,7 @@
 
 mod chart;
 mod child;
+mod comparison;
 mod figures;
 mod order;
 mod part;
@@ -136,8 +137,7 @@ fn repeat(
     let most = (points.len() as f64 * REPEATED_SHARE_MAX) as usize;
     let disturbed = points.iter_mut().filter(|point| point.is_disturbed());
     let mut disturbed = disturbed.collect::<Vec<_>>();
-    let share = |point: &Point| point.usage.disturbed();
-    disturbed.sort_by(|one, other| share(other).total_cmp(&share(one)));
+    disturbed.sort_by(|one, other| other.disturbance().total_cmp(&one.disturbance()));
     disturbed.truncate(most);
     if !disturbed.is_empty() {
         eprintln!(
@@ -148,7 +148,7 @@ fn repeat(
     let count = disturbed.len();
     for point in disturbed {
         let again = measure(point.spec, point.round)?;
-        if share(&again) < share(point) {
+        if again.disturbance() < point.disturbance() {
             *point = again;
         }
     }
@@ -161,7 +161,7 @@ fn summarise(plan: &Plan, load_before: [f64; 3], repeated: usize, points: Vec<Po
         .into_iter()
         .filter_map(|spec| Summary::of(spec, &points));
     let summaries = summaries.collect::<Vec<_>>();
-    let comparisons = verdict::comparisons(&summaries);
+    let comparisons = comparison::comparisons(&summaries);
     let calibration = calibrate::load().ok();
     Figures {
         host: Host::this(),

@@ -168,7 +168,9 @@ impl Offer {
                             .map(|lane| FrameSender::Shm(outbox.writer(lane, other.clone()))),
                     );
                 }
-                let lanes = inbox.iter().flat_map(|inbox| (0..lanes).map(move |n| (inbox, n)));
+                let lanes = inbox
+                    .iter()
+                    .flat_map(|inbox| (0..lanes).map(move |n| (inbox, n)));
                 let receivers = lanes.map(|(inbox, lane)| {
                     let reader = inbox.reader(lane, other.clone(), waiter.waker(), peer.clone());
                     FrameReceiver::Shm(reader)
@@ -191,8 +193,7 @@ impl Offer {
                 let (address, _) = control.expect::<SocketAddr>()?;
                 let writer = |link: u64| {
                     let settings = Settings::default();
-                    let writer =
-                        Writer::connect(address, identity(), link, name, waiter, settings);
+                    let writer = Writer::connect(address, identity(), link, name, waiter, settings);
                     FrameSender::Tcp(Box::new(writer))
                 };
                 Ok(Ends {

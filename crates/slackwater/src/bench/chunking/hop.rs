@@ -43,7 +43,11 @@ impl Outputs {
     pub fn new(ends: Ends, block_bytes: usize) -> Result<Outputs, String> {
         let mut receivers = ends.receivers;
         let acks = receivers.pop().ok_or("no lane for acknowledgements")?;
-        assert_eq!(ends.senders.len(), LANES, "a lane from each copy to each copy");
+        assert_eq!(
+            ends.senders.len(),
+            LANES,
+            "a lane from each copy to each copy"
+        );
         Ok(Outputs {
             lanes: ends.senders,
             fresh: [false; LANES],
@@ -149,7 +153,11 @@ impl Inputs {
     pub fn new(ends: Ends) -> Result<Inputs, String> {
         let mut senders = ends.senders;
         let acks = senders.pop().ok_or("no lane for acknowledgements")?;
-        assert_eq!(ends.receivers.len(), LANES, "a lane from each copy to each copy");
+        assert_eq!(
+            ends.receivers.len(),
+            LANES,
+            "a lane from each copy to each copy"
+        );
         Ok(Inputs {
             lanes: ends.receivers,
             acks,

@@ -8,14 +8,16 @@
 //!
 //! Shutdown: each process answers at the end of the interval and goes on, so that the others'
 //! figures stay what they are; when all have answered, all are killed. One that fails says why on
-//! standard error and ends, which ends its neighbours. A process that nobody ends gives up a while
-//! after its interval. A [`Pipeline`] that is dropped takes its processes with it.
+//! standard error and ends, which ends its neighbours. A [`Party`] that is dropped takes its process
+//! with it, the kernel ends them with whoever measures, and one that nobody ends gives up a while
+//! after its interval.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use slackwater_engine::time::now_ns;
 use slackwater_link::{Waiter, set_timer_slack_ns};
 
@@ -23,8 +25,8 @@ use super::demand::WINDOW;
 use super::ends::{Ends, Lanes, NOTES_BYTES, Offer, waiter};
 use super::hop::{Inputs, Outputs};
 use super::image::{Cut, LINE};
-use super::others::Others;
 use super::order::{Answer, Interval, LANES, Order, Part, Point, STAGES, Seen};
+use super::others::Others;
 use super::queries::Schedule;
 use super::stage::{self, Filter, Source, Stage, Viewer};
 use super::tally::Tally;
@@ -45,11 +47,19 @@ const BLOCK_EXTRA_BYTES: usize = 4 * LINE;
 /// What a stage says when it is connected.
 const READY: &str = "ready";
 
-const NAMES: [&str; STAGES] = ["the source", "the first filter", "the second filter", "the viewer"];
+const NAMES: [&str; STAGES] = [
+    "the source",
+    "the first filter",
+    "the second filter",
+    "the viewer",
+];
 
 /// One stage, in this process.
 pub fn run(descriptor: RawFd) -> Result<(), String> {
     let control = inherit(descriptor)?;
+    // Whatever ends who measures ends the stages: a full load would go on for a while.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| format!("can't be ended with the bench: {error}"))?;
     let (part, neighbours) = control.expect::<Part>()?;
     let mut neighbours = neighbours.into_iter().map(Control::of);
     let (Some(before), Some(after)) = (neighbours.next(), neighbours.next()) else {
@@ -143,7 +153,13 @@ fn build(part: &Part, interval: Interval, before: Ends, after: Ends) -> Result<S
             let requests = receivers.pop().ok_or_else(nothing)?;
             let kept = before.kept;
             let image_bytes = order.image_bytes;
-            Stage::Source(Source::new(cut, image_bytes, requests, kept, outputs(after)?))
+            Stage::Source(Source::new(
+                cut,
+                image_bytes,
+                requests,
+                kept,
+                outputs(after)?,
+            ))
         }
         stage if stage == STAGES - 1 => {
             let mut senders = after.senders;
@@ -297,8 +313,7 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
 
 fn expect<T: serde::de::DeserializeOwned>(party: &Party, stage: usize) -> Result<T, String> {
     let answer = party.control.receive::<T>()?;
-    let (answer, _) = answer.ok_or_else(|| {
-        format!("{} failed; the reason is above", NAMES[stage])
-    })?;
+    let (answer, _) =
+        answer.ok_or_else(|| format!("{} failed; the reason is above", NAMES[stage]))?;
     Ok(answer)
 }

@@ -229,9 +229,17 @@ pub mod tests {
             }
         }
         assert_eq!(completes.len(), 100);
-        assert!(completes.windows(2).all(|pair| pair[1] - pair[0] == 100_000_000));
+        assert!(
+            completes
+                .windows(2)
+                .all(|pair| pair[1] - pair[0] == 100_000_000)
+        );
         // Ten thousand, with three standard errors.
-        assert!((9_700..10_300).contains(&partials.len()), "{}", partials.len());
+        assert!(
+            (9_700..10_300).contains(&partials.len()),
+            "{}",
+            partials.len()
+        );
         let middle = partials.iter().filter(|&&block| block < 128).count() as f64;
         assert!((middle / partials.len() as f64 - 0.5).abs() < 0.02);
     }
@@ -267,7 +275,11 @@ pub mod tests {
             for asked in 1..=100 {
                 let query = schedule.next(2_000, UnderWay::default()).unwrap();
                 completes += u32::from(query.kind == Kind::Complete);
-                let blocks = if query.kind == Kind::Complete { 256 } else { 32 };
+                let blocks = if query.kind == Kind::Complete {
+                    256
+                } else {
+                    32
+                };
                 assert_eq!(query.blocks.len(), blocks);
                 assert_eq!(query.blocks.start % 32, 0);
                 assert!((f64::from(completes) - f64::from(asked) * complete_share).abs() <= 0.51);
@@ -288,6 +300,9 @@ pub mod tests {
             under_way.complete += usize::from(!query.left_out);
             left_out += usize::from(query.left_out);
         }
-        assert_eq!((under_way.complete, left_out), (COMPLETE_MAX, 100 - COMPLETE_MAX));
+        assert_eq!(
+            (under_way.complete, left_out),
+            (COMPLETE_MAX, 100 - COMPLETE_MAX)
+        );
     }
 }

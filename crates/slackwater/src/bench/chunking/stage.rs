@@ -53,7 +53,12 @@ impl Stage {
     /// When to look again though nobody rings.
     fn due_ns(&self) -> Option<u64> {
         match self {
-            Stage::Source(source) => source.outputs.due_ns().into_iter().chain(source.requests.due_ns()).min(),
+            Stage::Source(source) => source
+                .outputs
+                .due_ns()
+                .into_iter()
+                .chain(source.requests.due_ns())
+                .min(),
             Stage::Filter(filter) => {
                 let dues = [filter.inputs.due_ns(), filter.outputs.due_ns()];
                 dues.into_iter().flatten().min()
@@ -88,7 +93,9 @@ pub fn run(
             waiter.retract();
             continue;
         }
-        let due_ns = stage.due_ns().map_or(wanted_ns, |due_ns| due_ns.min(wanted_ns));
+        let due_ns = stage
+            .due_ns()
+            .map_or(wanted_ns, |due_ns| due_ns.min(wanted_ns));
         let timeout = Duration::from_nanos(due_ns.saturating_sub(self::now_ns()));
         let woken = waiter.wait(Some(timeout), Sources::All);
         woken.map_err(|error| error.to_string())?;
@@ -237,9 +244,6 @@ impl Filter {
             return Ok(false);
         };
         if self.rounds_per_byte > 0.0 {
-            // Both neighbours have something to do meanwhile.
-            self.outputs.push(false);
-            self.inputs.push(false)?;
             let pixels = frame.len().saturating_sub(LINE);
             burn((pixels as f64 * self.rounds_per_byte) as u64);
         }
@@ -292,10 +296,16 @@ impl Viewer {
             worked = true;
             let (head, pixels) = Head::split(&frame)?;
             if !check(pixels, head.offset as usize) {
-                return Err(format!("other pixels than those from {} on came", head.offset));
+                return Err(format!(
+                    "other pixels than those from {} on came",
+                    head.offset
+                ));
             }
             if !self.tally.came(head.query, pixels.len(), self::now_ns()) {
-                return Err(format!("a block came that query {} does not want", head.query));
+                return Err(format!(
+                    "a block came that query {} does not want",
+                    head.query
+                ));
             }
         }
         worked |= self.ask(now_ns)?;

@@ -216,7 +216,10 @@ mod tests {
         assert_eq!(tally.seen(1_999_999), None);
         let seen = tally.seen(2_000_000).unwrap();
         assert_eq!((seen.partial.count, seen.partial.missing), (2, 0));
-        assert_eq!((seen.partial.mean_us, seen.partial.max_us.round()), (300.0, 400.0));
+        assert_eq!(
+            (seen.partial.mean_us, seen.partial.max_us.round()),
+            (300.0, 400.0)
+        );
         assert_eq!(seen.complete.count, 0);
     }
 

@@ -14,7 +14,11 @@ pub fn burn(rounds: u64) {
     let mut state = black_box(1u64);
     for _ in 0..rounds {
         // What a compiler can't shorten: neither factor nor addend is known to it.
-        state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        state = black_box(
+            state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1),
+        );
     }
     black_box(state);
 }

@@ -1,0 +1,54 @@
+//! One point: the generator, the query between its two connections, and what that used.
+
+use super::child::{Programs, Running};
+use super::order::{Generated, Order, Own, Point, Spec};
+use super::part::Generator;
+use super::usage::{self, Used};
+
+/// Measures a point; `order` is the generator's.
+pub fn measure(
+    programs: &Programs,
+    spec: Spec,
+    order: &Order,
+    round: u32,
+) -> Result<Point, String> {
+    let (generator, addresses) = Generator::start(order)?;
+    let running = programs.start(&spec, &addresses)?;
+    let at = |error: String| {
+        let Spec {
+            setting,
+            query,
+            rate_per_s,
+        } = spec;
+        format!("{setting}, {query} at {rate_per_s}/s: {error}")
+    };
+    let (used, generated) = match follow(&generator, &running) {
+        Ok(Some(measured)) => measured,
+        // One of the two failed, and the other for want of it.
+        Ok(None) => {
+            let said = running.last_words();
+            return Err(at(format!(
+                "the measurement broke off; what its sender and receiver say is above, {said}"
+            )));
+        }
+        Err(error) => return Err(at(format!("{error}\n{}", running.last_words()))),
+    };
+    let own: Option<Own> = running.finish().map_err(at)?;
+    Ok(Point {
+        spec,
+        round,
+        usage: used.query,
+        others_percent: used.others_percent,
+        generated,
+        own,
+    })
+}
+
+fn follow(generator: &Generator, running: &Running) -> Result<Option<(Used, Generated)>, String> {
+    let Some(interval) = generator.interval(running.child())? else {
+        return Ok(None);
+    };
+    let used = usage::over(running.child().id(), generator.pid(), interval)?;
+    let generated = generator.finish()?;
+    Ok(generated.map(|generated| (used, generated)))
+}

@@ -1,0 +1,222 @@
+//! The records that all settings get: 200 bytes each, at a regular rate, and what a query must make
+//! of them.
+//!
+//! ```text
+//! 1000000012000000,1000000000012,137,1482,oystercatcher-point,ok,.............\n
+//! due (ns)         event time (ms) sensor reading
+//! ```
+//!
+//! - **Due times** are absolute and the same for all settings. From 1,000 records a second on, all
+//!   records of a millisecond are due at its beginning, so that what is measured from the due time
+//!   on is the engine's doing and not the spacing of the sender's writes. Below, each is due by
+//!   itself.
+//! - **Stamps** count from the first record on, from a power of ten: so they have the same digits
+//!   throughout, and a program that copies bytes prints the same as one that prints numbers.
+//! - **Event time** is the due time, so a window is closed by the first record that is due at its
+//!   end or behind it ([`Schedule::closes_ns`]).
+
+use super::query::WINDOW_NS;
+
+/// Bytes of a record, the line end included.
+pub const RECORD_BYTES: usize = 200;
+
+/// What due times are added to.
+pub const STAMP_BASE: u64 = 1_000_000_000_000_000;
+
+/// What event times in milliseconds are added to: whole windows.
+pub const TIME_BASE_MS: u64 = 1_000_000_000_000;
+
+/// Keys, and the first one.
+pub const SENSORS: u64 = 100;
+const SENSOR_BASE: u64 = 100;
+
+/// Readings are this and up to 999 more.
+const READING_BASE: u64 = 1_000;
+
+/// Readings below it are kept: half of them.
+pub const READING_MIN_DROPPED: u64 = 1_500;
+
+/// From this rate on what is due in a millisecond is due at once.
+const RATE_PER_TICK_MIN: u64 = 1_000;
+const TICK_NS: u64 = 1_000_000;
+
+/// Highest rate that can be asked for: 400 MB a second, more than a loopback connection carries on
+/// the machines that we know. With it and [`super::plan::SECONDS_MAX`] no product overflows.
+pub const RATE_MAX: u64 = 2_000_000;
+
+const TEXT: &[u8] = b",oystercatcher-point,ok,";
+
+/// When records are due, from the first one on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Records per second, at most [`RATE_MAX`].
+    pub rate_per_s: u64,
+}
+
+impl Schedule {
+    /// When a record is due.
+    #[inline]
+    pub fn offset_ns(self, number: u64) -> u64 {
+        let regular_ns = number * 1_000_000_000 / self.rate_per_s;
+        match self.rate_per_s >= RATE_PER_TICK_MIN {
+            true => regular_ns - regular_ns % TICK_NS,
+            false => regular_ns,
+        }
+    }
+
+    /// The first record that is due then or later; `offset_ns` is a whole tick.
+    pub fn first_at(self, offset_ns: u64) -> u64 {
+        (offset_ns * self.rate_per_s).div_ceil(1_000_000_000)
+    }
+
+    /// When the record is due that closes the window that ends at `end_ns`.
+    pub fn closes_ns(self, end_ns: u64) -> u64 {
+        self.offset_ns(self.first_at(end_ns))
+    }
+
+    /// How many rows windows of these first records have, over all keys.
+    pub fn window_rows(self, records: u64) -> u64 {
+        let mut rows = 0;
+        for window in 0.. {
+            let first = self.first_at(window * WINDOW_NS);
+            if first >= records {
+                break;
+            }
+            let end = self.first_at((window + 1) * WINDOW_NS).min(records);
+            // Keys go round, so that so many records in a row have so many keys.
+            rows += (end - first).min(SENSORS);
+        }
+        rows
+    }
+}
+
+/// The reading of a record.
+#[inline]
+pub fn reading(number: u64) -> u64 {
+    // Splitmix64: no pattern that a branch predictor could learn.
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    READING_BASE + (mixed ^ (mixed >> 31)) % 1_000
+}
+
+/// Whether a query that filters keeps a reading.
+#[inline]
+pub fn is_kept(reading: u64) -> bool {
+    reading < READING_MIN_DROPPED
+}
+
+/// Writes records: most of their bytes stay the same.
+pub struct RecordWriter {
+    record: [u8; RECORD_BYTES],
+    offset_ns: Option<u64>,
+}
+
+impl RecordWriter {
+    /// A writer.
+    pub fn new() -> RecordWriter {
+        let mut record = [b'.'; RECORD_BYTES];
+        record[16] = b',';
+        record[30] = b',';
+        record[34] = b',';
+        record[39..39 + TEXT.len()].copy_from_slice(TEXT);
+        record[RECORD_BYTES - 1] = b'\n';
+        RecordWriter {
+            record,
+            offset_ns: None,
+        }
+    }
+
+    /// Appends a record.
+    #[inline]
+    pub fn append(&mut self, number: u64, offset_ns: u64, reading: u64, batch: &mut Vec<u8>) {
+        if self.offset_ns != Some(offset_ns) {
+            self.offset_ns = Some(offset_ns);
+            digits(&mut self.record[..16], STAMP_BASE + offset_ns);
+            digits(
+                &mut self.record[17..30],
+                TIME_BASE_MS + offset_ns / 1_000_000,
+            );
+        }
+        digits(&mut self.record[31..34], SENSOR_BASE + number % SENSORS);
+        digits(&mut self.record[35..39], reading);
+        batch.extend_from_slice(&self.record);
+    }
+}
+
+#[inline]
+fn digits(place: &mut [u8], mut number: u64) {
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    debug_assert_eq!(number, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_its_bytes_and_fields() {
+        let mut batch = Vec::new();
+        let mut writer = RecordWriter::new();
+        writer.append(237, 12_345_678_901, 1_042, &mut batch);
+        writer.append(238, 12_345_678_901, 1_999, &mut batch);
+        assert_eq!(batch.len(), 2 * RECORD_BYTES);
+        let text = String::from_utf8(batch).unwrap();
+        let lines = text.lines().collect::<Vec<_>>();
+        let fields = lines[0].split(',').collect::<Vec<_>>();
+        let begin = ["1000012345678901", "1000000012345", "137", "1042"];
+        assert_eq!(fields[..4], begin);
+        assert_eq!(
+            (fields[4], fields[5], fields.len()),
+            ("oystercatcher-point", "ok", 7)
+        );
+        assert!(lines[1].starts_with("1000012345678901,1000000012345,138,1999,"));
+    }
+
+    #[test]
+    fn records_of_a_millisecond_are_due_at_once() {
+        let fast = Schedule { rate_per_s: 10_000 };
+        let offsets = [0, 9, 10, 19, 20].map(|number| fast.offset_ns(number));
+        assert_eq!(offsets, [0, 0, 1_000_000, 1_000_000, 2_000_000]);
+        let slow = Schedule { rate_per_s: 300 };
+        assert_eq!(slow.offset_ns(1), 3_333_333);
+    }
+
+    #[test]
+    fn the_record_that_closes_a_window_is_the_first_one_at_its_end() {
+        for rate_per_s in [1, 3, 100, 300, 1_000, 1_500, 10_000, 500_000] {
+            let schedule = Schedule { rate_per_s };
+            for end_ns in [WINDOW_NS, 5 * WINDOW_NS] {
+                let offsets = (0..).map(|number| schedule.offset_ns(number));
+                let closing = offsets.into_iter().find(|&offset| offset >= end_ns);
+                assert_eq!(Some(schedule.closes_ns(end_ns)), closing, "{rate_per_s}/s");
+            }
+        }
+    }
+
+    #[test]
+    fn windows_have_as_many_rows_as_keys_came() {
+        for (rate_per_s, records) in [(100, 250), (30, 100), (1_000, 3_001), (7, 0)] {
+            let schedule = Schedule { rate_per_s };
+            let mut keys = std::collections::BTreeSet::new();
+            for number in 0..records {
+                keys.insert((schedule.offset_ns(number) / WINDOW_NS, number % SENSORS));
+            }
+            assert_eq!(schedule.window_rows(records), keys.len() as u64);
+        }
+    }
+
+    #[test]
+    fn half_of_the_readings_are_kept() {
+        let kept = (0..100_000)
+            .filter(|&number| is_kept(reading(number)))
+            .count();
+        // Three standard deviations of a fair coin are 474.
+        assert!((49_500..50_500).contains(&kept), "{kept}");
+        let digits = (0..100_000).all(|number| (1_000..2_000).contains(&reading(number)));
+        assert!(digits);
+    }
+}
