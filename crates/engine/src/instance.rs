@@ -70,6 +70,18 @@ enum Control {
     End { ingest_ns: u64, stopped: bool },
 }
 
+/// What an instance that waits thinks of its worker's descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Descriptors {
+    /// One of them may be what it waits for.
+    Wanted,
+    /// It waits for links, which ring. What a descriptor brings (a peer that takes bytes again, a
+    /// link to another host) can wait as long as a source of the same worker lingers.
+    Either,
+    /// It lingers: what they bring can wait until then.
+    Unwanted,
+}
+
 /// What one step of an instance came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stepped {
@@ -79,8 +91,8 @@ pub enum Stepped {
     Waits {
         /// On the engine's clock.
         until_ns: Option<u64>,
-        /// Descriptors matter too (a lingering source wants none of them).
-        descriptors: bool,
+        /// What it thinks of the worker's descriptors.
+        descriptors: Descriptors,
     },
     /// It has ended.
     Ended,
@@ -184,7 +196,7 @@ impl Instance {
             let input = match &mut self.input {
                 InstanceInput::Ports(ports) => match ports.next_input()? {
                     Some(input) => input,
-                    None => return self.waits(worked),
+                    None => return self.waits_until(worked, None, Descriptors::Either),
                 },
                 InstanceInput::Source(intake) => {
                     let begin_ns = now_ns();
@@ -200,11 +212,11 @@ impl Instance {
                     match next? {
                         Ok(input) => input,
                         Err(Waiting::ForSource(until_ns)) => {
-                            return self.waits_until(worked, until_ns, true);
+                            return self.waits_until(worked, until_ns, Descriptors::Wanted);
                         }
                         Err(Waiting::Until(0)) => continue,
                         Err(Waiting::Until(time_ns)) => {
-                            return self.waits_until(worked, Some(time_ns), false);
+                            return self.waits_until(worked, Some(time_ns), Descriptors::Unwanted);
                         }
                     }
                 }
@@ -232,14 +244,14 @@ impl Instance {
     }
 
     fn waits(&mut self, worked: bool) -> Result<Stepped> {
-        self.waits_until(worked, None, true)
+        self.waits_until(worked, None, Descriptors::Wanted)
     }
 
     fn waits_until(
         &mut self,
         worked: bool,
         until_ns: Option<u64>,
-        descriptors: bool,
+        descriptors: Descriptors,
     ) -> Result<Stepped> {
         // What links have taken may have to be moved on before anybody sleeps.
         if worked || self.flush_routes()? > 0 {

@@ -17,7 +17,7 @@ use slackwater_link::{Idle, IdleStrategy, Sources, Wait, Waiter};
 
 use crate::counters::WorkerCounters;
 use crate::error::{Error, Result};
-use crate::instance::{Instance, SinkResult, Stepped};
+use crate::instance::{Descriptors, Instance, SinkResult, Stepped};
 use crate::runtime::WaitMode;
 use crate::time::now_ns;
 
@@ -229,7 +229,7 @@ impl Worker {
             let _ = self.events.send(Event::Active);
         }
         let deadline = cycle.until_ns.map(|time| time.saturating_sub(asleep_ns));
-        let wait = wait.bounded(deadline.map(Duration::from_nanos), cycle.descriptors);
+        let wait = wait.bounded(deadline.map(Duration::from_nanos), cycle.descriptors());
         let woken = self.waiter.wait(wait.timeout, wait.sources);
         self.awake_ns = now_ns();
         match woken {
@@ -361,16 +361,23 @@ impl Worker {
 struct Cycle {
     worked: bool,
     until_ns: Option<u64>,
-    descriptors: bool,
+    wanted: bool,
+    unwanted: bool,
 }
 
 impl Cycle {
-    fn wait_for(&mut self, until_ns: Option<u64>, descriptors: bool) {
+    /// Whether descriptors end the wait.
+    fn descriptors(&self) -> bool {
+        self.wanted || !self.unwanted
+    }
+
+    fn wait_for(&mut self, until_ns: Option<u64>, descriptors: Descriptors) {
         self.until_ns = match (self.until_ns, until_ns) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        self.descriptors |= descriptors;
+        self.wanted |= descriptors == Descriptors::Wanted;
+        self.unwanted |= descriptors == Descriptors::Unwanted;
     }
 }
 

@@ -1,6 +1,10 @@
 //! Latency targets from end to end: planned, kept, explained and reported. How fast anything was is
 //! asserted nowhere.
 
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::Duration;
+
 use crate::process::Folder;
 
 /// A hundred thousand rows in two seconds, counted by country.
@@ -200,4 +204,47 @@ fn live_draws_a_line_a_second() {
     let drawn = drawn.collect::<Vec<_>>();
     assert!(!drawn.is_empty(), "{}", finished.err);
     assert!(drawn.iter().all(|line| line.contains("cores")), "{drawn:?}");
+}
+
+/// A source that lingers wants nothing of its socket meanwhile, and the window behind it, on the same
+/// worker, has no socket: a write must not wake anybody.
+#[test]
+fn regression_a_lingering_source_is_left_alone_beside_a_keyed_window() {
+    const WRITES: u64 = 500;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let sending = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        for number in 0..WRITES {
+            writeln!(peer, "{number},{}", number % 7).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let folder = Folder::new();
+    let query = format!(
+        "CREATE TABLE t (ms BIGINT, k BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
+         WITH ('connector' = 'tcp', 'address' = '{address}', 'format' = 'csv');
+         CREATE TABLE o (k BIGINT, n BIGINT) WITH ('connector' = 'blackhole');
+         INSERT INTO o SELECT k, COUNT(*) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)
+         GROUP BY window_start, window_end, k;"
+    );
+    folder.write("query.sql", query.as_bytes());
+    folder
+        .slackwater(&[
+            "run",
+            "query.sql",
+            "--set",
+            "linger=100 ms",
+            "--report",
+            "report.json",
+        ])
+        .ok();
+    sending.join().unwrap();
+    let report = folder.json("report.json");
+    assert_eq!(report["rows_in"], WRITES);
+    let wakeups = report["wakeups"].as_u64().unwrap();
+    assert!(
+        wakeups < WRITES / 2,
+        "{wakeups} wake-ups for {WRITES} writes"
+    );
 }
