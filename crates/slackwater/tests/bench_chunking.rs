@@ -18,7 +18,7 @@ fn all_experiments_are_done_from_end_to_end() {
             "--image",
             "524288",
             "--seconds",
-            "0.05",
+            "0.15",
             "--json",
             "chunking.json",
             "--svg",

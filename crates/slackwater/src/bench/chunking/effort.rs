@@ -92,9 +92,9 @@ impl Effort {
                 (false, false) => 3,
             },
             guarantees: if quick {
-                vec![1.5]
+                vec![2.0]
             } else {
-                vec![1.5, 3.0, 6.0]
+                vec![2.0, 4.0, 8.0]
             },
             probes: match (quick, computing) {
                 (true, true) => 3,

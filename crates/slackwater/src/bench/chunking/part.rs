@@ -280,7 +280,7 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
                 .send(&part, &[before.as_fd(), after.as_fd()])?;
         }
     }
-    for (stage, party) in parties.iter().enumerate() {
+    for (stage, party) in parties.iter_mut().enumerate() {
         expect::<String>(party, stage)?;
     }
     let others = Others::start();
@@ -298,7 +298,7 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
     let mut cores_used = 0.0;
     let mut seen = Seen::default();
     // The viewer last: it waits for answers, and the others have theirs by then.
-    for (stage, party) in parties.iter().enumerate() {
+    for (stage, party) in parties.iter_mut().enumerate() {
         let answer = expect::<Answer>(party, stage)?;
         cores_used += answer.cores;
         seen = answer.seen;
@@ -311,9 +311,15 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
     })
 }
 
-fn expect<T: serde::de::DeserializeOwned>(party: &Party, stage: usize) -> Result<T, String> {
-    let answer = party.control.receive::<T>()?;
-    let (answer, _) =
-        answer.ok_or_else(|| format!("{} failed; the reason is above", NAMES[stage]))?;
+fn expect<T: serde::de::DeserializeOwned>(party: &mut Party, stage: usize) -> Result<T, String> {
+    let Some((answer, _)) = party.control.receive::<T>()? else {
+        // Its end of the socket is closed, so it has ended.
+        let ended = party.child.wait();
+        let ended = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+        return Err(format!(
+            "{} failed ({ended}); its reason, if it gave one, is above",
+            NAMES[stage]
+        ));
+    };
     Ok(answer)
 }
