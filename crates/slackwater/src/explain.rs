@@ -82,6 +82,10 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
             Some(0) | None => String::new(),
             Some(_) => format!("process {}, ", plan.process_of[worker]),
         };
+        let instances = match instances.as_str() {
+            "" => "nothing until the load needs it",
+            some => some,
+        };
         text.push_str(&format!("  worker {worker} ({process}{on}): {instances}\n"));
     }
     text.push_str(&latency::targets(program, plan));
