@@ -40,7 +40,7 @@
 //!   with a tenth to spare, but not so small that it lengthens the expected wait
 //!   (`control/src/latency/chunk.rs`).
 //! - **Rounds are interleaved**: each goes through all cases and ways, every other one backwards.
-//!   A point during which other processes used the host is measured again, at most one in seven.
+//!   A point during which other processes used the host is measured again, at most one in eight.
 //!
 //! `docs/benchmarks/chunking.md` has the results.
 

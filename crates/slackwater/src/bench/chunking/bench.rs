@@ -19,7 +19,7 @@ pub const RATE_SHARE_MIN: f64 = 0.95;
 pub const DISTURBED_MIN: f64 = 0.1;
 
 /// Of all points, how many may be measured again because they were disturbed.
-pub const REPEATED_SHARE_MAX: f64 = 0.15;
+pub const REPEATED_SHARE_MAX: f64 = 0.12;
 
 /// What tells points of an effort apart.
 #[derive(Clone, Copy, Debug)]

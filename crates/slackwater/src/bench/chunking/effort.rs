@@ -43,6 +43,9 @@ pub struct Effort {
     pub guarantees: Vec<f64>,
     /// Rates that are tried for each.
     pub probes: u32,
+    /// How often a rate is tried that does not keep its guarantee: what disturbs a point makes
+    /// latencies longer, and hardly ever shorter.
+    pub tries: u32,
     /// Shares of complete updates among mixed queries.
     pub shares: Vec<f64>,
     /// Parts of the image for them.
@@ -101,6 +104,7 @@ impl Effort {
                 (true, false) => 4,
                 (false, _) => 5,
             },
+            tries: if quick || computing { 1 } else { 2 },
             shares: match (quick, computing) {
                 (true, _) => vec![0.0, 0.6],
                 (false, true) => vec![0.0, 0.6, 1.0],

@@ -191,7 +191,9 @@ impl Plan {
         let ways = self.ways.len() as f64;
         let sweep = (effort.sizes.len() * 2 + 1) as f64 * f64::from(effort.short_rounds);
         let latency = effort.fractions.len() as f64 * ways * f64::from(effort.rounds);
-        let rate = effort.guarantees.len() as f64 * ways * f64::from(effort.probes);
+        // Of a bisection's rates half are kept.
+        let tries = f64::from(effort.probes) * f64::from(effort.tries + 1) / 2.0;
+        let rate = effort.guarantees.len() as f64 * ways * tries;
         let mixed = (effort.shares.len() * effort.partitions.len() * Way::COMPARED.len()) as f64
             * f64::from(effort.short_rounds);
         let of = |experiment, points: f64| if self.wants(experiment) { points } else { 0.0 };
