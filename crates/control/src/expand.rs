@@ -67,7 +67,8 @@ pub fn expand(graph: &QueryGraph, split: &Subqueries) -> ExecutionGraph {
                     let linked = match edge.exchange {
                         Exchange::Forward => from % to_count == to,
                         Exchange::Single => to == 0,
-                        Exchange::Key(_) | Exchange::RoundRobin => true,
+                        Exchange::Key(_) | Exchange::RoundRobin | Exchange::Demand => true,
+                        Exchange::Spread => from_count < to_count || from % to_count == to,
                     };
                     if linked {
                         execution.links.push(LinkEdge {

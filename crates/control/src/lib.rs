@@ -16,4 +16,5 @@ pub mod expand;
 pub mod place;
 pub mod topology;
 
+pub mod balance;
 pub mod latency;

@@ -56,6 +56,11 @@ pub enum Exchange {
     Single,
     /// To each instance in turn; order is given up.
     RoundRobin,
+    /// Each chunk to the instance that has the least waiting; order is given up.
+    Demand,
+    /// As [`Exchange::Demand`] where there can be more receivers than senders, else as
+    /// [`Exchange::Forward`]: nothing sees the order of the rows.
+    Spread,
 }
 
 impl QueryGraph {

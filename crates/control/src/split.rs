@@ -2,7 +2,7 @@
 //!
 //! A subquery is a maximal tree of operators that run as plain calls: a new one begins at every
 //! source, at every stateful operator, at every operator with several inputs, and wherever rows
-//! must change instances (by key, in turn, or to a sink that can't be written by as many).
+//! change instances (by key, in turn, by demand, or to a sink that can't be written by as many).
 
 use crate::query::{Exchange, Node, NodeKind, QueryGraph};
 
@@ -31,7 +31,7 @@ pub fn split(graph: &QueryGraph, parallelism: usize) -> Subqueries {
         of_node: Vec::new(),
     };
     for (number, node) in graph.nodes.iter().enumerate() {
-        let subquery = match fuses_with(node, &split) {
+        let subquery = match fuses_with(node, &split, parallelism) {
             Some(subquery) => {
                 split.subqueries[subquery].nodes.push(number);
                 subquery
@@ -51,13 +51,20 @@ pub fn split(graph: &QueryGraph, parallelism: usize) -> Subqueries {
 }
 
 /// The subquery that the node can be called from directly.
-fn fuses_with(node: &Node, split: &Subqueries) -> Option<usize> {
+fn fuses_with(node: &Node, split: &Subqueries, parallelism: usize) -> Option<usize> {
     let [edge] = node.inputs.as_slice() else {
         return None;
     };
     let subquery = split.of_node[edge.from];
+    let stays = match edge.exchange {
+        Exchange::Forward => true,
+        Exchange::Spread => {
+            split.subqueries[subquery].instances >= parallelism.min(node.instances_max)
+        }
+        _ => false,
+    };
     let fits = matches!(node.kind, NodeKind::Stateless | NodeKind::Sink)
-        && edge.exchange == Exchange::Forward
+        && stays
         && node.instances_max >= split.subqueries[subquery].instances;
     fits.then_some(subquery)
 }

@@ -2,14 +2,24 @@
 //!
 //! Control messages go to every link, behind the chunks before them.
 
+mod demand;
+
 use std::collections::VecDeque;
 
 use arrow_array::UInt32Array;
 
+use crate::barrier::Barrier;
 use crate::chunk::{Chunk, Message};
+use crate::counters::StepCounters;
 use crate::error::Result;
 use crate::exchange::LinkSender;
 use crate::hash::{BUCKETS, bucket, hash_rows};
+use demand::Demand;
+pub use demand::UNACKNOWLEDGED_MAX;
+
+/// Of the chunks that are split by key, one in so many is counted by bucket: counting costs a
+/// nanosecond a row, and the counts only have to be in proportion.
+pub const COUNTED_CHUNKS: u64 = 8;
 
 /// How chunks are spread over the links of one output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +28,8 @@ pub enum BalancerPlan {
     PointToPoint,
     /// Each to the next link in turn; rows of one key lose their order.
     RoundRobin,
+    /// Each to the instance that has the least waiting; rows of one key lose their order.
+    Demand,
     /// Each row to the instance that holds its key's bucket.
     Keyed {
         /// Key columns.
@@ -25,22 +37,55 @@ pub enum BalancerPlan {
         /// The receiver asks where rows come from (it orders them by partition and position).
         /// Otherwise the origin stays behind: gathering it would cost as much as a column.
         keep_origin: bool,
+        /// The node of the query graph that the links lead to, whose buckets may move.
+        to: usize,
     },
+}
+
+impl BalancerPlan {
+    /// Receivers acknowledge what they take.
+    pub fn is_acknowledged(&self) -> bool {
+        matches!(self, BalancerPlan::Demand)
+    }
+}
+
+/// Which link each bucket begins with, of `links`: dealt out in turn.
+pub fn first_owners(links: usize) -> Vec<u16> {
+    (0..BUCKETS).map(|bucket| (bucket % links) as u16).collect()
 }
 
 /// One output of an instance: a balancer and its links.
 pub struct Route {
-    plan: BalancerPlan,
+    dealing: Dealing,
     senders: Vec<LinkSender>,
-    /// Messages that found their link full. Holds what one input message makes: the instance takes
-    /// no further input while there are any.
+    /// What has no link yet, in order: only [`Dealing::Demand`] decides that late.
+    undealt: VecDeque<Message>,
+    /// Messages that found their link full. These and `undealt` hold what one input message makes:
+    /// the instance takes no further input while there are any.
     queues: Vec<VecDeque<Message>>,
     queued: usize,
     /// What the reader of each link has not been rung for yet.
     unrung: Vec<Unrung>,
-    next: usize,
-    targets: Vec<u16>,
+}
+
+/// A balancer with what it remembers.
+enum Dealing {
+    ToOne,
+    InTurn { next: usize },
+    Demand(Demand),
+    Keyed(Keyed),
+}
+
+/// Rows by their keys.
+struct Keyed {
+    columns: Vec<usize>,
+    keep_origin: bool,
+    to: usize,
+    /// The link of each bucket.
+    owners: Vec<u16>,
+    chunks: u64,
     hashes: Vec<u64>,
+    /// The rows of the chunk at hand, by link.
     rows: Vec<Vec<u32>>,
 }
 
@@ -54,73 +99,80 @@ enum Unrung {
 }
 
 impl Route {
-    /// A route over at least one link. Buckets are dealt to the links in turn.
+    /// A route over at least one link.
     pub fn new(plan: BalancerPlan, senders: Vec<LinkSender>) -> Route {
         assert!(!senders.is_empty(), "a route needs a link");
-        assert!(
-            plan != BalancerPlan::PointToPoint || senders.len() == 1,
-            "point to point: one link"
-        );
         let links = senders.len();
+        let dealing = match plan {
+            BalancerPlan::Keyed {
+                columns,
+                keep_origin,
+                to,
+            } if links > 1 => Dealing::Keyed(Keyed {
+                columns,
+                keep_origin,
+                to,
+                owners: first_owners(links),
+                chunks: 0,
+                hashes: Vec::new(),
+                rows: vec![Vec::new(); links],
+            }),
+            BalancerPlan::RoundRobin if links > 1 => Dealing::InTurn { next: 0 },
+            BalancerPlan::Demand if links > 1 => Dealing::Demand(Demand::new(links)),
+            _ => {
+                assert!(links == 1, "point to point: one link");
+                Dealing::ToOne
+            }
+        };
         Route {
-            plan,
+            dealing,
+            undealt: VecDeque::new(),
             queues: senders.iter().map(|_| VecDeque::new()).collect(),
             queued: 0,
             unrung: vec![Unrung::Nothing; links],
-            next: 0,
-            targets: (0..BUCKETS).map(|bucket| (bucket % links) as u16).collect(),
-            hashes: Vec::new(),
-            rows: vec![Vec::new(); links],
             senders,
         }
     }
 
-    /// Sends a chunk.
-    pub fn chunk(&mut self, mut chunk: Chunk) -> Result<()> {
-        if self.senders.len() == 1 {
-            return self.send(0, Message::Chunk(chunk));
-        }
-        let BalancerPlan::Keyed {
-            columns,
-            keep_origin,
-        } = &self.plan
-        else {
-            self.send(self.next, Message::Chunk(chunk))?;
-            self.next = (self.next + 1) % self.senders.len();
-            return Ok(());
-        };
-        if !keep_origin {
-            chunk.origin = None;
-        }
-        let keys = columns
-            .iter()
-            .map(|&column| chunk.batch.column(column).clone());
-        hash_rows(&keys.collect::<Vec<_>>(), chunk.rows(), &mut self.hashes)?;
-        let share = chunk.rows() / self.senders.len();
-        for rows in &mut self.rows {
-            // Somewhat more than an even share, so that few lists have to grow.
-            rows.reserve(share + share / 8);
-        }
-        for (row, &hash) in self.hashes.iter().enumerate() {
-            self.rows[usize::from(self.targets[bucket(hash)])].push(row as u32);
-        }
-        for link in 0..self.senders.len() {
-            let rows = std::mem::take(&mut self.rows[link]);
-            if rows.len() == chunk.rows() {
-                self.send(link, Message::Chunk(chunk.clone()))?;
-            } else if !rows.is_empty() {
-                let part = chunk.take(&UInt32Array::from(rows))?;
-                self.send(link, Message::Chunk(part))?;
+    /// Sends a chunk; `counters` are this route's.
+    pub fn chunk(&mut self, chunk: Chunk, counters: &StepCounters) -> Result<()> {
+        match &mut self.dealing {
+            Dealing::ToOne => self.send(0, Message::Chunk(chunk)),
+            Dealing::InTurn { next } => {
+                let link = *next;
+                *next = (link + 1) % self.senders.len();
+                self.send(link, Message::Chunk(chunk))
+            }
+            Dealing::Demand(_) => {
+                self.undealt.push_back(Message::Chunk(chunk));
+                self.deal().map(|_| ())
+            }
+            Dealing::Keyed(keyed) => {
+                for (link, part) in keyed.split(chunk, counters)? {
+                    self.send(link, Message::Chunk(part))?;
+                }
+                Ok(())
             }
         }
-        Ok(())
     }
 
-    /// Sends a control message on every link.
+    /// Sends a control message on every link. At a barrier that moves buckets of the receivers, their
+    /// rows go to the new owners from here on.
     pub fn control(&mut self, message: &Message) -> Result<()> {
+        if let (Dealing::Keyed(keyed), Message::Barrier(barrier)) = (&mut self.dealing, message) {
+            keyed.change(barrier);
+        }
+        if !self.undealt.is_empty() {
+            self.undealt.push_back(message.clone());
+            return Ok(());
+        }
+        self.send_to_all(message)
+    }
+
+    fn send_to_all(&mut self, message: &Message) -> Result<()> {
         let urgent = matches!(
             message,
-            Message::EndOfWork { .. } | Message::EndOfStream { .. }
+            Message::EndOfWork { .. } | Message::EndOfStream { .. } | Message::Barrier(_)
         );
         for link in 0..self.senders.len() {
             self.send(link, message.clone())?;
@@ -129,6 +181,35 @@ impl Route {
             }
         }
         Ok(())
+    }
+
+    /// Gives chunks to those who want them, up to the first that nobody wants; returns how many
+    /// messages went.
+    fn deal(&mut self) -> Result<usize> {
+        let mut dealt = 0;
+        while let Some(message) = self.undealt.pop_front() {
+            let Message::Chunk(chunk) = message else {
+                self.send_to_all(&message)?;
+                dealt += 1;
+                continue;
+            };
+            let Dealing::Demand(demand) = &mut self.dealing else {
+                unreachable!("only demand leaves a chunk without a link")
+            };
+            let queues = &self.queues;
+            let chosen = demand.choose(&mut self.senders, |link| queues[link].is_empty());
+            let Some(link) = chosen else {
+                self.undealt.push_front(Message::Chunk(chunk));
+                break;
+            };
+            let rows = chunk.rows() as u64;
+            self.send(link, Message::Chunk(chunk))?;
+            if let Dealing::Demand(demand) = &mut self.dealing {
+                demand.sent(link, self.senders[link].position(), rows);
+            }
+            dealt += 1;
+        }
+        Ok(dealt)
     }
 
     /// Sends what was held back; returns how much of it.
@@ -145,7 +226,7 @@ impl Route {
                 sent += 1;
             }
         }
-        Ok(sent)
+        Ok(sent + self.deal()?)
     }
 
     /// No message follows; what was taken still has to get there.
@@ -155,7 +236,7 @@ impl Route {
 
     /// Whether everything that was sent has left this process.
     pub fn is_drained(&self) -> bool {
-        self.queued == 0 && self.senders.iter().all(LinkSender::is_drained)
+        !self.is_blocked() && self.senders.iter().all(LinkSender::is_drained)
     }
 
     /// When it is to be flushed though nobody rings.
@@ -178,7 +259,7 @@ impl Route {
 
     /// Whether something is held back.
     pub fn is_blocked(&self) -> bool {
-        self.queued > 0
+        self.queued > 0 || !self.undealt.is_empty()
     }
 
     fn send(&mut self, link: usize, message: Message) -> Result<()> {
@@ -202,3 +283,51 @@ impl Route {
         self.senders[link].post(message)
     }
 }
+
+impl Keyed {
+    /// The parts of a chunk, each with its link.
+    fn split(&mut self, mut chunk: Chunk, counters: &StepCounters) -> Result<Vec<(usize, Chunk)>> {
+        if !self.keep_origin {
+            chunk.origin = None;
+        }
+        let keys = self.columns.iter();
+        let keys = keys.map(|&column| chunk.batch.column(column).clone());
+        hash_rows(&keys.collect::<Vec<_>>(), chunk.rows(), &mut self.hashes)?;
+        let links = self.rows.len();
+        let share = chunk.rows() / links;
+        for rows in &mut self.rows {
+            // Somewhat more than an even share, so that few lists have to grow.
+            rows.reserve(share + share / 8);
+        }
+        for (row, &hash) in self.hashes.iter().enumerate() {
+            self.rows[usize::from(self.owners[bucket(hash)])].push(row as u32);
+        }
+        if self.chunks.is_multiple_of(COUNTED_CHUNKS) {
+            counters.count_buckets(&self.hashes, COUNTED_CHUNKS);
+        }
+        self.chunks += 1;
+        let mut parts = Vec::with_capacity(links);
+        for link in 0..links {
+            let rows = std::mem::take(&mut self.rows[link]);
+            if rows.len() == chunk.rows() {
+                parts.push((link, chunk.clone()));
+            } else if !rows.is_empty() {
+                parts.push((link, chunk.take(&UInt32Array::from(rows))?));
+            }
+        }
+        Ok(parts)
+    }
+
+    fn change(&mut self, barrier: &Barrier) {
+        if barrier.node != self.to {
+            return;
+        }
+        for step in barrier.moves.iter() {
+            debug_assert_eq!(self.owners[usize::from(step.bucket)], step.from);
+            self.owners[usize::from(step.bucket)] = step.to;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use arrow_array::{
 };
 use arrow_schema::SchemaRef;
 
+use crate::barrier::Barrier;
 use crate::error::Result;
 use crate::time::EventTime;
 
@@ -228,6 +229,8 @@ pub enum Message {
     },
     /// No rows for a while: this link holds no watermark back until the next message.
     Idle,
+    /// A cut through all streams: what was sent before it belongs to one side, the rest to the other.
+    Barrier(Barrier),
     /// Nothing follows.
     EndOfStream {
         /// When the last input entered the engine.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use slackwater_link::IdleCounters;
 
+use crate::hash::{BUCKETS, bucket};
 use crate::latency::LatencySlots;
 
 /// What one instance counts. Written by its worker only; a reader sees values that are a little
@@ -41,6 +42,8 @@ pub struct StepCounters {
     pub rows: AtomicU64,
     /// Of a sink with a latency target: how late its rows left.
     pub latency: Option<LatencySlots>,
+    /// Of a route that splits by key: about how many rows each bucket had.
+    pub buckets: Option<Box<[AtomicU64]>>,
 }
 
 impl StepCounters {
@@ -48,6 +51,18 @@ impl StepCounters {
         self.add_busy(busy_ns);
         InstanceCounters::add(&self.chunks, 1);
         InstanceCounters::add(&self.rows, rows);
+    }
+
+    /// Counts rows by the buckets of their hashes, each as `weight`.
+    pub(crate) fn count_buckets(&self, hashes: &[u64], weight: u64) {
+        let Some(buckets) = &self.buckets else {
+            return;
+        };
+        for &hash in hashes {
+            let slot = &buckets[bucket(hash)];
+            // A store, since only the worker writes: an addition would lock the bus.
+            slot.store(slot.load(Ordering::Relaxed) + weight, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn add_busy(&self, busy_ns: u64) {
@@ -117,10 +132,13 @@ impl LinkCounters {
 }
 
 impl InstanceCounters {
-    /// Slots for an instance of so many steps; `sinks` are those whose latency is watched.
-    pub fn new(steps: usize, sinks: &[usize]) -> InstanceCounters {
+    /// Slots for an instance of so many steps; `sinks` are those whose latency is watched, `keyed` the
+    /// routes that split by key.
+    pub fn new(steps: usize, sinks: &[usize], keyed: &[usize]) -> InstanceCounters {
+        let buckets = || (0..BUCKETS).map(|_| AtomicU64::new(0)).collect();
         let steps = (0..steps).map(|step| StepCounters {
             latency: sinks.contains(&step).then(LatencySlots::default),
+            buckets: keyed.contains(&step).then(buckets),
             ..StepCounters::default()
         });
         InstanceCounters {

@@ -8,7 +8,7 @@ use slackwater_link::{FrameReceiver, FrameSender, Waker, channel};
 
 use crate::balancer::{BalancerPlan, Route};
 use crate::counters::{InstanceCounters, LinkCounters};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exchange::{LinkReceiver, LinkSender};
 use crate::instance::{Instance, InstanceInput, SinkStep, Step};
 use crate::intake::{Intake, IntakeSpec};
@@ -41,6 +41,17 @@ impl Deployment {
     pub fn process(&self, instance: usize) -> usize {
         let worker = self.instances[instance].worker;
         self.process_of.get(worker).copied().unwrap_or(0)
+    }
+
+    /// Whether the receiver acknowledges what it takes from a link.
+    fn is_acknowledged(&self, link: usize) -> bool {
+        let steps = &self.instances[self.links[link].from].steps;
+        steps.iter().any(|step| match &step.kind {
+            StepKind::Route { balancer, links } => {
+                balancer.is_acknowledged() && links.contains(&link)
+            }
+            _ => false,
+        })
     }
 
     /// The links between processes, by number.
@@ -84,7 +95,14 @@ impl InstancePlan {
             )
         });
         let watched = watched.map(|(index, _)| index).collect::<Vec<usize>>();
-        InstanceCounters::new(self.steps.len(), &watched)
+        let keyed = self.steps.iter().enumerate().filter(|(_, step)| {
+            let StepKind::Route { balancer, links } = &step.kind else {
+                return false;
+            };
+            matches!(balancer, BalancerPlan::Keyed { .. }) && links.len() > 1
+        });
+        let keyed = keyed.map(|(index, _)| index).collect::<Vec<usize>>();
+        InstanceCounters::new(self.steps.len(), &watched, &keyed)
     }
 }
 
@@ -116,6 +134,8 @@ pub struct StepPlan {
 pub enum StepKind {
     /// Runs an operator.
     Operator,
+    /// Does the first phase of the aggregation at the step's node, which gets its output by key.
+    Combine,
     /// Writes to a sink.
     Sink {
         /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
@@ -146,6 +166,14 @@ pub trait Catalog {
 
     /// The operator at `node`.
     fn operator(&self, node: usize) -> Result<Box<dyn Operator>>;
+
+    /// The first phase of the aggregation at `node`, for plans that ask for it.
+    fn combiner(&self, node: usize) -> Result<Box<dyn Operator>> {
+        Err(Error::new(
+            format!("node {node}"),
+            "has no first phase of its own",
+        ))
+    }
 
     /// The sink at `node` for instance `instance` of `instances`.
     fn sink(&self, node: usize, instance: usize, instances: usize) -> Result<Box<dyn Sink>>;
@@ -294,6 +322,10 @@ fn instance(
                 operator: catalog.operator(step.node)?,
                 dead_letters: catalog.dead_letters(step.node),
             },
+            StepKind::Combine => Step::Operator {
+                operator: catalog.combiner(step.node)?,
+                dead_letters: catalog.dead_letters(step.node),
+            },
             StepKind::Sink { latency_target_ns } => {
                 let sink = catalog.sink(step.node, plan.index, plan.of)?;
                 Step::Sink(SinkStep::new(sink, *latency_target_ns))
@@ -316,12 +348,12 @@ fn instance(
         }
         InputPlan::Ports(ports) => {
             let keeps = keeps_rows(steps.first_mut().map(|(step, _)| step), passes_on);
-            let mut take = |link: &usize| {
-                let mut receiver = ends.receivers.remove(link).expect("a link has one reader");
+            let mut take = |&link: &usize| {
+                let mut receiver = ends.receivers.remove(&link).expect("a link has one reader");
                 if keeps {
                     receiver.copy_frames();
                 }
-                receiver
+                (receiver, deployment.is_acknowledged(link))
             };
             let ports = ports
                 .iter()
@@ -331,6 +363,7 @@ fn instance(
     };
     Ok(Instance::new(
         plan.name.clone(),
+        plan.index,
         input,
         steps,
         plan.steps.iter().map(|step| step.node).collect(),

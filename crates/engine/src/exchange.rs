@@ -81,6 +81,41 @@ impl LinkSender {
         }
     }
 
+    /// The place in the stream behind what was posted so far.
+    pub fn position(&self) -> u64 {
+        match self {
+            LinkSender::Local(sender) => sender.position() as u64,
+            LinkSender::Remote(sender) => sender.frames.position(),
+        }
+    }
+
+    /// Whether the receiver has taken all before a [position](LinkSender::position). One that is gone
+    /// has taken everything.
+    pub fn is_acknowledged(&mut self, position: u64) -> bool {
+        self.is_closed()
+            || match self {
+                LinkSender::Local(sender) => sender.is_acknowledged(position as usize),
+                LinkSender::Remote(sender) => sender.frames.is_acknowledged(position),
+            }
+    }
+
+    /// As [`LinkSender::is_acknowledged`]; if it has not, it is woken, and this side is rung once it
+    /// has.
+    pub fn await_acknowledged(&mut self, position: u64) -> bool {
+        self.is_closed()
+            || match self {
+                LinkSender::Local(sender) => sender.await_acknowledged(position as usize),
+                LinkSender::Remote(sender) => sender.frames.await_acknowledged(position),
+            }
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            LinkSender::Local(sender) => sender.is_closed(),
+            LinkSender::Remote(sender) => sender.frames.is_closed(),
+        }
+    }
+
     /// Moves on what waits for room; returns whether something moved.
     ///
     /// # Errors

@@ -3,12 +3,17 @@
 //! An instance is an input (a source's intake or the links of its ports), a tree of steps (operators
 //! that call each other, sinks and outgoing links at the leaves), and the rule that it takes no
 //! further input while a link or a sink is full: back-pressure.
+//!
+//! At a barrier that moves buckets of its head operator it hands state over, waits for what it is to
+//! get, and only then lets the barrier pass ([`crate::barrier`]).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use slackwater_link::Waiter;
 
 use crate::balancer::Route;
+use crate::barrier::{Barrier, Handover};
 use crate::chunk::{Chunk, Message};
 use crate::counters::InstanceCounters;
 use crate::error::{Error, Result};
@@ -17,6 +22,7 @@ use crate::operator::{Operator, Output, Progress};
 use crate::ports::{Input, Ports};
 pub use crate::sink_step::{SinkResult, SinkStep};
 use crate::source::DeadLetters;
+use crate::state::{BucketSet, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, now_ns};
 
 /// Inputs that one step takes at most, so that the other instances of a worker get their turn:
@@ -49,6 +55,8 @@ pub enum Step {
 /// One copy of a subquery.
 pub struct Instance {
     name: String,
+    /// Its number among the instances of its subquery.
+    index: usize,
     input: InstanceInput,
     steps: Vec<(Step, Vec<usize>)>,
     /// Which node of the query graph each step is.
@@ -58,14 +66,39 @@ pub struct Instance {
     output: Output,
     /// A control message that the head operator is not done with.
     unfinished: Option<Control>,
+    /// Barriers that a source is to send.
+    requested: VecDeque<Barrier>,
+    /// The barrier that it stands at until it has all the state that it is to get.
+    cut: Option<Cut>,
+    /// State that came before the barrier did: at most one for each other instance of the subquery.
+    early: Vec<Handover>,
+    notices: Vec<Notice>,
     counters: Arc<InstanceCounters>,
     ended: bool,
 }
 
-#[derive(Clone, Copy)]
+/// A barrier, and the instances whose state is still missing.
+struct Cut {
+    barrier: Barrier,
+    missing: Vec<usize>,
+}
+
+/// What an instance has to say to those who control it.
+#[derive(Debug)]
+pub enum Notice {
+    /// State for another instance.
+    Handover(Handover),
+    /// It has taken part in a move of buckets, and goes on.
+    Moved {
+        /// The barrier's number.
+        barrier: u64,
+    },
+}
+
 enum Control {
     Watermark { time: EventTime, ingest_ns: u64 },
     Idle,
+    Barrier(Barrier),
     EndOfWork { ingest_ns: u64 },
     End { ingest_ns: u64, stopped: bool },
 }
@@ -106,8 +139,10 @@ impl std::fmt::Debug for Instance {
 
 impl Instance {
     /// An instance that is not open yet. `steps[i]` is node `nodes[i]` with the steps that follow it.
+    #[allow(clippy::too_many_arguments)]
     pub fn new(
         name: String,
+        index: usize,
         input: InstanceInput,
         steps: Vec<(Step, Vec<usize>)>,
         nodes: Vec<usize>,
@@ -118,12 +153,17 @@ impl Instance {
         assert_eq!(steps.len(), nodes.len(), "a node per step");
         Instance {
             name,
+            index,
             input,
             steps,
             nodes,
             roots,
             output: Output::new(chunk_rows),
             unfinished: None,
+            requested: VecDeque::new(),
+            cut: None,
+            early: Vec::new(),
+            notices: Vec::new(),
             counters,
             ended: false,
         }
@@ -156,6 +196,105 @@ impl Instance {
         }
     }
 
+    /// A source sends a barrier as soon as it can; nothing else does.
+    pub fn request(&mut self, barrier: Barrier) {
+        if matches!(self.input, InstanceInput::Source(_)) && !self.ended {
+            self.requested.push_back(barrier);
+        }
+    }
+
+    /// Takes state that another instance has handed over.
+    ///
+    /// # Errors
+    ///
+    /// When the head operator can't take it in.
+    pub fn take_over(&mut self, handover: Handover) -> Result<()> {
+        match &mut self.cut {
+            Some(cut) if cut.barrier.number == handover.barrier => {
+                cut.missing.retain(|&giver| giver != handover.from);
+            }
+            _ => {
+                self.early.push(handover);
+                return Ok(());
+            }
+        }
+        if let Some(state) = self.head().and_then(|head| head.state()) {
+            handover
+                .state
+                .iter()
+                .try_for_each(|batch| state.restore(batch))?;
+        }
+        self.leave_cut()
+    }
+
+    /// What it has to say since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// The operator that its links lead to.
+    fn head(&mut self) -> Option<&mut Box<dyn Operator>> {
+        match (&self.input, self.steps.first_mut()) {
+            (InstanceInput::Ports(_), Some((Step::Operator { operator, .. }, _))) => Some(operator),
+            _ => None,
+        }
+    }
+
+    /// All inputs have come to the barrier.
+    fn reach(&mut self, barrier: Barrier) -> Result<()> {
+        let index = self.index;
+        let mut missing = Vec::new();
+        let is_meant = self.nodes.first() == Some(&barrier.node);
+        if let Some(head) = self.head().filter(|_| is_meant) {
+            let mut leaving = Vec::new();
+            if let Some(state) = head.state() {
+                for to in barrier.takers(index) {
+                    let moves = barrier.moves.iter().filter(|step| {
+                        (usize::from(step.from), usize::from(step.to)) == (index, to)
+                    });
+                    let moved = moves.map(|step| usize::from(step.bucket));
+                    let moved = BucketSet::from_iter(moved);
+                    let batches = state.snapshot(&moved, Mark::default())?;
+                    state.discard(&moved)?;
+                    leaving.push(Notice::Handover(Handover {
+                        barrier: barrier.number,
+                        node: barrier.node,
+                        from: index,
+                        to,
+                        state: batches,
+                    }));
+                }
+            }
+            missing = barrier.givers(index);
+            self.notices.append(&mut leaving);
+        }
+        self.cut = Some(Cut { barrier, missing });
+        let early = std::mem::take(&mut self.early);
+        if early.is_empty() {
+            return self.leave_cut();
+        }
+        early
+            .into_iter()
+            .try_for_each(|handover| self.take_over(handover))
+    }
+
+    /// Lets the barrier pass if nothing is missing.
+    fn leave_cut(&mut self) -> Result<()> {
+        match self.cut.take() {
+            Some(cut) if cut.missing.is_empty() => {
+                if self.nodes.first() == Some(&cut.barrier.node) {
+                    let barrier = cut.barrier.number;
+                    self.notices.push(Notice::Moved { barrier });
+                }
+                self.control(Control::Barrier(cut.barrier))
+            }
+            cut => {
+                self.cut = cut;
+                Ok(())
+            }
+        }
+    }
+
     /// Does a bounded amount of work.
     pub fn step(&mut self) -> Result<Stepped> {
         let stepped = self.take_inputs();
@@ -180,7 +319,7 @@ impl Instance {
                     self.waits(worked)
                 };
             }
-            if self.is_blocked() || !self.sinks_ready()? {
+            if self.cut.is_some() || self.is_blocked() || !self.sinks_ready()? {
                 if let InstanceInput::Ports(ports) = &mut self.input
                     && !worked
                 {
@@ -190,6 +329,11 @@ impl Instance {
             }
             if let Some(control) = self.unfinished.take() {
                 self.control(control)?;
+                worked = true;
+                continue;
+            }
+            if let Some(barrier) = self.requested.pop_front() {
+                self.reach(barrier)?;
                 worked = true;
                 continue;
             }
@@ -231,6 +375,7 @@ impl Instance {
                     self.control(Control::Watermark { time, ingest_ns })?;
                 }
                 Input::Idle => self.control(Control::Idle)?,
+                Input::Barrier(barrier) => self.reach(barrier)?,
                 Input::EndOfWork { ingest_ns } => self.control(Control::EndOfWork { ingest_ns })?,
                 Input::End { ingest_ns, stopped } => {
                     self.control(Control::End { ingest_ns, stopped })?;
@@ -340,7 +485,7 @@ impl Instance {
         match &mut self.steps[index].0 {
             Step::Route(route) => {
                 let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
-                route.chunk(chunk)?;
+                route.chunk(chunk, &self.counters.steps[index])?;
                 self.counters.steps[index].add(now_ns() - begin_ns, rows);
                 Ok(())
             }
@@ -387,7 +532,7 @@ impl Instance {
     fn control(&mut self, control: Control) -> Result<()> {
         let roots = self.roots.clone();
         for &root in &roots {
-            if self.advance(root, control)? == Progress::More {
+            if self.advance(root, &control)? == Progress::More {
                 assert!(
                     matches!(self.input, InstanceInput::Ports(_)),
                     "only the head of an instance with links may emit in pieces"
@@ -398,7 +543,7 @@ impl Instance {
         }
         roots
             .iter()
-            .try_for_each(|&root| self.pass(root, control))?;
+            .try_for_each(|&root| self.pass(root, &control))?;
         if let Control::End { .. } = control {
             self.ended = true;
             for (step, _) in &mut self.steps {
@@ -411,18 +556,20 @@ impl Instance {
     }
 
     /// Lets the operator at `index` emit what the control message completes.
-    fn advance(&mut self, index: usize, control: Control) -> Result<Progress> {
+    fn advance(&mut self, index: usize, control: &Control) -> Result<Progress> {
         let Step::Operator { operator, .. } = &mut self.steps[index].0 else {
             return Ok(Progress::Done);
         };
-        let (time, ingest_ns) = match control {
+        let (time, ingest_ns) = match *control {
             Control::Watermark { time, ingest_ns } => (time, ingest_ns),
             Control::EndOfWork { ingest_ns }
             | Control::End {
                 ingest_ns,
                 stopped: false,
             } => (MAX_WATERMARK, ingest_ns),
-            Control::Idle | Control::End { stopped: true, .. } => return Ok(Progress::Done),
+            Control::Idle | Control::Barrier(_) | Control::End { stopped: true, .. } => {
+                return Ok(Progress::Done);
+            }
         };
         self.output.ingest_ns = ingest_ns;
         let begin_ns = now_ns();
@@ -433,7 +580,7 @@ impl Instance {
     }
 
     /// Passes a control message through the step at `index` and on.
-    fn pass(&mut self, index: usize, control: Control) -> Result<()> {
+    fn pass(&mut self, index: usize, control: &Control) -> Result<()> {
         let is_root = self.roots.contains(&index);
         if !is_root && self.advance(index, control)? == Progress::More {
             return Err(Error::new(
@@ -443,9 +590,10 @@ impl Instance {
             .mend("an operator that answers More must be declared stateful"));
         }
         match &mut self.steps[index].0 {
-            Step::Route(route) => route.control(&match control {
+            Step::Route(route) => route.control(&match *control {
                 Control::Watermark { time, ingest_ns } => Message::Watermark { time, ingest_ns },
                 Control::Idle => Message::Idle,
+                Control::Barrier(ref barrier) => Message::Barrier(barrier.clone()),
                 Control::EndOfWork { ingest_ns } => Message::EndOfWork { ingest_ns },
                 Control::End { ingest_ns, stopped } => Message::EndOfStream { ingest_ns, stopped },
             })?,

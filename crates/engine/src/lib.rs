@@ -25,6 +25,7 @@ pub mod operator;
 pub mod state;
 
 pub mod balancer;
+pub mod barrier;
 pub mod exchange;
 pub mod ports;
 pub mod wire;

@@ -3,9 +3,11 @@
 //! A port is one input of the head operator; its lanes are the links from the instances that feed
 //! it. The watermark is the minimum over all lanes that are neither idle nor ended; where all are,
 //! it is the furthest of theirs, or which windows close would depend on who fell silent last.
-//! `EndOfWork` is aligned like a barrier: a lane that has delivered it is not read until all others
-//! have.
+//! `EndOfWork` and barriers are aligned: a lane that has delivered one is not read until all others
+//! have. The two don't meet: no barrier is sent through a query with units of work, where one source
+//! may end its unit before the barrier and another behind it.
 
+use crate::barrier::Barrier;
 use crate::chunk::{Chunk, Message};
 use crate::error::Result;
 use crate::exchange::LinkReceiver;
@@ -32,6 +34,8 @@ pub enum Input {
     },
     /// All inputs are idle.
     Idle,
+    /// All inputs have come to the barrier.
+    Barrier(Barrier),
     /// The unit of work has ended on all inputs.
     EndOfWork {
         /// When its last input entered the engine.
@@ -55,6 +59,8 @@ struct Lane {
     watermark: EventTime,
     idle: bool,
     held: bool,
+    /// Its writer counts what is not received yet: each chunk is acknowledged as it is.
+    acknowledges: bool,
     ended: bool,
     /// Ended by a stop: it still holds the watermark where it was, so that windows stay open.
     stopped: bool,
@@ -67,6 +73,8 @@ pub struct Ports {
     watermark: EventTime,
     ingest_ns: u64,
     all_idle: bool,
+    /// What the lanes that are held wait for, unless it is the end of a unit of work.
+    barrier: Option<Barrier>,
     /// All lanes are idle, which is to be said after the watermark that came of it.
     idle_due: bool,
     stopped: bool,
@@ -74,12 +82,14 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The given links, grouped by port.
-    pub fn new(ports: Vec<Vec<LinkReceiver>>) -> Ports {
+    /// The given links, grouped by port, and whether chunks are acknowledged on them.
+    pub fn new(ports: Vec<Vec<(LinkReceiver, bool)>>) -> Ports {
         let lanes = ports.into_iter().enumerate().flat_map(|(port, receivers)| {
-            receivers.into_iter().map(move |receiver| Lane {
+            let receivers = receivers.into_iter();
+            receivers.map(move |(receiver, acknowledges)| Lane {
                 port,
                 receiver,
+                acknowledges,
                 watermark: MIN_WATERMARK,
                 idle: false,
                 held: false,
@@ -95,6 +105,7 @@ impl Ports {
             watermark: MIN_WATERMARK,
             ingest_ns: 0,
             all_idle: false,
+            barrier: None,
             idle_due: false,
             stopped: false,
             ended: false,
@@ -156,6 +167,9 @@ impl Ports {
         let lane = &mut self.lanes[index];
         match message {
             Message::Chunk(chunk) => {
+                if lane.acknowledges {
+                    lane.receiver.settle();
+                }
                 lane.idle = false;
                 self.all_idle = false;
                 return Some(Input::Chunk {
@@ -176,6 +190,16 @@ impl Ports {
                 lane.receiver.settle();
                 self.ingest_ns = self.ingest_ns.max(ingest_ns);
             }
+            Message::Barrier(barrier) => {
+                lane.held = true;
+                lane.receiver.settle();
+                debug_assert!(
+                    self.barrier
+                        .as_ref()
+                        .is_none_or(|b| b.number == barrier.number)
+                );
+                self.barrier = Some(barrier);
+            }
             Message::EndOfStream { ingest_ns, stopped } => {
                 (lane.ended, lane.stopped) = (true, stopped);
                 lane.receiver.settle();
@@ -189,6 +213,10 @@ impl Ports {
     /// What follows from the lanes' states once one of them has changed.
     fn settle(&mut self) -> Option<Input> {
         let ingest_ns = self.ingest_ns;
+        if self.barrier.is_some() && self.lanes.iter().all(|lane| lane.ended || lane.held) {
+            self.lanes.iter_mut().for_each(|lane| lane.held = false);
+            return self.barrier.take().map(Input::Barrier);
+        }
         // A stop in the midst of a unit of work is the end, or the unit's open windows would close.
         let over = |lane: &Lane| lane.ended || (lane.held && self.stopped);
         if self.lanes.iter().all(over) {

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 pub use slackwater_link::{Costs, WaitMode};
 use slackwater_link::{IdleStrategy, Waiter, WaiterHandle, Waker, WakerSwitch};
 
+use crate::barrier::{Barrier, Handover};
 use crate::counters::{InstanceCounters, WorkerCounters};
 use crate::deploy::{Catalog, Deployment, LinkSide, RemoteEnds, build};
 use crate::error::{Error, Result};
@@ -148,6 +149,25 @@ impl Runtime {
             deployment,
             number,
             instance,
+        });
+    }
+
+    /// The sources of a deployment send a barrier.
+    pub fn barrier(&self, deployment: u32, barrier: &Barrier) {
+        self.workers.iter().for_each(|worker| {
+            worker.tell(Command::Barrier {
+                deployment,
+                barrier: barrier.clone(),
+            });
+        });
+    }
+
+    /// Hands state to an instance, which `worker` runs.
+    pub fn hand_over(&self, deployment: u32, number: usize, worker: usize, handover: Handover) {
+        self.workers[worker].tell(Command::TakeOver {
+            deployment,
+            number,
+            handover,
         });
     }
 

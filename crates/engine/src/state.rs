@@ -53,11 +53,7 @@ impl BucketSet {
 
     /// The buckets for which `contains` is true.
     pub fn of(contains: impl Fn(usize) -> bool) -> BucketSet {
-        let mut bits = vec![0; BUCKETS / 64];
-        for index in (0..BUCKETS).filter(|&index| contains(index)) {
-            bits[index / 64] |= 1 << (index % 64);
-        }
-        BucketSet { bits }
+        (0..BUCKETS).filter(|&index| contains(index)).collect()
     }
 
     /// Whether the bucket belongs to the set.
@@ -68,5 +64,15 @@ impl BucketSet {
     /// Whether the key with this hash belongs to the set.
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.contains(bucket(hash))
+    }
+}
+
+impl FromIterator<usize> for BucketSet {
+    fn from_iter<T: IntoIterator<Item = usize>>(buckets: T) -> BucketSet {
+        let mut bits = vec![0; BUCKETS / 64];
+        for bucket in buckets {
+            bits[bucket / 64] |= 1 << (bucket % 64);
+        }
+        BucketSet { bits }
     }
 }

@@ -18,8 +18,8 @@
 //! - **Columns are slices of the frame.** A frame that starts at a multiple of [`ALIGNMENT_BYTES`]
 //!   is not copied, and lives as long as any column of it.
 //!
-//! Control messages are one buffer of at most 24 bytes, so that a link can carry them in one cache
-//! line. Everything is little-endian.
+//! Control messages are one buffer, of at most 24 bytes but for barriers, so that a link can carry them
+//! in one cache line. Everything is little-endian.
 
 mod arrays;
 mod check;
@@ -83,6 +83,7 @@ mod kind {
     pub const END_OF_WORK: u8 = 4;
     pub const IDLE: u8 = 5;
     pub const END_OF_STREAM: u8 = 6;
+    pub const BARRIER: u8 = 7;
 }
 
 /// A frame's third byte.
@@ -104,6 +105,12 @@ const HEADER_BYTES: usize = 16;
 
 /// A watermark's frame.
 const WATERMARK_BYTES: usize = 24;
+
+/// A barrier's header; the moves follow.
+const BARRIER_HEADER_BYTES: usize = 24;
+
+/// A move of a bucket in a barrier.
+const MOVE_BYTES: usize = 6;
 
 /// A chunk's header; the table follows.
 const CHUNK_HEADER_BYTES: usize = 40;

@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use slackwater_link::{Idle, IdleStrategy, Sources, Wait, Waiter};
 
+use crate::barrier::{Barrier, Handover};
 use crate::counters::WorkerCounters;
 use crate::error::{Error, Result};
-use crate::instance::{Descriptors, Instance, SinkResult, Stepped};
+use crate::instance::{Descriptors, Instance, Notice, SinkResult, Stepped};
 use crate::runtime::WaitMode;
 use crate::time::now_ns;
 
@@ -68,6 +69,22 @@ pub enum Command {
         /// The instance.
         instance: Box<Instance>,
     },
+    /// Let the sources of a deployment send a barrier.
+    Barrier {
+        /// The deployment.
+        deployment: u32,
+        /// The barrier.
+        barrier: Barrier,
+    },
+    /// State for an instance, from another one ([`Event::Handover`]).
+    TakeOver {
+        /// The deployment.
+        deployment: u32,
+        /// The number of the instance that gets it.
+        number: usize,
+        /// The state.
+        handover: Handover,
+    },
     /// End the thread.
     Exit,
 }
@@ -95,6 +112,22 @@ pub enum Event {
         number: usize,
         /// The instance.
         instance: Box<Instance>,
+    },
+    /// State for another instance: to be handed to it with [`Command::TakeOver`].
+    Handover {
+        /// The deployment.
+        deployment: u32,
+        /// The state.
+        handover: Handover,
+    },
+    /// An instance has taken part in a move of buckets, and goes on.
+    Moved {
+        /// The deployment.
+        deployment: u32,
+        /// The instance's number.
+        instance: usize,
+        /// The barrier's number.
+        barrier: u64,
     },
     /// An instance has failed; it has been closed.
     Failed {
@@ -188,7 +221,10 @@ impl Worker {
         let mut index = 0;
         while index < self.instances.len() {
             match guard(&mut self.instances[index].2, Instance::step) {
-                Ok(Stepped::Worked) => cycle.worked = true,
+                Ok(Stepped::Worked) => {
+                    cycle.worked = true;
+                    self.tell_notices(index);
+                }
                 Ok(Stepped::Waits {
                     until_ns,
                     descriptors,
@@ -207,6 +243,26 @@ impl Worker {
             index += 1;
         }
         cycle
+    }
+
+    fn tell_notices(&mut self, index: usize) {
+        let (deployment, instance, of) = &mut self.instances[index];
+        let (deployment, instance) = (*deployment, *instance);
+        for notice in of.take_notices() {
+            let event = match notice {
+                Notice::Handover(handover) => Event::Handover {
+                    deployment,
+                    handover,
+                },
+                Notice::Moved { barrier } => Event::Moved {
+                    deployment,
+                    instance,
+                    barrier,
+                },
+            };
+            // Nobody listens only when the process is ending.
+            let _ = self.events.send(event);
+        }
     }
 
     fn idle(&mut self) -> Idle {
@@ -312,6 +368,32 @@ impl Worker {
                 number,
                 instance,
             } => self.instances.push((deployment, number, *instance)),
+            Command::Barrier {
+                deployment,
+                barrier,
+            } => {
+                let instances = self.instances.iter_mut();
+                let meant = instances.filter(|(id, ..)| *id == deployment);
+                meant.for_each(|(_, _, instance)| instance.request(barrier.clone()));
+            }
+            Command::TakeOver {
+                deployment,
+                number,
+                handover,
+            } => {
+                let mut places = self.instances.iter();
+                let place = places.position(|(id, of, _)| (*id, *of) == (deployment, number));
+                // Without it the query has failed, and is about to be removed.
+                if let Some(place) = place {
+                    let taken = guard(&mut self.instances[place].2, |instance| {
+                        instance.take_over(handover)
+                    });
+                    match taken {
+                        Ok(()) => self.tell_notices(place),
+                        Err(error) => self.end(place, Some(error)),
+                    }
+                }
+            }
             Command::Exit => self.exit = true,
         }
     }

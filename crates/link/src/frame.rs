@@ -264,6 +264,33 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
+    /// The place in the stream behind what was posted so far, for [`FrameSender::is_acknowledged`].
+    pub fn position(&self) -> u64 {
+        match self {
+            FrameSender::Shm(writer) => writer.position(),
+            FrameSender::Tcp(writer) => writer.position(),
+        }
+    }
+
+    /// Whether the reader is done with all before a [position](FrameSender::position): has received it
+    /// and, where frames are lent, let go of them.
+    pub fn is_acknowledged(&mut self, position: u64) -> bool {
+        match self {
+            FrameSender::Shm(writer) => writer.is_acknowledged(position),
+            FrameSender::Tcp(writer) => writer.is_acknowledged(position),
+        }
+    }
+
+    /// As [`FrameSender::is_acknowledged`]. If it is not, it is woken, and the writer is rung once it
+    /// is, at the latest when the reader [settles](FrameReceiver::settle).
+    pub fn await_acknowledged(&mut self, position: u64) -> bool {
+        match self {
+            FrameSender::Shm(writer) => writer.await_acknowledged(position),
+            // Its credit comes through a descriptor, which rings.
+            FrameSender::Tcp(writer) => writer.is_acknowledged(position),
+        }
+    }
+
     /// Whether the reader is gone.
     pub fn is_closed(&self) -> bool {
         match self {

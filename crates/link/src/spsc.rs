@@ -285,6 +285,23 @@ impl<T> Sender<T> {
         self.ring.slots.len()
     }
 
+    /// The place in the stream behind what was posted so far, for [`Sender::is_acknowledged`].
+    pub fn position(&self) -> usize {
+        self.tail
+    }
+
+    /// Whether the reader has received all before a [position](Sender::position).
+    pub fn is_acknowledged(&self, position: usize) -> bool {
+        self.head().wrapping_sub(position) as isize >= 0
+    }
+
+    /// As [`Sender::is_acknowledged`]. If it has not, it is woken, and the writer is rung once it has,
+    /// at the latest when the reader [settles](Receiver::settle).
+    pub fn await_acknowledged(&mut self, position: usize) -> bool {
+        let is_taken = |sender: &Sender<T>| sender.head_seen.wrapping_sub(position) as isize >= 0;
+        self.look_at_head(position, is_taken)
+    }
+
     fn is_full(&self) -> bool {
         self.tail.wrapping_sub(self.head_seen) == self.ring.slots.len()
     }
@@ -295,19 +312,26 @@ impl<T> Sender<T> {
         self.ring.head.0.load(Ordering::Acquire)
     }
 
-    /// Looks at the reader's real position; if the link is still full, asks to be rung and looks
-    /// once more. Returns whether there is room.
-    #[cold]
+    /// Looks for room; asks to be rung when there is none. Returns whether there is.
     fn look_for_room(&mut self) -> bool {
+        // Not at the first free slot but when a quarter is free: a writer that is woken for one
+        // message would be refused the next.
+        let room = self.capacity().div_ceil(4);
+        let wanted = self.tail.wrapping_add(room).wrapping_sub(self.capacity());
+        self.look_at_head(wanted, |sender| !sender.is_full())
+    }
+
+    /// Looks at the reader's real position; if that is not `enough`, asks to be rung when it comes to
+    /// `wanted`, and looks once more. Returns whether it is.
+    #[cold]
+    fn look_at_head(&mut self, wanted: usize, enough: impl Fn(&Sender<T>) -> bool) -> bool {
         self.head_seen = self.head();
-        if !self.is_full() {
+        if enough(self) {
             return true;
         }
-        // Not at the first free slot but when a quarter is free: a writer that is woken for one
-        // message would be refused the next. Relaxed, here and wherever `wanted` changes: it
-        // carries no data, and the fences order the looks.
-        let room = self.capacity().div_ceil(4);
-        let wanted = note(self.tail.wrapping_add(room).wrapping_sub(self.capacity()));
+        // Relaxed, here and wherever `wanted` changes: it carries no data, and the fences order the
+        // looks.
+        let wanted = note(wanted);
         if self.ring.wanted.0.load(Ordering::Relaxed) == wanted {
             // Asked already behind this very message, with all that follows, and not answered yet.
             return false;
@@ -320,7 +344,7 @@ impl<T> Sender<T> {
         // the other's write, or a refused writer would wait for a ring that never comes.
         fence(Ordering::SeqCst);
         self.head_seen = self.head();
-        if self.is_full() {
+        if !enough(self) {
             // A reader in a timed sleep is not to sleep on beside a link that refuses its writer.
             self.ring.reader.wake_urgent();
             return false;

@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 
+mod balance;
 mod chunking;
 mod common;
 mod hibench;
@@ -15,6 +16,8 @@ pub use link::{Side as LinkSide, link_leader};
 /// The experiments.
 #[derive(Subcommand)]
 pub enum Bench {
+    /// What balancers make of an instance that is slow.
+    Balance(balance::Arguments),
     /// Partial and complete updates of an image through a pipeline, by link and size of blocks.
     Chunking(chunking::Arguments),
     /// One stage of `bench chunking`, which starts it.
@@ -40,6 +43,7 @@ impl Bench {
     /// Runs the experiment.
     pub fn run(self) -> Result<(), String> {
         match self {
+            Bench::Balance(arguments) => balance::run(&arguments),
             Bench::Chunking(arguments) => chunking::run(&arguments),
             Bench::ChunkingPart(arguments) => chunking::run_part(&arguments),
             Bench::Hibench(arguments) => hibench::run(&arguments),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
@@ -11,13 +11,17 @@ use slackwater_connect::{FileDeadLetters, OptionError, TableDefinition};
 use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::IntakeSpec;
 use slackwater_engine::operator::Operator;
+use slackwater_engine::operator::aggregate::Combine;
 use slackwater_engine::sink::{Sink, SinkConnector};
 use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest, Tuning};
 use slackwater_engine::{Error, Result};
 use slackwater_sql::error::SqlError;
 use slackwater_sql::program::{Connectors, Program};
+use slackwater_sql::settings::TwoPhase;
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
 use slackwater_sql::table::Table;
+
+use crate::slow::{Slowness, slowed};
 
 /// The connectors of this build.
 pub struct BuiltIn;
@@ -179,12 +183,28 @@ pub struct ProgramCatalog<'a> {
     bytes_read: HashMap<usize, Arc<AtomicU64>>,
     /// How each source cuts its rows into chunks.
     tunings: HashMap<usize, Arc<Tuning>>,
+    /// Whether rows are aggregated before they are sent to each node.
+    combining: Vec<Arc<AtomicBool>>,
+    /// Which operators are slow.
+    slowness: Option<Arc<Slowness>>,
 }
 
 impl<'a> ProgramCatalog<'a> {
     /// How the source at `node` cuts its rows into chunks.
     pub fn tuning(&self, node: usize) -> &Arc<Tuning> {
         &self.tunings[&node]
+    }
+
+    /// Whether rows are aggregated before they are sent to the aggregation at `node`, where its plan
+    /// allows it; may change at any time.
+    pub fn combining(&self, node: usize) -> &AtomicBool {
+        &self.combining[node]
+    }
+
+    /// Makes some operators slow: for tests and experiments.
+    pub fn with_slowness(mut self, slowness: Arc<Slowness>) -> ProgramCatalog<'a> {
+        self.slowness = Some(slowness);
+        self
     }
 
     /// A catalog of the program's nodes.
@@ -239,6 +259,10 @@ impl<'a> ProgramCatalog<'a> {
             letters_of,
             bytes_read,
             tunings,
+            combining: (program.nodes.iter())
+                .map(|_| Arc::new(AtomicBool::new(program.settings.two_phase == TwoPhase::On)))
+                .collect(),
+            slowness: None,
         })
     }
 
@@ -320,7 +344,23 @@ impl Catalog for ProgramCatalog<'_> {
 
     fn operator(&self, node: usize) -> Result<Box<dyn Operator>> {
         let operator = self.program.nodes[node].operator()?;
-        operator.ok_or_else(|| Error::new(format!("node {node}"), "is no operator"))
+        let operator =
+            operator.ok_or_else(|| Error::new(format!("node {node}"), "is no operator"))?;
+        Ok(match &self.slowness {
+            None => operator,
+            Some(slowness) => slowed(slowness, &self.program.graph.nodes[node].name, operator),
+        })
+    }
+
+    fn combiner(&self, node: usize) -> Result<Box<dyn Operator>> {
+        match &self.program.nodes[node] {
+            NodeSpec::Aggregate { spec, input } => Ok(Box::new(Combine::new(
+                spec.clone(),
+                input,
+                self.combining[node].clone(),
+            )?)),
+            _ => Err(Error::new(format!("node {node}"), "is no aggregation")),
+        }
     }
 
     fn sink(&self, node: usize, instance: usize, instances: usize) -> Result<Box<dyn Sink>> {

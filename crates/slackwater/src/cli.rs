@@ -198,7 +198,7 @@ pub fn main() -> ExitCode {
                 progress: !quiet,
                 live,
                 signals: true,
-                program: None,
+                ..RunOptions::default()
             };
             let text = match query.text() {
                 Ok(text) => text,
@@ -283,10 +283,8 @@ fn analyse(query: &QueryArguments, text: &str, duration: Option<Duration>) -> Ex
     let options = RunOptions {
         settings: query.settings(),
         duration,
-        progress: false,
-        live: false,
         signals: true,
-        program: None,
+        ..RunOptions::default()
     };
     match run(&query.file.display().to_string(), text, &options) {
         Ok(Outcome::Finished(finished)) => {

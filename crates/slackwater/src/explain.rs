@@ -27,6 +27,11 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
                 Exchange::Key(keys) => format!("#{} by {}", edge.from, columns(keys)),
                 Exchange::Single => format!("#{} to one instance", edge.from),
                 Exchange::RoundRobin => format!("#{} in turn", edge.from),
+                Exchange::Demand => format!("#{} by demand", edge.from),
+                Exchange::Spread if plan.crosses(edge.from, number) => {
+                    format!("#{} by demand", edge.from)
+                }
+                Exchange::Spread => format!("#{}", edge.from),
             }
         });
         let inputs = inputs.collect::<Vec<_>>();

@@ -9,6 +9,7 @@ use slackwater_engine::deploy::{
     Deployment, InputPlan, InstancePlan, LinkPlan, StepKind, StepPlan,
 };
 use slackwater_sql::program::Program;
+use slackwater_sql::settings::TwoPhase;
 use slackwater_sql::specs::NodeSpec;
 
 /// A query graph with what the control path decided for it.
@@ -31,6 +32,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether an edge between two nodes leads from one subquery to another.
+    pub fn crosses(&self, from: usize, to: usize) -> bool {
+        self.subqueries.of_node[from] != self.subqueries.of_node[to]
+    }
+
     /// Whether a subquery begins with a source.
     pub fn is_source(&self, subquery: usize) -> bool {
         self.sources[subquery]
@@ -146,6 +152,14 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
                 Some(step) => step,
                 None => {
                     steps.push(route(program, plan, instance, from, to, input));
+                    let route = steps.len() - 1;
+                    if combines(program, &steps[route], to) {
+                        steps.push(StepPlan {
+                            node: to,
+                            kind: StepKind::Combine,
+                            next: vec![route],
+                        });
+                    }
                     steps.len() - 1
                 }
             };
@@ -180,6 +194,17 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
     }
 }
 
+/// Whether rows may be aggregated before they are sent along `route` to an aggregation by key.
+fn combines(program: &Program, route: &StepPlan, to: usize) -> bool {
+    let StepKind::Route { balancer, links } = &route.kind else {
+        return false;
+    };
+    let is_split = matches!(balancer, BalancerPlan::Keyed { .. }) && links.len() > 1;
+    is_split
+        && program.settings.two_phase != TwoPhase::Off
+        && matches!(&program.nodes[to], NodeSpec::Aggregate { spec, .. } if spec.can_combine())
+}
+
 fn latency_target(program: &Program, node: usize) -> Option<u64> {
     match &program.nodes[node] {
         NodeSpec::Sink(sink) => sink.latency_target_ns,
@@ -212,8 +237,10 @@ fn route(
         Exchange::Key(columns) => BalancerPlan::Keyed {
             columns: columns.clone(),
             keep_origin: orders_rows(&program.nodes[to]),
+            to,
         },
         Exchange::RoundRobin => BalancerPlan::RoundRobin,
+        Exchange::Demand | Exchange::Spread => BalancerPlan::Demand,
         Exchange::Forward | Exchange::Single => BalancerPlan::PointToPoint,
     };
     StepPlan {

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::catalog::DeadLetterFile;
+use crate::rebalancer::Rebalanced;
 use crate::tuner::Tuned;
 
 /// The result of a run.
@@ -87,6 +88,34 @@ pub struct PlanReport {
     pub threads: Vec<ThreadReport>,
     /// What came of a latency target.
     pub tuning: Option<TuningReport>,
+    /// What came of moving keys between instances; `null` where none could move.
+    pub rebalancing: Option<RebalancingReport>,
+}
+
+/// How keys were moved between instances.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct RebalancingReport {
+    /// How often some moved.
+    pub times: u64,
+    /// Buckets of keys that moved, in all.
+    pub buckets: u64,
+    /// Aggregations whose rows were aggregated before they were sent, too.
+    pub combined: usize,
+}
+
+impl From<Rebalanced> for RebalancingReport {
+    fn from(rebalanced: Rebalanced) -> RebalancingReport {
+        let Rebalanced {
+            times,
+            buckets,
+            combined,
+        } = rebalanced;
+        RebalancingReport {
+            times,
+            buckets,
+            combined,
+        }
+    }
 }
 
 /// What an operator cost.
@@ -346,6 +375,19 @@ impl Report {
                 });
             }
             line("target", text);
+        }
+        if let Some(moved) = &self.plan.rebalancing
+            && moved.times + moved.combined as u64 > 0
+        {
+            let combined = match moved.combined {
+                0 => String::new(),
+                _ => "; rows of hot keys were aggregated before they were sent".to_string(),
+            };
+            let (buckets, times) = (moved.buckets, moved.times);
+            line(
+                "balance",
+                format!("{buckets} of 4096 buckets of keys moved, in {times} barriers{combined}"),
+            );
         }
         for file in dead_letters {
             let DeadLetterFile {

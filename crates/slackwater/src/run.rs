@@ -20,7 +20,9 @@ use crate::cli::say;
 use crate::live::Live;
 use crate::plan::{Plan, deployment, fingerprint, plan};
 use crate::processes::{Children, Farewell, Work};
+use crate::rebalancer::Rebalancer;
 use crate::report::{Report, count};
+use crate::slow::Slowness;
 use crate::tally::Ran;
 use crate::tuner::{self, Tuner};
 
@@ -40,6 +42,8 @@ pub struct RunOptions {
     /// The program that worker processes run; this one unless it is another program that runs
     /// queries, as the tests are.
     pub program: Option<PathBuf>,
+    /// Some operators of this process are slow: for tests and experiments.
+    pub slowness: Option<Arc<Slowness>>,
 }
 
 /// How a run ended.
@@ -107,7 +111,10 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         return Ok(Outcome::Explained(explained));
     }
     check_standard_input(file, &program)?;
-    let catalog = ProgramCatalog::new(&program).map_err(usage)?;
+    let mut catalog = ProgramCatalog::new(&program).map_err(usage)?;
+    if let Some(slowness) = &options.slowness {
+        catalog = catalog.with_slowness(Arc::clone(slowness));
+    }
     let cores = slackwater_engine::link::allowed_cores();
     let plan = plan_on(&program, &cores).map_err(usage)?;
     // Other modes than `auto` don't ask for them.
@@ -167,6 +174,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     let mut watch = Watch {
         crew: &crew,
         program: &program,
+        plan: &plan,
         catalog: &catalog,
         started,
         running: deployment.instances.len(),
@@ -197,6 +205,13 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
             }
             Crew::Processes(_) => None,
         },
+        rebalancer: match &crew {
+            Crew::Threads { runtime, deployed } => {
+                let counters = &deployed.counters;
+                Rebalancer::new(&program, &deployment, runtime, &catalog, counters)
+            }
+            Crew::Processes(_) => None,
+        },
     };
     watch.until_end(&news, options.duration);
     let abandoned = watch.running > 0;
@@ -204,7 +219,8 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     let wall_s = started.elapsed().as_secs_f64();
     let (error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
     let tuned = watch.tuner.as_ref().map(Tuner::tuned);
-    drop(watch.tuner.take());
+    let rebalanced = watch.rebalancer.as_ref().map(Rebalancer::rebalanced);
+    drop((watch.tuner.take(), watch.rebalancer.take()));
     watch.shown.clear();
     let farewells = crew.finish(&catalog);
     let run = Ran {
@@ -217,6 +233,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         farewells: &farewells,
         sinks: &sinks,
         tuned,
+        rebalanced,
         wall_s,
     };
     let finished = Box::new(Finished {
@@ -371,6 +388,7 @@ pub fn has_target(program: &Program) -> bool {
 struct Watch<'a> {
     crew: &'a Crew,
     program: &'a Program,
+    plan: &'a Plan,
     catalog: &'a ProgramCatalog<'a>,
     started: Instant,
     running: usize,
@@ -384,6 +402,8 @@ struct Watch<'a> {
     live: Option<Live>,
     /// Keeps latency targets, where there are any.
     tuner: Option<Tuner<'a>>,
+    /// Moves keys between instances, where there are several.
+    rebalancer: Option<Rebalancer<'a>>,
 }
 
 impl Watch<'_> {
@@ -392,13 +412,19 @@ impl Watch<'_> {
         if let Some(tuner) = &mut self.tuner {
             tuner.begin();
         }
+        if let Some(rebalancer) = &mut self.rebalancer {
+            rebalancer.begin();
+        }
         while self.running > 0 {
             let tick = self.tuner.as_ref().and_then(Tuner::next);
             let tick = tick.map(|after| Instant::now() + after);
+            let look = self.rebalancer.as_ref().and_then(Rebalancer::next);
+            let look = look.map(|after| Instant::now() + after);
             let live = self.live.as_ref().map(Live::next);
             let shown = self.shown.next();
-            let deadlines = [end_at, self.stop_by, self.abandon_by, shown, tick, live];
-            let received = match deadlines.into_iter().flatten().min() {
+            let ends = [end_at, self.stop_by, self.abandon_by];
+            let deadlines = ends.into_iter().chain([shown, tick, look, live]);
+            let received = match deadlines.flatten().min() {
                 // Nothing to wait for but news: no timer runs (I7).
                 None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(at) => news.recv_timeout(at.saturating_duration_since(Instant::now())),
@@ -414,7 +440,13 @@ impl Watch<'_> {
             if tick.is_some_and(|at| at <= now)
                 && let Some(tuner) = &mut self.tuner
             {
-                tuner.tick();
+                let may_move = self.rebalancer.as_ref().is_none_or(Rebalancer::is_settled);
+                tuner.tick(may_move);
+            }
+            if look.is_some_and(|at| at <= now)
+                && let Some(rebalancer) = &mut self.rebalancer
+            {
+                rebalancer.tick(self.tuner.as_ref().is_none_or(Tuner::is_settled));
             }
             if end_at.is_some_and(|at| at <= now) {
                 end_at = None;
@@ -463,6 +495,25 @@ impl Watch<'_> {
                 if let Some(tuner) = &mut self.tuner {
                     tuner.wake();
                 }
+                if let Some(rebalancer) = &mut self.rebalancer {
+                    rebalancer.wake();
+                }
+            }
+            Event::Handover { handover, .. } => {
+                let plan = self.plan;
+                let tuner = self.tuner.as_ref();
+                let worker_of = |instance: usize| match tuner {
+                    Some(tuner) => tuner.worker_of(instance),
+                    None => plan.placement.worker_of[instance],
+                };
+                if let Some(rebalancer) = &mut self.rebalancer {
+                    rebalancer.hand_over(handover, worker_of);
+                }
+            }
+            Event::Moved { barrier, .. } => {
+                if let Some(rebalancer) = &mut self.rebalancer {
+                    rebalancer.moved(barrier);
+                }
             }
             Event::Detached {
                 number,
@@ -506,6 +557,9 @@ impl Watch<'_> {
         self.running -= 1;
         if let Some(tuner) = &mut self.tuner {
             tuner.ended(instance);
+        }
+        if let Some(rebalancer) = &mut self.rebalancer {
+            rebalancer.ended(instance);
         }
     }
 }

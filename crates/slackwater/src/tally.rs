@@ -14,9 +14,11 @@ use crate::catalog::{DeadLetterFile, ProgramCatalog};
 use crate::machine;
 use crate::plan::{Plan, instance_name};
 use crate::processes::Farewell;
+use crate::rebalancer::Rebalanced;
 use crate::report::{
-    Latency, LinkReport, LinkSideReport, OperatorReport, PlanReport, ProcessReport, Report,
-    SinkReport, SourceReport, SubqueryReport, ThreadReport, TuningReport,
+    Latency, LinkReport, LinkSideReport, OperatorReport, PlanReport, ProcessReport,
+    RebalancingReport, Report, SinkReport, SourceReport, SubqueryReport, ThreadReport,
+    TuningReport,
 };
 use crate::tuner::Tuned;
 
@@ -40,6 +42,8 @@ pub struct Ran<'a> {
     pub sinks: &'a [SinkResult],
     /// What came of tuning it.
     pub tuned: Option<Tuned>,
+    /// What came of moving keys.
+    pub rebalanced: Option<Rebalanced>,
     /// How long it took.
     pub wall_s: f64,
 }
@@ -132,7 +136,7 @@ impl Ran<'_> {
             for (step, slots) in instance.steps.iter().zip(&slots.steps) {
                 let report = &mut reports[step.node];
                 report.busy_s += read(&slots.busy_ns) as f64 / 1e9;
-                if !matches!(step.kind, StepKind::Route { .. }) {
+                if !matches!(step.kind, StepKind::Route { .. } | StepKind::Combine) {
                     report.chunks += read(&slots.chunks);
                     report.rows += read(&slots.rows);
                 }
@@ -267,6 +271,7 @@ impl Ran<'_> {
                 operators: self.operators(),
                 threads: self.threads(),
                 tuning: self.tuned.as_ref().map(TuningReport::of),
+                rebalancing: self.rebalanced.map(RebalancingReport::from),
             },
             sources,
             sinks,

@@ -292,8 +292,18 @@ impl<'a> Tuner<'a> {
         self.elastic.ended(number);
     }
 
-    /// Looks at the counters and corrects.
-    pub fn tick(&mut self) {
+    /// All instances are with their workers.
+    pub fn is_settled(&self) -> bool {
+        self.elastic.is_settled()
+    }
+
+    /// Who runs an instance.
+    pub fn worker_of(&self, instance: usize) -> usize {
+        self.elastic.worker_of(instance)
+    }
+
+    /// Looks at the counters and corrects; `may_move` says whether instances may change workers.
+    pub fn tick(&mut self, may_move: bool) {
         let now_ns = now_ns();
         let interval_ns = now_ns.saturating_sub(self.ticked_ns);
         if interval_ns < SOON.as_nanos() as u64 / 2 {
@@ -347,7 +357,7 @@ impl<'a> Tuner<'a> {
         if let Some((setting, _)) = in_use {
             self.predict(setting, rows_seen, interval_ns);
         }
-        for (instance, worker) in self.elastic.look(interval_ns, &cores) {
+        for (instance, worker) in self.elastic.look(interval_ns, &cores, may_move) {
             self.runtime.detach(0, instance, worker);
             self.soon = SOON_TICKS;
         }

@@ -1,10 +1,11 @@
 //! Reference answers over real data, at parallelism 1, 2 and 4, in one process and in several
-//! over every kind of link, with random chunk sizes (I1).
+//! over every kind of link, with random chunk sizes (I1); and as many instances, some of them slow,
+//! with any balancer, in one phase and in two, while buckets of keys move between them.
 
 use std::io::Read;
 use std::path::Path;
 
-use crate::support::{Seeded, data, last_per_key, lines, rows, run_text};
+use crate::support::{Seeded, data, last_per_key, lines, rows, run_slowly};
 
 fn check(name: &str, text: &str, only_last: bool) {
     let Some(data) = data() else { return };
@@ -21,6 +22,28 @@ fn check(name: &str, text: &str, only_last: bool) {
     expected.sort();
     let folder = tempfile::tempdir().unwrap();
     let mut seeded = Seeded(name.len() as u64 * 7919 + 1);
+    let run = |what: &str, settings: &[(&str, &str)], slow: Option<u64>| {
+        let out = folder.path().join("out.csv");
+        let text = text
+            .replace("${DATA}", &data.display().to_string())
+            .replace("${OUT}", &out.display().to_string());
+        let report =
+            run_slowly(&text, settings, slow).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let found = if only_last {
+            last_per_key(&lines(&out), '|')
+        } else {
+            rows(Path::new(&out))
+        };
+        assert!(
+            found == expected,
+            "{name}, {what}, {settings:?}: {} rows, {} expected",
+            found.len(),
+            expected.len()
+        );
+        assert_eq!((report.rows_late, report.rows_bad), (0, 0), "{name}");
+        assert_eq!(report.latency_ms.count, report.rows_out, "{name}");
+        report
+    };
     for (parallelism, processes, link) in [
         ("1", "1", "auto"),
         ("2", "1", "auto"),
@@ -30,32 +53,47 @@ fn check(name: &str, text: &str, only_last: bool) {
         ("3", "2", "tcp"),
     ] {
         let chunk_rows = (16 + seeded.below(5000)).to_string();
-        let out = folder.path().join(format!("{parallelism} {processes}.csv"));
-        let text = text
-            .replace("${DATA}", &data.display().to_string())
-            .replace("${OUT}", &out.display().to_string());
         let settings = [
             ("parallelism", parallelism),
             ("chunk_rows", chunk_rows.as_str()),
             ("processes", processes),
             ("link", link),
         ];
-        let report = run_text(&text, &settings).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let found = if only_last {
-            last_per_key(&lines(&out), '|')
-        } else {
-            rows(Path::new(&out))
-        };
-        assert!(
-            found == expected,
-            "{name} at parallelism {parallelism}, {processes} processes over {link}, chunk_rows \
-             {chunk_rows}: {} rows, {} expected",
-            found.len(),
-            expected.len()
-        );
-        assert_eq!((report.rows_late, report.rows_bad), (0, 0), "{name}");
-        assert_eq!(report.latency_ms.count, report.rows_out, "{name}");
+        run("as it comes", &settings, None);
     }
+    for _ in 0..MANY {
+        let settings = many_instances(&mut seeded, only_last);
+        let settings = settings.iter().map(|(key, value)| (*key, value.as_str()));
+        let settings = settings.collect::<Vec<(&str, &str)>>();
+        let slow = seeded.below(1 << 40);
+        let report = run(&format!("slow {slow}"), &settings, Some(slow));
+        let moved = report.plan.rebalancing.map_or(0, |moved| moved.times);
+        assert!(moved > 0, "{name}: no buckets moved, {settings:?}");
+    }
+}
+
+/// How often each query runs as many instances with all that may happen to them.
+const MANY: u64 = 3;
+
+/// Random parallelism, threads, balancer and phases; keys that move all the time.
+fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, String)> {
+    let mut settings = vec![
+        ("parallelism", (2 + seeded.below(7)).to_string()),
+        ("workers", (1 + seeded.below(4)).to_string()),
+        ("chunk_rows", (500 + seeded.below(8000)).to_string()),
+        ("rebalance", "shuffle".to_string()),
+        (
+            "two_phase",
+            ["on", "off"][seeded.below(2) as usize].to_string(),
+        ),
+    ];
+    let balancer = ["auto", "round_robin", "demand"][seeded.below(3) as usize];
+    // Which row of a key is the last is a matter of order.
+    if balancer != "auto" && !only_last {
+        settings.push(("order", "none".to_string()));
+        settings.push(("balancer", balancer.to_string()));
+    }
+    settings
 }
 
 macro_rules! answers {

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use slackwater::report::Report;
 use slackwater::run::{Failure, Outcome, RunOptions, run};
+use slackwater::slow::Slowness;
 
 /// The folder of real inputs with reference answers, where the checkout has one beside it.
 pub fn data() -> Option<PathBuf> {
@@ -19,12 +21,22 @@ pub fn data() -> Option<PathBuf> {
 
 /// Runs a text with settings to its end.
 pub fn run_text(text: &str, settings: &[(&str, &str)]) -> Result<Report, String> {
+    run_slowly(text, settings, None)
+}
+
+/// The same with operators that are slow by chance, from a seed.
+pub fn run_slowly(
+    text: &str,
+    settings: &[(&str, &str)],
+    slow: Option<u64>,
+) -> Result<Report, String> {
     let settings = settings
         .iter()
         .map(|(key, value)| (key.to_string(), value.to_string()));
     let options = RunOptions {
         settings: settings.collect(),
         program: Some(env!("CARGO_BIN_EXE_slackwater").into()),
+        slowness: slow.map(|seed| Arc::new(Slowness::ByChance(seed.into()))),
         ..RunOptions::default()
     };
     match run("test.sql", text, &options) {

@@ -13,6 +13,7 @@ pub mod types;
 mod check;
 mod functions;
 mod operands;
+mod order;
 mod outputs;
 pub mod session;
 pub mod table;

@@ -12,9 +12,10 @@ use sqlparser::ast::{Ident, Query};
 use sqlparser::tokenizer::{Span, TokenWithSpan};
 
 use crate::error::{Result, SqlError, nearest};
+use crate::order;
 use crate::outputs;
 use crate::session::Session;
-use crate::settings::Settings;
+use crate::settings::{Balancer, Settings};
 use crate::specs::NodeSpec;
 use crate::statement::{Statement, parse};
 use crate::table::Table;
@@ -235,9 +236,13 @@ impl Compiler<'_> {
                 .sink(&job.plan, job.table.clone(), target_ns)
                 .map_err(|error| error.among(&job.tokens))?;
         }
+        let (mut graph, nodes) = (translator.graph, translator.specs);
+        if self.session.settings.balancer == Balancer::Auto {
+            order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);
+        }
         Ok(Program {
-            graph: translator.graph,
-            nodes: translator.specs,
+            graph,
+            nodes,
             settings: self.session.settings.clone(),
         })
     }

@@ -31,8 +31,12 @@ pub struct Settings {
     pub emit_every_row: bool,
     /// The order of rows of one key is kept where it can be seen.
     pub keep_order: bool,
-    /// Chunks of a source are dealt out in turn.
-    pub round_robin: bool,
+    /// How chunks of a source are dealt out to what follows it.
+    pub balancer: Balancer,
+    /// Whether buckets of keys move between instances while the query runs.
+    pub rebalance: Rebalance,
+    /// Whether rows are aggregated before they are sent by key.
+    pub two_phase: TwoPhase,
     /// The latency that is wanted, in nanoseconds.
     pub latency_target_ns: Option<u64>,
     /// The same for a sink's table, or for all that reads a view, by its name; `None` for no
@@ -42,6 +46,39 @@ pub struct Settings {
     pub wait: WaitMode,
     /// How long `auto` may let a message lie, in nanoseconds.
     pub wait_delay_ns: u64,
+}
+
+/// How chunks of a source are dealt out to the operators behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Balancer {
+    /// To whom has the least waiting where nothing can see the order of rows; else not at all.
+    Auto,
+    /// In turn.
+    RoundRobin,
+    /// To whom has the least waiting.
+    Demand,
+}
+
+/// Whether buckets of keys move between instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rebalance {
+    /// Where that relieves one that has too much to do.
+    Auto,
+    /// They stay where they are.
+    Off,
+    /// Some move all the time, at random: for tests.
+    Shuffle,
+}
+
+/// Whether rows are aggregated before they are sent by key, and the rest after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TwoPhase {
+    /// Once a key has more rows than an instance can take.
+    Auto,
+    /// From the beginning.
+    On,
+    /// Never.
+    Off,
 }
 
 /// What connects the processes of a query.
@@ -100,7 +137,8 @@ pub const PARALLELISM_MAX: usize = 1024;
 pub const KNOWN: &[(&str, &str)] = &[
     (
         "balancer",
-        "'auto' or 'round_robin' (which needs 'order' = 'none')",
+        "'auto' (by demand where nothing sees the order of rows), or 'demand' or 'round_robin' (which \
+         need 'order' = 'none')",
     ),
     (
         "chunk_rows",
@@ -136,6 +174,14 @@ pub const KNOWN: &[(&str, &str)] = &[
         "processes that the workers are dealt out to, 1 to 64; default 1",
     ),
     (
+        "rebalance",
+        "'auto' (keys move to instances that have less to do), 'off', or 'shuffle' (at random, for tests)",
+    ),
+    (
+        "two_phase",
+        "'auto' (rows of a key that has too many are aggregated before they are sent), 'on' or 'off'",
+    ),
+    (
         "wait",
         "how workers wait: 'auto', 'poll', 'interrupt', 'sleep:200us', 'spin:50us' (times up to 10 s) \
          or 'backoff'",
@@ -161,7 +207,9 @@ impl Default for Settings {
             chunk_rows_set: false,
             emit_every_row: false,
             keep_order: true,
-            round_robin: false,
+            balancer: Balancer::Auto,
+            rebalance: Rebalance::Auto,
+            two_phase: TwoPhase::Auto,
             latency_target_ns: None,
             latency_targets: BTreeMap::new(),
             wait: WaitMode::default(),
@@ -211,9 +259,11 @@ impl Settings {
                     .filter(|delay_ns| (1..=WAIT_DELAY_MAX_NS).contains(delay_ns))
                     .ok_or_else(|| wrong(key, value))?;
             }
-            "emit" => self.emit_every_row = choice(key, value, ["changes", "every_row"])?,
-            "order" => self.keep_order = !choice(key, value, ["keep", "none"])?,
-            "balancer" => self.round_robin = choice(key, value, ["auto", "round_robin"])?,
+            "emit" => self.emit_every_row = choice(key, value, EMITS)?,
+            "order" => self.keep_order = choice(key, value, ORDERS)?,
+            "balancer" => self.balancer = choice(key, value, BALANCERS)?,
+            "rebalance" => self.rebalance = choice(key, value, REBALANCES)?,
+            "two_phase" => self.two_phase = choice(key, value, TWO_PHASES)?,
             _ => {
                 let names = KNOWN
                     .iter()
@@ -272,9 +322,11 @@ impl Settings {
 
     /// Checks settings against each other.
     pub fn check(&self) -> Result<()> {
-        if self.round_robin && self.keep_order {
+        if self.balancer != Balancer::Auto && self.keep_order {
+            let name = BALANCERS.iter().find(|(_, b)| *b == self.balancer);
+            let name = name.map_or("", |(name, _)| name);
             return Err(
-                SqlError::new("'balancer' = 'round_robin' gives up the order of rows")
+                SqlError::new(format!("'balancer' = '{name}' gives up the order of rows"))
                     .mend("say so: SET 'order' = 'none'"),
             );
         }
@@ -292,11 +344,31 @@ fn latency_target(value: &str) -> Option<Option<u64>> {
     }
 }
 
-fn choice(key: &str, value: &str, choices: [&str; 2]) -> Result<bool> {
-    match choices.iter().position(|choice| *choice == value.trim()) {
-        Some(index) => Ok(index == 1),
-        None => Err(wrong(key, value)),
-    }
+const EMITS: &[(&str, bool)] = &[("changes", false), ("every_row", true)];
+
+const ORDERS: &[(&str, bool)] = &[("keep", true), ("none", false)];
+
+const BALANCERS: &[(&str, Balancer)] = &[
+    ("auto", Balancer::Auto),
+    ("round_robin", Balancer::RoundRobin),
+    ("demand", Balancer::Demand),
+];
+
+const REBALANCES: &[(&str, Rebalance)] = &[
+    ("auto", Rebalance::Auto),
+    ("off", Rebalance::Off),
+    ("shuffle", Rebalance::Shuffle),
+];
+
+const TWO_PHASES: &[(&str, TwoPhase)] = &[
+    ("auto", TwoPhase::Auto),
+    ("on", TwoPhase::On),
+    ("off", TwoPhase::Off),
+];
+
+fn choice<T: Copy>(key: &str, value: &str, choices: &[(&str, T)]) -> Result<T> {
+    let chosen = choices.iter().find(|(choice, _)| *choice == value.trim());
+    chosen.map(|(_, of)| *of).ok_or_else(|| wrong(key, value))
 }
 
 fn wrong(key: &str, value: &str) -> SqlError {

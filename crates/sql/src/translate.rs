@@ -28,6 +28,7 @@ use crate::expression::{
 };
 use crate::program::Connectors;
 use crate::session::Session;
+use crate::settings::Balancer;
 use crate::specs::{NodeSpec, SinkSpec};
 use crate::table::{Table, TableHandle};
 use crate::window::WindowNode;
@@ -465,17 +466,14 @@ impl<'a> Translator<'a> {
     }
 
     fn edge(&self, from: usize, exchange: Exchange) -> Edge {
-        let round_robin = self.session.settings.round_robin
-            && exchange == Exchange::Forward
-            && self.graph.nodes[from].kind == NodeKind::Source;
-        Edge {
-            from,
-            exchange: if round_robin {
-                Exchange::RoundRobin
-            } else {
-                exchange
-            },
-        }
+        let is_dealt =
+            exchange == Exchange::Forward && self.graph.nodes[from].kind == NodeKind::Source;
+        let exchange = match self.session.settings.balancer {
+            Balancer::RoundRobin if is_dealt => Exchange::RoundRobin,
+            Balancer::Demand if is_dealt => Exchange::Demand,
+            _ => exchange,
+        };
+        Edge { from, exchange }
     }
 
     /// Adds a node, unless there is one that says the same.

@@ -145,6 +145,7 @@ fn main() -> Result<()> {
     let balancer = BalancerPlan::Keyed {
         columns: vec![0],
         keep_origin: true,
+        to: 1,
     };
     let route = step(
         0,

@@ -137,6 +137,7 @@ fn control(inputs: &[Input]) -> Vec<String> {
         Input::Idle => Some("idle".to_string()),
         Input::EndOfWork { .. } => Some("end of work".to_string()),
         Input::End { stopped, .. } => Some(format!("end {stopped}")),
+        Input::Barrier(_) => Some("barrier".to_string()),
         Input::Lost => Some("lost".to_string()),
     });
     said.collect()

@@ -7,6 +7,7 @@
 //!
 //! Output columns: `window_start`, `window_end` (windowed only), the keys, the aggregates.
 
+mod combine;
 mod groups;
 mod keys;
 mod state;
@@ -26,6 +27,7 @@ use crate::expression::reject;
 use crate::hash::hash_rows;
 use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
+pub use combine::Combine;
 use groups::Groups;
 pub use keys::Keys;
 
@@ -80,6 +82,8 @@ pub enum Emit {
 /// Aggregation by key.
 pub struct Aggregate {
     spec: AggregateSpec,
+    /// Columns of its input; a combined chunk has more ([`combine`]).
+    input_columns: usize,
     key_types: Vec<DataType>,
     /// Open windows by their end in ticks; a running aggregation has one, at [`RUNNING`].
     tables: BTreeMap<i64, Groups>,
@@ -113,6 +117,7 @@ impl Aggregate {
         let spare = vec![Groups::new(&key_types, &spec.calls)?];
         Ok(Aggregate {
             spec,
+            input_columns: input.fields().len(),
             key_types,
             tables: BTreeMap::new(),
             firing: None,
@@ -164,45 +169,14 @@ impl Aggregate {
         Ok(before)
     }
 
-    /// Updates all accumulators of the table at `end` with the rows of `chunk`.
+    /// Updates all accumulators of the table at `end` with the rows of `chunk`, or with the states of
+    /// a combined one.
     fn accumulate(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
-        let order = order_keys(&self.spec, chunk)?;
-        let groups = std::mem::take(&mut self.groups);
         let table = self.tables.get_mut(&end).expect("`add` has made the table");
-        for (call, accumulator) in self.spec.calls.iter().zip(&mut table.accumulators) {
-            let arguments = call
-                .arguments
-                .iter()
-                .map(|&index| chunk.batch.column(index).clone());
-            let mut arguments = arguments.collect::<Vec<ArrayRef>>();
-            let order = if call.function.needs_order() {
-                order.as_slice()
-            } else {
-                &[]
-            };
-            match call.filter {
-                None => accumulator.update(&groups, &arguments, order)?,
-                Some(filter) => {
-                    let rows = filter_rows(chunk.batch.column(filter).as_boolean());
-                    for argument in &mut arguments {
-                        *argument = arrow_select::take::take(argument, &rows, None)?;
-                    }
-                    let pick = |row: &u32| groups[*row as usize];
-                    let groups = rows.values().iter().map(pick).collect::<Vec<u32>>();
-                    let order = match order {
-                        [] => vec![],
-                        order => rows
-                            .values()
-                            .iter()
-                            .map(|&row| order[row as usize])
-                            .collect(),
-                    };
-                    accumulator.update(&groups, &arguments, &order)?;
-                }
-            }
+        match chunk.batch.columns().get(self.input_columns..) {
+            Some([states @ .., _rows]) => table.merge(&self.groups, states),
+            _ => table.update(&self.spec, &self.groups, chunk),
         }
-        self.groups = groups;
-        Ok(())
     }
 
     /// Rows of one window, or of a running aggregation.
@@ -244,7 +218,7 @@ impl Aggregate {
         let first = ends.first().copied().unwrap_or_default();
         if ends.iter().all(|&end| end == first) {
             if closed(first) {
-                output.count_late(chunk.rows() as u64);
+                output.count_late(combine::rows_of(&chunk, self.input_columns));
                 return Ok(());
             }
             return self.process_window(first.saturating_add(offset), &chunk);
@@ -254,10 +228,10 @@ impl Aggregate {
             rows_of.entry(end).or_default().push(row as u32);
         }
         for (end, rows) in rows_of {
+            let part = chunk.take(&UInt32Array::from(rows))?;
             if closed(end) {
-                output.count_late(rows.len() as u64);
+                output.count_late(combine::rows_of(&part, self.input_columns));
             } else {
-                let part = chunk.take(&UInt32Array::from(rows))?;
                 self.process_window(end.saturating_add(offset), &part)?;
             }
         }
@@ -402,10 +376,6 @@ fn emit_updates(chunk: Chunk, failed: &[(usize, String)], output: &mut Output) -
     }
     output.emit(chunk.filter(&BooleanArray::from(keep))?);
     Ok(())
-}
-
-fn filter_rows(filter: &BooleanArray) -> UInt32Array {
-    crate::expression::true_rows(filter)
 }
 
 fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {

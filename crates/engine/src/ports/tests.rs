@@ -16,7 +16,7 @@ fn ports(lanes: &[usize]) -> (Ports, Vec<Sender<Message>>) {
     };
     let ports = lanes
         .iter()
-        .map(|&lanes| (0..lanes).map(|_| lane()).collect());
+        .map(|&lanes| (0..lanes).map(|_| (lane(), false)).collect());
     let ports = Ports::new(ports.collect());
     (ports, senders)
 }
@@ -40,6 +40,14 @@ fn end(stopped: bool) -> Message {
     }
 }
 
+fn barrier(number: u64) -> Message {
+    Message::Barrier(Barrier {
+        number,
+        node: 0,
+        moves: std::sync::Arc::new([]),
+    })
+}
+
 const END_OF_WORK: Message = Message::EndOfWork { ingest_ns: 5 };
 
 /// What the ports say until they have nothing, in short.
@@ -50,6 +58,7 @@ fn drain(ports: &mut Ports) -> Vec<String> {
             Input::Chunk { port, .. } => format!("chunk {port}"),
             Input::Watermark { time, .. } => format!("watermark {time}"),
             Input::Idle => "idle".to_string(),
+            Input::Barrier(barrier) => format!("barrier {}", barrier.number),
             Input::EndOfWork { .. } => "end of work".to_string(),
             Input::End { stopped, .. } => format!("end {stopped}"),
             Input::Lost => "lost".to_string(),
@@ -254,4 +263,35 @@ fn regression_a_sender_that_goes_without_an_end_is_a_loss_and_no_end() {
     assert_eq!(drain(&mut ports), ["chunk 0", "lost"]);
     lanes[0].send(end(false)).unwrap();
     assert!(drain(&mut ports).is_empty());
+}
+
+#[test]
+fn behind_a_barrier_a_lane_is_not_read_until_all_have_come_to_it() {
+    let (mut ports, mut lanes) = ports(&[1, 2]);
+    lanes[0].send(barrier(1)).unwrap();
+    lanes[0].send(watermark(50)).unwrap();
+    lanes[0].send(chunk()).unwrap();
+    lanes[1].send(watermark(20)).unwrap();
+    lanes[1].send(chunk()).unwrap();
+    lanes[1].send(barrier(1)).unwrap();
+    assert_eq!(drain(&mut ports), ["chunk 1"]);
+    lanes[2].send(chunk()).unwrap();
+    lanes[2].send(watermark(30)).unwrap();
+    assert_eq!(drain(&mut ports), ["chunk 1"]);
+    lanes[2].send(barrier(1)).unwrap();
+    assert_eq!(drain(&mut ports), ["barrier 1", "watermark 20", "chunk 0"]);
+}
+
+#[test]
+fn a_lane_that_ends_before_a_barrier_is_not_waited_for() {
+    for stopped in [false, true] {
+        let (mut ports, mut lanes) = ports(&[2]);
+        lanes[0].send(barrier(1)).unwrap();
+        lanes[0].send(chunk()).unwrap();
+        assert!(drain(&mut ports).is_empty());
+        lanes[1].send(end(stopped)).unwrap();
+        assert_eq!(drain(&mut ports), ["barrier 1", "chunk 0"]);
+        lanes[0].send(end(stopped)).unwrap();
+        assert_eq!(drain(&mut ports), [format!("end {stopped}")]);
+    }
 }

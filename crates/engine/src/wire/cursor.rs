@@ -50,6 +50,11 @@ impl<'a> Cursor<'a> {
         Ok(self.array::<1>(what)?[0])
     }
 
+    /// The next number of 16 bits.
+    pub fn u16(&mut self, what: &str) -> Result<u16> {
+        Ok(u16::from_le_bytes(self.array(what)?))
+    }
+
     /// The next number of 32 bits.
     pub fn u32(&mut self, what: &str) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array(what)?))

@@ -12,11 +12,13 @@ use arrow_schema::{DataType, SchemaRef};
 use super::columns::Columns;
 use super::cursor::Cursor;
 use super::{
-    CHUNK_HEADER_BYTES, FRAME_BYTES_MAX, HEADER_BYTES, SCHEMA_BYTES_MAX, VERSION, WATERMARK_BYTES,
-    error_at, flags, kind, schema,
+    BARRIER_HEADER_BYTES, CHUNK_HEADER_BYTES, FRAME_BYTES_MAX, HEADER_BYTES, MOVE_BYTES,
+    SCHEMA_BYTES_MAX, VERSION, WATERMARK_BYTES, error_at, flags, kind, schema,
 };
+use crate::barrier::{Barrier, BucketMove, MOVES_MAX};
 use crate::chunk::{Chunk, Message, Origin, Positions, RowKind};
 use crate::error::{Error, Result};
+use crate::hash::BUCKETS;
 
 /// Reading side of one link: remembers the schema that was sent last.
 #[derive(Default)]
@@ -29,7 +31,7 @@ pub struct Decoder {
 struct Header<'a> {
     kind: u8,
     flags: u8,
-    /// Rows of a chunk, number of a schema, else 0.
+    /// Rows of a chunk, number of a schema, moves of a barrier, else 0.
     count: u32,
     rest: Cursor<'a>,
 }
@@ -82,6 +84,7 @@ impl Decoder {
                 ingest_ns: header.control(flags::STOPPED, HEADER_BYTES, &frame)?,
                 stopped: header.flags & flags::STOPPED != 0,
             },
+            kind::BARRIER => Message::Barrier(barrier(header, &frame)?),
             other => return Err(error_at(1, format!("{other} is no kind of frame"))),
         };
         Ok(Some(message))
@@ -272,6 +275,43 @@ impl<'a> Header<'a> {
         }
         self.rest.u64("ingest time")
     }
+}
+
+fn barrier(mut header: Header, frame: &[u8]) -> Result<Barrier> {
+    header.expect_flags(0)?;
+    let count = header.count as usize;
+    if count > MOVES_MAX {
+        let reason = format!("{count} moves of buckets, over {MOVES_MAX}");
+        return Err(error_at(4, reason));
+    }
+    let length = BARRIER_HEADER_BYTES + count * MOVE_BYTES;
+    if frame.len() != length {
+        let reason = format!("{} bytes of a frame of {length}", frame.len());
+        return Err(error_at(0, reason));
+    }
+    let rest = &mut header.rest;
+    let number = rest.u64("number of the barrier")?;
+    let node = rest.length("node")?;
+    zero(rest, 4)?;
+    let mut moves = Vec::with_capacity(count);
+    for _ in 0..count {
+        let at = rest.position();
+        let step = BucketMove {
+            bucket: rest.u16("bucket")?,
+            from: rest.u16("instance")?,
+            to: rest.u16("instance")?,
+        };
+        if usize::from(step.bucket) >= BUCKETS {
+            let reason = format!("bucket {}, where there are {BUCKETS}", step.bucket);
+            return Err(error_at(at, reason));
+        }
+        moves.push(step);
+    }
+    Ok(Barrier {
+        number,
+        node,
+        moves: moves.into(),
+    })
 }
 
 /// Reads the frame's length, which must be its length.

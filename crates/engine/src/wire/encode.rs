@@ -5,9 +5,10 @@ use arrow_schema::{Schema, SchemaRef};
 
 use super::arrays::Parts;
 use super::{
-    ALIGNMENT_BYTES, CHUNK_HEADER_BYTES, FRAME_BYTES_MAX, HEADER_BYTES, VERSION, WATERMARK_BYTES,
-    flags, kind, schema, too_large,
+    ALIGNMENT_BYTES, BARRIER_HEADER_BYTES, CHUNK_HEADER_BYTES, FRAME_BYTES_MAX, HEADER_BYTES,
+    MOVE_BYTES, VERSION, WATERMARK_BYTES, flags, kind, schema, too_large,
 };
+use crate::barrier::Barrier;
 use crate::chunk::{Chunk, Message, Positions};
 use crate::error::Result;
 
@@ -32,7 +33,7 @@ impl Encoder {
 
     /// Appends the frames of one message to `frames`, in order: at most a schema frame and the
     /// message's own frame. A frame is the bytes of its buffers, one after the other; a control
-    /// message's frame is one buffer of at most 24 bytes.
+    /// message's frame is one buffer, of at most 24 bytes but for a barrier.
     ///
     /// Large buffers of a batch are passed on without a copy (reference counted), so a frame keeps
     /// the batch's memory until it is dropped.
@@ -54,6 +55,7 @@ impl Encoder {
                 header(kind::END_OF_WORK, 0, *ingest_ns, HEADER_BYTES)
             }
             Message::Idle => header(kind::IDLE, 0, 0, HEADER_BYTES),
+            Message::Barrier(barrier) => barrier_frame(barrier),
             Message::EndOfStream { ingest_ns, stopped } => {
                 let flags = if *stopped { flags::STOPPED } else { 0 };
                 header(kind::END_OF_STREAM, flags, *ingest_ns, HEADER_BYTES)
@@ -99,6 +101,23 @@ fn header(kind: u8, flags: u8, ingest_ns: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     bytes[..3].copy_from_slice(&[VERSION, kind, flags]);
     bytes[8..16].copy_from_slice(&ingest_ns.to_le_bytes());
+    bytes
+}
+
+fn barrier_frame(barrier: &Barrier) -> Vec<u8> {
+    let length = BARRIER_HEADER_BYTES + MOVE_BYTES * barrier.moves.len();
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend_from_slice(&[VERSION, kind::BARRIER, 0, 0]);
+    bytes.extend_from_slice(&(barrier.moves.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&barrier.number.to_le_bytes());
+    bytes.extend_from_slice(&(barrier.node as u32).to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    debug_assert_eq!(bytes.len(), BARRIER_HEADER_BYTES);
+    for step in barrier.moves.iter() {
+        for number in [step.bucket, step.from, step.to] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+    }
     bytes
 }
 

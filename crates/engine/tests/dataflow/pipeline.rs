@@ -274,6 +274,7 @@ impl Pipeline {
             let keyed = BalancerPlan::Keyed {
                 columns: vec![0],
                 keep_origin: true,
+                to: 2,
             };
             let input = InputPlan::Source { node: 0 };
             let steps = vec![operator(1), route(links, keyed)];

@@ -129,6 +129,21 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         (!left && self.peer.is_dead()).then(|| self.peer.death())
     }
 
+    /// See [`crate::FrameSender::position`]. A frame that is halfway counts as far as it has got.
+    pub fn position(&self) -> u64 {
+        self.lane.position()
+    }
+
+    /// See [`crate::FrameSender::is_acknowledged`].
+    pub fn is_acknowledged(&mut self, position: u64) -> bool {
+        self.lane.is_taken(position)
+    }
+
+    /// See [`crate::FrameSender::await_acknowledged`].
+    pub fn await_acknowledged(&mut self, position: u64) -> bool {
+        self.lane.await_taken(position)
+    }
+
     /// How many short frames fit at least.
     pub fn free(&mut self) -> usize {
         self.lane.free_now() as usize

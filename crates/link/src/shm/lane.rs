@@ -187,6 +187,25 @@ impl LaneWriter {
         self.make_room(padding + need) != Ok(false)
     }
 
+    /// The position behind all that is committed.
+    pub(crate) fn position(&self) -> u64 {
+        self.tail
+    }
+
+    /// Whether the reader has handed back all before `position`, which is one of
+    /// [`LaneWriter::position`].
+    pub(crate) fn is_taken(&mut self, position: u64) -> bool {
+        // A position that can't be is found by the next `put`.
+        self.head_seen >= position || self.look().is_err() || self.head_seen >= position
+    }
+
+    /// As [`LaneWriter::is_taken`]; asks to be rung when not.
+    pub(crate) fn await_taken(&mut self, position: u64) -> bool {
+        let behind = self.tail.saturating_sub(position);
+        // A broken reader is found by the next `put`.
+        self.make_room(self.units() - 1 - behind) != Ok(false)
+    }
+
     fn units(&self) -> u64 {
         self.cells.units() as u64
     }

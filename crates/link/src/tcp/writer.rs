@@ -184,6 +184,19 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         self.outgoing.held() < self.settings.window()
     }
 
+    /// See [`crate::FrameSender::position`].
+    pub fn position(&self) -> u64 {
+        self.outgoing.end()
+    }
+
+    /// See [`crate::FrameSender::is_acknowledged`]. Looks at the socket when it seems not to be.
+    pub fn is_acknowledged(&mut self, position: u64) -> bool {
+        if self.outgoing.oldest() < position {
+            self.drive(now_ns());
+        }
+        self.outgoing.oldest() >= position
+    }
+
     /// Whether the reader is gone, or the link is broken for good, as far as the owner's last call
     /// of [`Writer::push`] found out.
     pub fn is_closed(&self) -> bool {

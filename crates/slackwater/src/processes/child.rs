@@ -255,7 +255,9 @@ fn word(event: Event) -> Option<Word> {
         sinks.iter().map(SinkCounts::from).collect()
     };
     Some(match event {
-        Event::Active | Event::Detached { .. } => return None,
+        Event::Active | Event::Detached { .. } | Event::Handover { .. } | Event::Moved { .. } => {
+            return None;
+        }
         Event::Ended {
             instance, sinks, ..
         } => Word::Ended {

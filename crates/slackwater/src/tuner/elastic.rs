@@ -71,7 +71,7 @@ impl Elastic {
     /// time of each worker per second, which its instances share as the clock around their work
     /// says: that clock also runs while another program has the core, and misses what a source does
     /// before it has something.
-    pub fn look(&mut self, interval_ns: u64, cores: &[f64]) -> Vec<(usize, usize)> {
+    pub fn look(&mut self, interval_ns: u64, cores: &[f64], may_move: bool) -> Vec<(usize, usize)> {
         let seconds = interval_ns as f64 / 1e9;
         let weight = (WEIGHT_PER_S * seconds).min(1.0);
         let mut spent = Vec::with_capacity(self.residents.len());
@@ -87,7 +87,7 @@ impl Elastic {
             let busy = (share * cores[resident.worker]).min(1.0);
             resident.busy += weight * (busy - resident.busy);
         }
-        if !self.moving.is_empty() {
+        if !self.moving.is_empty() || !may_move {
             return Vec::new();
         }
         let moves = moves(&self.residents, cores.len());
@@ -156,6 +156,11 @@ impl Elastic {
     /// Nobody is on the way.
     pub fn is_settled(&self) -> bool {
         self.moving.is_empty()
+    }
+
+    /// Who runs an instance, or will run it.
+    pub fn worker_of(&self, instance: usize) -> usize {
+        self.residents[instance].worker
     }
 
     /// The workers that run the subqueries of these nodes.

@@ -1,11 +1,14 @@
 //! The groups of one window: their keys, their accumulators, and what has changed since when.
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 
-use super::{AggregateCall, Keys};
+use super::{AggregateCall, AggregateSpec, Keys, order_keys};
 use crate::accumulator::{Accumulator, OrderKey, Values};
-use crate::error::Result;
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+use crate::expression::true_rows;
 use crate::state::Mark;
 
 /// The groups of one window, or of a running aggregation.
@@ -61,6 +64,54 @@ impl Groups {
                 distinct.push(group);
             }
         }
+    }
+
+    /// Adds rows: row `i` of `chunk` belongs to group `groups[i]`.
+    pub fn update(&mut self, spec: &AggregateSpec, groups: &[u32], chunk: &Chunk) -> Result<()> {
+        let order = order_keys(spec, chunk)?;
+        for (call, accumulator) in spec.calls.iter().zip(&mut self.accumulators) {
+            let arguments = call.arguments.iter();
+            let arguments = arguments.map(|&index| chunk.batch.column(index).clone());
+            let mut arguments = arguments.collect::<Vec<ArrayRef>>();
+            let order = if call.function.needs_order() {
+                order.as_slice()
+            } else {
+                &[]
+            };
+            let Some(filter) = call.filter else {
+                accumulator.update(groups, &arguments, order)?;
+                continue;
+            };
+            let rows = true_rows(chunk.batch.column(filter).as_boolean());
+            for argument in &mut arguments {
+                *argument = arrow_select::take::take(argument, &rows, None)?;
+            }
+            let rows = rows.values();
+            let groups = rows.iter().map(|&row| groups[row as usize]);
+            let order = match order {
+                [] => vec![],
+                order => rows.iter().map(|&row| order[row as usize]).collect(),
+            };
+            accumulator.update(&groups.collect::<Vec<u32>>(), &arguments, &order)?;
+        }
+        Ok(())
+    }
+
+    /// Adds states, the accumulators' one after the other: row `i` of them belongs to group
+    /// `groups[i]`.
+    pub fn merge(&mut self, groups: &[u32], mut states: &[ArrayRef]) -> Result<()> {
+        for accumulator in &mut self.accumulators {
+            let width = accumulator.state(&[])?.len();
+            let (own, rest) = states.split_at_checked(width).ok_or_else(|| {
+                Error::new(
+                    "combined rows",
+                    "they have fewer states than the aggregation",
+                )
+            })?;
+            accumulator.merge(groups, own)?;
+            states = rest;
+        }
+        Ok(())
     }
 
     /// The result rows of `groups`: the columns `front`, keys, aggregates; and which failed.

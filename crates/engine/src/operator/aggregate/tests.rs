@@ -1,5 +1,6 @@
 //! Aggregation against a naive computation: windowed and running, every way of emitting.
 
+mod combine;
 mod snapshots;
 
 use std::collections::BTreeMap;

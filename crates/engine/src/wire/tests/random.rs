@@ -12,6 +12,7 @@ use arrow_buffer::{Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef, IntervalUnit, Schema, TimeUnit};
 
+use crate::barrier::{Barrier, BucketMove};
 use crate::chunk::{Chunk, Message, Origin, Positions};
 
 /// SplitMix64: small, and the same everywhere.
@@ -324,5 +325,14 @@ pub fn control_messages() -> Vec<Message> {
             ingest_ns: 3,
             stopped: true,
         },
+        Message::Barrier(Barrier {
+            number: u64::MAX,
+            node: 3,
+            moves: Arc::new([BucketMove {
+                bucket: 4095,
+                from: 0,
+                to: 7,
+            }]),
+        }),
     ]
 }

@@ -1,0 +1,159 @@
+//! Operators that are slow: for tests that the answer does not depend on who is slow, and to measure
+//! what balancers make of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use slackwater_engine::Result;
+use slackwater_engine::chunk::Chunk;
+use slackwater_engine::operator::{Operator, Output, Progress};
+use slackwater_engine::state::KeyedState;
+use slackwater_engine::time::{EventTime, now_ns};
+
+/// The longest that an operator that is slow by chance pauses before a chunk.
+const PAUSE_MAX_US: u64 = 300;
+
+/// Pauses shorter than this are added up: a sleep is no more exact.
+const PAUSE_MIN_NS: u64 = 100_000;
+
+/// What tells the chances of two operators apart.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Which operators are slow, and how.
+#[derive(Debug)]
+pub enum Slowness {
+    /// A third of all operators pauses before each chunk; which, and for how long, is up to chance.
+    ByChance(AtomicU64),
+    /// The instances of one operator take a certain time for each row, and the first of them longer.
+    Timed(Timed),
+}
+
+/// Instances whose work takes a certain time. They sleep it away, so there may be more of them than
+/// cores.
+#[derive(Debug)]
+pub struct Timed {
+    /// The operator's name in the query graph.
+    pub operator: &'static str,
+    /// What a row takes, in nanoseconds.
+    pub row_ns: u64,
+    /// How many times longer it takes the first instance while that is slow.
+    pub factor: f64,
+    /// The share of the chunks for which it is.
+    pub probability: f64,
+    /// How long the first instance has run when it begins to be slow.
+    pub slow_after: Duration,
+    /// How long after that it had done the last chunk that had been made before; in nanoseconds.
+    pub reaction_ns: AtomicU64,
+    /// Instances made so far.
+    pub instances: AtomicU64,
+}
+
+/// Makes an operator slow if it is to be.
+pub fn slowed(slowness: &Arc<Slowness>, name: &str, inner: Box<dyn Operator>) -> Box<dyn Operator> {
+    let pause = match &**slowness {
+        Slowness::ByChance(seed) => {
+            let chance = mix(seed.fetch_add(SEED_STEP, Ordering::Relaxed));
+            match chance % 3 {
+                0 => Pause::Before(Duration::from_micros(chance / 3 % PAUSE_MAX_US)),
+                _ => return inner,
+            }
+        }
+        Slowness::Timed(timed) if timed.operator == name => Pause::Timed {
+            slowness: Arc::clone(slowness),
+            is_first: timed.instances.fetch_add(1, Ordering::Relaxed) == 0,
+            slow_from_ns: None,
+            busy_until_ns: 0,
+            chunks: 0,
+        },
+        Slowness::Timed(_) => return inner,
+    };
+    Box::new(Slow { inner, pause })
+}
+
+struct Slow {
+    inner: Box<dyn Operator>,
+    pause: Pause,
+}
+
+enum Pause {
+    Before(Duration),
+    Timed {
+        slowness: Arc<Slowness>,
+        is_first: bool,
+        slow_from_ns: Option<u64>,
+        busy_until_ns: u64,
+        chunks: u64,
+    },
+}
+
+impl Pause {
+    fn pause(&mut self, chunk: &Chunk) {
+        match self {
+            Pause::Before(pause) => std::thread::sleep(*pause),
+            Pause::Timed {
+                slowness,
+                is_first,
+                slow_from_ns,
+                busy_until_ns,
+                chunks,
+            } => {
+                let Slowness::Timed(timed) = &**slowness else {
+                    return;
+                };
+                let now = now_ns();
+                let slow_from =
+                    *slow_from_ns.get_or_insert_with(|| now + timed.slow_after.as_nanos() as u64);
+                let mut cost = chunk.rows() as f64 * timed.row_ns as f64;
+                *chunks += 1;
+                let chance = mix(*chunks) as f64 / u64::MAX as f64;
+                if *is_first && now >= slow_from && chance < timed.probability {
+                    cost *= timed.factor;
+                }
+                *busy_until_ns = now.max(*busy_until_ns) + cost as u64;
+                if *busy_until_ns > now + PAUSE_MIN_NS {
+                    std::thread::sleep(Duration::from_nanos(*busy_until_ns - now));
+                }
+                if *is_first && chunk.ingest_ns <= slow_from {
+                    let late = now_ns().saturating_sub(slow_from);
+                    timed.reaction_ns.fetch_max(late, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// SplitMix64's finaliser.
+fn mix(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(SEED_STEP);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+impl Operator for Slow {
+    fn initialise(&mut self) -> Result<()> {
+        self.inner.initialise()
+    }
+
+    fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        self.pause.pause(&chunk);
+        self.inner.process(input, chunk, output)
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        self.inner.advance(watermark, output)
+    }
+
+    fn finalise(&mut self, output: &mut Output) -> Result<()> {
+        self.inner.finalise(output)
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        self.inner.state()
+    }
+
+    fn shares_input(&self) -> bool {
+        self.inner.shares_input()
+    }
+}

@@ -1,0 +1,50 @@
+//! Where the order of rows can be seen, and what may be done where it can't (I1).
+//!
+//! A windowed aggregate emits when the watermark closes a window, and the same whatever the order in
+//! which its rows came (FIRST_VALUE and LAST_VALUE order them by event time, partition and position). So
+//! before it chunks may overtake each other. Whatever else a row passes on its way to a sink shows order:
+//! the sink itself, running aggregates (in what they emit on the way), joins (in the order of their
+//! rows).
+
+use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
+
+use crate::specs::NodeSpec;
+
+/// Lets chunks of sources be dealt out by demand to stateless operators, where nothing sees the order
+/// of their rows.
+pub fn deal_where_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_order: bool) {
+    let seen = order_is_seen(graph, nodes);
+    for node in 0..graph.nodes.len() {
+        if graph.nodes[node].kind != NodeKind::Stateless || (keep_order && seen[node]) {
+            continue;
+        }
+        for input in 0..graph.nodes[node].inputs.len() {
+            let edge = &graph.nodes[node].inputs[input];
+            let is_dealt = graph.nodes[edge.from].kind == NodeKind::Source;
+            if is_dealt && edge.exchange == Exchange::Forward {
+                graph.nodes[node].inputs[input].exchange = Exchange::Spread;
+            }
+        }
+    }
+}
+
+/// Whether the order in which rows reach each node can be seen in what the query emits.
+fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
+    let mut seen = vec![false; nodes.len()];
+    // Consumers have larger numbers.
+    for node in (0..nodes.len()).rev() {
+        seen[node] = match &nodes[node] {
+            NodeSpec::Aggregate { spec, .. } => spec.window.is_none(),
+            NodeSpec::Join(_) | NodeSpec::Sink(_) => true,
+            NodeSpec::Source(_)
+            | NodeSpec::Map { .. }
+            | NodeSpec::Filter { .. }
+            | NodeSpec::Window { .. }
+            | NodeSpec::Union { .. } => {
+                let consumers = graph.consumers(node);
+                consumers.into_iter().any(|(consumer, _)| seen[consumer])
+            }
+        };
+    }
+    seen
+}
