@@ -1,6 +1,6 @@
 //! Deployments: what the control path hands down, as plain data, and how it becomes instances.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
@@ -13,7 +13,7 @@ use crate::exchange::{LinkReceiver, LinkSender};
 use crate::instance::{Instance, InstanceInput, SinkStep, Step};
 use crate::intake::{Intake, IntakeSpec};
 use crate::operator::Operator;
-use crate::ports::Ports;
+use crate::ports::{Port, Ports};
 use crate::sink::Sink;
 use crate::source::{DeadLetters, Source};
 
@@ -52,6 +52,34 @@ impl Deployment {
             }
             _ => false,
         })
+    }
+
+    /// Whether the senders of these links hear the same sources.
+    fn are_in_step(&self, links: &[usize]) -> bool {
+        let mut heard = links.iter().map(|&link| self.heard(self.links[link].from));
+        let first = heard.next();
+        heard.all(|sources| Some(&sources) == first.as_ref())
+    }
+
+    /// The instances with sources that an instance hears, by way of others or by itself.
+    fn heard(&self, instance: usize) -> BTreeSet<usize> {
+        let (mut heard, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        let mut open = vec![instance];
+        while let Some(instance) = open.pop() {
+            if !seen.insert(instance) {
+                continue;
+            }
+            match &self.instances[instance].input {
+                InputPlan::Source { .. } => {
+                    heard.insert(instance);
+                }
+                InputPlan::Ports(ports) => {
+                    let senders = ports.iter().flatten().map(|&link| self.links[link].from);
+                    open.extend(senders);
+                }
+            }
+        }
+        heard
     }
 
     /// The links between processes, by number.
@@ -348,16 +376,18 @@ fn instance(
         }
         InputPlan::Ports(ports) => {
             let keeps = keeps_rows(steps.first_mut().map(|(step, _)| step), passes_on);
-            let mut take = |&link: &usize| {
-                let mut receiver = ends.receivers.remove(&link).expect("a link has one reader");
+            let mut take = |link: &usize| {
+                let mut receiver = ends.receivers.remove(link).expect("a link has one reader");
                 if keeps {
                     receiver.copy_frames();
                 }
-                (receiver, deployment.is_acknowledged(link))
+                receiver
             };
-            let ports = ports
-                .iter()
-                .map(|links| links.iter().map(&mut take).collect());
+            let ports = ports.iter().map(|links| Port {
+                acknowledges: links.iter().any(|&link| deployment.is_acknowledged(link)),
+                in_step: deployment.are_in_step(links),
+                links: links.iter().map(&mut take).collect(),
+            });
             InstanceInput::Ports(Ports::new(ports.collect()))
         }
     };

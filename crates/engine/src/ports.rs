@@ -2,7 +2,9 @@
 //!
 //! A port is one input of the head operator; its lanes are the links from the instances that feed
 //! it. The watermark is the minimum over all lanes that are neither idle nor ended; where all are,
-//! it is the furthest of theirs, or which windows close would depend on who fell silent last.
+//! it is the furthest of theirs, or which windows close would depend on who fell silent last. Lanes
+//! from instances that hear the same sources fall silent and come back together: one of them that is
+//! still idle where another is not has only not heard yet, and holds the watermark back until it has.
 //! `EndOfWork` and barriers are aligned: a lane that has delivered one is not read until all others
 //! have. The two don't meet: no barrier is sent through a query with units of work, where one source
 //! may end its unit before the barrier and another behind it.
@@ -66,9 +68,21 @@ struct Lane {
     stopped: bool,
 }
 
+/// The links of one input of the head operator.
+pub struct Port {
+    /// From the instances that feed it.
+    pub links: Vec<LinkReceiver>,
+    /// Their writers count what is not received yet: each chunk is acknowledged as it is.
+    pub acknowledges: bool,
+    /// The instances hear the same sources, hence the same control messages.
+    pub in_step: bool,
+}
+
 /// All inputs of an instance.
 pub struct Ports {
     lanes: Vec<Lane>,
+    /// Of each port, whether its lanes are in step.
+    in_step: Vec<bool>,
     next: usize,
     watermark: EventTime,
     ingest_ns: u64,
@@ -82,11 +96,12 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The given links, grouped by port, and whether chunks are acknowledged on them.
-    pub fn new(ports: Vec<Vec<(LinkReceiver, bool)>>) -> Ports {
-        let lanes = ports.into_iter().enumerate().flat_map(|(port, receivers)| {
-            let receivers = receivers.into_iter();
-            receivers.map(move |(receiver, acknowledges)| Lane {
+    /// The inputs of the head operator, in their order.
+    pub fn new(ports: Vec<Port>) -> Ports {
+        let in_step = ports.iter().map(|port| port.in_step).collect();
+        let lanes = ports.into_iter().enumerate().flat_map(|(port, of)| {
+            let acknowledges = of.acknowledges;
+            of.links.into_iter().map(move |receiver| Lane {
                 port,
                 receiver,
                 acknowledges,
@@ -101,6 +116,7 @@ impl Ports {
         assert!(!lanes.is_empty(), "an instance without a source has links");
         Ports {
             lanes,
+            in_step,
             next: 0,
             watermark: MIN_WATERMARK,
             ingest_ns: 0,
@@ -236,7 +252,12 @@ impl Ports {
             self.all_idle = false;
             return Some(Input::EndOfWork { ingest_ns });
         }
-        let holds = |lane: &&Lane| !lane.idle && (!lane.ended || lane.stopped);
+        let goes_on = |lane: &Lane| !lane.ended || lane.stopped;
+        let mut heard = vec![false; self.in_step.len()];
+        for lane in self.lanes.iter().filter(|lane| goes_on(lane)) {
+            heard[lane.port] |= !lane.idle && self.in_step[lane.port];
+        }
+        let holds = |lane: &&Lane| goes_on(lane) && (!lane.idle || heard[lane.port]);
         let active = self.lanes.iter().filter(holds);
         let held_at = active.map(|lane| lane.watermark).min();
         let furthest = self.lanes.iter().map(|lane| lane.watermark).max();

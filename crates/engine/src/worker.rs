@@ -230,6 +230,8 @@ impl Worker {
                     descriptors,
                 }) => cycle.wait_for(until_ns, descriptors),
                 Ok(Stepped::Ended) => {
+                    // It may have handed something over just before.
+                    self.tell_notices(index);
                     self.end(index, None);
                     cycle.worked = true;
                     continue;

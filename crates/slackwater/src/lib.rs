@@ -9,6 +9,7 @@ pub mod bench;
 pub mod calibrate;
 pub mod catalog;
 pub mod cli;
+mod crew;
 pub mod explain;
 mod live;
 pub mod machine;

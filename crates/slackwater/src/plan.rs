@@ -200,9 +200,16 @@ fn combines(program: &Program, route: &StepPlan, to: usize) -> bool {
         return false;
     };
     let is_split = matches!(balancer, BalancerPlan::Keyed { .. }) && links.len() > 1;
-    is_split
-        && program.settings.two_phase != TwoPhase::Off
-        && matches!(&program.nodes[to], NodeSpec::Aggregate { spec, .. } if spec.can_combine())
+    let NodeSpec::Aggregate { spec, input } = &program.nodes[to] else {
+        return false;
+    };
+    let may = match program.settings.two_phase {
+        TwoPhase::On => true,
+        // When it is switched on is a matter of time, which no row may depend on.
+        TwoPhase::Auto => spec.calls.iter().all(|call| call.is_exact(input)),
+        TwoPhase::Off => false,
+    };
+    is_split && may && spec.can_combine()
 }
 
 fn latency_target(program: &Program, node: usize) -> Option<u64> {

@@ -9,7 +9,7 @@
 //! settings, its number. Each compiles and plans for itself, which gives all of them the same
 //! deployment (they compare fingerprints), builds its own part, and connects it with the others'.
 //! Rows never pass through the parent; the control sockets carry orders down, and events and
-//! counters up.
+//! counters up. State that moves with its buckets is passed on unread, in memory files.
 //!
 //! Invariants:
 //! - No orphans: a worker process whose control socket ends drops its part and exits; the parent
@@ -20,6 +20,7 @@
 mod channel;
 mod child;
 mod connect;
+mod moving;
 mod parent;
 mod protocol;
 

@@ -22,13 +22,13 @@ use slackwater_engine::barrier::{Barrier, BucketMove, Handover};
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::{Deployment, InputPlan, StepKind};
 use slackwater_engine::hash::BUCKETS;
-use slackwater_engine::runtime::Runtime;
 use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Rebalance, TwoPhase};
 use slackwater_sql::specs::NodeSpec;
 
 use crate::catalog::ProgramCatalog;
+use crate::crew::Crew;
 
 /// How often counters are looked at: a slow instance is relieved after two looks.
 const EVERY: Duration = Duration::from_millis(200);
@@ -77,11 +77,10 @@ struct Moving {
     missing: usize,
 }
 
-/// Rebalances a query that runs in one process.
+/// Rebalances a query.
 pub struct Rebalancer<'a> {
-    runtime: &'a Runtime,
+    crew: &'a Crew,
     catalog: &'a ProgramCatalog<'a>,
-    counters: Vec<Arc<InstanceCounters>>,
     stages: Vec<Stage>,
     is_random: bool,
     may_combine: bool,
@@ -108,9 +107,8 @@ impl<'a> Rebalancer<'a> {
     pub fn new(
         program: &Program,
         deployment: &Deployment,
-        runtime: &'a Runtime,
+        crew: &'a Crew,
         catalog: &'a ProgramCatalog<'a>,
-        counters: &[Arc<InstanceCounters>],
     ) -> Option<Rebalancer<'a>> {
         let settings = &program.settings;
         let stages = stages(program, deployment);
@@ -118,9 +116,8 @@ impl<'a> Rebalancer<'a> {
             return None;
         }
         Some(Rebalancer {
-            runtime,
+            crew,
             catalog,
-            counters: counters.to_vec(),
             stages,
             is_random: settings.rebalance == Rebalance::Shuffle,
             may_combine: settings.two_phase == TwoPhase::Auto,
@@ -143,6 +140,7 @@ impl<'a> Rebalancer<'a> {
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.is_silent) {
             self.looked_ns = now_ns();
+            self.crew.look();
         }
     }
 
@@ -155,6 +153,8 @@ impl<'a> Rebalancer<'a> {
     pub fn begin(&mut self) {
         if self.is_random {
             self.shuffle();
+        } else {
+            self.crew.look();
         }
     }
 
@@ -167,14 +167,15 @@ impl<'a> Rebalancer<'a> {
             return;
         }
         self.looked_ns = now_ns;
-        let counters = &self.counters;
+        let counters = self.crew.counters();
         let seen = self.stages.iter_mut();
         let rows = seen.map(|stage| stage.look(counters, seconds)).sum::<u64>();
         if rows == 0 {
             self.is_silent = true;
-            self.runtime.tell_when_active();
+            self.crew.tell_when_active();
             return;
         }
+        self.crew.look();
         if may_move && self.moving.is_none() {
             self.relieve();
         }
@@ -201,8 +202,7 @@ impl<'a> Rebalancer<'a> {
             stage.uneven_looks = 0;
             stage.rest = REST_LOOKS;
             if relief.is_hot && self.may_combine {
-                let node = stage.node;
-                self.catalog.combining(node).store(true, Ordering::Relaxed);
+                self.crew.combine(stage.node, self.catalog);
             }
             let moves = relief
                 .moves
@@ -232,7 +232,7 @@ impl<'a> Rebalancer<'a> {
             node: stage.node,
             moves: moves.into(),
         };
-        self.runtime.barrier(0, &barrier);
+        self.crew.barrier(&barrier);
         self.moving = Some(Moving {
             barrier,
             stage: number,
@@ -274,7 +274,7 @@ impl<'a> Rebalancer<'a> {
         };
         let instance = stage.instances[handover.to];
         let worker = worker_of(instance);
-        self.runtime.hand_over(0, instance, worker, handover);
+        self.crew.hand_over(instance, worker, handover);
     }
 
     /// An instance has taken part in the move.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
+use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::instance::SinkResult;
-use slackwater_engine::runtime::{Costs, Deployed, Runtime, RuntimeOptions, WaitMode};
+use slackwater_engine::runtime::{Costs, Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::worker::Event;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::{Program, compile};
@@ -17,9 +17,10 @@ use slackwater_sql::specs::NodeSpec;
 use crate::calibrate;
 use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
 use crate::cli::say;
+use crate::crew::Crew;
 use crate::live::Live;
 use crate::plan::{Plan, deployment, fingerprint, plan};
-use crate::processes::{Children, Farewell, Work};
+use crate::processes::{Children, Work};
 use crate::rebalancer::Rebalancer;
 use crate::report::{Report, count};
 use crate::slow::Slowness;
@@ -205,13 +206,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
             }
             Crew::Processes(_) => None,
         },
-        rebalancer: match &crew {
-            Crew::Threads { runtime, deployed } => {
-                let counters = &deployed.counters;
-                Rebalancer::new(&program, &deployment, runtime, &catalog, counters)
-            }
-            Crew::Processes(_) => None,
-        },
+        rebalancer: Rebalancer::new(&program, &deployment, &crew, &catalog),
     };
     watch.until_end(&news, options.duration);
     let abandoned = watch.running > 0;
@@ -250,79 +245,6 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     match error {
         None => Ok(Outcome::Finished(finished)),
         Some(error) => Err(Failure::Query(error.to_string(), Some(finished))),
-    }
-}
-
-/// Who runs a query.
-enum Crew {
-    /// Threads of this process.
-    Threads {
-        runtime: Runtime,
-        deployed: Deployed,
-    },
-    /// Processes of their own.
-    Processes(Children),
-}
-
-impl Crew {
-    fn stop(&self) {
-        match self {
-            Crew::Threads { runtime, .. } => runtime.stop(0),
-            Crew::Processes(children) => children.stop(),
-        }
-    }
-
-    fn remove(&self) {
-        match self {
-            Crew::Threads { runtime, .. } => runtime.remove(0),
-            Crew::Processes(children) => children.remove(),
-        }
-    }
-
-    fn counters(&self) -> &[Arc<InstanceCounters>] {
-        match self {
-            Crew::Threads { deployed, .. } => &deployed.counters,
-            Crew::Processes(children) => children.counters(),
-        }
-    }
-
-    fn workers(&self) -> Vec<Arc<WorkerCounters>> {
-        match self {
-            Crew::Threads { runtime, .. } => runtime.counters(),
-            Crew::Processes(_) => Vec::new(),
-        }
-    }
-
-    /// Brings counters up to date for who looks at them now and then.
-    fn count(&self, catalog: &ProgramCatalog<'_>) {
-        if let Crew::Processes(children) = self {
-            children.store_bytes_read(catalog);
-            children.count();
-        }
-    }
-
-    /// Ends other processes; what they counted is in the counters afterwards.
-    fn finish(&mut self, catalog: &ProgramCatalog<'_>) -> Vec<Farewell> {
-        match self {
-            Crew::Threads { .. } => Vec::new(),
-            Crew::Processes(children) => {
-                let mut farewells = children.finish();
-                farewells.sort_by_key(|farewell| farewell.process);
-                children.store_bytes_read(catalog);
-                farewells
-            }
-        }
-    }
-
-    /// How long it may take to drop a query. Workers do so within a duty cycle, unless a write to
-    /// a terminal or socket that nobody reads keeps one of them in the kernel. A process that is
-    /// stuck is killed, so less patience is needed there: a query whose process died is over
-    /// within two seconds.
-    fn remove_patience(&self) -> Duration {
-        match self {
-            Crew::Threads { .. } => Duration::from_secs(2),
-            Crew::Processes(_) => Duration::from_millis(500),
-        }
     }
 }
 

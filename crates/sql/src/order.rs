@@ -2,7 +2,8 @@
 //!
 //! A windowed aggregate emits when the watermark closes a window, and the same whatever the order in
 //! which its rows came (FIRST_VALUE and LAST_VALUE order them by event time, partition and position). So
-//! before it chunks may overtake each other. Whatever else a row passes on its way to a sink shows order:
+//! before it chunks may overtake each other, unless it sums floating-point numbers, whose last bits
+//! depend on order. Whatever else a row passes on its way to a sink shows order:
 //! the sink itself, running aggregates (in what they emit on the way), joins (in the order of their
 //! rows).
 
@@ -34,7 +35,9 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
     // Consumers have larger numbers.
     for node in (0..nodes.len()).rev() {
         seen[node] = match &nodes[node] {
-            NodeSpec::Aggregate { spec, .. } => spec.window.is_none(),
+            NodeSpec::Aggregate { spec, input } => {
+                spec.window.is_none() || !spec.calls.iter().all(|call| call.is_exact(input))
+            }
             NodeSpec::Join(_) | NodeSpec::Sink(_) => true,
             NodeSpec::Source(_)
             | NodeSpec::Map { .. }

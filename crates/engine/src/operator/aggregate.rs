@@ -70,6 +70,26 @@ pub struct AggregateCall {
     pub filter: Option<usize>,
 }
 
+impl AggregateCall {
+    /// Whether its value is the same to the last bit in whatever order rows come, and whether they are
+    /// added one by one or merged from parts: floating-point sums are not, and of an outside library's
+    /// functions nothing is known. `input` has the columns that it is called with.
+    pub fn is_exact(&self, input: &SchemaRef) -> bool {
+        let mut arguments = self.arguments.iter().map(|&column| input.field(column));
+        match &self.function {
+            AggregateFunction::Count
+            | AggregateFunction::Extreme { .. }
+            | AggregateFunction::FirstLast { .. } => true,
+            AggregateFunction::Sum { to } => !to.is_floating(),
+            AggregateFunction::Average => arguments.all(|field| !field.data_type().is_floating()),
+            AggregateFunction::Distinct { function, .. } => {
+                matches!(**function, AggregateFunction::Count)
+            }
+            AggregateFunction::Other(_) => false,
+        }
+    }
+}
+
 /// When a running aggregation emits (`SET 'emit'`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emit {

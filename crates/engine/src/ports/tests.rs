@@ -7,6 +7,11 @@ use crate::testing::batch;
 
 /// One port per entry, with that many lanes; the senders in order.
 fn ports(lanes: &[usize]) -> (Ports, Vec<Sender<Message>>) {
+    ports_of(lanes, false)
+}
+
+/// The same; `in_step` says whether the lanes of a port hear the same sources.
+fn ports_of(lanes: &[usize], in_step: bool) -> (Ports, Vec<Sender<Message>>) {
     let waiter = Waiter::new().unwrap();
     let mut senders = Vec::new();
     let mut lane = || {
@@ -14,9 +19,11 @@ fn ports(lanes: &[usize]) -> (Ports, Vec<Sender<Message>>) {
         senders.push(sender);
         LinkReceiver::Local(receiver)
     };
-    let ports = lanes
-        .iter()
-        .map(|&lanes| (0..lanes).map(|_| (lane(), false)).collect());
+    let ports = lanes.iter().map(|&lanes| Port {
+        links: (0..lanes).map(|_| lane()).collect(),
+        acknowledges: false,
+        in_step,
+    });
     let ports = Ports::new(ports.collect());
     (ports, senders)
 }
@@ -294,4 +301,24 @@ fn a_lane_that_ends_before_a_barrier_is_not_waited_for() {
         lanes[0].send(end(stopped)).unwrap();
         assert_eq!(drain(&mut ports), [format!("end {stopped}")]);
     }
+}
+
+#[test]
+fn regression_a_lane_that_has_not_heard_yet_that_its_source_is_back_holds_the_watermark() {
+    let (mut ports, mut lanes) = ports_of(&[2], true);
+    for lane in &mut lanes {
+        lane.send(watermark(10)).unwrap();
+        lane.send(Message::Idle).unwrap();
+    }
+    assert_eq!(drain(&mut ports), ["watermark 10", "idle"]);
+    // The rows are on their way through the other instance.
+    lanes[1].send(watermark(30)).unwrap();
+    lanes[1].send(Message::Idle).unwrap();
+    lanes[0].send(chunk()).unwrap();
+    lanes[0].send(watermark(30)).unwrap();
+    let said = drain(&mut ports);
+    let place = |what: &str| said.iter().position(|said| said == what);
+    assert!(place("chunk 0") < place("watermark 30"), "{said:?}");
+    lanes[0].send(Message::Idle).unwrap();
+    assert_eq!(drain(&mut ports), ["idle"]);
 }

@@ -36,11 +36,11 @@ const ROW_BYTES: usize = 200;
 const LARGE_BYTES: usize = 16 << 10;
 const SMALL_BYTES: usize = 2 << 10;
 
-/// What a chunk costs beside its bytes, for the planned size: some microseconds of work.
+/// What a chunk costs beside its bytes and a wake-up, for the planned size: some microseconds of work.
 const CHUNK_COST_NS: f64 = 5_000.0;
 
 /// The share of a copy's time that chunks may cost beside their bytes.
-const RESERVE: f64 = 0.1;
+const CHUNK_SHARE_MAX: f64 = 0.1;
 
 /// When a copy becomes slow, where the reaction is measured.
 const SLOW_AFTER: Duration = Duration::from_millis(300);
@@ -301,8 +301,8 @@ impl Case {
     }
 }
 
-/// The smallest chunk that leaves a tenth of a copy's time for what chunks cost beside their bytes, by
-/// the calibration of links, or by their cost alone where there is none.
+/// The smallest chunk whose link, work and wake-up take a tenth of the time that a copy takes for its
+/// bytes, by the calibration of links, or by their cost alone where there is none.
 fn planned_bytes(ns_per_byte: u64) -> usize {
     let calibration = calibrate::load().ok();
     let links = calibration
@@ -325,10 +325,9 @@ fn planned_bytes(ns_per_byte: u64) -> usize {
         });
     }
     let demand = Demand {
-        // Of all copies together: the sender fills every link.
-        bytes_per_s: COPIES as f64 * 1e9 / ns_per_byte as f64,
-        reserve: RESERVE,
-        chunk_cost_ns: CHUNK_COST_NS,
+        bytes_per_s: 1e9 / ns_per_byte as f64 / CHUNK_SHARE_MAX,
+        reserve: 0.0,
+        chunk_cost_ns: CHUNK_COST_NS + calibrate::costs().wake_ns as f64,
         floor_bytes: ROW_BYTES,
         ceiling_bytes: LARGE_BYTES,
     };

@@ -1,13 +1,13 @@
 //! A worker process: it runs its part of a deployment and does what its parent says.
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use slackwater_engine::counters::InstanceCounters;
-use slackwater_engine::deploy::Deployment;
+use slackwater_engine::deploy::{Deployment, InputPlan};
 use slackwater_engine::runtime::{Deployed, Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::worker::Event;
 use slackwater_sql::program::{Program, compile};
@@ -18,6 +18,7 @@ use crate::machine;
 use crate::plan::{Plan, deployment, fingerprint};
 use crate::processes::channel::Channel;
 use crate::processes::connect::{self, Part};
+use crate::processes::moving::{HandoverNote, StepCounts};
 use crate::processes::protocol::{
     Counts, Farewell, InstanceCounts, LinkCounts, Order, ProcessUsage, SinkCounts, Start, Word,
 };
@@ -31,7 +32,7 @@ const DEPLOYMENT: u32 = 0;
 
 enum News {
     Event(Event),
-    Order(Order),
+    Order(Order, Option<OwnedFd>),
     /// The parent has died.
     Orphaned,
 }
@@ -167,29 +168,97 @@ impl WorkerProcess<'_> {
             };
             match received {
                 Some(News::Event(event)) => {
-                    if let Some(word) = word(event) {
-                        running -= 1;
-                        let _ = self.channel.send(&word, &[]);
-                    }
+                    let is_over = matches!(event, Event::Ended { .. } | Event::Failed { .. });
+                    running -= usize::from(is_over);
+                    self.tell(event);
                 }
-                Some(News::Order(Order::Stop)) => self.runtime.stop(DEPLOYMENT),
-                Some(News::Order(Order::Remove)) => self.runtime.remove(DEPLOYMENT),
-                Some(News::Order(Order::Count)) => {
-                    let _ = self.channel.send(&Word::Counted(self.counts()), &[]);
-                }
-                Some(News::Order(Order::Finish)) => {
-                    let last = Box::new(self.farewell());
-                    let _ = self.channel.send(&Word::Finished(last), &[]);
-                    // Not by returning: a worker that is stuck in a write would be waited for.
-                    exit(0);
-                }
-                Some(News::Order(Order::Start(_) | Order::Connect(_))) => {}
+                Some(News::Order(order, file)) => self.obey(order, file),
                 Some(News::Orphaned) | None => {
                     self.runtime.remove(DEPLOYMENT);
                     orphaned = Some(Instant::now() + ORPHAN_PATIENCE);
                 }
             }
         }
+    }
+
+    fn obey(&self, order: Order, file: Option<OwnedFd>) {
+        match order {
+            Order::Stop => self.runtime.stop(DEPLOYMENT),
+            Order::Remove => self.runtime.remove(DEPLOYMENT),
+            Order::Count => self.say(&Word::Counted(self.counts())),
+            Order::Finish => {
+                self.say(&Word::Finished(Box::new(self.farewell())));
+                // Not by returning: a worker that is stuck in a write would be waited for.
+                exit(0);
+            }
+            Order::Barrier(note) => self.runtime.barrier(DEPLOYMENT, &note.into()),
+            Order::TakeOver(note) => self.take_over(note, file),
+            Order::Combine(node) => self.catalog.combining(node).store(true, Ordering::Relaxed),
+            Order::Look => {
+                let counts = self.own_counters();
+                let counts = counts.map(|(instance, slots)| StepCounts::of(instance, slots));
+                self.say(&Word::Looked(counts.collect()));
+            }
+            Order::TellWhenActive => self.runtime.tell_when_active(),
+            Order::Start(_) | Order::Connect(_) => {}
+        }
+    }
+
+    /// Hands state to the instance that it is for.
+    fn take_over(&self, note: HandoverNote, file: Option<OwnedFd>) {
+        let Some(instance) = instance_of(self.deployment, note.receiver()) else {
+            return;
+        };
+        match note.open(file) {
+            Ok(handover) => {
+                let workers = self.deployment.process_of.iter().enumerate();
+                let mut own = workers.filter(|(_, of)| **of == self.start.process);
+                let worker = self.deployment.instances[instance].worker;
+                if let Some(place) = own.position(|(own, _)| own == worker) {
+                    self.runtime
+                        .hand_over(DEPLOYMENT, instance, place, handover);
+                }
+            }
+            Err(error) => self.say(&Word::Failed {
+                instance,
+                sinks: Vec::new(),
+                error: (&error).into(),
+            }),
+        }
+    }
+
+    /// Tells the parent what a worker has reported.
+    fn tell(&self, event: Event) {
+        let Event::Handover { handover, .. } = &event else {
+            if let Some(word) = word(event) {
+                self.say(&word);
+            }
+            return;
+        };
+        match HandoverNote::seal(handover) {
+            Ok((note, file)) => {
+                let file = file.as_ref().map(|file| file.as_fd());
+                let _ = self.channel.send(&Word::Handover(note), file.as_slice());
+            }
+            Err(error) => {
+                let giver = instance_of(self.deployment, (handover.node, handover.from));
+                self.say(&Word::Failed {
+                    instance: giver.unwrap_or(0),
+                    sinks: Vec::new(),
+                    error: (&error).into(),
+                });
+            }
+        }
+    }
+
+    fn say(&self, word: &Word) {
+        // A parent that has gone is noticed by who listens to it.
+        let _ = self.channel.send(word, &[]);
+    }
+
+    fn own_counters(&self) -> impl Iterator<Item = (usize, &Arc<InstanceCounters>)> {
+        let counters = self.deployed.counters.iter().enumerate();
+        counters.filter(|(instance, _)| self.deployment.process(*instance) == self.start.process)
     }
 
     /// One queue for what the workers report and what the parent orders.
@@ -201,8 +270,9 @@ impl WorkerProcess<'_> {
             .try_clone()
             .map_err(|error| error.to_string())?;
         std::thread::spawn(move || {
-            while let Ok(Some((order, _))) = channel.receive() {
-                if orders.send(News::Order(order)).is_err() {
+            while let Ok(Some((order, files))) = channel.receive() {
+                let file = files.into_iter().next();
+                if orders.send(News::Order(order, file)).is_err() {
                     return;
                 }
             }
@@ -219,10 +289,7 @@ impl WorkerProcess<'_> {
     }
 
     fn counts(&self) -> Counts {
-        let own = |&(instance, _): &(usize, &Arc<InstanceCounters>)| {
-            self.deployment.process(instance) == self.start.process
-        };
-        let counters = self.deployed.counters.iter().enumerate().filter(own);
+        let counters = self.own_counters();
         let nodes = 0..self.program.nodes.len();
         let read = nodes.map(|node| (node, self.catalog.bytes_read(node)));
         Counts {
@@ -249,15 +316,26 @@ impl WorkerProcess<'_> {
     }
 }
 
+/// The instance that is one of a subquery's, by its head's node and its number among them.
+fn instance_of(deployment: &Deployment, (node, index): (usize, usize)) -> Option<usize> {
+    deployment.instances.iter().position(|instance| {
+        let head = instance.steps.first().map(|step| step.node);
+        matches!(instance.input, InputPlan::Ports(_))
+            && (head, instance.index) == (Some(node), index)
+    })
+}
+
 /// What the parent hears of it; instances of worker processes stay where they are.
 fn word(event: Event) -> Option<Word> {
     let counts = |sinks: Vec<slackwater_engine::instance::SinkResult>| {
         sinks.iter().map(SinkCounts::from).collect()
     };
     Some(match event {
-        Event::Active | Event::Detached { .. } | Event::Handover { .. } | Event::Moved { .. } => {
-            return None;
-        }
+        Event::Active => Word::Active,
+        Event::Moved {
+            instance, barrier, ..
+        } => Word::Moved { instance, barrier },
+        Event::Detached { .. } | Event::Handover { .. } => return None,
         Event::Ended {
             instance, sinks, ..
         } => Word::Ended {

@@ -1,6 +1,6 @@
 //! The parent's side: worker processes are started, told what to do, and waited for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use slackwater_engine::Error;
+use slackwater_engine::barrier::Barrier;
 use slackwater_engine::counters::InstanceCounters;
-use slackwater_engine::deploy::Deployment;
+use slackwater_engine::deploy::{Deployment, InputPlan};
 use slackwater_engine::instance::SinkResult;
 use slackwater_engine::runtime::Costs;
 use slackwater_engine::worker::Event;
@@ -58,6 +59,7 @@ type BytesRead = Vec<Vec<(usize, u64)>>;
 /// The worker processes of a query.
 pub struct Children {
     children: Vec<Worker>,
+    orders: Orders,
     counters: Vec<Arc<InstanceCounters>>,
     bytes_read: Arc<Mutex<BytesRead>>,
     left: mpsc::Receiver<(usize, Option<Box<Farewell>>)>,
@@ -65,13 +67,18 @@ pub struct Children {
 
 struct Worker {
     pid: OwnedFd,
-    channel: Channel,
     listener: Option<JoinHandle<()>>,
 }
+
+/// Where orders go, by process. One at a time: a long one takes several packets.
+type Orders = Arc<Vec<Mutex<Channel>>>;
 
 /// What every listener thread shares.
 #[derive(Clone)]
 struct Shared {
+    orders: Orders,
+    /// The process of each instance of a subquery, by its head's node and its number.
+    process_of: Arc<HashMap<(usize, usize), usize>>,
     events: mpsc::Sender<Event>,
     counters: Vec<Arc<InstanceCounters>>,
     bytes_read: Arc<Mutex<BytesRead>>,
@@ -96,21 +103,28 @@ impl Children {
         let bytes_read = Arc::new(Mutex::new(vec![Vec::new(); work.processes]));
         let (left_sender, left) = mpsc::channel();
         let (addresses, listening) = mpsc::channel();
+        let mut started = Vec::new();
+        let mut orders = Vec::new();
+        for number in 0..work.processes {
+            let (child, channel) = spawn(work.program, number)?;
+            orders.push(Mutex::new(channel.try_clone()?));
+            started.push((child, channel));
+        }
+        let orders = Arc::new(orders);
         let shared = Shared {
+            orders: Arc::clone(&orders),
+            process_of: Arc::new(heads(work.deployment)),
             events,
             counters: counters.clone(),
             bytes_read: bytes_read.clone(),
             left: left_sender,
             addresses,
         };
-        let mut started = Vec::new();
-        for number in 0..work.processes {
-            started.push(spawn(work.program, number)?);
-        }
         let pids = started.iter().map(|(child, _)| child.id());
         let pids = pids.collect::<Vec<u32>>();
         let mut children = Children {
             children: Vec::new(),
+            orders,
             counters,
             bytes_read,
             left,
@@ -124,7 +138,7 @@ impl Children {
             let listener = Listener {
                 number,
                 child,
-                channel: channel.try_clone()?,
+                channel,
                 running: instances.collect(),
                 shared: shared.clone(),
             };
@@ -133,7 +147,6 @@ impl Children {
                 .spawn(move || listener.run())?;
             children.children.push(Worker {
                 pid: pidfd_open(pid, PidfdFlags::empty())?,
-                channel,
                 listener: Some(listener),
             });
             let start = Start {
@@ -191,6 +204,26 @@ impl Children {
         self.tell_all(&Order::Count);
     }
 
+    /// The sources send a barrier.
+    pub fn barrier(&self, barrier: &Barrier) {
+        self.tell_all(&Order::Barrier(barrier.into()));
+    }
+
+    /// Rows are aggregated before they are sent to `node`.
+    pub fn combine(&self, node: usize) {
+        self.tell_all(&Order::Combine(node));
+    }
+
+    /// Asks for what steps and buckets have counted so far; it arrives a little later.
+    pub fn look(&self) {
+        self.tell_all(&Order::Look);
+    }
+
+    /// The next that does something says so.
+    pub fn tell_when_active(&self) {
+        self.tell_all(&Order::TellWhenActive);
+    }
+
     /// Hands the catalog what sources of other processes have read.
     pub fn store_bytes_read(&self, catalog: &ProgramCatalog<'_>) {
         let read = self.bytes_read.lock().expect("no thread panics under it");
@@ -235,17 +268,34 @@ impl Children {
     }
 
     fn tell_all(&self, order: &Order) {
-        for number in 0..self.children.len() {
+        for number in 0..self.orders.len() {
             self.tell(number, order, &[]);
         }
     }
 
     fn tell(&self, number: usize, order: &Order, descriptors: &[OwnedFd]) {
-        let descriptors = descriptors.iter().map(|descriptor| descriptor.as_fd());
-        let descriptors = descriptors.collect::<Vec<BorrowedFd<'_>>>();
-        // One that has gone is noticed by its listener.
-        let _ = self.children[number].channel.send(order, &descriptors);
+        tell(&self.orders, number, order, descriptors);
     }
+}
+
+fn tell(orders: &Orders, number: usize, order: &Order, descriptors: &[OwnedFd]) {
+    let descriptors = descriptors.iter().map(|descriptor| descriptor.as_fd());
+    let descriptors = descriptors.collect::<Vec<BorrowedFd<'_>>>();
+    let channel = orders[number].lock().expect("no thread panics under it");
+    // One that has gone is noticed by its listener.
+    let _ = channel.send(order, &descriptors);
+}
+
+/// The process of each instance that has links, by its head's node and its number among the
+/// subquery's.
+fn heads(deployment: &Deployment) -> HashMap<(usize, usize), usize> {
+    let instances = deployment.instances.iter().enumerate();
+    let heads = instances.filter_map(|(number, instance)| {
+        let head = instance.steps.first()?.node;
+        let is_linked = matches!(instance.input, InputPlan::Ports(_));
+        is_linked.then(|| ((head, instance.index), deployment.process(number)))
+    });
+    heads.collect()
 }
 
 impl Drop for Children {
@@ -316,7 +366,7 @@ impl Listener {
     fn run(mut self) {
         let mut farewell = None;
         let mut refused = None;
-        while let Ok(Some((word, _))) = self.channel.receive::<Word>() {
+        while let Ok(Some((word, descriptors))) = self.channel.receive::<Word>() {
             match word {
                 Word::Listens(address) => {
                     let _ = self.shared.addresses.send((self.number, address));
@@ -329,6 +379,27 @@ impl Listener {
                     error,
                 } => self.ended(instance, sinks, Some(error.into())),
                 Word::Counted(counts) => self.store(&counts),
+                Word::Looked(counts) => {
+                    let all = &self.shared.counters;
+                    counts.iter().for_each(|counts| counts.store(all));
+                }
+                Word::Active => {
+                    let _ = self.shared.events.send(Event::Active);
+                }
+                Word::Handover(note) => {
+                    // One for an instance that isn't there is of a process that is broken.
+                    if let Some(&process) = self.shared.process_of.get(&note.receiver()) {
+                        let order = Order::TakeOver(note);
+                        tell(&self.shared.orders, process, &order, &descriptors);
+                    }
+                }
+                Word::Moved { instance, barrier } => {
+                    let _ = self.shared.events.send(Event::Moved {
+                        deployment: 0,
+                        instance,
+                        barrier,
+                    });
+                }
                 Word::Finished(last) => {
                     self.store(&last.counts);
                     farewell = Some(last);

@@ -12,6 +12,7 @@ use slackwater_engine::latency::Seconds;
 
 use crate::calibrate::WaitCosts;
 use crate::catalog::DeadLetterFile;
+use crate::processes::moving::{BarrierNote, HandoverNote, StepCounts};
 
 /// From the parent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,6 +27,16 @@ pub enum Order {
     Remove,
     /// Say what was counted so far.
     Count,
+    /// Let the sources send a barrier.
+    Barrier(BarrierNote),
+    /// State for one of your instances comes with it.
+    TakeOver(HandoverNote),
+    /// Aggregate rows before they are sent to this node.
+    Combine(usize),
+    /// Say what steps and buckets have counted so far.
+    Look,
+    /// Say when something is done.
+    TellWhenActive,
     /// Say what it came to, and exit.
     Finish,
 }
@@ -80,6 +91,19 @@ pub enum Word {
     },
     /// What was counted so far.
     Counted(Counts),
+    /// What steps and buckets have counted so far.
+    Looked(Vec<StepCounts>),
+    /// Something was done after a silence.
+    Active,
+    /// State for an instance of another process, which comes with it.
+    Handover(HandoverNote),
+    /// An instance has taken part in a move of buckets.
+    Moved {
+        /// Its number.
+        instance: usize,
+        /// The barrier's number.
+        barrier: u64,
+    },
     /// What it came to; nothing follows.
     Finished(Box<Farewell>),
 }
