@@ -76,6 +76,8 @@ pub struct PlanReport {
     /// How far a byte between two instances travels on average, as NUMA nodes count distance (0
     /// within a core, 10 within a node); `null` where that is not known.
     pub distance_mean: Option<f64>,
+    /// How workers waited that had nothing to do, as the setting is written.
+    pub wait: String,
     /// What the user should know: what was restricted, and what was decided for them.
     pub notes: Vec<String>,
     /// Each subquery: its operators and its instances.

@@ -261,6 +261,7 @@ impl Ran<'_> {
                 placement: self.plan.placement.strategy.name(),
                 nodes: self.plan.placement.nodes.clone(),
                 distance_mean: self.plan.placement.distance_mean,
+                wait: self.plan.wait.to_string(),
                 notes: self.plan.notes.clone(),
                 subqueries: subqueries.collect(),
                 links: self.plan.execution.links.len(),

@@ -180,10 +180,16 @@ fn sixty_four_instances_share_the_cores_and_never_spin() {
         assert!(finished.err.contains(&shared), "{}", finished.err);
         let rung = "they wait to be rung instead";
         assert_eq!(finished.err.contains(rung), wait == "wait=poll");
-        // One that polls never waits to be rung.
-        for thread in plan["threads"].as_array().unwrap() {
-            assert!(thread["parks"].as_u64().unwrap() > 0, "{thread}");
-        }
+        let used = if wait == "wait=poll" {
+            "interrupt"
+        } else {
+            "auto"
+        };
+        assert_eq!(plan["wait"], used);
+        // Who polls never waits to be rung.
+        let threads = plan["threads"].as_array().unwrap().iter();
+        let parks = threads.map(|thread| thread["parks"].as_u64().unwrap());
+        assert!(parks.sum::<u64>() > 0, "{plan}");
     }
 }
 
@@ -282,7 +288,7 @@ fn a_plan_is_drawn_for_people_graphviz_browsers_and_scripts() {
         "subgraph cluster_subqueries {",
         "subgraph cluster_instances_1 {",
         "query0 -> query1",
-        "label=\"by k\"",
+        "label=\"by t.k\"",
     ] {
         assert!(dot.contains(part), "'{part}' is not in:\n{dot}");
     }
@@ -304,7 +310,7 @@ fn a_plan_is_drawn_for_people_graphviz_browsers_and_scripts() {
         "Subqueries",
         "Instances",
         "worker 1 (",
-        "by k",
+        "by t.k",
     ] {
         assert!(svg.contains(part), "'{part}' is not in:\n{svg}");
     }
@@ -331,7 +337,7 @@ fn a_plan_is_drawn_for_people_graphviz_browsers_and_scripts() {
     assert_eq!(json["query"][0]["kind"], "source");
     let by_key = json["query"].as_array().unwrap().iter();
     let mut by_key = by_key.flat_map(|node| node["inputs"].as_array().unwrap());
-    assert!(by_key.any(|input| input["exchange"] == "by k"));
+    assert!(by_key.any(|input| input["exchange"] == "by t.k"));
     for link in json["links"].as_array().unwrap() {
         for end in ["from", "to"] {
             assert!(link[end].as_u64().unwrap() < count("instances") as u64);

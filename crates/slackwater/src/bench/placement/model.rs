@@ -259,7 +259,7 @@ impl Case {
         }
         let busiest_ns = busy_ns.into_iter().fold(0.0, f64::max);
         let fullest = sent.into_iter().fold(0.0, f64::max);
-        (1e9 / busiest_ns).min(parameters.node_bytes_per_s / fullest)
+        bounded(1e9 / busiest_ns, parameters, fullest)
     }
 
     /// Throughput where the kernel moves threads over the nodes of a machine.
@@ -270,7 +270,7 @@ impl Case {
         let linked = self.linked.iter().sum::<f64>() * parameters.lines_per_linked_row;
         let sent = linked * LINE_BYTES * (1.0 - 1.0 / nodes) / nodes;
         let by_cpu = self.workers as f64 * 1e9 / (work_ns + memory_ns);
-        by_cpu.min(parameters.node_bytes_per_s / sent)
+        bounded(by_cpu, parameters, sent)
     }
 
     /// CPU time of a row for work and for memory, over all workers, where everything is as far away
@@ -320,6 +320,14 @@ const LINES_MAX: f64 = 256.0;
 
 /// To a hundredth of a line.
 const HALVINGS: usize = 16;
+
+/// A throughput, unless the way out of a node is full before: it sends so many bytes for each row.
+fn bounded(per_s: f64, parameters: &Parameters, sent_bytes: f64) -> f64 {
+    match sent_bytes > 0.0 {
+        true => per_s.min(parameters.node_bytes_per_s / sent_bytes),
+        false => per_s,
+    }
+}
 
 fn latency_ns(parameters: &Parameters, distance: f64) -> f64 {
     parameters.line_local_ns * distance / f64::from(DISTANCE_LOCAL)
