@@ -11,7 +11,7 @@ use super::problem::{Problem, balance};
 /// Rounds over all instances; a start is settled after three or four.
 const ROUNDS_MAX: usize = 24;
 
-/// Starts that are the best so far, shaken: small problems have many local optima, large ones are
+/// Further starts, the best so far shaken and others at random: small problems have many local optima, large ones are
 /// settled slowly and gain little.
 const SHAKEN_SMALL: usize = 100;
 const SHAKEN_LARGE: usize = 2;
@@ -50,8 +50,13 @@ pub fn search(problem: &Problem, first: &[usize]) -> Vec<usize> {
         _ => SHAKEN_LARGE,
     };
     let mut seed = 1;
-    for _ in 0..shaken {
-        let other = settle(problem, shake(problem, &best.0, &mut seed));
+    for number in 0..shaken {
+        // Every other one begins elsewhere: not every optimum can be reached through feasible ones.
+        let start = match number % 2 {
+            0 => shake(problem, &best.0, &mut seed),
+            _ => scatter(problem, &mut seed),
+        };
+        let other = settle(problem, start);
         if other.1 < best.1 * (1.0 - GAIN_MIN) {
             best = other;
         }
@@ -170,6 +175,37 @@ fn shake(problem: &Problem, placed: &[usize], seed: &mut u64) -> Vec<usize> {
         }
     }
     shaken
+}
+
+/// Places instances at random where there is room; balanced on cores chosen at random where that
+/// leaves one without room.
+fn scatter(problem: &Problem, seed: &mut u64) -> Vec<usize> {
+    let mut cores = (0..problem.node_of_core.len()).collect::<Vec<usize>>();
+    let mut order = (0..problem.demands.len()).collect::<Vec<usize>>();
+    for list in [&mut cores, &mut order] {
+        for place in 1..list.len() {
+            list.swap(place, below(seed, place + 1));
+        }
+    }
+    cores.truncate(problem.cores_used_max);
+    let mut placed = vec![0; order.len()];
+    let mut loads = vec![(0.0, 0); problem.node_of_core.len()];
+    for instance in order {
+        let demand = problem.demands[instance];
+        let first = below(seed, cores.len());
+        let mut turned = cores[first..].iter().chain(&cores[..first]);
+        let room = turned.find(|&&core| {
+            let (load, members) = loads[core];
+            problem.fits(load + demand, members + 1)
+        });
+        let Some(&core) = room else {
+            return balance(&problem.demands, &cores).0;
+        };
+        loads[core].0 += demand;
+        loads[core].1 += 1;
+        placed[instance] = core;
+    }
+    placed
 }
 
 /// A number below `bound`, the same in every run (splitmix64).
