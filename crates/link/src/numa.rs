@@ -100,17 +100,52 @@ mod tests {
         }
     }
 
+    /// What the kernel says of where pages of this thread's mappings come from, a line for each.
+    fn policies() -> Vec<String> {
+        let text = std::fs::read_to_string("/proc/thread-self/numa_maps").unwrap_or_default();
+        text.lines().map(str::to_string).collect()
+    }
+
+    /// A kernel without NUMA, or a container that forbids the call, says so.
+    fn is_possible(result: io::Result<()>) -> bool {
+        if let Err(error) = &result {
+            eprintln!("skipped: {error}");
+            assert!(error.to_string().contains("node 0"), "{error}");
+        }
+        result.is_ok()
+    }
+
+    /// Mappings without a policy of their own, which are most, have that of the thread.
+    fn most_prefer(policies: &[String]) -> bool {
+        let preferring = policies.iter().filter(|line| line.contains(" prefer"));
+        2 * preferring.count() > policies.len()
+    }
+
     #[test]
-    fn the_first_node_can_be_preferred_and_given_memory() {
-        let preferred = std::thread::spawn(|| prefer_node(0)).join();
+    fn a_thread_prefers_the_node_that_it_was_told_and_no_other_does() {
+        let preferring = std::thread::spawn(|| (prefer_node(0), policies()));
+        let (result, here) = preferring.join().expect("no panic");
+        if is_possible(result) && !here.is_empty() {
+            assert!(most_prefer(&here), "{here:?}");
+        }
+        let elsewhere = std::thread::spawn(policies).join().expect("no panic");
+        assert!(!most_prefer(&elsewhere), "{elsewhere:?}");
+    }
+
+    #[test]
+    fn shared_memory_lies_on_the_node_that_it_was_put_on() {
         let (_descriptor, memory) = Memory::create("slackwater-test", 1 << 16).expect("memory");
-        let put = put_on_node(&memory, 0);
-        for (name, result) in [("prefer", preferred.expect("no panic")), ("put", put)] {
-            // A kernel without NUMA, or a container that forbids the call, says so.
-            if let Err(error) = result {
-                eprintln!("skipped: {name}: {error}");
-                assert!(error.to_string().contains("node 0"), "{error}");
-            }
+        if !is_possible(put_on_node(&memory, 0)) {
+            return;
+        }
+        let begin = format!("{:x} ", memory.base() as usize);
+        let policies = policies();
+        let line = policies
+            .iter()
+            .find(|line| line.trim_start_matches('0').starts_with(&begin));
+        match line {
+            Some(line) => assert!(line.contains(" prefer"), "{line}"),
+            None => assert!(policies.is_empty(), "no {begin} in {policies:?}"),
         }
     }
 }

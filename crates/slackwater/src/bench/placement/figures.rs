@@ -134,7 +134,8 @@ impl Figures {
         for prediction in &self.predictions {
             let published = published(prediction.workload, prediction.nodes);
             let per_s = |value: f64| count(value as u64);
-            let percent = |value: f64| format!("{:+.1} %", value * 100.0);
+            // Without the sign of a zero.
+            let percent = |value: f64| format!("{:+.1} %", (value * 1e3).round() / 10.0 + 0.0);
             let or = |value: Option<String>| value.unwrap_or_else(|| "-".to_string());
             text.push_str(&format!(
                 "{:<12} {:>5} {:>11} {:>11} {:>11} {:>7} {:>7} {:>8} {:>8.1} {:>11} {:>11} {:>7} {:>7}\n",
