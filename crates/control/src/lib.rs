@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! query graph  →  subqueries  →  execution graph  →  placement
-//!   query.rs        split.rs        expand.rs          place.rs  (topology.rs)
+//!   query.rs        split.rs        expand.rs          place.rs  (demand.rs, topology.rs)
 //! ```
 //!
 //! The engine can't name this crate, and this crate can't name the engine: the program translates
@@ -13,6 +13,7 @@ pub mod split;
 
 pub mod expand;
 
+pub mod demand;
 pub mod place;
 pub mod topology;
 

@@ -1,33 +1,193 @@
-//! Placement: which worker runs which instance.
+//! Placement: which worker runs which instance, and which core runs which worker.
 //!
-//! Instance `i` of every subquery goes to worker `i` modulo the workers, so that the parts of one
-//! pipeline share a core's caches. Subqueries with one instance are dealt out: sources from the
-//! first worker on, others from the last one backwards, so that a lone source and a lone sink do
-//! not share a worker when there are two.
+//! ```text
+//! instances, links, demand ─┬─ spread: dealt out by number; workers over nodes in turn
+//!          (demand.rs)      ├─ numa: problem.rs ─► search.rs ─► exact.rs where it is small
+//!                           └─ os: dealt out by number; the kernel chooses cores
+//! ```
+//!
+//! Dealt out by number means: instance `i` of every subquery goes to worker `i` modulo the workers,
+//! so that the parts of one pipeline share a core's caches. Subqueries with one instance are dealt
+//! out: sources from the first worker on that no larger subquery needs, others from the last one
+//! backwards, so that a lone source and a lone sink do not share a worker when there are two.
+//!
+//! On a machine of several NUMA nodes that leaves it to chance how far rows travel. UPM-CEP
+//! (`papers.md` P5) binds its instance managers to cores of nodes; here the whole placement minimises
+//! the sum of traffic times distance, with work balanced over the cores.
 
+use crate::demand::Demand;
 use crate::expand::ExecutionGraph;
 use crate::query::{NodeKind, QueryGraph};
 use crate::split::Subqueries;
+use crate::topology::Topology;
+
+pub mod exact;
+pub mod problem;
+pub mod search;
+
+#[cfg(test)]
+mod tests;
+
+use problem::{Problem, Traffic, balance};
 
 /// The worker of each instance, and the core of each worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
+    /// How it was placed: what was asked for, unless that can't be.
+    pub strategy: Strategy,
     /// Worker of each instance of the execution graph.
     pub worker_of: Vec<usize>,
-    /// Core that each worker is pinned to; `None` where there are more workers than cores.
+    /// Core that each worker is pinned to; `None` where the kernel chooses.
     pub cores: Vec<Option<usize>>,
+    /// NUMA node (its number) whose memory each worker takes; `None` on a machine of one node, and
+    /// where the kernel chooses.
+    pub nodes: Vec<Option<usize>>,
+    /// How far a byte between two instances travels on average, as nodes count distance: 0 within a
+    /// core, 10 within a node. `None` where nobody knows, or nothing travels.
+    pub distance_mean: Option<f64>,
 }
 
-/// Places the instances on `workers` threads and those on the allowed `cores`.
-pub fn place(
-    graph: &QueryGraph,
-    split: &Subqueries,
-    execution: &ExecutionGraph,
-    workers: usize,
-    cores: &[usize],
-) -> Placement {
-    let workers = workers.max(1);
-    let (mut next_source, mut next_other) = (0, 0);
+/// How instances are placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// So that rows travel little.
+    Numa,
+    /// Dealt out evenly over workers, and these over nodes.
+    Spread,
+    /// Dealt out evenly over workers, which the kernel runs where it likes.
+    Os,
+}
+
+impl Strategy {
+    /// As it is written in a setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Numa => "numa",
+            Strategy::Spread => "spread",
+            Strategy::Os => "os",
+        }
+    }
+}
+
+/// What is to be placed, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The query.
+    pub graph: &'a QueryGraph,
+    /// Its subqueries.
+    pub split: &'a Subqueries,
+    /// Their instances.
+    pub execution: &'a ExecutionGraph,
+    /// What these need.
+    pub demand: &'a Demand,
+    /// Threads that run them, one at least.
+    pub workers: usize,
+    /// The machine.
+    pub topology: &'a Topology,
+    /// How; `None` for [`Strategy::Numa`] on a machine of several nodes, [`Strategy::Spread`]
+    /// elsewhere.
+    pub strategy: Option<Strategy>,
+}
+
+/// Instances up to which the best placement is searched for by trying, and how many attempts that
+/// may take: some milliseconds.
+const EXACT_INSTANCES_MAX: usize = 10;
+const EXACT_STEPS_MAX: usize = 100_000;
+
+/// Places the instances on workers and those on cores that may be used.
+pub fn place(question: &Question<'_>) -> Placement {
+    let workers = question.workers.max(1);
+    let cores = by_node(question.topology);
+    let first = cores.first().map(|core| core.node);
+    let several = cores.iter().any(|core| Some(core.node) != first);
+    let wanted = question.strategy.unwrap_or(match several {
+        true => Strategy::Numa,
+        false => Strategy::Spread,
+    });
+    // More threads than cores: the kernel moves them better than a fixed choice would.
+    let strategy = match workers <= cores.len() {
+        true => wanted,
+        false => Strategy::Os,
+    };
+    let dealt = deal(question, workers);
+    let (worker_of, cores) = match strategy {
+        Strategy::Os => {
+            return Placement {
+                strategy,
+                worker_of: dealt,
+                cores: vec![None; workers],
+                nodes: vec![None; workers],
+                distance_mean: None,
+            };
+        }
+        Strategy::Numa if several => optimise(question, workers, &cores, &dealt),
+        Strategy::Numa => (dealt, cores[..workers].to_vec()),
+        Strategy::Spread => (dealt, in_turn(&cores, workers)),
+    };
+    let topology = question.topology;
+    let node_id = |core: &CoreOfNode| topology.nodes[core.node].id;
+    Placement {
+        strategy,
+        distance_mean: distance_mean(question, &worker_of, &cores),
+        worker_of,
+        nodes: cores
+            .iter()
+            .map(|core| several.then(|| node_id(core)))
+            .collect(),
+        cores: cores.iter().map(|core| Some(core.core)).collect(),
+    }
+}
+
+/// A core with the place of its node in the topology.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct CoreOfNode {
+    core: usize,
+    node: usize,
+}
+
+/// The allowed cores, node by node; of each node first one hardware thread of every physical core,
+/// then the others: two threads of one share what it can do.
+fn by_node(topology: &Topology) -> Vec<CoreOfNode> {
+    let allowed = topology.cores.iter().filter(|core| core.allowed);
+    let mut cores = allowed
+        .map(|core| {
+            let siblings = topology.cores.iter().filter(|other| {
+                other.allowed && other.id < core.id && core.siblings.contains(&other.id)
+            });
+            let node = topology.node_of(core.id);
+            let thread = siblings.count();
+            (node, thread, core.id)
+        })
+        .collect::<Vec<(usize, usize, usize)>>();
+    cores.sort_unstable();
+    let cores = cores.into_iter();
+    cores
+        .map(|(node, _, core)| CoreOfNode { core, node })
+        .collect()
+}
+
+/// A core for each worker, of every node in turn.
+fn in_turn(cores: &[CoreOfNode], workers: usize) -> Vec<CoreOfNode> {
+    let mut numbered = Vec::with_capacity(cores.len());
+    for (place, core) in cores.iter().enumerate() {
+        let before = cores[..place]
+            .iter()
+            .filter(|other| other.node == core.node);
+        numbered.push((before.count(), *core));
+    }
+    // The first core of each node, then the second of each; stable, so nodes stay in order.
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered.truncate(workers);
+    numbered.into_iter().map(|(_, core)| core).collect()
+}
+
+/// The worker of each instance, by its number.
+fn deal(question: &Question<'_>, workers: usize) -> Vec<usize> {
+    let (graph, split) = (question.graph, question.split);
+    let many = split.subqueries.iter().map(|part| part.instances);
+    let widest = many.filter(|&instances| instances > 1).max().unwrap_or(0);
+    // Where there are more workers than any subquery has instances, sources have those to themselves.
+    let (mut next_source, mut next_other) = (widest % workers, 0);
     let mut lone_worker = vec![0; split.subqueries.len()];
     for (number, subquery) in split.subqueries.iter().enumerate() {
         if subquery.instances > 1 {
@@ -41,56 +201,96 @@ pub fn place(
             next_other += 1;
         }
     }
-    let worker_of = execution.instances.iter().map(|instance| {
+    let worker_of = question.execution.instances.iter().map(|instance| {
         if instance.of == 1 {
             lone_worker[instance.subquery]
         } else {
             instance.index % workers
         }
     });
-    // More threads than cores: the kernel moves them better than a fixed choice would.
-    let pinned = workers <= cores.len();
-    Placement {
-        worker_of: worker_of.collect(),
-        cores: (0..workers)
-            .map(|worker| pinned.then(|| cores[worker]))
-            .collect(),
+    worker_of.collect()
+}
+
+/// A placement that brings traffic near: the worker of each instance, and the core of each worker.
+fn optimise(
+    question: &Question<'_>,
+    workers: usize,
+    cores: &[CoreOfNode],
+    dealt: &[usize],
+) -> (Vec<usize>, Vec<CoreOfNode>) {
+    let problem = problem(question, workers, cores);
+    let near = search::near_cores(&problem);
+    let first = dealt.iter().map(|&worker| near[worker]);
+    let mut placed = search::search(&problem, &first.collect::<Vec<usize>>());
+    if placed.len() <= EXACT_INSTANCES_MAX {
+        (placed, _) = exact::improve(&problem, placed, EXACT_STEPS_MAX);
+    }
+    let mut used = placed.clone();
+    used.sort_unstable();
+    used.dedup();
+    // Workers without an instance, as an elastic query begins with, are kept near.
+    let spare = near.iter().copied().chain(0..cores.len());
+    for core in spare {
+        if used.len() < workers && !used.contains(&core) {
+            used.push(core);
+        }
+    }
+    let worker_of = placed.iter().map(|core| {
+        let worker = used.iter().position(|used| used == core);
+        worker.expect("a core of an instance is used")
+    });
+    let worker_of = worker_of.collect();
+    (
+        worker_of,
+        used.into_iter().map(|core| cores[core]).collect(),
+    )
+}
+
+/// The problem behind a question; its cores are places in `cores`.
+fn problem(question: &Question<'_>, workers: usize, cores: &[CoreOfNode]) -> Problem {
+    let topology = question.topology;
+    let nodes = 0..topology.nodes.len().max(1);
+    let distances = nodes.clone().map(|one| {
+        let row = nodes.clone().map(|other| topology.distance(one, other));
+        row.collect()
+    });
+    // Balanced as well as can be: demands are guesses, and a core that has more than its share
+    // would be the one that everything waits for.
+    let demands = question.demand.cores.clone();
+    let (_, capacity) = balance(&demands, &(0..workers).collect::<Vec<usize>>());
+    Problem {
+        capacity,
+        demands,
+        traffic: traffic(question),
+        node_of_core: cores.iter().map(|core| core.node).collect(),
+        distances: distances.collect(),
+        cores_used_max: workers,
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::expand::expand;
-    use crate::query::{Edge, Exchange, Node};
-    use crate::split::split;
+fn traffic(question: &Question<'_>) -> Vec<Traffic> {
+    let links = question.execution.links.iter();
+    let links = links.zip(&question.demand.bytes_per_s);
+    let traffic = links.map(|(link, &weight)| Traffic {
+        from: link.from,
+        to: link.to,
+        weight,
+    });
+    traffic.collect()
+}
 
-    #[test]
-    fn a_lone_source_and_a_lone_sink_get_different_workers() {
-        let node = |kind, inputs, instances_max| Node {
-            name: String::new(),
-            detail: String::new(),
-            kind,
-            inputs,
-            instances_max,
-        };
-        let edge = |from, exchange| vec![Edge { from, exchange }];
-        let mut graph = QueryGraph::default();
-        graph.add(node(NodeKind::Source, vec![], 1));
-        graph.add(node(
-            NodeKind::Stateful,
-            edge(0, Exchange::Key(vec![0])),
-            usize::MAX,
-        ));
-        graph.add(node(NodeKind::Sink, edge(1, Exchange::Forward), 1));
-        let split = split(&graph, 2);
-        let execution = expand(&graph, &split);
-        let placement = place(&graph, &split, &execution, 2, &[4, 6]);
-        assert_eq!(placement.worker_of, [0, 0, 1, 1]);
-        assert_eq!(placement.cores, [Some(4), Some(6)]);
-        assert_eq!(
-            place(&graph, &split, &execution, 2, &[4]).cores,
-            [None, None]
-        );
+fn distance_mean(
+    question: &Question<'_>,
+    worker_of: &[usize],
+    cores: &[CoreOfNode],
+) -> Option<f64> {
+    let (mut travelled, mut sent) = (0.0, 0.0);
+    for traffic in traffic(question) {
+        let [one, other] = [traffic.from, traffic.to].map(|end| cores[worker_of[end]]);
+        sent += traffic.weight;
+        if one.core != other.core {
+            travelled += traffic.weight * question.topology.distance(one.node, other.node);
+        }
     }
+    (sent > 0.0).then(|| travelled / sent)
 }

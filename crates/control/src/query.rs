@@ -1,5 +1,7 @@
 //! The query graph: what the user asked for, an operator a node.
 
+use std::collections::BTreeSet;
+
 /// A directed acyclic graph of operators. A node's inputs have smaller numbers than the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryGraph {
@@ -72,6 +74,20 @@ impl QueryGraph {
         );
         self.nodes.push(node);
         self.nodes.len() - 1
+    }
+
+    /// A node and all that it hears from, in order.
+    pub fn upstream(&self, node: usize) -> BTreeSet<usize> {
+        let mut found = BTreeSet::from([node]);
+        let mut open = vec![node];
+        while let Some(node) = open.pop() {
+            for edge in &self.nodes[node].inputs {
+                if found.insert(edge.from) {
+                    open.push(edge.from);
+                }
+            }
+        }
+        found
     }
 
     /// The nodes that read the output of `node`, with the number of their input.

@@ -26,18 +26,24 @@ pub struct Subqueries {
 
 /// Splits a graph for `parallelism` instances of each subquery that can have as many.
 pub fn split(graph: &QueryGraph, parallelism: usize) -> Subqueries {
+    split_each(graph, &vec![parallelism; graph.nodes.len()])
+}
+
+/// Splits a graph for a number of instances that each node says for the subquery that begins with it
+/// (`parallelism`, by node).
+pub fn split_each(graph: &QueryGraph, parallelism: &[usize]) -> Subqueries {
     let mut split = Subqueries {
         subqueries: Vec::new(),
         of_node: Vec::new(),
     };
     for (number, node) in graph.nodes.iter().enumerate() {
-        let subquery = match fuses_with(node, &split, parallelism) {
+        let subquery = match fuses_with(node, &split, parallelism[number]) {
             Some(subquery) => {
                 split.subqueries[subquery].nodes.push(number);
                 subquery
             }
             None => {
-                let instances = instances(node, &split, parallelism.max(1));
+                let instances = instances(node, &split, parallelism[number].max(1));
                 split.subqueries.push(Subquery {
                     nodes: vec![number],
                     instances,
@@ -143,5 +149,18 @@ mod tests {
         assert_eq!(instances(&one), [1, 1, 1]);
         // The source can't be read by more than four.
         assert_eq!(instances(&split(&graph, 8)), [4, 8, 1, 8]);
+    }
+
+    #[test]
+    fn statements_that_share_a_source_differ_behind_it() {
+        let many = usize::MAX;
+        let by_key = |from: usize| (from, Exchange::Key(vec![0]));
+        let mut graph = QueryGraph::default();
+        graph.add(node(NodeKind::Source, &[], many));
+        graph.add(node(NodeKind::Stateful, &[by_key(0)], many));
+        graph.add(node(NodeKind::Stateful, &[by_key(0)], many));
+        let split = split_each(&graph, &[3, 3, 2]);
+        let instances = split.subqueries.iter().map(|part| part.instances);
+        assert_eq!(instances.collect::<Vec<usize>>(), [3, 3, 2]);
     }
 }

@@ -25,6 +25,8 @@ pub const WORKER_NAME: &str = "worker-";
 pub struct RuntimeOptions {
     /// A worker for each, pinned to that core where one is given.
     pub cores: Vec<Option<usize>>,
+    /// The NUMA node whose memory each worker takes, where one is given.
+    pub nodes: Vec<Option<usize>>,
     /// How they wait when there is nothing to do.
     pub wait: WaitMode,
     /// What waiting costs on this host, for [`WaitMode::Auto`].
@@ -36,6 +38,7 @@ impl RuntimeOptions {
     pub fn on(cores: &[Option<usize>]) -> RuntimeOptions {
         RuntimeOptions {
             cores: cores.to_vec(),
+            nodes: vec![None; cores.len()],
             wait: WaitMode::default(),
             costs: Costs::default(),
         }
@@ -68,6 +71,10 @@ struct WorkerHandle {
 
 impl Runtime {
     /// Starts workers. What they report comes through `events`.
+    ///
+    /// # Panics
+    ///
+    /// When `nodes` are not as many as `cores`.
     pub fn start(options: &RuntimeOptions, events: mpsc::Sender<Event>) -> Result<Runtime> {
         let mut workers = Vec::new();
         let silence = Arc::new(AtomicBool::new(false));
@@ -82,12 +89,17 @@ impl Runtime {
             let counters = Arc::new(WorkerCounters::default());
             let counting = counters.clone();
             let breaking = silence.clone();
+            let node = options.nodes[index];
             let thread = std::thread::Builder::new()
                 .name(format!("{WORKER_NAME}{index}"))
                 .spawn(move || {
                     if let Some(core) = core {
                         // A core that was taken away since it was chosen: unpinned is slower, not wrong.
                         let _ = slackwater_link::pin_to_core(core);
+                    }
+                    if let Some(node) = node {
+                        // The same: memory further away is slower, not wrong.
+                        let _ = slackwater_link::prefer_node(node);
                     }
                     slackwater_link::set_timer_slack_ns(1);
                     let thread = rustix::thread::gettid().as_raw_nonzero().get();

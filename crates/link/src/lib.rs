@@ -82,6 +82,8 @@ pub mod idle;
 
 #[cfg(not(loom))]
 pub mod affinity;
+#[cfg(not(loom))]
+pub mod numa;
 
 #[cfg(all(test, loom))]
 mod loom_models;
@@ -97,6 +99,8 @@ pub use doorbell::{Listen, Waker, WakerSwitch};
 pub use frame::{Frame, FrameReceiver, FrameSender, LinkError};
 #[cfg(not(loom))]
 pub use idle::{Costs, Idle, IdleCounters, IdleStrategy, Wait, WaitMode};
+#[cfg(not(loom))]
+pub use numa::prefer_node;
 pub use spsc::{Receiver, SendError, Sender, channel};
 #[cfg(not(loom))]
 pub use waiter::{Registrar, Sources, Waiter, WaiterHandle, Watched, Woken, set_timer_slack_ns};

@@ -40,7 +40,7 @@ pub use ends::{Lease, Reader, Writer};
 #[cfg(not(loom))]
 pub use inbox::{Inbox, LANE_BYTES_MIN, LANES_MAX, Outbox};
 #[cfg(not(loom))]
-pub(crate) use memory::SharedWord;
+pub(crate) use memory::{Memory, SharedWord};
 #[cfg(not(loom))]
 pub use peer::{Peer, Watch, watch};
 

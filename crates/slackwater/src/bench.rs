@@ -7,7 +7,8 @@ mod chunking;
 mod common;
 mod hibench;
 mod link;
-mod plot;
+mod placement;
+pub(crate) mod plot;
 mod target;
 mod wait;
 
@@ -27,6 +28,8 @@ pub enum Bench {
     Hibench(hibench::Arguments),
     /// Latency, throughput and CPU of the links, beside sockets, pipes and other libraries.
     Link(link::Arguments),
+    /// What placement is predicted to gain on a machine of 16 NUMA nodes, and scaling measured here.
+    Placement(placement::Arguments),
     /// What a latency target costs and whether it is met, beside fixed settings and a program by hand.
     Target(target::Arguments),
     /// Sender and receiver of `bench target`, which starts them.
@@ -48,6 +51,7 @@ impl Bench {
             Bench::ChunkingPart(arguments) => chunking::run_part(&arguments),
             Bench::Hibench(arguments) => hibench::run(&arguments),
             Bench::Link(arguments) => link::run(&arguments),
+            Bench::Placement(arguments) => placement::run(&arguments),
             Bench::Target(arguments) => target::run(&arguments),
             Bench::TargetPart(arguments) => target::run_part(&arguments),
             Bench::Wait(arguments) => wait::run(&arguments),

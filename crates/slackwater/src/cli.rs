@@ -10,7 +10,11 @@ use slackwater_engine::runtime::WORKER_NAME;
 use slackwater_sql::program::compile;
 
 use crate::catalog::BuiltIn;
-use crate::run::{Failure, Finished, Outcome, RunOptions, STANDARD_INPUT, plan_of, run};
+use crate::costs::Learned;
+use crate::explain::Format;
+use crate::machine::Machine;
+use crate::planner::{learns, plan_on};
+use crate::run::{Failure, Finished, Outcome, RunOptions, STANDARD_INPUT, run};
 
 /// A stream processing engine: give it a query, see its answer, its latency and what it cost.
 #[derive(Parser)]
@@ -68,7 +72,9 @@ With a latency target it also shows how the target is to be kept, what the next 
 and what both are predicted to cost. --analyze runs the query and shows what was measured beside it.
 
   slackwater explain query.sql --set 'latency_target=20 ms'
-  slackwater explain query.sql --analyze --duration 10s")]
+  slackwater explain query.sql --analyze --duration 10s
+  slackwater explain query.sql --parallelism 36 --topology bullion-s16
+  slackwater explain query.sql --parallelism 4 --format svg > plan.svg")]
     Explain {
         #[command(flatten)]
         query: QueryArguments,
@@ -78,12 +84,16 @@ and what both are predicted to cost. --analyze runs the query and shows what was
         /// With --analyze: end the sources after this time, such as 20s
         #[arg(long, value_parser = duration, requires = "analyze")]
         duration: Option<Duration>,
+        /// What to write
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
     },
-    /// Show what is known of this machine: NUMA nodes, cores, frequencies.
+    /// Show what is known of this machine: NUMA nodes, cores, caches, frequencies.
     Topology {
-        /// Show a machine described in this file (JSON as --json prints it)
-        #[arg(long, value_name = "FILE")]
-        from: Option<PathBuf>,
+        /// Show a machine known by name (bullion-s16), or described in a file (JSON as --json
+        /// prints it)
+        #[arg(long, visible_alias = "topology", value_name = "NAME|FILE")]
+        from: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -121,33 +131,50 @@ struct QueryArguments {
     /// A setting, as SET in the file (this one wins); can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     settings: Vec<(String, String)>,
-    /// Instances of each parallelisable subquery [default: 1]
-    #[arg(long, value_name = "N")]
-    parallelism: Option<usize>,
+    /// Instances of each parallelisable subquery of all statements, or auto [default: 1]
+    #[arg(long, value_name = "N", value_parser = number_or("auto"))]
+    parallelism: Option<String>,
     /// Threads that run them [default: as --parallelism, at most the cores allowed]
     #[arg(long, value_name = "W")]
     workers: Option<usize>,
-    /// Processes that the threads are dealt out to [default: 1, this one]
-    #[arg(long, value_name = "P")]
-    processes: Option<usize>,
+    /// Processes that the threads are dealt out to, or nodes for one on each NUMA node [default: 1,
+    /// this one]
+    #[arg(long, value_name = "P", value_parser = number_or("nodes"))]
+    processes: Option<String>,
     /// What connects processes: auto, shm or tcp [default: auto]
     #[arg(long, value_name = "KIND")]
     link: Option<String>,
+    /// A machine known by name (bullion-s16, to plan for) or described in a file (JSON as
+    /// slackwater topology --json prints it) [default: this one]
+    #[arg(long, value_name = "NAME|FILE")]
+    topology: Option<String>,
 }
 
 impl QueryArguments {
     fn settings(&self) -> Vec<(String, String)> {
         let mut settings = self.settings.clone();
-        settings.extend(
-            self.parallelism
-                .map(|n| ("parallelism".to_string(), n.to_string())),
-        );
+        let parallelism = self.parallelism.iter();
+        settings.extend(parallelism.map(|n| ("parallelism".to_string(), n.clone())));
         settings.extend(self.workers.map(|n| ("workers".to_string(), n.to_string())));
-        let processes = self.processes;
-        settings.extend(processes.map(|n| ("processes".to_string(), n.to_string())));
+        let processes = self.processes.iter();
+        settings.extend(processes.map(|n| ("processes".to_string(), n.clone())));
         let link = self.link.iter();
         settings.extend(link.map(|kind| ("link".to_string(), kind.clone())));
         settings
+    }
+
+    /// The machine to run on, where it was described.
+    fn machine_here(&self) -> Result<Option<Machine>, String> {
+        let topology = self.topology.as_deref();
+        topology.map(Machine::described_as).transpose()
+    }
+
+    /// The machine to plan for.
+    fn machine(&self) -> Result<Machine, String> {
+        match &self.topology {
+            Some(topology) => Machine::planned_for(topology),
+            None => Ok(Machine::this()),
+        }
     }
 
     fn text(&self) -> Result<String, String> {
@@ -159,6 +186,14 @@ impl QueryArguments {
         };
         read.map_err(|error| format!("{}: {error}", self.file.display()))?;
         String::from_utf8(bytes).map_err(|error| format!("{}: {error}", self.file.display()))
+    }
+}
+
+/// Reads a whole number or a word in its place; which numbers are possible is the setting's business.
+fn number_or(word: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone {
+    move |text| match text == word || text.parse::<usize>().is_ok() {
+        true => Ok(text.to_string()),
+        false => Err(format!("write a number or {word}")),
     }
 }
 
@@ -192,12 +227,17 @@ pub fn main() -> ExitCode {
             quiet,
             live,
         } => {
+            let machine = match query.machine_here() {
+                Ok(machine) => machine,
+                Err(error) => return complain(&error, USAGE),
+            };
             let options = RunOptions {
                 settings: query.settings(),
                 duration,
                 progress: !quiet,
                 live,
                 signals: true,
+                machine,
                 ..RunOptions::default()
             };
             let text = match query.text() {
@@ -222,38 +262,29 @@ pub fn main() -> ExitCode {
             query,
             analyze,
             duration,
+            format,
         } => {
             let text = match query.text() {
                 Ok(text) => text,
                 Err(error) => return complain(&error, USAGE),
             };
-            match compile(&text, &query.settings(), &BuiltIn) {
-                Err(error) => complain(
-                    &error.render(&query.file.display().to_string(), &text),
-                    USAGE,
-                ),
-                Ok(compiled) => {
-                    for program in [&compiled.run, &compiled.explain] {
-                        if program.is_empty() {
-                            continue;
-                        }
-                        match plan_of(program) {
-                            Ok(plan) => print(&crate::explain::explain(program, &plan)),
-                            Err(error) => {
-                                let file = query.file.display().to_string();
-                                return complain(&error.render(&file, &text), USAGE);
-                            }
-                        }
-                    }
-                    if analyze {
-                        return analyse(&query, &text, duration);
-                    }
+            match explained(&query, &text, format) {
+                Err(error) => complain(&error, USAGE),
+                Ok(explained) if !analyze => {
+                    print(&explained);
                     ExitCode::SUCCESS
+                }
+                Ok(_) if format != Format::Text => {
+                    complain("--analyze adds to the text: leave --format out", USAGE)
+                }
+                Ok(explained) => {
+                    print(&explained);
+                    analyse(&query, &text, duration)
                 }
             }
         }
         Command::Worker { control, .. } => crate::processes::worker_main(control),
-        Command::Topology { from, json } => match crate::machine::describe(from.as_deref(), json) {
+        Command::Topology { from, json } => match topology(from.as_deref(), json) {
             Ok(text) => {
                 print(&text);
                 ExitCode::SUCCESS
@@ -278,12 +309,49 @@ pub fn main() -> ExitCode {
     }
 }
 
+fn topology(from: Option<&str>, json: bool) -> Result<String, String> {
+    let topology = match from {
+        Some(name_or_file) => crate::machine::named(name_or_file)?,
+        None => crate::machine::topology(),
+    };
+    crate::machine::describe(&topology, json)
+}
+
+/// The plans of a text in a format.
+fn explained(query: &QueryArguments, text: &str, format: Format) -> Result<String, String> {
+    let file = query.file.display().to_string();
+    let failed = |error: slackwater_sql::SqlError| error.render(&file, text);
+    let compiled = compile(text, &query.settings(), &BuiltIn).map_err(failed)?;
+    let programs = [&compiled.run, &compiled.explain];
+    let mut programs = programs.into_iter().filter(|program| !program.is_empty());
+    if format != Format::Text && programs.clone().count() > 1 {
+        return Err(format!(
+            "{file}: --format writes one plan, and queries with EXPLAIN are one of their own\n  \
+             = take EXPLAIN out of the file"
+        ));
+    }
+    let machine = query.machine()?;
+    programs.try_fold(String::new(), |written, program| {
+        let learned = match learns(program) {
+            true => Learned::load(),
+            false => Learned::default(),
+        };
+        let plan = plan_on(program, &machine, &learned).map_err(failed)?;
+        Ok(written + &crate::explain::write(program, &plan, format)?)
+    })
+}
+
 /// Runs a query for what it costs.
 fn analyse(query: &QueryArguments, text: &str, duration: Option<Duration>) -> ExitCode {
+    let machine = match query.machine_here() {
+        Ok(machine) => machine,
+        Err(error) => return complain(&error, USAGE),
+    };
     let options = RunOptions {
         settings: query.settings(),
         duration,
         signals: true,
+        machine,
         ..RunOptions::default()
     };
     match run(&query.file.display().to_string(), text, &options) {

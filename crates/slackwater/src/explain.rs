@@ -1,13 +1,47 @@
-//! `explain`: the query graph, its subqueries, their instances and where they run, as text.
+//! `explain`: the query graph, its subqueries, their instances and where they run: as text here, as
+//! drawings from `picture.rs` on, as JSON in `json.rs`.
 
-use slackwater_control::query::Exchange;
+use clap::ValueEnum;
+use slackwater_control::query::{Edge, Exchange};
 use slackwater_sql::program::Program;
 
+use crate::costs::schema_of;
 use crate::plan::{Plan, instance_name};
 
+mod dot;
+mod json;
 mod latency;
+mod picture;
+mod svg;
 
 pub use latency::analysed;
+
+/// What a plan is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For Graphviz.
+    Dot,
+    /// A drawing.
+    Svg,
+    /// For scripts.
+    Json,
+}
+
+/// A plan in a format.
+///
+/// # Errors
+///
+/// When it can't be written as JSON, which is a bug.
+pub fn write(program: &Program, plan: &Plan, format: Format) -> Result<String, String> {
+    Ok(match format {
+        Format::Text => explain(program, plan),
+        Format::Dot => dot::dot(&picture::pictures(program, plan)),
+        Format::Svg => svg::svg(&picture::pictures(program, plan)),
+        Format::Json => json::json(program, plan)?,
+    })
+}
 
 /// The three graphs, the placement, and how latency targets are to be kept.
 pub fn explain(program: &Program, plan: &Plan) -> String {
@@ -15,24 +49,8 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
     let mut text = String::from("Query graph\n");
     for (number, node) in graph.nodes.iter().enumerate() {
         let inputs = node.inputs.iter().map(|edge| {
-            let columns = |columns: &[usize]| {
-                let schema = output_names(program, edge.from);
-                let names = columns
-                    .iter()
-                    .map(|&c| schema.get(c).cloned().unwrap_or_default());
-                names.collect::<Vec<_>>().join(", ")
-            };
-            match &edge.exchange {
-                Exchange::Forward => format!("#{}", edge.from),
-                Exchange::Key(keys) => format!("#{} by {}", edge.from, columns(keys)),
-                Exchange::Single => format!("#{} to one instance", edge.from),
-                Exchange::RoundRobin => format!("#{} in turn", edge.from),
-                Exchange::Demand => format!("#{} by demand", edge.from),
-                Exchange::Spread if plan.crosses(edge.from, number) => {
-                    format!("#{} by demand", edge.from)
-                }
-                Exchange::Spread => format!("#{}", edge.from),
-            }
+            let how = exchange(program, plan, edge, number);
+            format!("#{} {how}", edge.from).trim_end().to_string()
         });
         let inputs = inputs.collect::<Vec<_>>();
         let from = if inputs.is_empty() {
@@ -62,61 +80,73 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
             subquery.instances
         ));
     }
+    let plural = |number: usize| if number == 1 { "" } else { "s" };
+    let (workers, links) = (plan.placement.cores.len(), plan.execution.links.len());
     text.push_str(&format!(
-        "\nInstances on {} worker{} ({} link{})\n",
-        plan.placement.cores.len(),
-        if plan.placement.cores.len() == 1 {
-            ""
-        } else {
-            "s"
-        },
-        plan.execution.links.len(),
-        if plan.execution.links.len() == 1 {
-            ""
-        } else {
-            "s"
-        },
+        "\nInstances on {workers} worker{} ({links} link{}){}\n",
+        plural(workers),
+        plural(links),
+        placed(plan)
     ));
-    for (worker, core) in plan.placement.cores.iter().enumerate() {
-        let on = core.map_or("not pinned".to_string(), |core| format!("core {core}"));
+    for worker in 0..workers {
         let instances = (0..plan.execution.instances.len())
             .filter(|&instance| plan.placement.worker_of[instance] == worker)
             .map(|instance| instance_name(graph, plan, instance));
         let instances = instances.collect::<Vec<_>>().join(", ");
-        let process = match plan.process_of.last() {
-            Some(0) | None => String::new(),
-            Some(_) => format!("process {}, ", plan.process_of[worker]),
-        };
         let instances = match instances.as_str() {
             "" => "nothing until the load needs it",
             some => some,
         };
-        text.push_str(&format!("  worker {worker} ({process}{on}): {instances}\n"));
+        text.push_str(&format!("  {}: {instances}\n", worker_name(plan, worker)));
+    }
+    for note in &plan.notes {
+        text.push_str(&format!("  note: {note}\n"));
     }
     text.push_str(&latency::targets(program, plan));
     text
 }
 
-fn output_names(program: &Program, node: usize) -> Vec<String> {
-    use slackwater_sql::specs::NodeSpec;
-    let schema = match &program.nodes[node] {
-        NodeSpec::Source(source) => &source.schema,
-        NodeSpec::Map { schema, .. }
-        | NodeSpec::Window { schema, .. }
-        | NodeSpec::Union { schema } => schema,
-        NodeSpec::Aggregate { spec, .. } => &spec.schema,
-        NodeSpec::Join(spec) => &spec.schema,
-        NodeSpec::Sink(sink) => &sink.schema,
-        NodeSpec::Filter { .. } => {
-            return program.graph.nodes[node]
-                .inputs
-                .first()
-                .map_or_else(Vec::new, |edge| output_names(program, edge.from));
+/// How rows are spread over the instances of the node that an edge goes to; empty where instance `i`
+/// sends to instance `i`.
+fn exchange(program: &Program, plan: &Plan, edge: &Edge, to: usize) -> String {
+    match &edge.exchange {
+        Exchange::Forward => String::new(),
+        Exchange::Key(columns) => {
+            let fields = schema_of(program, edge.from).fields();
+            let names = columns.iter().map(|&column| {
+                let field = fields.get(column);
+                field.map_or(String::new(), |field| field.name().clone())
+            });
+            format!("by {}", names.collect::<Vec<_>>().join(", "))
         }
+        Exchange::Single => "to one instance".to_string(),
+        Exchange::RoundRobin => "in turn".to_string(),
+        Exchange::Spread if !plan.crosses(edge.from, to) => String::new(),
+        Exchange::Demand | Exchange::Spread => "by demand".to_string(),
+    }
+}
+
+/// A worker with where it runs: `worker 0 (process 1, core 3 of node 0)`.
+fn worker_name(plan: &Plan, worker: usize) -> String {
+    let process = match plan.processes {
+        1 => String::new(),
+        _ => format!("process {}, ", plan.process_of[worker]),
     };
-    schema
-        .fields()
-        .iter()
-        .map(|field| field.name().clone())
-        .collect()
+    let core = plan.placement.cores[worker];
+    let core = core.map_or("not pinned".to_string(), |core| format!("core {core}"));
+    let node = plan.placement.nodes[worker];
+    let node = node.map_or(String::new(), |node| format!(" of node {node}"));
+    format!("worker {worker} ({process}{core}{node})")
+}
+
+/// How instances were placed, where there was a choice.
+fn placed(plan: &Plan) -> String {
+    let placement = &plan.placement;
+    if placement.nodes.iter().all(Option::is_none) {
+        return String::new();
+    }
+    let distance = placement.distance_mean.map_or(String::new(), |distance| {
+        format!(": a byte travels a distance of {distance:.1} (0 on a core, 10 on a node)")
+    });
+    format!(", placement '{}'{distance}", placement.strategy.name())
 }

@@ -1,7 +1,7 @@
 //! The program: everything that is neither data path nor pure decision.
 //!
 //! ```text
-//! main.rs (command line) → run.rs → compile (slackwater-sql) → plan.rs (slackwater-control)
+//! main.rs (command line) → run.rs → compile (slackwater-sql) → planner.rs, plan.rs (slackwater-control)
 //!                                 → catalog.rs (slackwater-connect) → engine's runtime → report.rs
 //! ```
 
@@ -9,12 +9,15 @@ pub mod bench;
 pub mod calibrate;
 pub mod catalog;
 pub mod cli;
+pub mod costs;
 mod crew;
 pub mod explain;
 mod live;
 pub mod machine;
 pub mod measure;
+mod parallel;
 pub mod plan;
+pub mod planner;
 mod processes;
 mod rebalancer;
 pub mod report;

@@ -1,16 +1,21 @@
 //! From a query graph to a deployment: split, expand, place, and the engine's plain data.
 
+use slackwater_control::demand::demand;
 use slackwater_control::expand::{ExecutionGraph, expand};
-use slackwater_control::place::{Placement, place};
+use slackwater_control::place::{Placement, Question, Strategy, place};
 use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
-use slackwater_control::split::{Subqueries, split};
+use slackwater_control::split::{Subqueries, split_each};
 use slackwater_engine::balancer::BalancerPlan;
 use slackwater_engine::deploy::{
     Deployment, InputPlan, InstancePlan, LinkPlan, StepKind, StepPlan,
 };
+use slackwater_engine::runtime::WaitMode;
 use slackwater_sql::program::Program;
-use slackwater_sql::settings::TwoPhase;
+use slackwater_sql::settings::{Processes, TwoPhase};
 use slackwater_sql::specs::NodeSpec;
+
+use crate::costs::{QueryCosts, source_rates};
+use crate::machine::Machine;
 
 /// A query graph with what the control path decided for it.
 #[derive(Debug, Clone)]
@@ -23,12 +28,20 @@ pub struct Plan {
     pub placement: Placement,
     /// The process of each worker.
     pub process_of: Vec<usize>,
-    /// Instances of each parallelisable subquery that were asked for.
+    /// How many processes there are.
+    pub processes: usize,
+    /// The NUMA node whose memory each worker takes; `None` where that is left to the kernel.
+    pub memory_nodes: Vec<Option<usize>>,
+    /// Instances of each parallelisable subquery of the statement that asked for most.
     pub parallelism: usize,
     /// Which subqueries begin with a source.
     pub sources: Vec<bool>,
     /// Instances begin on one worker, and are spread and gathered while they run.
     pub elastic: bool,
+    /// How workers wait.
+    pub wait: WaitMode,
+    /// What the user should know: what was restricted, and what was decided for them.
+    pub notes: Vec<String>,
 }
 
 impl Plan {
@@ -43,37 +56,88 @@ impl Plan {
     }
 }
 
-/// Plans a graph for `parallelism` instances on `workers` threads and those on `cores`, dealt out to
-/// `processes`, at most as many as workers. `elastic` puts all on the first worker to begin with.
-pub fn plan(
-    graph: &QueryGraph,
-    parallelism: usize,
-    workers: usize,
-    processes: usize,
-    cores: &[usize],
-    elastic: bool,
-) -> Plan {
-    let subqueries = split(graph, parallelism);
+/// What a plan is made for.
+pub struct Wish<'a> {
+    /// The query.
+    pub program: &'a Program,
+    /// Instances of the subquery that begins with a node, by node.
+    pub parallelism: &'a [usize],
+    /// The most of them.
+    pub most: usize,
+    /// What rows cost.
+    pub costs: &'a QueryCosts,
+    /// Threads.
+    pub workers: usize,
+    /// Processes that these are dealt out to, at most as many.
+    pub processes: Processes,
+    /// All instances that may move begin on the first worker.
+    pub elastic: bool,
+    /// How instances are placed, where that was said.
+    pub strategy: Option<Strategy>,
+    /// Where.
+    pub machine: &'a Machine,
+}
+
+/// Plans a query.
+pub fn plan(wish: &Wish<'_>) -> Plan {
+    let graph = &wish.program.graph;
+    let subqueries = split_each(graph, wish.parallelism);
     let execution = expand(graph, &subqueries);
     let heads = subqueries.subqueries.iter();
     let sources = heads.map(|part| graph.nodes[part.nodes[0]].kind == NodeKind::Source);
     let sources = sources.collect();
-    let mut placement = place(graph, &subqueries, &execution, workers, cores);
-    if elastic {
+    let instances = |node: usize| subqueries.subqueries[subqueries.of_node[node]].instances;
+    let rates = source_rates(wish.program, wish.costs, instances);
+    let costs = &wish.costs.of_node;
+    let mut placement = place(&Question {
+        graph,
+        split: &subqueries,
+        execution: &execution,
+        demand: &demand(graph, &subqueries, &execution, costs, &rates),
+        workers: wish.workers,
+        topology: &wish.machine.topology,
+        strategy: wish.strategy,
+    });
+    if wish.elastic {
         placement.worker_of.fill(0);
+        placement.distance_mean = None;
     }
+    let process_of = match wish.processes {
+        // Neighbours share a process, and all processes get as many workers, or one fewer.
+        Processes::Count(processes) => (0..wish.workers)
+            .map(|worker| worker * processes / wish.workers)
+            .collect(),
+        Processes::Nodes => process_of_nodes(&placement.nodes),
+    };
     Plan {
+        processes: process_of.iter().max().map_or(1, |last| last + 1),
+        process_of,
+        memory_nodes: match wish.machine.binds_memory {
+            true => placement.nodes.clone(),
+            false => vec![None; wish.workers],
+        },
         subqueries,
         execution,
         placement,
-        // Neighbours share a process, and all processes get as many workers, or one fewer.
-        process_of: (0..workers)
-            .map(|worker| worker * processes / workers)
-            .collect(),
-        parallelism,
+        parallelism: wish.most,
         sources,
-        elastic,
+        elastic: wish.elastic,
+        wait: WaitMode::default(),
+        notes: Vec::new(),
     }
+}
+
+/// A process for each node, numbered in the order in which workers name them.
+fn process_of_nodes(nodes: &[Option<usize>]) -> Vec<usize> {
+    let mut known = Vec::new();
+    let processes = nodes.iter().map(|node| {
+        let place = known.iter().position(|known| known == node);
+        place.unwrap_or_else(|| {
+            known.push(*node);
+            known.len() - 1
+        })
+    });
+    processes.collect()
 }
 
 /// What a deployment looks like: processes that plan a query for themselves compare it, together

@@ -64,12 +64,23 @@ pub struct Latency {
 /// How a query ran.
 #[derive(Debug, Clone, Serialize)]
 pub struct PlanReport {
-    /// Instances of each parallelisable subquery that were asked for.
+    /// Instances of each parallelisable subquery of the statement that asked for most.
     pub parallelism: usize,
     /// Worker threads.
     pub workers: usize,
     /// The core of each worker, `null` where it was not pinned.
     pub cores: Vec<Option<usize>>,
+    /// How instances were placed: `numa`, `spread` or `os`.
+    pub placement: &'static str,
+    /// The NUMA node of each worker, `null` where there is one node, or where it was not pinned.
+    pub nodes: Vec<Option<usize>>,
+    /// How far a byte between two instances travels on average, as NUMA nodes count distance (0
+    /// within a core, 10 within a node); `null` where that is not known.
+    pub distance_mean: Option<f64>,
+    /// How workers waited that had nothing to do, as the setting is written.
+    pub wait: String,
+    /// What the user should know: what was restricted, and what was decided for them.
+    pub notes: Vec<String>,
     /// Each subquery: its operators and its instances.
     pub subqueries: Vec<SubqueryReport>,
     /// Links between instances.
@@ -388,6 +399,9 @@ impl Report {
                 "balance",
                 format!("{buckets} of 4096 buckets of keys moved, in {times} barriers{combined}"),
             );
+        }
+        for note in &self.plan.notes {
+            line("note", note.clone());
         }
         for file in dead_letters {
             let DeadLetterFile {

@@ -9,7 +9,6 @@ use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::instance::SinkResult;
 use slackwater_engine::runtime::{Costs, Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::worker::Event;
-use slackwater_sql::SqlError;
 use slackwater_sql::program::{Program, compile};
 use slackwater_sql::settings::LinkKind;
 use slackwater_sql::specs::NodeSpec;
@@ -17,9 +16,12 @@ use slackwater_sql::specs::NodeSpec;
 use crate::calibrate;
 use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
 use crate::cli::say;
+use crate::costs::Learned;
 use crate::crew::Crew;
 use crate::live::Live;
-use crate::plan::{Plan, deployment, fingerprint, plan};
+use crate::machine::Machine;
+use crate::plan::{Plan, deployment, fingerprint};
+use crate::planner::{learns, plan_on};
 use crate::processes::{Children, Work};
 use crate::rebalancer::Rebalancer;
 use crate::report::{Report, count};
@@ -45,6 +47,8 @@ pub struct RunOptions {
     pub program: Option<PathBuf>,
     /// Some operators of this process are slow: for tests and experiments.
     pub slowness: Option<Arc<Slowness>>,
+    /// The machine as somebody described it; `None` for what the operating system says.
+    pub machine: Option<Machine>,
 }
 
 /// How a run ended.
@@ -96,10 +100,16 @@ enum News {
 pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Failure> {
     let usage = |error: slackwater_sql::SqlError| Failure::Usage(error.render(file, text));
     let compiled = compile(text, &options.settings, &BuiltIn).map_err(usage)?;
+    let machine = options.machine.clone().unwrap_or_else(Machine::this);
+    let programs = [&compiled.run, &compiled.explain];
+    let mut learned = match programs.into_iter().any(learns) {
+        true => Learned::load(),
+        false => Learned::default(),
+    };
     let explained = if compiled.explain.is_empty() {
         String::new()
     } else {
-        let plan = plan_of(&compiled.explain).map_err(usage)?;
+        let plan = plan_on(&compiled.explain, &machine, &learned).map_err(usage)?;
         crate::explain::explain(&compiled.explain, &plan)
     };
     let program = compiled.run;
@@ -116,8 +126,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     if let Some(slowness) = &options.slowness {
         catalog = catalog.with_slowness(Arc::clone(slowness));
     }
-    let cores = slackwater_engine::link::allowed_cores();
-    let plan = plan_on(&program, &cores).map_err(usage)?;
+    let plan = plan_on(&program, &machine, &learned).map_err(usage)?;
     // Other modes than `auto` don't ask for them.
     let costs = match program.settings.wait_mode() {
         WaitMode::Auto { .. } => calibrate::costs(),
@@ -147,10 +156,11 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
     let started = Instant::now();
     let failed = |error: slackwater_engine::Error| Failure::Query(error.to_string(), None);
     let deployment = deployment(&program, &plan, 0);
-    let mut crew = if program.settings.processes == 1 {
+    let mut crew = if plan.processes == 1 {
         let workers = RuntimeOptions {
-            wait: program.settings.wait_mode(),
+            wait: plan.wait,
             costs,
+            nodes: plan.memory_nodes.clone(),
             ..RuntimeOptions::on(&plan.placement.cores)
         };
         let runtime = Runtime::start(&workers, events_sender).map_err(failed)?;
@@ -161,9 +171,10 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
             file,
             text,
             settings: &options.settings,
-            cores: &cores,
+            machine: &machine,
+            learned: &learned,
             deployment: &deployment,
-            processes: program.settings.processes,
+            processes: plan.processes,
             fingerprint: fingerprint(&program, &deployment),
             program: options.program.as_deref(),
             tcp: program.settings.link == LinkKind::Tcp,
@@ -231,8 +242,17 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         rebalanced,
         wall_s,
     };
+    let report = run.report();
+    if error.is_none() && learns(&program) && learned.add(&program, &report.plan.operators) {
+        // The query is none the worse for it.
+        if let Err(reason) = learned.store() {
+            eprintln!(
+                "warning: what the query cost is not kept for 'parallelism' = 'auto': {reason}"
+            );
+        }
+    }
     let finished = Box::new(Finished {
-        report: run.report(),
+        report,
         dead_letters: run.dead_letters(),
         stopped,
         explained,
@@ -263,48 +283,6 @@ fn check_standard_input(file: &str, program: &Program) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
-}
-
-/// The plan of a program on this machine.
-///
-/// # Errors
-///
-/// As [`plan_on`].
-pub fn plan_of(program: &Program) -> Result<Plan, SqlError> {
-    plan_on(program, &slackwater_engine::link::allowed_cores())
-}
-
-/// The plan of a program on some cores.
-///
-/// # Errors
-///
-/// When there are more processes than workers.
-pub fn plan_on(program: &Program, cores: &[usize]) -> Result<Plan, SqlError> {
-    let settings = &program.settings;
-    let parallelism = settings.parallelism.unwrap_or(1);
-    let processes = settings.processes;
-    // With a target the workers are there to be spread to: one that has nothing to do costs nothing.
-    let elastic = has_target(program) && processes == 1;
-    let wanted = if elastic { cores.len() } else { parallelism };
-    let workers = settings
-        .workers
-        .unwrap_or(wanted.min(cores.len()).max(processes));
-    if processes > workers {
-        return Err(SqlError::new(format!(
-            "{processes} processes for {workers} worker threads"
-        ))
-        .mend(format!(
-            "each process runs a worker at least: --workers {processes}"
-        )));
-    }
-    let graph = &program.graph;
-    Ok(plan(graph, parallelism, workers, processes, cores, elastic))
-}
-
-/// Whether a sink has a latency target.
-pub fn has_target(program: &Program) -> bool {
-    let mut nodes = program.nodes.iter();
-    nodes.any(|node| matches!(node, NodeSpec::Sink(sink) if sink.latency_target_ns.is_some()))
 }
 
 struct Watch<'a> {

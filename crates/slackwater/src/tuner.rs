@@ -33,7 +33,7 @@ use crate::catalog::ProgramCatalog;
 use crate::plan::Plan;
 
 use elastic::Elastic;
-pub use paths::{Path, paths};
+pub use paths::{Path, guess, paths};
 use watch::{PathWatch, WorkerWatch};
 
 /// Ticks while something changes, and otherwise.

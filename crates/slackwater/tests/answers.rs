@@ -1,4 +1,4 @@
-//! Reference answers over real data, at parallelism 1, 2 and 4, in one process and in several
+//! Reference answers over real data, at parallelism 1, 2, 4 and 64, in one process and in several
 //! over every kind of link, with random chunk sizes (I1); and as many instances, some of them slow,
 //! with any balancer, in one phase and in two, while buckets of keys move between them.
 
@@ -49,6 +49,7 @@ fn check(name: &str, text: &str, only_last: bool) {
         ("1", "1", "auto"),
         ("2", "1", "auto"),
         ("4", "1", "auto"),
+        ("64", "1", "auto"),
         ("1", "2", "shm"),
         ("4", "3", "shm"),
         ("3", "2", "tcp"),

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bench_chunking;
+mod bench_placement;
 mod bench_target;
 mod bench_wait;
 mod calibrate;
@@ -10,9 +11,11 @@ mod idle;
 mod input;
 mod late_rows;
 mod latency;
+mod placement;
 mod process;
 mod processes;
 mod random;
 mod sql_files;
 mod support;
+mod topologies;
 mod updates;

@@ -15,7 +15,7 @@ use crate::error::{Result, SqlError, nearest};
 use crate::order;
 use crate::outputs;
 use crate::session::Session;
-use crate::settings::{Balancer, Settings};
+use crate::settings::{Balancer, Parallelism, Settings};
 use crate::specs::NodeSpec;
 use crate::statement::{Statement, parse};
 use crate::table::Table;
@@ -54,6 +54,17 @@ pub struct Program {
     pub nodes: Vec<NodeSpec>,
     /// SET.
     pub settings: Settings,
+    /// The statements that move rows.
+    pub outputs: Vec<Output>,
+}
+
+/// A statement that moves rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Output {
+    /// The node of its sink.
+    pub sink: usize,
+    /// Instances of each parallelisable subquery that feeds it: what was set before it.
+    pub parallelism: Parallelism,
 }
 
 impl Program {
@@ -85,6 +96,11 @@ pub fn compile(
     for (key, value) in overrides {
         compiler.session.settings.set(key, value, &options)?;
     }
+    if overrides.iter().any(|(key, _)| key == "parallelism") {
+        let parallelism = compiler.session.settings.parallelism;
+        let jobs = compiler.jobs.iter_mut();
+        jobs.for_each(|job| job.parallelism = parallelism);
+    }
     compiler
         .session
         .settings
@@ -113,6 +129,8 @@ struct Job {
     /// Views that it reads, also by way of others.
     views: BTreeSet<String>,
     explain: bool,
+    /// What is set where it stands.
+    parallelism: Option<Parallelism>,
     tokens: Arc<[TokenWithSpan]>,
 }
 
@@ -200,6 +218,7 @@ impl Compiler<'_> {
             table,
             views,
             explain,
+            parallelism: self.session.settings.parallelism,
             tokens: tokens.clone(),
         });
         Ok(())
@@ -228,6 +247,7 @@ impl Compiler<'_> {
     fn program(&self, jobs: Vec<Job>) -> Result<Program> {
         let plans = jobs.iter().map(|job| &job.plan).collect::<Vec<_>>();
         let mut translator = Translator::new(&self.session, self.connectors, &plans)?;
+        let mut outputs = Vec::new();
         for job in &jobs {
             let table = job.table.as_deref();
             let table = table.map(|table| (table.name.as_str(), latency_target(table)));
@@ -235,6 +255,10 @@ impl Compiler<'_> {
             translator
                 .sink(&job.plan, job.table.clone(), target_ns)
                 .map_err(|error| error.among(&job.tokens))?;
+            outputs.push(Output {
+                sink: translator.graph.nodes.len() - 1,
+                parallelism: job.parallelism.unwrap_or(Parallelism::Fixed(1)),
+            });
         }
         let (mut graph, nodes) = (translator.graph, translator.specs);
         if self.session.settings.balancer == Balancer::Auto {
@@ -244,6 +268,7 @@ impl Compiler<'_> {
             graph,
             nodes,
             settings: self.session.settings.clone(),
+            outputs,
         })
     }
 }

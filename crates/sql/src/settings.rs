@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use slackwater_control::place::Strategy;
 use slackwater_engine::runtime::WaitMode;
 use slackwater_engine::time::parse_duration_ns;
 
@@ -11,12 +12,14 @@ use crate::error::{Result, SqlError, nearest};
 /// The settings of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Instances of each parallelisable subquery; `None` leaves it to the command line.
-    pub parallelism: Option<usize>,
+    /// Instances of each parallelisable subquery of the statements that follow; `None` for one.
+    pub parallelism: Option<Parallelism>,
     /// Threads that run them; `None` for as many as instances, at most the cores allowed.
     pub workers: Option<usize>,
     /// Processes that the workers are dealt out to.
-    pub processes: usize,
+    pub processes: Processes,
+    /// How instances are placed; `None` leaves it to the machine.
+    pub placement: Option<Strategy>,
     /// What connects processes.
     pub link: LinkKind,
     /// Rows per chunk at most.
@@ -79,6 +82,24 @@ pub enum TwoPhase {
     On,
     /// Never.
     Off,
+}
+
+/// Instances of each parallelisable subquery of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parallelism {
+    /// So many.
+    Fixed(usize),
+    /// As many as its work needs, by what it is known to cost.
+    Auto,
+}
+
+/// Processes that the workers of a query are dealt out to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processes {
+    /// So many.
+    Count(usize),
+    /// One for each NUMA node that has a worker.
+    Nodes,
 }
 
 /// What connects the processes of a query.
@@ -167,11 +188,18 @@ pub const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "parallelism",
-        "instances of each parallelisable subquery, 1 to 1024",
+        "instances of each parallelisable subquery of the statements that follow, 1 to 1024, or \
+         'auto' (as many as their work needs)",
+    ),
+    (
+        "placement",
+        "'numa' (rows travel little between NUMA nodes: the default where there are several), \
+         'spread' (over all nodes in turn) or 'os' (no thread is pinned)",
     ),
     (
         "processes",
-        "processes that the workers are dealt out to, 1 to 64; default 1",
+        "processes that the workers are dealt out to, 1 to 64, or 'nodes' (one for each NUMA node); \
+         default 1",
     ),
     (
         "rebalance",
@@ -199,7 +227,8 @@ impl Default for Settings {
         Settings {
             parallelism: None,
             workers: None,
-            processes: 1,
+            processes: Processes::Count(1),
+            placement: None,
             link: LinkKind::Auto,
             chunk_rows: CHUNK_ROWS,
             linger_ns: LINGER_NS,
@@ -226,8 +255,24 @@ impl Settings {
             _ => Err(wrong(key, value)),
         };
         match key {
-            "parallelism" => self.parallelism = Some(number(PARALLELISM_MAX)?),
-            "processes" => self.processes = number(PROCESSES_MAX)?,
+            "parallelism" => {
+                self.parallelism = Some(match value.trim() {
+                    "auto" => Parallelism::Auto,
+                    _ => Parallelism::Fixed(number(PARALLELISM_MAX)?),
+                })
+            }
+            "placement" => {
+                let strategies = [Strategy::Numa, Strategy::Spread, Strategy::Os];
+                let mut strategies = strategies.into_iter();
+                let strategy = strategies.find(|strategy| strategy.name() == value.trim());
+                self.placement = Some(strategy.ok_or_else(|| wrong(key, value))?);
+            }
+            "processes" => {
+                self.processes = match value.trim() {
+                    "nodes" => Processes::Nodes,
+                    _ => Processes::Count(number(PROCESSES_MAX)?),
+                }
+            }
             "link" => {
                 self.link = match value.trim() {
                     "auto" => LinkKind::Auto,
@@ -403,6 +448,8 @@ mod tests {
         for (key, value) in [
             ("parallelism", "0"),
             ("parallelism", "many"),
+            ("placement", "near"),
+            ("processes", "cores"),
             ("chunk_rows", "1048577"),
             ("linger", "10"),
             ("latency_target", "0 ms"),
@@ -416,6 +463,12 @@ mod tests {
         ] {
             assert!(settings.set(key, value, &[]).is_err(), "{key} = {value}");
         }
+        settings.set("parallelism", "auto", &[]).unwrap();
+        assert_eq!(settings.parallelism, Some(Parallelism::Auto));
+        settings.set("placement", "os", &[]).unwrap();
+        assert_eq!(settings.placement, Some(Strategy::Os));
+        settings.set("processes", "nodes", &[]).unwrap();
+        assert_eq!(settings.processes, Processes::Nodes);
         settings.set("linger", "1.5 ms", &[]).unwrap();
         assert_eq!(settings.linger_ns, 1_500_000);
         settings.set("balancer", "round_robin", &[]).unwrap();

@@ -107,6 +107,16 @@ impl Inbox {
         })
     }
 
+    /// Puts all lanes on a NUMA node, that of the worker that reads them. Before the inbox is handed
+    /// over, so that nothing has to move later.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::prefer_node`]; the lanes then lie where the kernel put them.
+    pub fn put_on_node(&self, node: usize) -> io::Result<()> {
+        crate::numa::put_on_node(&self.memory, node)
+    }
+
     /// What is handed over to the processes that write.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()

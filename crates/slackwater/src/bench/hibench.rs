@@ -9,10 +9,10 @@
 //! parallelism: a fast wrong answer is an error here. The generated file goes when the command
 //! ends, also by Ctrl-C.
 
-mod child;
-mod figures;
-mod folder;
-mod workload;
+pub(super) mod child;
+pub(super) mod figures;
+pub(super) mod folder;
+pub(super) mod workload;
 
 use std::path::{Path, PathBuf};
 

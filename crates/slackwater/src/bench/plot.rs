@@ -159,7 +159,8 @@ fn short(value: f64) -> String {
     format!("{rounded}{unit}")
 }
 
-fn escape(text: &str) -> String {
+/// A text as XML has it.
+pub(crate) fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -333,7 +334,7 @@ fn draw_legend(series: &Series, place: usize, text: &mut String) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn chart() -> Chart {
@@ -371,7 +372,7 @@ mod tests {
 
     /// Every tag that opens closes, in order, and every attribute is quoted: enough of XML for what
     /// is written here.
-    fn check_well_formed(text: &str) {
+    pub(crate) fn check_well_formed(text: &str) {
         let mut open = Vec::new();
         let mut rest = text;
         while let Some(start) = rest.find('<') {

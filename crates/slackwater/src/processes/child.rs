@@ -14,15 +14,15 @@ use slackwater_sql::program::{Program, compile};
 use slackwater_sql::settings::LinkKind;
 
 use crate::catalog::{BuiltIn, ProgramCatalog};
-use crate::machine;
+use crate::machine::{self, Machine};
 use crate::plan::{Plan, deployment, fingerprint};
+use crate::planner::plan_on;
 use crate::processes::channel::Channel;
 use crate::processes::connect::{self, Part};
 use crate::processes::moving::{HandoverNote, StepCounts};
 use crate::processes::protocol::{
     Counts, Farewell, InstanceCounts, LinkCounts, Order, ProcessUsage, SinkCounts, Start, Word,
 };
-use crate::run::plan_on;
 
 /// How long sinks may take to discard what they wrote when the parent has died.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
@@ -66,7 +66,13 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
     let compiled = compile(&start.text, &start.settings, &BuiltIn)
         .map_err(|error| error.render(&start.file, &start.text))?;
     let program = compiled.run;
-    let plan = plan_on(&program, &start.cores).map_err(|error| error.to_string())?;
+    let machine = Machine {
+        topology: start.topology.clone().into(),
+        quota_cores: start.quota_cores,
+        binds_memory: start.binds_memory,
+        notes: Vec::new(),
+    };
+    let plan = plan_on(&program, &machine, &start.learned).map_err(|error| error.to_string())?;
     let deployment = deployment(&program, &plan, DEPLOYMENT);
     if fingerprint(&program, &deployment) != start.fingerprint {
         return Err(
@@ -77,7 +83,7 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
     let catalog = ProgramCatalog::new(&program).map_err(|error| error.to_string())?;
     let (events_sender, events) = mpsc::channel();
     let wait = crate::tuner::spread_evenly(&program, &plan, &catalog, start.costs.into());
-    let wait = wait.unwrap_or_else(|| program.settings.wait_mode());
+    let wait = wait.unwrap_or(plan.wait);
     let runtime = start_runtime(start, wait, &plan, events_sender)?;
     let part = Part {
         deployment: &deployment,
@@ -85,6 +91,7 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
         runtime: &runtime,
         epoch: start.epoch,
         pids: &start.pids,
+        nodes: &plan.memory_nodes,
     };
     let failed = |error: std::io::Error| format!("can't connect with the other processes: {error}");
     let sockets = by_number(sockets, start.process, start.pids.len());
@@ -120,12 +127,16 @@ fn start_runtime(
     plan: &Plan,
     events: mpsc::Sender<Event>,
 ) -> Result<Runtime, String> {
-    let cores = plan.placement.cores.iter().zip(&plan.process_of);
-    let cores = cores.filter(|(_, of)| **of == start.process);
-    let cores = cores.map(|(core, _)| *core).collect::<Vec<_>>();
+    let own = |of_worker: &[Option<usize>]| {
+        let workers = of_worker.iter().zip(&plan.process_of);
+        let own = workers.filter(|(_, process)| **process == start.process);
+        own.map(|(value, _)| *value).collect::<Vec<_>>()
+    };
+    let cores = own(&plan.placement.cores);
     let workers = RuntimeOptions {
         wait,
         costs: start.costs.into(),
+        nodes: own(&plan.memory_nodes),
         ..RuntimeOptions::on(&cores)
     };
     Runtime::start(&workers, events).map_err(|error| error.to_string())

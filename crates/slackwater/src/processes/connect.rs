@@ -40,6 +40,8 @@ pub struct Part<'a> {
     pub epoch: u64,
     /// Process ids of all.
     pub pids: &'a [u32],
+    /// The NUMA node of each worker, where the machine has several.
+    pub nodes: &'a [Option<usize>],
 }
 
 impl Part<'_> {
@@ -85,6 +87,10 @@ pub fn shared_memory(
         let lanes = part.lanes_of(worker).len();
         if lanes > 0 {
             let inbox = Inbox::create(part.epoch, lanes, lane_bytes(lanes))?;
+            if let Some(node) = part.nodes[worker] {
+                // Where that can't be, rows are read from further away; the parent has said so.
+                let _ = inbox.put_on_node(node);
+            }
             inboxes.insert(worker, inbox);
         }
     }

@@ -22,6 +22,8 @@ use slackwater_engine::runtime::Costs;
 use slackwater_engine::worker::Event;
 
 use crate::catalog::ProgramCatalog;
+use crate::costs::Learned;
+use crate::machine::Machine;
 use crate::processes::channel::Channel;
 use crate::processes::protocol::{Farewell, Order, SinkCounts, Start, Word};
 
@@ -37,8 +39,10 @@ pub struct Work<'a> {
     pub text: &'a str,
     /// Settings of the command line.
     pub settings: &'a [(String, String)],
-    /// Cores that may be used.
-    pub cores: &'a [usize],
+    /// The machine that it is planned on.
+    pub machine: &'a Machine,
+    /// What earlier runs have learned of its costs.
+    pub learned: &'a Learned,
     /// The plan.
     pub deployment: &'a Deployment,
     /// How many processes.
@@ -153,7 +157,10 @@ impl Children {
                 file: work.file.to_string(),
                 text: work.text.to_string(),
                 settings: work.settings.to_vec(),
-                cores: work.cores.to_vec(),
+                topology: (&work.machine.topology).into(),
+                quota_cores: work.machine.quota_cores,
+                binds_memory: work.machine.binds_memory,
+                learned: work.learned.clone(),
                 costs: work.costs.into(),
                 process: number,
                 pids: pids.clone(),

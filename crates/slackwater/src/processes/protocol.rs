@@ -12,6 +12,8 @@ use slackwater_engine::latency::Seconds;
 
 use crate::calibrate::WaitCosts;
 use crate::catalog::DeadLetterFile;
+use crate::costs::Learned;
+use crate::machine::Described;
 use crate::processes::moving::{BarrierNote, HandoverNote, StepCounts};
 
 /// From the parent.
@@ -50,8 +52,14 @@ pub struct Start {
     pub text: String,
     /// Settings of the command line.
     pub settings: Vec<(String, String)>,
-    /// Cores that the workers may use.
-    pub cores: Vec<usize>,
+    /// The machine that the parent has planned on.
+    pub topology: Described,
+    /// Cores' worth of CPU time that a container permits.
+    pub quota_cores: Option<f64>,
+    /// Memory is bound to NUMA nodes.
+    pub binds_memory: bool,
+    /// What earlier runs have learned of the query's costs.
+    pub learned: Learned,
     /// What waiting costs on this host.
     pub costs: WaitCosts,
     /// Its number.

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use slackwater_control::latency::model::{Load, Work};
-use slackwater_control::query::QueryGraph;
 use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
 
@@ -37,7 +36,7 @@ pub fn paths(program: &Program, plan: &Plan) -> Vec<Path> {
         _ => None,
     });
     let paths = sinks.map(|(sink, target_ns)| {
-        let nodes = upstream(&program.graph, sink);
+        let nodes = program.graph.upstream(sink);
         let is_source = |node: &usize| matches!(program.nodes[*node], NodeSpec::Source(_));
         let subqueries = nodes.iter().map(|&node| plan.subqueries.of_node[node]);
         Path {
@@ -53,22 +52,9 @@ pub fn paths(program: &Program, plan: &Plan) -> Vec<Path> {
     paths.collect()
 }
 
-fn upstream(graph: &QueryGraph, node: usize) -> BTreeSet<usize> {
-    let mut found = BTreeSet::from([node]);
-    let mut open = vec![node];
-    while let Some(node) = open.pop() {
-        for edge in &graph.nodes[node].inputs {
-            if found.insert(edge.from) {
-                open.push(edge.from);
-            }
-        }
-    }
-    found
-}
-
 /// What a node's work is taken to cost before anything was measured: what HiBench's queries cost on
 /// a virtual machine, rounded.
-fn guess(node: &NodeSpec) -> Work {
+pub fn guess(node: &NodeSpec) -> Work {
     let (per_chunk_ns, per_row_ns) = match node {
         NodeSpec::Source(_) => (15_000.0, 60.0),
         NodeSpec::Map { .. } | NodeSpec::Filter { .. } | NodeSpec::Window { .. } => (2_000.0, 5.0),

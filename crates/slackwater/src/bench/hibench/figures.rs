@@ -25,7 +25,7 @@ pub struct Figures {
 }
 
 /// The machine in short.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Machine {
     /// The processor's name, as it gives it.
     pub processor: String,

@@ -1,0 +1,110 @@
+//! What instances need of a core and what links carry, as far as it can be told before they run.
+
+use crate::expand::ExecutionGraph;
+use crate::query::{NodeKind, QueryGraph};
+use crate::split::Subqueries;
+
+/// What the rows of a node cost, as assumed or measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NodeCost {
+    /// CPU time of a row that it takes, in nanoseconds; for a source, of a row that it reads.
+    pub per_row_ns: f64,
+    /// Rows that come out for each that goes in.
+    pub rows_out: f64,
+    /// Bytes of a row that comes out.
+    pub row_bytes: f64,
+}
+
+/// What a placed query needs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Demand {
+    /// CPU seconds per second (cores) of each instance.
+    pub cores: Vec<f64>,
+    /// Bytes per second on each link.
+    pub bytes_per_s: Vec<f64>,
+}
+
+/// Rows per second that go into each node, for the rows per second that each source reads
+/// (`source_rows_per_s`, by node; other nodes' are not looked at).
+pub fn rows_into(graph: &QueryGraph, costs: &[NodeCost], source_rows_per_s: &[f64]) -> Vec<f64> {
+    let mut rows = vec![0.0; graph.nodes.len()];
+    for (number, node) in graph.nodes.iter().enumerate() {
+        // Inputs have smaller numbers.
+        let inputs = node.inputs.iter();
+        let from_inputs = inputs.map(|edge| rows[edge.from] * costs[edge.from].rows_out);
+        rows[number] = match node.kind {
+            NodeKind::Source => source_rows_per_s[number],
+            _ => from_inputs.sum(),
+        };
+    }
+    rows
+}
+
+/// The demand of a query. Work and rows are taken to be spread evenly over instances and links.
+pub fn demand(
+    graph: &QueryGraph,
+    split: &Subqueries,
+    execution: &ExecutionGraph,
+    costs: &[NodeCost],
+    source_rows_per_s: &[f64],
+) -> Demand {
+    let rows = rows_into(graph, costs, source_rows_per_s);
+    let cores = execution.instances.iter().map(|instance| {
+        let nodes = split.subqueries[instance.subquery].nodes.iter();
+        let busy_ns = nodes.map(|&node| rows[node] * costs[node].per_row_ns);
+        busy_ns.sum::<f64>() / 1e9 / instance.of as f64
+    });
+    let mut links_of = std::collections::HashMap::new();
+    for link in &execution.links {
+        *links_of
+            .entry((link.from_node, link.to_node, link.input))
+            .or_insert(0usize) += 1;
+    }
+    let bytes_per_s = execution.links.iter().map(|link| {
+        let from = link.from_node;
+        let links = links_of[&(from, link.to_node, link.input)];
+        rows[from] * costs[from].rows_out * costs[from].row_bytes / links as f64
+    });
+    Demand {
+        cores: cores.collect(),
+        bytes_per_s: bytes_per_s.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expand::expand;
+    use crate::query::{Edge, Exchange, Node};
+    use crate::split::split;
+
+    #[test]
+    fn rows_that_are_left_out_load_nobody_behind() {
+        let node = |kind, inputs| Node {
+            name: String::new(),
+            detail: String::new(),
+            kind,
+            inputs,
+            instances_max: usize::MAX,
+        };
+        let edge = |from, exchange| vec![Edge { from, exchange }];
+        let mut graph = QueryGraph::default();
+        graph.add(node(NodeKind::Source, vec![]));
+        graph.add(node(NodeKind::Stateless, edge(0, Exchange::Forward)));
+        let by_key = edge(1, Exchange::Key(vec![0]));
+        graph.add(node(NodeKind::Stateful, by_key));
+        let split = split(&graph, 2);
+        let execution = expand(&graph, &split);
+        let cost = |per_row_ns, rows_out| NodeCost {
+            per_row_ns,
+            rows_out,
+            row_bytes: 8.0,
+        };
+        let costs = [cost(100.0, 1.0), cost(10.0, 0.25), cost(400.0, 1.0)];
+        let demand = demand(&graph, &split, &execution, &costs, &[1e6, 0.0, 0.0]);
+        // 1 M rows/s of 110 ns, and a quarter of them of 400 ns, each on two instances.
+        assert_eq!(demand.cores, [0.055, 0.055, 0.05, 0.05]);
+        // 250 k rows/s of 8 bytes over four links.
+        assert_eq!(demand.bytes_per_s, [500_000.0; 4]);
+    }
+}

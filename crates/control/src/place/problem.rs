@@ -1,0 +1,157 @@
+//! Placement as a problem of its own: who goes on which core, so that little travels far and no core
+//! is asked for more than it has.
+
+/// What is to be placed, and where.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// What each instance needs of a core, in any unit.
+    pub demands: Vec<f64>,
+    /// What instances send each other.
+    pub traffic: Vec<Traffic>,
+    /// The node of each core, as a place in `distances`.
+    pub node_of_core: Vec<usize>,
+    /// Distances between nodes, the same in both directions.
+    pub distances: Vec<Vec<f64>>,
+    /// Cores that may be used, as many as there are workers.
+    pub cores_used_max: usize,
+    /// What a core that several instances share has, in the unit of the demands. One instance alone
+    /// may need any amount: nobody else could take a part of it.
+    pub capacity: f64,
+}
+
+/// What two instances send each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Traffic {
+    /// One instance.
+    pub from: usize,
+    /// Another.
+    pub to: usize,
+    /// How much, in any unit.
+    pub weight: f64,
+}
+
+/// Sums of demands that differ by less are equal: they were added in another order.
+const ROUNDING: f64 = 1e-9;
+
+impl Problem {
+    /// What a placement (a core for each instance) costs: the sum of traffic times distance. Between
+    /// instances on one core nothing travels: rows stay in its caches.
+    pub fn cost(&self, placed: &[usize]) -> f64 {
+        let costs = self.traffic.iter().map(|traffic| {
+            traffic.weight * self.distance(placed[traffic.from], placed[traffic.to])
+        });
+        costs.sum()
+    }
+
+    /// The distance that rows travel between two cores.
+    pub fn distance(&self, one: usize, other: usize) -> f64 {
+        if one == other {
+            return 0.0;
+        }
+        self.distances[self.node_of_core[one]][self.node_of_core[other]]
+    }
+
+    /// Whether no core is overloaded, and no more cores are used than there are workers.
+    pub fn is_feasible(&self, placed: &[usize]) -> bool {
+        let mut loads = vec![(0.0, 0); self.node_of_core.len()];
+        for (&core, demand) in placed.iter().zip(&self.demands) {
+            loads[core].0 += demand;
+            loads[core].1 += 1;
+        }
+        let used = loads.iter().filter(|(_, members)| *members > 0).count();
+        let mut loads = loads.into_iter();
+        used <= self.cores_used_max && loads.all(|(load, members)| self.fits(load, members))
+    }
+
+    /// Whether a core bears the load of so many instances.
+    pub fn fits(&self, load: f64, members: usize) -> bool {
+        members <= 1 || load <= self.capacity * (1.0 + ROUNDING)
+    }
+}
+
+/// A core for each instance, of `cores`, so that the busiest has little to do; and what those cores
+/// have to do that several instances share.
+///
+/// An instance that needs as much as a fair share, or more, gets a core of its own. Of the others
+/// the largest goes first, each to the core with the least so far (Graham 1969: at most 4/3 of the
+/// best balance).
+pub fn balance(demands: &[f64], cores: &[usize]) -> (Vec<usize>, f64) {
+    let mut order = (0..demands.len()).collect::<Vec<usize>>();
+    order.sort_by(|&one, &other| {
+        demands[other]
+            .total_cmp(&demands[one])
+            .then(one.cmp(&other))
+    });
+    let mut placed = vec![0; demands.len()];
+    let (mut free, mut rest) = (cores, order.as_slice());
+    let mut sum = demands.iter().sum::<f64>();
+    while let ([instance, smaller @ ..], [core, others @ ..]) = (rest, free) {
+        // The last core is for all that are left.
+        if others.is_empty() || demands[*instance] * (free.len() as f64) < sum {
+            break;
+        }
+        placed[*instance] = *core;
+        sum -= demands[*instance];
+        (rest, free) = (smaller, others);
+    }
+    let mut loads = vec![0.0f64; free.len()];
+    for &instance in rest {
+        let least = (0..loads.len()).min_by(|&one, &other| loads[one].total_cmp(&loads[other]));
+        let least = least.expect("there is a core at least");
+        loads[least] += demands[instance];
+        placed[instance] = free[least];
+    }
+    (placed, loads.into_iter().fold(0.0, f64::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_goes_first_and_to_the_emptiest_core() {
+        let (placed, share) = balance(&[1.0, 4.0, 3.0, 2.0], &[7, 9]);
+        assert_eq!(placed, [7, 7, 9, 9]);
+        assert_eq!(share, 5.0);
+    }
+
+    #[test]
+    fn who_needs_more_than_a_share_is_left_alone() {
+        let (placed, share) = balance(&[1.0, 9.0, 1.0, 1.0, 2.0], &[4, 5, 6]);
+        assert_eq!(placed, [6, 4, 6, 5, 5]);
+        assert_eq!(share, 3.0);
+        // As many cores as instances: each has its own, and the last one counts as shared.
+        let (placed, share) = balance(&[2.0, 2.0], &[0, 1]);
+        assert_eq!((placed, share), (vec![0, 1], 2.0));
+    }
+
+    #[test]
+    fn a_core_more_than_there_are_workers_is_not_feasible() {
+        let problem = Problem {
+            demands: vec![1.0, 1.0],
+            traffic: vec![Traffic {
+                from: 0,
+                to: 1,
+                weight: 2.0,
+            }],
+            node_of_core: vec![0, 0, 1],
+            distances: vec![vec![10.0, 20.0], vec![20.0, 10.0]],
+            cores_used_max: 1,
+            capacity: 2.0,
+        };
+        assert!(problem.is_feasible(&[2, 2]) && !problem.is_feasible(&[0, 1]));
+        let costs = [[0, 0], [0, 1], [1, 2]].map(|placed| problem.cost(&placed));
+        assert_eq!(costs, [0.0, 20.0, 40.0]);
+        let tight = Problem {
+            cores_used_max: 2,
+            capacity: 1.0,
+            ..problem
+        };
+        assert!(!tight.is_feasible(&[2, 2]) && tight.is_feasible(&[0, 1]));
+        let large = Problem {
+            capacity: 0.5,
+            ..tight
+        };
+        assert!(large.is_feasible(&[0, 1]), "nobody shares a core");
+    }
+}

@@ -1,0 +1,92 @@
+//! `slackwater bench placement`: what placement is predicted to gain on UPM-CEP's machine, and how
+//! rows per CPU second hold out here at more instances than one.
+//!
+//! ```text
+//! HiBench's queries ─► planner (as run) on the Bullion S16's distances ─► model.rs ─► predictions
+//!                   └─► runs at parallelism 1, 2, 4, 8 over 8 files here ─► scaling.rs ─► ratios
+//! ```
+//!
+//! The first half is a prediction and not a reproduction: no such machine is at hand. Its
+//! parameters are printed, and so is which of them UPM-CEP's paper gives (`papers.md` P5).
+
+mod figures;
+mod model;
+mod scaling;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use figures::Figures;
+
+use super::common::{check_folders, write};
+
+/// What is predicted and measured.
+#[derive(Args)]
+pub struct Arguments {
+    /// NUMA nodes of the machine that the prediction takes, from 1 to 16
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        default_value = "1,2,4,8"
+    )]
+    nodes: Vec<usize>,
+    /// Leave out what is measured here
+    #[arg(long)]
+    predict_only: bool,
+    /// Records in the generated files, in all
+    #[arg(long, default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(scaling::FILES..))]
+    rows: u64,
+    /// Instances of each parallelisable subquery; the first is what the others are held against
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        default_value = "1,2,4,8"
+    )]
+    parallelism: Vec<usize>,
+    /// Rounds; the medians are printed
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Write all figures as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where the generated files lie meanwhile [default: /dev/shm where it is, else the temporary
+    /// folder]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+/// Runs the experiment.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    if let Some(&wrong) = arguments.nodes.iter().find(|n| !(1..=16).contains(*n)) {
+        return Err(format!("--nodes {wrong}: the machine has 1 to 16"));
+    }
+    if arguments.parallelism.is_empty() || arguments.parallelism.contains(&0) {
+        return Err("--parallelism: write numbers from 1, such as 1,2,4,8".to_string());
+    }
+    check_folders(&[&arguments.json])?;
+    let (parameters, predictions) = model::predict(&arguments.nodes)?;
+    let scaling = match arguments.predict_only {
+        true => None,
+        false => Some(scaling::measure(
+            arguments.rows,
+            &arguments.parallelism,
+            arguments.runs,
+            arguments.folder.as_deref(),
+        )?),
+    };
+    let figures = Figures {
+        goals: figures::verdicts(&predictions, scaling.as_ref()),
+        parameters,
+        predictions,
+        scaling,
+    };
+    print!("{}", figures.table());
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
+        write(path, &(text + "\n"))?;
+    }
+    Ok(())
+}

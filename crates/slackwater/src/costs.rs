@@ -1,0 +1,249 @@
+//! What rows cost at each node of a query: as an earlier run measured, else as assumed.
+//!
+//! A run whose parallelism is `'auto'` leaves behind what its operators cost, in `costs.json` beside
+//! the host's calibration. Whatever is wrong with that file makes it no figures, and never an error
+//! of a query.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use arrow_schema::{DataType, SchemaRef};
+use serde::{Deserialize, Serialize};
+use slackwater_control::demand::NodeCost;
+use slackwater_control::query::NodeKind;
+use slackwater_sql::program::Program;
+use slackwater_sql::specs::NodeSpec;
+
+use crate::report::OperatorReport;
+use crate::tuner::guess;
+
+/// Fewer rows say little of what one costs: starting is most of it.
+const ROWS_MIN: u64 = 10_000;
+
+/// Operators whose costs are kept. Beyond that all others are forgotten.
+const KEPT_MAX: usize = 4_096;
+
+/// The most bytes that are read of the file: each operator has some hundred.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// Rows that a condition lets through, of those that it looks at, where nobody has measured it.
+const ROWS_OUT_FILTER: f64 = 0.5;
+
+/// Rows that come out of state for each that goes in, where nobody has measured it: windows give
+/// fewer than they take.
+const ROWS_OUT_STATEFUL: f64 = 0.1;
+
+/// Bytes of a text or another value without a fixed width: a view of 16 and half as many beside it.
+const BYTES_VARIABLE: f64 = 24.0;
+
+/// What earlier runs measured, by what an operator is and does.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Learned {
+    operators: BTreeMap<String, Measured>,
+}
+
+/// What an operator cost. Whole numbers: worker processes plan with what they are sent, and fractions
+/// may lose their last digit on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Measured {
+    per_row_ps: u64,
+    /// Rows that came out for each million that went in, where it could be told.
+    rows_out_per_million: Option<u64>,
+}
+
+impl Learned {
+    /// What is known on this host; nothing where there is no file, or no readable one.
+    pub fn load() -> Learned {
+        let text = path().and_then(|path| {
+            use std::io::Read;
+            let mut text = String::new();
+            let file = std::fs::File::open(path).ok()?;
+            file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+            Some(text)
+        });
+        let learned = text.and_then(|text| serde_json::from_str(&text).ok());
+        learned.unwrap_or_default()
+    }
+
+    /// Adds what a run measured; whether that was anything.
+    pub fn add(&mut self, program: &Program, operators: &[OperatorReport]) -> bool {
+        let mut measured = BTreeMap::new();
+        for operator in operators
+            .iter()
+            .filter(|operator| operator.rows >= ROWS_MIN)
+        {
+            let rows = operator.rows as f64;
+            // An input of several is counted with the others.
+            let consumers = program.graph.consumers(operator.node);
+            let mut alone = consumers
+                .iter()
+                .filter(|(consumer, _)| program.graph.nodes[*consumer].inputs.len() == 1);
+            let rows_out = alone
+                .next()
+                .map(|&(consumer, _)| operators[consumer].rows as f64 / rows);
+            let cost = Measured {
+                per_row_ps: (operator.busy_s * 1e12 / rows).round() as u64,
+                rows_out_per_million: rows_out.map(|rows_out| (rows_out * 1e6).round() as u64),
+            };
+            measured.insert(key(program, operator.node), cost);
+        }
+        if self.operators.len() + measured.len() > KEPT_MAX {
+            self.operators.clear();
+        }
+        let found = !measured.is_empty();
+        self.operators.extend(measured);
+        found
+    }
+
+    /// Keeps it for later runs.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says, with the file.
+    pub fn store(&self) -> Result<(), String> {
+        let path = path().ok_or("there is no home folder: set SLACKWATER_CACHE to a folder")?;
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        // Written whole under another name: a reader finds the old costs or the new ones.
+        let temporary = path.with_extension(format!("json.{}", std::process::id()));
+        std::fs::write(&temporary, text + "\n").map_err(failed)?;
+        std::fs::rename(&temporary, &path).map_err(failed)
+    }
+}
+
+fn path() -> Option<PathBuf> {
+    Some(crate::calibrate::path()?.with_file_name("costs.json"))
+}
+
+/// What a node is and does: the same text costs the same.
+fn key(program: &Program, node: usize) -> String {
+    let node = &program.graph.nodes[node];
+    format!("{} {}", node.name, node.detail)
+}
+
+/// The costs of a query's nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueryCosts {
+    /// By node.
+    pub of_node: Vec<NodeCost>,
+    /// Which of them were measured.
+    pub measured: Vec<bool>,
+}
+
+/// The costs of a query's nodes: learned where they are known.
+pub fn query_costs(program: &Program, learned: &Learned) -> QueryCosts {
+    let nodes = 0..program.nodes.len();
+    let known = nodes.clone().map(|node| {
+        let measured = learned.operators.get(&key(program, node)).copied();
+        let assumed_out = match (&program.nodes[node], program.graph.nodes[node].kind) {
+            (NodeSpec::Filter { .. }, _) => ROWS_OUT_FILTER,
+            (_, NodeKind::Stateful) => ROWS_OUT_STATEFUL,
+            (_, NodeKind::Sink) => 0.0,
+            _ => 1.0,
+        };
+        let assumed_ns = guess(&program.nodes[node]).per_row_ns;
+        let cost = NodeCost {
+            per_row_ns: measured.map_or(assumed_ns, |measured| measured.per_row_ps as f64 / 1e3),
+            rows_out: measured
+                .and_then(|measured| measured.rows_out_per_million)
+                .map_or(assumed_out, |rows_out| rows_out as f64 / 1e6),
+            row_bytes: row_bytes(schema_of(program, node)),
+        };
+        (cost, measured.is_some())
+    });
+    let (of_node, measured) = known.unzip();
+    QueryCosts { of_node, measured }
+}
+
+/// The columns of what comes out of a node; those that a sink writes.
+pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
+    match &program.nodes[node] {
+        NodeSpec::Source(source) => &source.schema,
+        NodeSpec::Map { schema, .. }
+        | NodeSpec::Window { schema, .. }
+        | NodeSpec::Union { schema } => schema,
+        NodeSpec::Aggregate { spec, .. } => &spec.schema,
+        NodeSpec::Join(spec) => &spec.schema,
+        NodeSpec::Sink(sink) => &sink.schema,
+        // It passes on what it reads.
+        NodeSpec::Filter { .. } => schema_of(program, program.graph.nodes[node].inputs[0].from),
+    }
+}
+
+fn row_bytes(schema: &SchemaRef) -> f64 {
+    let columns = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Boolean => 0.125,
+        other => other
+            .primitive_width()
+            .map_or(BYTES_VARIABLE, |bytes| bytes as f64),
+    });
+    columns.sum()
+}
+
+/// Rows per second of each source, by node: what it says itself, else as fast as `instances` of it
+/// can read.
+pub fn source_rates(
+    program: &Program,
+    costs: &QueryCosts,
+    instances: impl Fn(usize) -> usize,
+) -> Vec<f64> {
+    let nodes = program.nodes.iter().enumerate();
+    let rates = nodes.map(|(node, spec)| match spec {
+        NodeSpec::Source(source) => {
+            let said = source.connector.describe().rows_per_s;
+            let per_row_ns = costs.of_node[node].per_row_ns.max(1.0);
+            let possible = instances(node) as f64 * 1e9 / per_row_ns;
+            said.map_or(possible, |said| said.min(possible))
+        }
+        _ => 0.0,
+    });
+    rates.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::BuiltIn;
+    use slackwater_sql::program::compile;
+
+    fn program() -> Program {
+        let text = "CREATE TABLE v (ts_ms BIGINT, ip STRING) WITH ('connector' = 'datagen',
+              'generator' = 'uservisits');
+            CREATE TABLE o (ip STRING, n BIGINT) WITH ('connector' = 'blackhole');
+            INSERT INTO o SELECT ip, COUNT(*) FROM v WHERE ts_ms > 5 GROUP BY ip;";
+        compile(text, &[], &BuiltIn).unwrap().run
+    }
+
+    fn operators(program: &Program, rows: u64) -> Vec<OperatorReport> {
+        let nodes = program.graph.nodes.iter().enumerate();
+        let reports = nodes.map(|(node, spec)| OperatorReport {
+            node,
+            name: spec.name.clone(),
+            busy_s: 0.01,
+            chunks: 1,
+            rows: rows >> node,
+        });
+        reports.collect()
+    }
+
+    #[test]
+    fn costs_are_assumed_until_a_run_has_measured_them() {
+        let program = program();
+        let mut learned = Learned::default();
+        let assumed = query_costs(&program, &learned);
+        assert!(assumed.measured.iter().all(|measured| !measured));
+        assert_eq!(assumed.of_node[0].per_row_ns, 60.0);
+        // The timestamp and a text.
+        assert_eq!(assumed.of_node[0].row_bytes, 32.0);
+        assert!(!learned.add(&program, &operators(&program, ROWS_MIN - 1)));
+        assert!(learned.add(&program, &operators(&program, 100_000)));
+        let known = query_costs(&program, &learned);
+        assert!(known.measured[0]);
+        // 10 ms for 100,000 rows, of which the next node takes half.
+        assert_eq!(known.of_node[0].per_row_ns, 100.0);
+        assert_eq!(known.of_node[0].rows_out, 0.5);
+    }
+}

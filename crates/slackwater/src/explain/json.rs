@@ -1,0 +1,176 @@
+//! The three graphs and the placement as JSON. Field names are fixed, because scripts read them;
+//! `docs/sql.md` lists them.
+
+use serde::Serialize;
+use slackwater_control::query::NodeKind;
+use slackwater_sql::program::Program;
+
+use crate::explain::exchange;
+use crate::plan::{Plan, instance_name};
+use crate::tuner::plan_paths;
+
+/// What there is to explain.
+#[derive(Serialize)]
+struct Explained {
+    query: Vec<Node>,
+    subqueries: Vec<Subquery>,
+    instances: Vec<Instance>,
+    links: Vec<Link>,
+    workers: Vec<Worker>,
+    placement: Placement,
+    targets: Vec<Target>,
+    notes: Vec<String>,
+}
+
+/// A node of the query graph.
+#[derive(Serialize)]
+struct Node {
+    node: usize,
+    name: String,
+    detail: String,
+    kind: &'static str,
+    inputs: Vec<Input>,
+}
+
+/// An input of a node.
+#[derive(Serialize)]
+struct Input {
+    from: usize,
+    /// How rows are spread over instances, as the text says it; empty where they stay together.
+    exchange: String,
+}
+
+/// A subquery.
+#[derive(Serialize)]
+struct Subquery {
+    subquery: usize,
+    nodes: Vec<usize>,
+    instances: usize,
+}
+
+/// An instance of a subquery.
+#[derive(Serialize)]
+struct Instance {
+    instance: usize,
+    name: String,
+    subquery: usize,
+    index: usize,
+    of: usize,
+    worker: usize,
+}
+
+/// A link between instances.
+#[derive(Serialize)]
+struct Link {
+    from: usize,
+    to: usize,
+    from_node: usize,
+    to_node: usize,
+    input: usize,
+}
+
+/// A worker thread.
+#[derive(Serialize)]
+struct Worker {
+    worker: usize,
+    process: usize,
+    core: Option<usize>,
+    node: Option<usize>,
+}
+
+/// How instances were placed.
+#[derive(Serialize)]
+struct Placement {
+    strategy: &'static str,
+    distance_mean: Option<f64>,
+    processes: usize,
+    elastic: bool,
+}
+
+/// How a latency target is to be kept.
+#[derive(Serialize)]
+struct Target {
+    sink: usize,
+    target_ms: f64,
+    predicted_p99_ms: f64,
+    predicted_cpu_percent: f64,
+    meets_target: bool,
+}
+
+/// A plan as JSON.
+pub fn json(program: &Program, plan: &Plan) -> Result<String, String> {
+    let graph = &program.graph;
+    let nodes = graph.nodes.iter().enumerate().map(|(number, node)| Node {
+        node: number,
+        name: node.name.clone(),
+        detail: node.detail.clone(),
+        kind: match node.kind {
+            NodeKind::Source => "source",
+            NodeKind::Stateless => "stateless",
+            NodeKind::Stateful => "stateful",
+            NodeKind::Sink => "sink",
+        },
+        inputs: node
+            .inputs
+            .iter()
+            .map(|edge| Input {
+                from: edge.from,
+                exchange: exchange(program, plan, edge, number),
+            })
+            .collect(),
+    });
+    let subqueries = plan.subqueries.subqueries.iter().enumerate();
+    let subqueries = subqueries.map(|(number, part)| Subquery {
+        subquery: number,
+        nodes: part.nodes.clone(),
+        instances: part.instances,
+    });
+    let instances = plan.execution.instances.iter().enumerate();
+    let instances = instances.map(|(number, instance)| Instance {
+        instance: number,
+        name: instance_name(graph, plan, number),
+        subquery: instance.subquery,
+        index: instance.index,
+        of: instance.of,
+        worker: plan.placement.worker_of[number],
+    });
+    let links = plan.execution.links.iter().map(|link| Link {
+        from: link.from,
+        to: link.to,
+        from_node: link.from_node,
+        to_node: link.to_node,
+        input: link.input,
+    });
+    let placement = &plan.placement;
+    let workers = (0..placement.cores.len()).map(|worker| Worker {
+        worker,
+        process: plan.process_of[worker],
+        core: placement.cores[worker],
+        node: placement.nodes[worker],
+    });
+    let targets = plan_paths(program, plan, crate::calibrate::costs());
+    let targets = targets.iter().map(|path| Target {
+        sink: path.path.sink,
+        target_ms: path.path.target_ns as f64 / 1e6,
+        predicted_p99_ms: path.planned.chosen.prediction.p99_ns / 1e6,
+        predicted_cpu_percent: path.planned.chosen.prediction.cores * 100.0,
+        meets_target: path.planned.meets_target,
+    });
+    let explained = Explained {
+        query: nodes.collect(),
+        subqueries: subqueries.collect(),
+        instances: instances.collect(),
+        links: links.collect(),
+        workers: workers.collect(),
+        placement: Placement {
+            strategy: placement.strategy.name(),
+            distance_mean: placement.distance_mean,
+            processes: plan.processes,
+            elastic: plan.elastic,
+        },
+        targets: targets.collect(),
+        notes: plan.notes.clone(),
+    };
+    let text = serde_json::to_string_pretty(&explained).map_err(|error| error.to_string())?;
+    Ok(text + "\n")
+}

@@ -1,0 +1,134 @@
+//! From a program and a machine to a plan: how many instances, workers and processes, and where.
+
+use slackwater_control::place::Strategy;
+use slackwater_engine::runtime::WaitMode;
+use slackwater_sql::SqlError;
+use slackwater_sql::program::Program;
+use slackwater_sql::settings::{Parallelism, Processes};
+use slackwater_sql::specs::NodeSpec;
+
+use crate::costs::{Learned, query_costs};
+use crate::machine::Machine;
+use crate::parallel::choose;
+use crate::plan::{Plan, Wish, plan};
+
+/// The plan of a program on a machine, with what earlier runs have learned of its costs. The same
+/// program, machine and costs give the same plan: worker processes rely on it.
+///
+/// # Errors
+///
+/// When there are more processes than workers, or a process for each node of a machine whose
+/// threads can't be bound to nodes.
+pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Result<Plan, SqlError> {
+    let settings = &program.settings;
+    let cores = machine.topology.allowed().len();
+    let cores_max = machine.cores_max();
+    let costs = query_costs(program, learned);
+    let chosen = choose(program, &costs, cores_max);
+    let processes = processes(machine, settings.processes);
+    // With a target the workers are there to be spread to: one that has nothing to do costs nothing.
+    let elastic = has_target(program) && processes == Processes::Count(1);
+    let wanted = if elastic { cores_max } else { chosen.most };
+    let processes_min = match processes {
+        Processes::Count(processes) => processes,
+        Processes::Nodes => 1,
+    };
+    let workers = settings
+        .workers
+        .unwrap_or(wanted.min(cores_max).max(processes_min));
+    check(processes, processes_min, workers, cores, settings.placement)?;
+    let mut plan = plan(&Wish {
+        program,
+        parallelism: &chosen.of_node,
+        most: chosen.most,
+        costs: &costs,
+        workers,
+        processes,
+        elastic,
+        strategy: settings.placement,
+        machine,
+    });
+    plan.notes.extend(machine.notes.iter().cloned());
+    plan.notes.extend(chosen.notes);
+    if workers > cores {
+        plan.notes.push(format!(
+            "{workers} workers share {cores} cores: threads are not pinned, and sleep when they find \
+             nothing to do"
+        ));
+    } else if chosen.most > workers {
+        plan.notes.push(format!(
+            "{} instances of a subquery share {workers} worker{}",
+            chosen.most,
+            if workers == 1 { "" } else { "s" }
+        ));
+    }
+    plan.wait = settings.wait_mode();
+    if workers > cores && spins(plan.wait) {
+        plan.notes.push(format!(
+            "'wait' = '{}' would keep other workers from the cores: they wait to be rung instead",
+            plan.wait
+        ));
+        plan.wait = WaitMode::Interrupt;
+    }
+    Ok(plan)
+}
+
+/// Whether costs that earlier runs have learned are asked for, and new ones to be kept.
+pub fn learns(program: &Program) -> bool {
+    let mut outputs = program.outputs.iter();
+    outputs.any(|output| output.parallelism == Parallelism::Auto)
+}
+
+/// Whether a sink has a latency target.
+pub fn has_target(program: &Program) -> bool {
+    let mut nodes = program.nodes.iter();
+    nodes.any(|node| matches!(node, NodeSpec::Sink(sink) if sink.latency_target_ns.is_some()))
+}
+
+/// A worker that waits like this has its core to itself.
+fn spins(wait: WaitMode) -> bool {
+    matches!(wait, WaitMode::Poll | WaitMode::SpinThenPark { .. })
+}
+
+/// Processes as they are planned: those of one node are one.
+fn processes(machine: &Machine, wanted: Processes) -> Processes {
+    let topology = &machine.topology;
+    let allowed = topology.allowed().into_iter();
+    let mut nodes = allowed.map(|core| topology.node_of(core));
+    let first = nodes.next();
+    match wanted {
+        Processes::Nodes if nodes.all(|node| Some(node) == first) => Processes::Count(1),
+        wanted => wanted,
+    }
+}
+
+fn check(
+    processes: Processes,
+    processes_min: usize,
+    workers: usize,
+    cores: usize,
+    strategy: Option<Strategy>,
+) -> Result<(), SqlError> {
+    if processes_min > workers {
+        return Err(SqlError::new(format!(
+            "{processes_min} processes for {workers} worker threads"
+        ))
+        .mend(format!(
+            "each process runs a worker at least: --workers {processes_min}"
+        )));
+    }
+    if processes != Processes::Nodes {
+        return Ok(());
+    }
+    if strategy == Some(Strategy::Os) {
+        let error = "'processes' = 'nodes' needs workers that are bound to nodes";
+        return Err(SqlError::new(error).mend("'placement' = 'os' binds none: take 'numa'"));
+    }
+    if workers > cores {
+        return Err(SqlError::new(format!(
+            "'processes' = 'nodes': {workers} workers on {cores} cores are bound to no node"
+        ))
+        .mend(format!("--workers {cores}, or a number of --processes")));
+    }
+    Ok(())
+}
