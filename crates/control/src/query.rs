@@ -56,6 +56,8 @@ pub enum Exchange {
     Single,
     /// To each instance in turn; order is given up.
     RoundRobin,
+    /// All to every instance.
+    Broadcast,
 }
 
 impl QueryGraph {

@@ -9,6 +9,7 @@ use arrow_array::UInt32Array;
 use crate::chunk::{Chunk, Message};
 use crate::error::Result;
 use crate::exchange::LinkSender;
+use crate::fan::segments;
 use crate::hash::{BUCKETS, bucket, hash_rows};
 
 /// How chunks are spread over the links of one output.
@@ -25,6 +26,13 @@ pub enum BalancerPlan {
         /// The receiver asks where rows come from (it orders them by partition and position).
         /// Otherwise the origin stays behind: gathering it would cost as much as a column.
         keep_origin: bool,
+    },
+    /// All to every receiver, over one [fan](crate::fan) of links; behind some of them relays hand on
+    /// what they get.
+    Broadcast {
+        /// Chunks of more bytes travel in parts of about so many, so that a relay hands on one while
+        /// the next is on its way to it.
+        segment_bytes: Option<usize>,
     },
 }
 
@@ -57,10 +65,11 @@ impl Route {
     /// A route over at least one link. Buckets are dealt to the links in turn.
     pub fn new(plan: BalancerPlan, senders: Vec<LinkSender>) -> Route {
         assert!(!senders.is_empty(), "a route needs a link");
-        assert!(
-            plan != BalancerPlan::PointToPoint || senders.len() == 1,
-            "point to point: one link"
+        let one_link = matches!(
+            plan,
+            BalancerPlan::PointToPoint | BalancerPlan::Broadcast { .. }
         );
+        assert!(!one_link || senders.len() == 1, "one link, or one fan");
         let links = senders.len();
         Route {
             plan,
@@ -77,6 +86,12 @@ impl Route {
 
     /// Sends a chunk.
     pub fn chunk(&mut self, mut chunk: Chunk) -> Result<()> {
+        if let BalancerPlan::Broadcast {
+            segment_bytes: Some(bytes),
+        } = self.plan
+        {
+            return segments(chunk, bytes).try_for_each(|part| self.send(0, Message::Chunk(part)));
+        }
         if self.senders.len() == 1 {
             return self.send(0, Message::Chunk(chunk));
         }
@@ -118,10 +133,7 @@ impl Route {
 
     /// Sends a control message on every link.
     pub fn control(&mut self, message: &Message) -> Result<()> {
-        let urgent = matches!(
-            message,
-            Message::EndOfWork { .. } | Message::EndOfStream { .. }
-        );
+        let urgent = message.is_urgent();
         for link in 0..self.senders.len() {
             self.send(link, message.clone())?;
             if urgent {

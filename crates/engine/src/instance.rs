@@ -164,6 +164,9 @@ impl Instance {
                 route.ring();
             }
         }
+        if let InstanceInput::Ports(ports) = &mut self.input {
+            ports.ring_relays();
+        }
         stepped
     }
 
@@ -287,11 +290,18 @@ impl Instance {
                 sent += route.flush()?;
             }
         }
+        if let InstanceInput::Ports(ports) = &mut self.input {
+            sent += ports.flush_relays()?;
+        }
         Ok(sent)
     }
 
     fn is_drained(&self) -> bool {
-        self.routes().all(Route::is_drained)
+        let handed_on = match &self.input {
+            InstanceInput::Ports(ports) => ports.is_drained(),
+            InstanceInput::Source(_) => true,
+        };
+        handed_on && self.routes().all(Route::is_drained)
     }
 
     fn is_blocked(&self) -> bool {
@@ -405,6 +415,9 @@ impl Instance {
                 if let Step::Route(route) = step {
                     route.close();
                 }
+            }
+            if let InstanceInput::Ports(ports) = &mut self.input {
+                ports.close_relays();
             }
         }
         Ok(())

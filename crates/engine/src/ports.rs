@@ -9,6 +9,7 @@
 use crate::chunk::{Chunk, Message};
 use crate::error::Result;
 use crate::exchange::LinkReceiver;
+use crate::relay::Relay;
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// What an instance is to do next.
@@ -52,6 +53,8 @@ pub enum Input {
 struct Lane {
     port: usize,
     receiver: LinkReceiver,
+    /// Hands on what is received.
+    relay: Option<Relay>,
     watermark: EventTime,
     idle: bool,
     held: bool,
@@ -76,10 +79,18 @@ pub struct Ports {
 impl Ports {
     /// The given links, grouped by port.
     pub fn new(ports: Vec<Vec<LinkReceiver>>) -> Ports {
+        let ports = ports.into_iter();
+        let alone = |links: Vec<_>| links.into_iter().map(|link| (link, None)).collect();
+        Ports::with_relays(ports.map(alone).collect())
+    }
+
+    /// The given links with what hands on what they bring, grouped by port.
+    pub fn with_relays(ports: Vec<Vec<(LinkReceiver, Option<Relay>)>>) -> Ports {
         let lanes = ports.into_iter().enumerate().flat_map(|(port, receivers)| {
-            receivers.into_iter().map(move |receiver| Lane {
+            receivers.into_iter().map(move |(receiver, relay)| Lane {
                 port,
                 receiver,
+                relay,
                 watermark: MIN_WATERMARK,
                 idle: false,
                 held: false,
@@ -105,7 +116,44 @@ impl Ports {
     pub fn due_ns(&self) -> Option<u64> {
         // Those that are not read now have nothing to be looked at for.
         let lanes = self.lanes.iter().filter(|lane| !lane.ended && !lane.held);
-        lanes.filter_map(|lane| lane.receiver.due_ns()).min()
+        let due = lanes.filter_map(|lane| lane.receiver.due_ns());
+        due.chain(self.relays().filter_map(Relay::due_ns)).min()
+    }
+
+    fn relays(&self) -> impl Iterator<Item = &Relay> {
+        self.lanes.iter().filter_map(|lane| lane.relay.as_ref())
+    }
+
+    fn relays_mut(&mut self) -> impl Iterator<Item = &mut Relay> {
+        self.lanes.iter_mut().filter_map(|lane| lane.relay.as_mut())
+    }
+
+    /// Behind a step: rings those that were handed something on.
+    pub fn ring_relays(&mut self) {
+        self.relays_mut().for_each(Relay::end_step);
+    }
+
+    /// Moves on what relays hold; returns how many of them could.
+    ///
+    /// # Errors
+    ///
+    /// When a link broke.
+    pub fn flush_relays(&mut self) -> Result<usize> {
+        let mut moved = 0;
+        for relay in self.relays_mut() {
+            moved += usize::from(relay.flush()?);
+        }
+        Ok(moved)
+    }
+
+    /// No message follows on any lane.
+    pub fn close_relays(&mut self) {
+        self.relays_mut().for_each(Relay::close);
+    }
+
+    /// Whether everything that was handed on has left this process.
+    pub fn is_drained(&self) -> bool {
+        self.relays().all(Relay::is_drained)
     }
 
     /// Called before the worker may sleep though there may be messages left.
@@ -133,7 +181,17 @@ impl Ports {
                 empty += 1;
                 continue;
             }
-            let message = match lane.receiver.receive()? {
+            let received = match &mut lane.relay {
+                None => lane.receiver.receive()?,
+                Some(relay) if relay.is_ready()? => lane.receiver.receive_and_relay(relay)?,
+                // Held back by those behind it, like a lane that has nothing.
+                Some(_) => {
+                    lane.receiver.settle();
+                    empty += 1;
+                    continue;
+                }
+            };
+            let message = match received {
                 Some(message) => message,
                 None if lane.receiver.is_closed() => {
                     self.ended = true;

@@ -320,6 +320,7 @@ impl Pipeline {
             links,
             chunk_rows: self.numbers.chunk_rows,
             process_of: Vec::new(),
+            relays: Vec::new(),
         }
     }
 }
