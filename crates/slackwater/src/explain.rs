@@ -3,7 +3,8 @@
 use slackwater_control::query::Exchange;
 use slackwater_sql::program::Program;
 
-use crate::plan::{Plan, instance_name};
+use crate::broadcast;
+use crate::plan::{Plan, instance_name, output_schema};
 
 mod latency;
 
@@ -14,7 +15,7 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
     let graph = &program.graph;
     let mut text = String::from("Query graph\n");
     for (number, node) in graph.nodes.iter().enumerate() {
-        let inputs = node.inputs.iter().map(|edge| {
+        let inputs = node.inputs.iter().enumerate().map(|(input, edge)| {
             let columns = |columns: &[usize]| {
                 let schema = output_names(program, edge.from);
                 let names = columns
@@ -27,6 +28,12 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
                 Exchange::Key(keys) => format!("#{} by {}", edge.from, columns(keys)),
                 Exchange::Single => format!("#{} to one instance", edge.from),
                 Exchange::RoundRobin => format!("#{} in turn", edge.from),
+                Exchange::Broadcast => {
+                    let how = plan.decided(number, input);
+                    let how = how.map(|decided| broadcast::describe(&decided.choice));
+                    let how = how.map_or(String::new(), |how| format!(", {how}"));
+                    format!("#{} to every instance{how}", edge.from)
+                }
             }
         });
         let inputs = inputs.collect::<Vec<_>>();
@@ -93,25 +100,6 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
 }
 
 fn output_names(program: &Program, node: usize) -> Vec<String> {
-    use slackwater_sql::specs::NodeSpec;
-    let schema = match &program.nodes[node] {
-        NodeSpec::Source(source) => &source.schema,
-        NodeSpec::Map { schema, .. }
-        | NodeSpec::Window { schema, .. }
-        | NodeSpec::Union { schema } => schema,
-        NodeSpec::Aggregate { spec, .. } => &spec.schema,
-        NodeSpec::Join(spec) => &spec.schema,
-        NodeSpec::Sink(sink) => &sink.schema,
-        NodeSpec::Filter { .. } => {
-            return program.graph.nodes[node]
-                .inputs
-                .first()
-                .map_or_else(Vec::new, |edge| output_names(program, edge.from));
-        }
-    };
-    schema
-        .fields()
-        .iter()
-        .map(|field| field.name().clone())
-        .collect()
+    let fields = output_schema(program, node).fields().iter();
+    fields.map(|field| field.name().clone()).collect()
 }

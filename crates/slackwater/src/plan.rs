@@ -1,15 +1,18 @@
 //! From a query graph to a deployment: split, expand, place, and the engine's plain data.
 
+use arrow_schema::SchemaRef;
 use slackwater_control::expand::{ExecutionGraph, expand};
 use slackwater_control::place::{Placement, place};
 use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
 use slackwater_control::split::{Subqueries, split};
 use slackwater_engine::balancer::BalancerPlan;
 use slackwater_engine::deploy::{
-    Deployment, InputPlan, InstancePlan, LinkPlan, StepKind, StepPlan,
+    Deployment, InputPlan, InstancePlan, LinkPlan, RelayPlan, StepKind, StepPlan,
 };
 use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
+
+use crate::broadcast::Decided;
 
 /// A query graph with what the control path decided for it.
 #[derive(Debug, Clone)]
@@ -28,12 +31,37 @@ pub struct Plan {
     pub sources: Vec<bool>,
     /// Instances begin on one worker, and are spread and gathered while they run.
     pub elastic: bool,
+    /// How rows get to all instances that want them all.
+    pub broadcasts: Vec<Decided>,
 }
 
 impl Plan {
     /// Whether a subquery begins with a source.
     pub fn is_source(&self, subquery: usize) -> bool {
         self.sources[subquery]
+    }
+
+    /// What was decided for a broadcast to an input of a node.
+    pub fn decided(&self, to_node: usize, input: usize) -> Option<&Decided> {
+        let mut broadcasts = self.broadcasts.iter();
+        broadcasts.find(|decided| {
+            (decided.broadcast.to_node, decided.broadcast.input) == (to_node, input)
+        })
+    }
+}
+
+/// The columns that a node puts out.
+pub fn output_schema(program: &Program, node: usize) -> &SchemaRef {
+    match &program.nodes[node] {
+        NodeSpec::Source(source) => &source.schema,
+        NodeSpec::Map { schema, .. }
+        | NodeSpec::Window { schema, .. }
+        | NodeSpec::Union { schema } => schema,
+        NodeSpec::Aggregate { spec, .. } => &spec.schema,
+        NodeSpec::Join(spec) => &spec.schema,
+        NodeSpec::Sink(sink) => &sink.schema,
+        // It puts out what it takes in.
+        NodeSpec::Filter { .. } => output_schema(program, program.graph.nodes[node].inputs[0].from),
     }
 }
 
@@ -67,6 +95,7 @@ pub fn plan(
         parallelism,
         sources,
         elastic,
+        broadcasts: Vec::new(),
     }
 }
 
@@ -108,12 +137,17 @@ pub fn deployment(program: &Program, plan: &Plan, id: u32) -> Deployment {
     let instances = (0..plan.execution.instances.len())
         .map(|instance| instance_plan(program, plan, instance))
         .collect();
+    let relays = plan.execution.relays.iter().map(|relay| RelayPlan {
+        link: relay.link,
+        links: relay.links.clone(),
+    });
     Deployment {
         id,
         instances,
         links,
         chunk_rows: program.settings.chunk_rows,
         process_of: plan.process_of.clone(),
+        relays: relays.collect(),
     }
 }
 
@@ -214,6 +248,11 @@ fn route(
             keep_origin: orders_rows(&program.nodes[to]),
         },
         Exchange::RoundRobin => BalancerPlan::RoundRobin,
+        Exchange::Broadcast => BalancerPlan::Broadcast {
+            segment_bytes: plan
+                .decided(to, input)
+                .and_then(|decided| decided.choice.segment_bytes),
+        },
         Exchange::Forward | Exchange::Single => BalancerPlan::PointToPoint,
     };
     StepPlan {

@@ -18,6 +18,7 @@ use crate::calibrate;
 use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
 use crate::cli::say;
 use crate::live::Live;
+use crate::broadcast;
 use crate::plan::{Plan, deployment, fingerprint, plan};
 use crate::processes::{Children, Farewell, Work};
 use crate::report::{Report, count};
@@ -359,7 +360,9 @@ pub fn plan_on(program: &Program, cores: &[usize]) -> Result<Plan, SqlError> {
         )));
     }
     let graph = &program.graph;
-    Ok(plan(graph, parallelism, workers, processes, cores, elastic))
+    let mut plan = plan(graph, parallelism, workers, processes, cores, elastic);
+    broadcast::decide(program, &mut plan);
+    Ok(plan)
 }
 
 /// Whether a sink has a latency target.

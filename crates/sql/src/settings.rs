@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use slackwater_control::broadcast::Algorithm;
 use slackwater_engine::runtime::WaitMode;
 use slackwater_engine::time::parse_duration_ns;
 
@@ -33,6 +34,8 @@ pub struct Settings {
     pub keep_order: bool,
     /// Chunks of a source are dealt out in turn.
     pub round_robin: bool,
+    /// How rows get to all instances that want them all; `None` for what is the cheapest.
+    pub broadcast: Option<Algorithm>,
     /// The latency that is wanted, in nanoseconds.
     pub latency_target_ns: Option<u64>,
     /// The same for a sink's table, or for all that reads a view, by its name; `None` for no
@@ -103,6 +106,11 @@ pub const KNOWN: &[(&str, &str)] = &[
         "'auto' or 'round_robin' (which needs 'order' = 'none')",
     ),
     (
+        "broadcast",
+        "how rows get to all instances that want them all: 'auto' (what is the cheapest on this \
+         host), 'serial', 'flat_tree', 'binary_tree' or 'ring'",
+    ),
+    (
         "chunk_rows",
         "rows per chunk at most, 1 to 1048576; default 8192",
     ),
@@ -162,6 +170,7 @@ impl Default for Settings {
             emit_every_row: false,
             keep_order: true,
             round_robin: false,
+            broadcast: None,
             latency_target_ns: None,
             latency_targets: BTreeMap::new(),
             wait: WaitMode::default(),
@@ -186,6 +195,12 @@ impl Settings {
                     "shm" => LinkKind::SharedMemory,
                     "tcp" => LinkKind::Tcp,
                     _ => return Err(wrong(key, value)),
+                }
+            }
+            "broadcast" => {
+                self.broadcast = match value.trim() {
+                    "auto" => None,
+                    name => Some(Algorithm::named(name).ok_or_else(|| wrong(key, value))?),
                 }
             }
             "workers" => self.workers = Some(number(PARALLELISM_MAX)?),
@@ -335,6 +350,7 @@ mod tests {
             ("linger", "10"),
             ("latency_target", "0 ms"),
             ("emit", "sometimes"),
+            ("broadcast", "tree"),
             ("wait", "sleep:0ms"),
             ("wait", "sleep"),
             ("wait", "doze"),
@@ -346,6 +362,10 @@ mod tests {
         }
         settings.set("linger", "1.5 ms", &[]).unwrap();
         assert_eq!(settings.linger_ns, 1_500_000);
+        settings.set("broadcast", "ring", &[]).unwrap();
+        assert_eq!(settings.broadcast, Some(Algorithm::Ring));
+        settings.set("broadcast", "auto", &[]).unwrap();
+        assert_eq!(settings.broadcast, None);
         settings.set("balancer", "round_robin", &[]).unwrap();
         assert!(settings.check().is_err());
         settings.set("order", "none", &[]).unwrap();

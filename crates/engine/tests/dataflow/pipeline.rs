@@ -406,7 +406,8 @@ impl Catalog for Pipeline {
     }
 }
 
-struct NoLetters;
+/// No row is refused.
+pub struct NoLetters;
 
 impl DeadLetters for NoLetters {
     fn name_partition(&self, _: u32, _: &str) {}
