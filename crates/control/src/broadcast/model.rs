@@ -188,7 +188,8 @@ fn whole(
         let mut written = false;
         let (near, far): (Vec<usize>, Vec<usize>) = below
             .iter()
-            .partition(|&&receiver| receivers[receiver].process == place.process);
+            .copied()
+            .partition(|&receiver| receivers[receiver].process == place.process);
         for (receivers_of, remote) in [(far, true), (near, false)] {
             for receiver in receivers_of {
                 let (cost_ns, wait_ns) = match remote {

@@ -26,7 +26,7 @@ use std::time::Instant;
 use clap::Args;
 
 use figures::{Figures, Measured};
-use plan::{Plan, Point, Way};
+use plan::{Plan, Point};
 
 use super::common::{check_folders, minutes, write};
 use super::fleet::{self, Setup};

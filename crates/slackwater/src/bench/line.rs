@@ -89,11 +89,11 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         false => (ROUNDS, MESSAGES),
     };
     // By length, size and kind: the medians of the rounds.
-    let mut medians = vec![[const { [Vec::new(), Vec::new()] }; SIZES.len()]; LENGTHS.len()];
+    let mut medians: [[[Vec<f64>; 2]; SIZES.len()]; LENGTHS.len()] = Default::default();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        let mut order = (0..LENGTHS.len()).flat_map(|length| [(length, false), (length, true)]);
-        let mut order = order.by_ref().collect::<Vec<_>>();
+        let order = (0..LENGTHS.len()).flat_map(|length| [(length, false), (length, true)]);
+        let mut order = order.collect::<Vec<_>>();
         if round % 2 == 1 {
             order.reverse();
         }

@@ -109,8 +109,8 @@ impl Figures {
     /// Without where and how long.
     pub fn new(plan: &Plan, measured: Vec<Measured>) -> Figures {
         let points = plan.points().into_iter().map(|point| {
-            let mut ways = measured.iter().filter(|one| one.point == point);
-            let mut ways = ways.by_ref().map(|one| one.way).collect::<Vec<Way>>();
+            let of_point = measured.iter().filter(|one| one.point == point);
+            let mut ways = of_point.map(|one| one.way).collect::<Vec<Way>>();
             ways.sort();
             ways.dedup();
             let links = Link::ALL.into_iter();

@@ -247,8 +247,8 @@ impl Plan {
             with_segments(costs, algorithm, origin, &places, size_bytes, aim)
         };
         let wanted = [Aim::Latency, Aim::Throughput].map(best);
-        let mut wanted = wanted.iter().filter_map(|choice| choice.segment_bytes);
-        let mut segments = wanted.by_ref().collect::<Vec<usize>>();
+        let segments = wanted.iter().filter_map(|choice| choice.segment_bytes);
+        let mut segments = segments.collect::<Vec<usize>>();
         segments.sort_unstable();
         segments.dedup();
         segments

@@ -56,7 +56,7 @@ pub fn goals(points: &[PointFigures], measured: &[Measured]) -> Vec<Goal> {
         for choices in &figures.choices {
             let ways = figures.ways.iter().map(|of| of.way);
             let ways = ways.filter(|way| way.link == choices.link).collect::<Vec<Way>>();
-            let of = |chosen, cost| of_the_best(measured, figures.point, chosen, &ways, cost);
+            let of = |chosen, cost: &dyn Fn(&Measured) -> f64| of_the_best(measured, figures.point, chosen, &ways, cost);
             choice_latency.extend(of(choices.latency, &latency));
             choice_throughput.extend(of(choices.throughput, &period));
         }
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(figures.goals[2].measured.median, 4.0);
         assert_eq!(figures.goals[3].measured.max, 0.25);
         // Nothing is better than serial TCP: the last two are missed, and the choice is not the best.
-        let worse = super::tests::figures(|way| match (way.link, way.algorithm) {
+        let worse = self::figures(|way| match (way.link, way.algorithm) {
             (_, "serial") => 50.0,
             _ => 100.0,
         });
