@@ -3,7 +3,9 @@
 //!
 //! The experiment of Kamburugamuve et al., "Towards High Performance Processing of Streaming Data"
 //! (2016), on broadcasts: latency and throughput of flat tree, binary tree and bidirectional ring beside
-//! the serial broadcast over TCP, which is what Storm does. Its nodes are processes here.
+//! the serial broadcast over TCP, which is what Storm does. Its nodes are network namespaces on a bridge
+//! (`net`), each with one process, where root allows that; other processes share the loopback interface
+//! (`tcp`) or memory (`shm`).
 //!
 //! - What a message is and what latency and throughput contain stands in `fleet.rs`.
 //! - **A way** is an algorithm with whole messages, or with messages cut into the segments that the
@@ -53,7 +55,11 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this is a debug build; its figures mean nothing");
     }
-    let plan = Plan::new(arguments.quick, arguments.rounds);
+    let namespaces = fleet::namespaces_are_allowed();
+    if !namespaces {
+        eprintln!("note: no network namespaces here (they need root and ip); processes stand for nodes");
+    }
+    let plan = Plan::new(arguments.quick, arguments.rounds, namespaces);
     eprintln!("about {}", minutes(plan.expected_s()));
     let load_before = load_average();
     let begin = Instant::now();
@@ -67,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         for run in runs {
             let setup = Setup {
                 shape: run.shape(),
-                tcp: run.link.is_tcp(),
+                links: run.link.links(),
                 phases: plan.phases(&run),
             };
             let seen = fleet::run(&setup)?;

@@ -14,6 +14,8 @@
 //!   of all sinks has it, in whatever process: the clocks of one host are one.
 //! - **Throughput** is from the first message until the last sink has the last one.
 //! - **CPU time** is that of all processes, as the operating system counts it.
+//! - **Namespaces**: where asked for, each process has a network of its own, and all of them a bridge; the
+//!   nearest to hosts that one machine has.
 //! - **A worker thread in each process**, unpinned, which waits by interrupt: nothing spins.
 //!
 //! Shutdown: when all phases are done the processes are killed. The kernel ends them with whoever
@@ -21,13 +23,15 @@
 
 mod child;
 mod load;
+mod namespaces;
 mod parent;
 mod shape;
 
 use clap::Args;
 
 pub use load::{Pace, Phase};
-pub use parent::{Seen, Setup, run};
+pub use namespaces::are_allowed as namespaces_are_allowed;
+pub use parent::{Links, Seen, Setup, run};
 pub use shape::Shape;
 
 /// One process of a fleet.

@@ -16,7 +16,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::common::{check_folders, time, write};
-use super::fleet::{self, Pace, Phase, Setup, Shape};
+use super::fleet::{self, Links, Pace, Phase, Setup, Shape};
 use crate::calibrate::Host;
 use crate::measure::Spread;
 use crate::report::count;
@@ -144,7 +144,7 @@ fn measure(workers: usize, tcp: bool, messages: u64) -> Result<Vec<f64>, String>
     });
     let seen = fleet::run(&Setup {
         shape: Shape::Line { workers },
-        tcp,
+        links: if tcp { Links::Tcp } else { Links::SharedMemory },
         phases: phases.to_vec(),
     })?;
     let medians = seen.into_iter().map(|seen| Spread::of(seen.latencies_us).median);

@@ -196,6 +196,11 @@ impl Listening {
     /// Listens on a free port of the loopback address if other processes send to this one. Its
     /// readers are there before anybody is told the address.
     pub fn new(part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
+        Listening::at(Ipv4Addr::LOCALHOST, part, token)
+    }
+
+    /// As [`Listening::new`], at another address of this host.
+    pub fn at(address: Ipv4Addr, part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
         let identity = Identity {
             epoch: part.epoch,
             token,
@@ -211,7 +216,7 @@ impl Listening {
                 ends,
             });
         }
-        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let any_port = SocketAddr::from((address, 0));
         let acceptor = Acceptor::bind(any_port, identity, Settings::default())?;
         for (number, link) in read {
             let waiter = part.own_waiter(part.worker_of(link.to));

@@ -4,7 +4,7 @@ use serde::Serialize;
 use slackwater_control::broadcast::model::{Aim, Choice, Costs, choose, with_segments};
 use slackwater_control::broadcast::{Algorithm, Place};
 
-use crate::bench::fleet::{Pace, Phase, Shape};
+use crate::bench::fleet::{Links, Pace, Phase, Shape};
 use crate::broadcast::costs;
 use crate::measure::Kind;
 
@@ -26,6 +26,9 @@ const SIZES: [usize; 5] = [64, 1 << 10, 16 << 10, 256 << 10, 1 << 20];
 const SIZES_QUICK: [usize; 3] = [64, 16 << 10, 1 << 20];
 
 const ROUNDS: u32 = 3;
+
+/// Hosts that the published experiment had workers on.
+const NODES: usize = 8;
 
 /// Messages of a spaced phase, and how far they are apart: so far that even the serial broadcast over
 /// TCP is through with one before the next.
@@ -52,29 +55,37 @@ pub enum Link {
     Shm,
     /// TCP over the loopback interface.
     Tcp,
+    /// TCP between network namespaces on a bridge.
+    Net,
 }
 
 impl Link {
-    /// Both.
-    pub const ALL: [Link; 2] = [Link::Shm, Link::Tcp];
-
-    /// Whether it is TCP.
-    pub fn is_tcp(self) -> bool {
-        self == Link::Tcp
-    }
+    /// All of them.
+    pub const ALL: [Link; 3] = [Link::Shm, Link::Tcp, Link::Net];
 
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Link::Shm => "shm",
             Link::Tcp => "tcp",
+            Link::Net => "net",
         }
     }
 
+    /// What a fleet takes for it.
+    pub fn links(self) -> Links {
+        match self {
+            Link::Shm => Links::SharedMemory,
+            Link::Tcp => Links::Tcp,
+            Link::Net => Links::Namespaces,
+        }
+    }
+
+    /// What is calibrated for it: of networks, the loopback interface.
     fn kind(self) -> Kind {
         match self {
             Link::Shm => Kind::ShmLent,
-            Link::Tcp => Kind::TcpLink,
+            Link::Tcp | Link::Net => Kind::TcpLink,
         }
     }
 }
@@ -145,13 +156,15 @@ pub struct Plan {
     sizes: Vec<usize>,
     /// Rounds.
     pub rounds: u32,
-    /// What the model reckons with, for shared memory and for TCP.
-    costs: [Costs; 2],
+    /// What the model reckons with, link by link.
+    costs: [Costs; 3],
+    /// Network namespaces can be had.
+    namespaces: bool,
 }
 
 impl Plan {
     /// The plan of a run that is quick or not.
-    pub fn new(quick: bool, rounds: Option<u32>) -> Plan {
+    pub fn new(quick: bool, rounds: Option<u32>, namespaces: bool) -> Plan {
         let cores = slackwater_link::allowed_cores().len();
         let (settings, sizes): (&[_], &[_]) = if quick {
             (&SETTINGS_QUICK, &SIZES_QUICK)
@@ -163,6 +176,7 @@ impl Plan {
             sizes: sizes.to_vec(),
             rounds: rounds.unwrap_or(if quick { 1 } else { ROUNDS }),
             costs: Link::ALL.map(|link| costs(link.kind(), cores)),
+            namespaces,
         }
     }
 
@@ -191,7 +205,19 @@ impl Plan {
     }
 
     fn costs_of(&self, link: Link) -> &Costs {
-        &self.costs[usize::from(link.is_tcp())]
+        let place = Link::ALL.iter().position(|of| *of == link);
+        &self.costs[place.expect("it is one of all")]
+    }
+
+    /// Whether a setting is measured over such links.
+    fn is_measured(&self, link: Link, processes: usize) -> bool {
+        match link {
+            // With one process nothing leaves it.
+            Link::Shm => true,
+            Link::Tcp => processes > 1,
+            // As many nodes as were published.
+            Link::Net => self.namespaces && processes == NODES,
+        }
     }
 
     /// The runs of a round.
@@ -199,8 +225,7 @@ impl Plan {
         let mut runs: Vec<Run> = Vec::new();
         for &(receivers, processes) in &self.settings {
             for link in Link::ALL {
-                if processes == 1 && link.is_tcp() {
-                    // Nothing leaves the process.
+                if !self.is_measured(link, processes) {
                     continue;
                 }
                 for algorithm in Algorithm::ALL {
@@ -300,11 +325,11 @@ mod tests {
     #[test]
     fn every_way_is_measured_at_every_point_and_so_is_every_choice() {
         for quick in [false, true] {
-            let plan = Plan::new(quick, None);
+            let plan = Plan::new(quick, None, true);
             let runs = plan.runs();
             for point in plan.points() {
                 for link in Link::ALL {
-                    if point.processes == 1 && link.is_tcp() {
+                    if !plan.is_measured(link, point.processes) {
                         continue;
                     }
                     let of_point = runs.iter().filter(|run| {

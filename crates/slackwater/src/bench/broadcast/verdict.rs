@@ -163,7 +163,7 @@ pub fn orderings(points: &[PointFigures]) -> Vec<Ordering> {
             }
         })
     });
-    orderings.collect()
+    orderings.filter(|ordering| !ordering.by_latency.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ mod tests {
 
     /// All ways at all points of a quick run, with a figure for each way.
     fn figures(latency_us: impl Fn(&Way) -> f64) -> Figures {
-        let plan = Plan::new(true, None);
+        let plan = Plan::new(true, None, false);
         let measured = plan.runs().into_iter().flat_map(|run| {
             let latency_us = latency_us(&run.way());
             let sizes = run.sizes.clone();

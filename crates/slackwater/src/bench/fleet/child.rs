@@ -1,5 +1,6 @@
 //! One process of a fleet.
 
+use std::net::Ipv4Addr;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, mpsc};
 
@@ -9,7 +10,8 @@ use slackwater_engine::time::now_ns;
 use slackwater_engine::worker::Event;
 
 use super::load::{Desk, Makes, Note, Pace, Phase};
-use super::parent::{Account, Order, PATIENCE, Start, Word};
+use super::namespaces;
+use super::parent::{Account, Links, Order, PATIENCE, Start, Word};
 use crate::bench::common::sleep_until;
 use crate::machine;
 use crate::processes::channel::Channel;
@@ -44,6 +46,17 @@ fn receive(channel: &Channel) -> Result<(Order, Vec<OwnedFd>), String> {
 fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), String> {
     let say = |word: Word| channel.send(&word, &[]).map_err(|error| error.to_string());
     let deployment = start.shape.deployment()?;
+    let mut address = Ipv4Addr::LOCALHOST;
+    if start.links == Links::Namespaces {
+        // Before the first thread, which would stay behind.
+        namespaces::leave()?;
+        say(Word::Apart)?;
+        let (Order::Attached, _) = receive(channel)? else {
+            return Err("was not attached to the network of the others".to_string());
+        };
+        namespaces::join(start.process)?;
+        address = namespaces::address(start.process);
+    }
     let (events_sender, events) = mpsc::channel();
     let options = RuntimeOptions {
         wait: WaitMode::Interrupt,
@@ -59,8 +72,8 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
     };
     let failed = |error: std::io::Error| format!("can't connect with the others: {error}");
     let (ends, _watch, _acceptor);
-    if start.tcp {
-        let listening = connect::Listening::new(&part, [0; 16]).map_err(failed)?;
+    if start.links != Links::SharedMemory {
+        let listening = connect::Listening::at(address, &part, [0; 16]).map_err(failed)?;
         say(Word::Listens(listening.address()))?;
         let (Order::Connect(addresses), _) = receive(channel)? else {
             return Err("was not told where the others listen".to_string());

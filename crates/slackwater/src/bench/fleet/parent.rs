@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::load::{Pace, Phase};
+use super::namespaces::Network;
 use super::shape::Shape;
 use crate::processes::channel::Channel;
 use crate::processes::parent::mesh;
@@ -16,13 +17,24 @@ use crate::processes::parent::mesh;
 /// How long a phase may take: far longer than any does.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What connects processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Links {
+    /// Shared memory.
+    SharedMemory,
+    /// TCP over the loopback interface.
+    Tcp,
+    /// TCP between network namespaces, one for each process.
+    Namespaces,
+}
+
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Instances and what connects them.
     pub shape: Shape,
-    /// Links between processes are TCP connections, else shared memory.
-    pub tcp: bool,
+    /// What connects processes.
+    pub links: Links,
     /// The phases in order.
     pub phases: Vec<Phase>,
 }
@@ -43,6 +55,8 @@ pub struct Seen {
 pub enum Order {
     /// What it is part of; with sockets to the others.
     Start(Start),
+    /// It is attached to the network of all.
+    Attached,
     /// Where each process listens.
     Connect(Vec<Option<SocketAddr>>),
     /// Go through this phase.
@@ -54,8 +68,8 @@ pub enum Order {
 pub struct Start {
     /// What all of them run.
     pub shape: Shape,
-    /// Over TCP.
-    pub tcp: bool,
+    /// What connects them.
+    pub links: Links,
     /// The phases.
     pub phases: Vec<Phase>,
     /// Its number.
@@ -67,6 +81,8 @@ pub struct Start {
 /// What a process says.
 #[derive(Serialize, Deserialize)]
 pub enum Word {
+    /// It has left the network of whoever measures.
+    Apart,
     /// Where it listens, if others send to it.
     Listens(Option<SocketAddr>),
     /// It is connected.
@@ -188,14 +204,19 @@ pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
     for (process, (party, sockets)) in parties.iter().zip(sockets).enumerate() {
         let start = Start {
             shape: setup.shape.clone(),
-            tcp: setup.tcp,
+            links: setup.links,
             phases: setup.phases.clone(),
             process,
             pids: pids.clone(),
         };
         party.tell(&Order::Start(start), &sockets)?;
     }
-    if setup.tcp {
+    // Dropped before the processes: a bridge goes with or without its cables.
+    let _network = match setup.links {
+        Links::Namespaces => Some(attach(&parties, &pids)?),
+        _ => None,
+    };
+    if setup.links != Links::SharedMemory {
         let mut addresses = Vec::new();
         for party in &parties {
             let Word::Listens(address) = party.hear()? else {
@@ -227,6 +248,19 @@ pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
         Seen::of(phase, &accounts)
     });
     seen.collect()
+}
+
+/// Gives each process its cable, once it has left the network of this one.
+fn attach(parties: &[Party], pids: &[u32]) -> Result<Network, String> {
+    let network = Network::create()?;
+    for (number, (party, &pid)) in parties.iter().zip(pids).enumerate() {
+        let Word::Apart = party.hear()? else {
+            return Err(out_of_turn());
+        };
+        network.attach(number, pid)?;
+        party.tell(&Order::Attached, &[])?;
+    }
+    Ok(network)
 }
 
 fn out_of_turn() -> String {
