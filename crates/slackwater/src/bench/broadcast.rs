@@ -44,6 +44,13 @@ pub struct Arguments {
     /// Write all figures as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Only these receivers and processes, such as 32x8,8x4
+    #[arg(long, value_name = "RxP,RxP", value_delimiter = ',', value_parser = plan::parse_setting)]
+    settings: Vec<(usize, usize)>,
+    /// Only messages of so many bytes, 8 to 4194304
+    #[arg(long, value_name = "BYTES,BYTES", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(8..=4 << 20))]
+    sizes: Vec<u64>,
     /// Rounds; the medians are printed [default: 3, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
@@ -59,7 +66,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if !namespaces {
         eprintln!("note: no network namespaces here (they need root and ip); processes stand for nodes");
     }
-    let plan = Plan::new(arguments.quick, arguments.rounds, namespaces);
+    let mut plan = Plan::new(arguments.quick, arguments.rounds, namespaces);
+    plan.restrict(&arguments.settings, &arguments.sizes);
     eprintln!("about {}", minutes(plan.expected_s()));
     let load_before = load_average();
     let begin = Instant::now();

@@ -27,6 +27,9 @@ const SIZES_QUICK: [usize; 3] = [64, 16 << 10, 1 << 20];
 
 const ROUNDS: u32 = 3;
 
+/// Each process is handed a socket to each other one, at most 64 with one message.
+const RECEIVERS_MAX: usize = 64;
+
 /// Hosts that the published experiment had workers on.
 const NODES: usize = 8;
 
@@ -180,6 +183,16 @@ impl Plan {
         }
     }
 
+    /// Measures only these settings and sizes, where some are given.
+    pub fn restrict(&mut self, settings: &[(usize, usize)], sizes: &[u64]) {
+        if !settings.is_empty() {
+            self.settings = settings.to_vec();
+        }
+        if !sizes.is_empty() {
+            self.sizes = sizes.iter().map(|&size| size as usize).collect();
+        }
+    }
+
     /// The points in the order of tables.
     pub fn points(&self) -> Vec<Point> {
         let points = self.settings.iter().flat_map(|&(receivers, processes)| {
@@ -303,6 +316,20 @@ impl Plan {
     }
 }
 
+/// Reads `32x8`: receivers, and the processes that they are in.
+pub fn parse_setting(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once('x');
+    let numbers = numbers.and_then(|(receivers, processes)| {
+        Some((receivers.parse().ok()?, processes.parse().ok()?))
+    });
+    let possible = |&(receivers, processes): &(usize, usize)| {
+        (1..=RECEIVERS_MAX).contains(&receivers) && (1..=receivers).contains(&processes)
+    };
+    numbers.filter(possible).ok_or_else(|| {
+        format!("write receivers and processes, such as 32x8, up to {RECEIVERS_MAX} of each")
+    })
+}
+
 fn spacing(size_bytes: usize) -> (u64, u64) {
     if size_bytes > LARGE_BYTES {
         (MESSAGES_LARGE, GAP_LARGE_NS)
@@ -321,6 +348,14 @@ fn places(receivers: usize, processes: usize) -> (Place, Vec<Place>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_are_read_and_checked() {
+        assert_eq!(parse_setting("32x8"), Ok((32, 8)));
+        for text in ["32", "8x9", "0x0", "65x2", "2xtwo"] {
+            assert!(parse_setting(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn every_way_is_measured_at_every_point_and_so_is_every_choice() {
