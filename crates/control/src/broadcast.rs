@@ -93,9 +93,7 @@ impl Tree {
             let key = (place.host != origin.host, *place);
             processes.entry(key).or_default().push(receiver);
         }
-        let own = processes
-            .remove(&(false, origin))
-            .unwrap_or_default();
+        let own = processes.remove(&(false, origin)).unwrap_or_default();
         let groups = processes.into_iter();
         let groups = groups.map(|((_, place), receivers)| Group { place, receivers });
         let groups = groups.collect::<Vec<Group>>();

@@ -183,12 +183,14 @@ impl Ports {
             }
             let received = match &mut lane.relay {
                 None => lane.receiver.receive()?,
-                Some(relay) if relay.is_ready()? => lane.receiver.receive_and_relay(relay)?,
-                // Held back by those behind it, like a lane that has nothing.
-                Some(_) => {
-                    lane.receiver.settle();
-                    empty += 1;
-                    continue;
+                Some(relay) => {
+                    if !relay.is_ready()? {
+                        // Held back by those behind it, like a lane that has nothing.
+                        lane.receiver.settle();
+                        empty += 1;
+                        continue;
+                    }
+                    lane.receiver.receive_and_relay(relay)?
                 }
             };
             let message = match received {

@@ -61,8 +61,7 @@ impl Relay {
 
     /// Hands on a frame that came from another process, to those in other processes.
     pub(crate) fn frame(&mut self, frame: &Buffer) -> Result<()> {
-        self.fan
-            .pass_frames(std::iter::once(vec![frame.clone()]))
+        self.fan.pass_frames(std::iter::once(vec![frame.clone()]))
     }
 
     /// Hands on to those in this process what the last frames were.

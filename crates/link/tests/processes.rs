@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slackwater_link::shm::{
     Feed, Inbox, Outbox, Peer, Subscription, Watch, Writer, handover, watch,
 };
-use slackwater_link::{Listen, SendError, Sources, Waiter, Waker};
+use slackwater_link::{Frame, Listen, SendError, Sources, Waiter, Waker};
 
 const PART: &str = "SLACKWATER_TEST_PART";
 const SOCKET: &str = "SLACKWATER_TEST_SOCKET";
@@ -222,7 +222,13 @@ fn subscribe(socket: &OwnedFd, waiter: &Waiter, number: usize) {
     let mut next = 0;
     while !reader.is_closed() {
         let mut received = reader.receive().expect("a sound writer");
+        let keep = if received.is_some() { 3 } else { 0 };
+        while kept.len() > keep {
+            let (number, oldest): (u64, Frame) = kept.remove(0);
+            assert!(*oldest == *frame(number), "a lent frame was written over");
+        }
         if received.is_none() {
+            // Nothing is held meanwhile: the ring stands still behind a frame that is kept.
             wait(waiter, || {
                 received = reader.receive().expect("a sound writer");
                 received.is_some() || reader.is_closed()
@@ -230,12 +236,8 @@ fn subscribe(socket: &OwnedFd, waiter: &Waiter, number: usize) {
         }
         if let Some(received) = received {
             assert!(*received == *frame(next), "frame {next} is not whole");
+            kept.push((next, received));
             next += 1;
-            kept.push((next - 1, received));
-        }
-        if kept.len() > 3 {
-            let (number, oldest) = kept.remove(0);
-            assert!(*oldest == *frame(number), "a lent frame was written over");
         }
     }
 }

@@ -50,7 +50,9 @@ pub fn decide(program: &Program, plan: &mut Plan) {
             continue;
         };
         // All origins have the same receivers, so the first one speaks for all.
-        let receivers = links.iter().map(|&link| place_of(plan.execution.links[link].to));
+        let receivers = links
+            .iter()
+            .map(|&link| place_of(plan.execution.links[link].to));
         let receivers = receivers.collect::<Vec<Place>>();
         let origin = place_of(origin);
         let choice = match program.settings.broadcast {
@@ -95,7 +97,12 @@ pub fn costs(kind: Kind, cores: usize) -> Costs {
 }
 
 fn measured(calibration: &Calibration, kind: Kind, cores: usize) -> Costs {
-    let of = |kind| calibration.links.iter().filter(move |cost| cost.kind == kind);
+    let of = |kind| {
+        calibration
+            .links
+            .iter()
+            .filter(move |cost| cost.kind == kind)
+    };
     let points = of(kind).map(|cost| LinkPoint {
         size_bytes: cost.size_bytes,
         latency_ns: cost.latency_p50_ns,

@@ -14,11 +14,11 @@ use slackwater_sql::program::{Program, compile};
 use slackwater_sql::settings::LinkKind;
 use slackwater_sql::specs::NodeSpec;
 
+use crate::broadcast;
 use crate::calibrate;
 use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
 use crate::cli::say;
 use crate::live::Live;
-use crate::broadcast;
 use crate::plan::{Plan, deployment, fingerprint, plan};
 use crate::processes::{Children, Farewell, Work};
 use crate::report::{Report, count};

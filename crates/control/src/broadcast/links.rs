@@ -72,7 +72,11 @@ pub fn lay(
         let relays = relays.filter(|(_, below)| !below.is_empty());
         let mut begins = HashMap::new();
         for (receiver, below) in relays {
-            begins.extend(below.iter().map(|&below| (links[below], receivers[receiver])));
+            begins.extend(
+                below
+                    .iter()
+                    .map(|&below| (links[below], receivers[receiver])),
+            );
             execution.relays.push(RelayEdge {
                 link: links[receiver],
                 links: below.iter().map(|&below| links[below]).collect(),

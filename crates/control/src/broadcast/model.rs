@@ -79,7 +79,15 @@ pub fn choose(
 ) -> Choice {
     let choices = Algorithm::ALL.into_iter().map(|algorithm| {
         let tree = Tree::new(algorithm, origin, receivers);
-        segmented(costs, algorithm, &tree, origin, receivers, message_bytes, aim)
+        segmented(
+            costs,
+            algorithm,
+            &tree,
+            origin,
+            receivers,
+            message_bytes,
+            aim,
+        )
     });
     let cheapest = choices.reduce(|best, other| {
         if is_cheaper(&other.estimate, &best.estimate, aim) {
@@ -101,7 +109,15 @@ pub fn with_segments(
     aim: Aim,
 ) -> Choice {
     let tree = Tree::new(algorithm, origin, receivers);
-    segmented(costs, algorithm, &tree, origin, receivers, message_bytes, aim)
+    segmented(
+        costs,
+        algorithm,
+        &tree,
+        origin,
+        receivers,
+        message_bytes,
+        aim,
+    )
 }
 
 fn segmented(
@@ -138,7 +154,10 @@ fn is_cheaper(one: &Estimate, other: &Estimate, aim: Aim) -> bool {
         Aim::Throughput => (estimate.period_ns, estimate.latency_ns),
     };
     let (one, other) = (figures(one), figures(other));
-    one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)).is_lt()
+    one.0
+        .total_cmp(&other.0)
+        .then(one.1.total_cmp(&other.1))
+        .is_lt()
 }
 
 /// One message through a tree.
@@ -227,7 +246,10 @@ impl Costs {
             (send_ns, point.latency_ns)
         };
         let behind = points.partition_point(|point| point.size_bytes < message_bytes);
-        match (behind.checked_sub(1).map(|last| &points[last]), points.get(behind)) {
+        match (
+            behind.checked_sub(1).map(|last| &points[last]),
+            points.get(behind),
+        ) {
             (None, None) => (0.0, 0.0),
             (None, Some(first)) => figures(first),
             (Some(last), None) => {

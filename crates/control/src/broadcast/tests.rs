@@ -54,7 +54,10 @@ fn every_receiver_gets_each_message_exactly_once() {
                 on_its_way.extend(&tree.children[receiver]);
                 assert!(on_its_way.len() <= receivers.len(), "it goes in circles");
             }
-            assert!(got.iter().all(|&times| times == 1), "{algorithm:?}: {got:?}");
+            assert!(
+                got.iter().all(|&times| times == 1),
+                "{algorithm:?}: {got:?}"
+            );
         }
     }
 }

@@ -139,9 +139,7 @@ fn a_relay_hands_on_what_comes_from_another_process() {
     let mut sender = LinkSender::remote(writer, Arc::default());
     let mut receiver = LinkReceiver::remote(FrameReceiver::Shm(reader), Arc::default());
     let Ends {
-        fan,
-        mut receivers,
-        ..
+        fan, mut receivers, ..
     } = ends();
     let mut relay = Relay::new(fan);
     assert!(relay.keeps_rows(), "it has a link in this process");
@@ -178,5 +176,9 @@ fn segments_are_the_chunk_in_parts() {
         assert_eq!(rows, 1000);
     }
     let empty = chunk.slice(0, 0);
-    assert_eq!(segments(empty, 10).count(), 0, "nothing is sent for no rows");
+    assert_eq!(
+        segments(empty, 10).count(),
+        0,
+        "nothing is sent for no rows"
+    );
 }

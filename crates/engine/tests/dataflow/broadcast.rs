@@ -162,7 +162,14 @@ impl Broadcast {
                 next: vec![],
             };
             let input = InputPlan::Source { node: 0 };
-            instance("origin", index % self.processes, index, self.origins, input, step)
+            instance(
+                "origin",
+                index % self.processes,
+                index,
+                self.origins,
+                input,
+                step,
+            )
         });
         let mut instances = origins.collect::<Vec<_>>();
         for (index, lanes) in ports.into_iter().enumerate() {
@@ -174,7 +181,14 @@ impl Broadcast {
             };
             let worker = random.below(self.processes);
             let input = InputPlan::Ports(vec![lanes]);
-            instances.push(instance("receiver", worker, index, self.receivers, input, step));
+            instances.push(instance(
+                "receiver",
+                worker,
+                index,
+                self.receivers,
+                input,
+                step,
+            ));
         }
         Deployment {
             id: 1,
@@ -206,7 +220,9 @@ impl Broadcast {
             Link::Tcp => tcp(&deployment, &runtimes, &mut ends),
         };
         for (process, (runtime, ends)) in runtimes.iter().zip(ends).enumerate() {
-            runtime.deploy_part(&deployment, process, self, ends).unwrap();
+            runtime
+                .deploy_part(&deployment, process, self, ends)
+                .unwrap();
         }
         (runtimes, events, acceptors)
     }
@@ -310,7 +326,11 @@ fn tcp(deployment: &Deployment, runtimes: &[Runtime], ends: &mut [RemoteEnds]) -
 }
 
 fn schema() -> SchemaRef {
-    let fields = [("origin", DataType::Int64), ("n", DataType::Int64), ("ts", US)];
+    let fields = [
+        ("origin", DataType::Int64),
+        ("n", DataType::Int64),
+        ("ts", US),
+    ];
     let fields = fields.map(|(name, of)| Field::new(name, of, true));
     Arc::new(Schema::new(fields.to_vec()))
 }

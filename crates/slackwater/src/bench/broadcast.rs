@@ -64,7 +64,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let namespaces = fleet::namespaces_are_allowed();
     if !namespaces {
-        eprintln!("note: no network namespaces here (they need root and ip); processes stand for nodes");
+        eprintln!(
+            "note: no network namespaces here (they need root and ip); processes stand for nodes"
+        );
     }
     let mut plan = Plan::new(arguments.quick, arguments.rounds, namespaces);
     plan.restrict(&arguments.settings, &arguments.sizes);

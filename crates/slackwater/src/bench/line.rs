@@ -152,13 +152,17 @@ fn measure(workers: usize, tcp: bool, messages: u64) -> Result<Vec<f64>, String>
         links: if tcp { Links::Tcp } else { Links::SharedMemory },
         phases: phases.to_vec(),
     })?;
-    let medians = seen.into_iter().map(|seen| Spread::of(seen.latencies_us).median);
+    let medians = seen
+        .into_iter()
+        .map(|seen| Spread::of(seen.latencies_us).median);
     Ok(medians.collect())
 }
 
 /// The largest ratio of the longest line.
 fn worst(points: &[Point]) -> f64 {
-    let longest = points.iter().filter(|point| point.workers == longest(points));
+    let longest = points
+        .iter()
+        .filter(|point| point.workers == longest(points));
     let ratios = longest.map(|point| point.ratio.median);
     ratios.fold(0.0, f64::max)
 }

@@ -68,9 +68,7 @@ impl Part<'_> {
     fn lanes_of(&self, worker: usize, feeds: &[Vec<usize>]) -> Vec<usize> {
         let links = self.deployment.remote_links();
         let fed = |link: &usize| feeds.iter().any(|feed| feed.contains(link));
-        let read = links.filter(|(number, link)| {
-            self.worker_of(link.to) == worker && !fed(number)
-        });
+        let read = links.filter(|(number, link)| self.worker_of(link.to) == worker && !fed(number));
         read.map(|(number, _)| number).collect()
     }
 

@@ -92,7 +92,14 @@ fn a_large_message_through_relays_is_cut() {
     let costs = costs(64, false);
     let (origin, receivers) = places(15, 1);
     let ring = |bytes| {
-        with_segments(&costs, Algorithm::Ring, origin, &receivers, bytes, Aim::Latency)
+        with_segments(
+            &costs,
+            Algorithm::Ring,
+            origin,
+            &receivers,
+            bytes,
+            Aim::Latency,
+        )
     };
     let large = ring(1 << 20);
     let uncut = estimate(&costs, Algorithm::Ring, 15, 1 << 20);

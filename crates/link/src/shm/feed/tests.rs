@@ -84,7 +84,10 @@ fn every_reader_gets_every_frame_in_order_and_may_keep_some() {
                 }
             }
         }
-        assert!(*received.iter().min().unwrap() > rounds / 200, "{received:?}");
+        assert!(
+            *received.iter().min().unwrap() > rounds / 200,
+            "{received:?}"
+        );
     }
 }
 
@@ -177,7 +180,10 @@ fn memory_that_is_no_feed_of_this_epoch_is_refused() {
     assert_eq!(opened.readers(), 2);
     let error = Subscription::open(feed.descriptor(), 5, peer.clone()).err();
     let error = error.expect("another epoch").to_string();
-    assert!(error.contains("epoch 4") && error.contains("feed"), "{error}");
+    assert!(
+        error.contains("epoch 4") && error.contains("feed"),
+        "{error}"
+    );
     let inbox = crate::shm::Inbox::create(4, 1, LANE_BYTES_MIN).expect("memory");
     let error = Subscription::open(inbox.descriptor(), 4, peer).err();
     assert!(error.expect("an inbox").reason.contains("no feed"));

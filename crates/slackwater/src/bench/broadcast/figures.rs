@@ -123,7 +123,10 @@ impl Figures {
             PointFigures {
                 point,
                 choices: choices.collect(),
-                ways: ways.iter().map(|&way| of_way(&measured, point, way)).collect(),
+                ways: ways
+                    .iter()
+                    .map(|&way| of_way(&measured, point, way))
+                    .collect(),
             }
         });
         let points = points.collect::<Vec<PointFigures>>();
@@ -141,7 +144,9 @@ impl Figures {
 
 fn of_way(measured: &[Measured], point: Point, way: Way) -> WayFigures {
     let spread = |pick: fn(&Measured) -> f64| {
-        let own = measured.iter().filter(|one| one.point == point && one.way == way);
+        let own = measured
+            .iter()
+            .filter(|one| one.point == point && one.way == way);
         Spread::of(own.map(pick).collect())
     };
     WayFigures {

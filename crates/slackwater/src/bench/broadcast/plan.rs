@@ -252,7 +252,8 @@ impl Plan {
                     };
                     runs.push(run(None, self.sizes.clone()));
                     for &size_bytes in &self.sizes {
-                        for segment_bytes in self.segments(receivers, processes, link, algorithm, size_bytes)
+                        for segment_bytes in
+                            self.segments(receivers, processes, link, algorithm, size_bytes)
                         {
                             let same = |of: &&mut Run| {
                                 let own = run(Some(segment_bytes), of.sizes.clone());
@@ -281,9 +282,8 @@ impl Plan {
     ) -> Vec<usize> {
         let (origin, places) = places(receivers, processes);
         let costs = self.costs_of(link);
-        let best = |aim| -> Choice {
-            with_segments(costs, algorithm, origin, &places, size_bytes, aim)
-        };
+        let best =
+            |aim| -> Choice { with_segments(costs, algorithm, origin, &places, size_bytes, aim) };
         let wanted = [Aim::Latency, Aim::Throughput].map(best);
         let segments = wanted.iter().filter_map(|choice| choice.segment_bytes);
         let mut segments = segments.collect::<Vec<usize>>();

@@ -65,7 +65,10 @@ fn lines(point: &PointFigures, text: &mut String) {
     };
     let serial = point.ways.iter().find(serial);
     for of in &point.ways {
-        let choices = point.choices.iter().find(|of_link| of_link.link == of.way.link);
+        let choices = point
+            .choices
+            .iter()
+            .find(|of_link| of_link.link == of.way.link);
         let mut chosen = Vec::new();
         if choices.is_some_and(|choices| choices.latency == of.way) {
             chosen.push("latency");
@@ -94,6 +97,8 @@ fn lines(point: &PointFigures, text: &mut String) {
 
 /// `shm flat_tree /64k`.
 fn name(way: &Way) -> String {
-    let segments = way.segment_bytes.map_or(String::new(), |bytes| format!(" /{}k", bytes >> 10));
+    let segments = way
+        .segment_bytes
+        .map_or(String::new(), |bytes| format!(" /{}k", bytes >> 10));
     format!("{} {}{segments}", way.link.name(), way.algorithm)
 }

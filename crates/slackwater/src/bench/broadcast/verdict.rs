@@ -55,8 +55,12 @@ pub fn goals(points: &[PointFigures], measured: &[Measured]) -> Vec<Goal> {
     for figures in points {
         for choices in &figures.choices {
             let ways = figures.ways.iter().map(|of| of.way);
-            let ways = ways.filter(|way| way.link == choices.link).collect::<Vec<Way>>();
-            let of = |chosen, cost: &dyn Fn(&Measured) -> f64| of_the_best(measured, figures.point, chosen, &ways, cost);
+            let ways = ways
+                .filter(|way| way.link == choices.link)
+                .collect::<Vec<Way>>();
+            let of = |chosen, cost: &dyn Fn(&Measured) -> f64| {
+                of_the_best(measured, figures.point, chosen, &ways, cost)
+            };
             choice_latency.extend(of(choices.latency, &latency));
             choice_throughput.extend(of(choices.throughput, &period));
         }
@@ -69,7 +73,10 @@ pub fn goals(points: &[PointFigures], measured: &[Measured]) -> Vec<Goal> {
     let mut times_latency = Vec::new();
     let mut times_throughput = Vec::new();
     for figures in points.iter().filter(|of| of.point.receivers == RECEIVERS) {
-        let shm = figures.choices.iter().find(|choices| choices.link == Link::Shm);
+        let shm = figures
+            .choices
+            .iter()
+            .find(|choices| choices.link == Link::Shm);
         let Some(choices) = shm else { continue };
         let to_serial = |chosen, cost: &dyn Fn(&Measured) -> f64| {
             of_the_best(measured, figures.point, chosen, &[serial], cost)
@@ -78,11 +85,21 @@ pub fn goals(points: &[PointFigures], measured: &[Measured]) -> Vec<Goal> {
         let periods = to_serial(choices.throughput, &period);
         times_throughput.extend(periods.map(|times| 1.0 / times));
     }
-    let at_most = |goal: &str, values, limit: f64| judge(goal, values, limit, |value| value <= limit);
-    let at_least = |goal: &str, values, limit: f64| judge(goal, values, limit, |value| value >= limit);
+    let at_most =
+        |goal: &str, values, limit: f64| judge(goal, values, limit, |value| value <= limit);
+    let at_least =
+        |goal: &str, values, limit: f64| judge(goal, values, limit, |value| value >= limit);
     let goals = [
-        at_most("automatic choice: latency, of the best way's", choice_latency, CHOICE_MAX),
-        at_most("automatic choice: time per message, of the best way's", choice_throughput, CHOICE_MAX),
+        at_most(
+            "automatic choice: latency, of the best way's",
+            choice_latency,
+            CHOICE_MAX,
+        ),
+        at_most(
+            "automatic choice: time per message, of the best way's",
+            choice_throughput,
+            CHOICE_MAX,
+        ),
         at_least(
             "32 receivers, automatic, shared memory: throughput, of serial TCP's",
             times_throughput,
@@ -107,7 +124,9 @@ fn of_the_best(
     cost: &dyn Fn(&Measured) -> f64,
 ) -> Option<f64> {
     let each = |way: Way| {
-        let own = measured.iter().filter(|one| one.point == point && one.way == way);
+        let own = measured
+            .iter()
+            .filter(|one| one.point == point && one.way == way);
         let mut own = own.map(|one| (one.round, cost(one))).collect::<Vec<_>>();
         own.sort_by_key(|(round, _)| *round);
         own.into_iter().map(|(_, cost)| cost).collect::<Vec<f64>>()
@@ -117,7 +136,9 @@ fn of_the_best(
     let median = |costs: &Vec<f64>| Spread::of(costs.clone()).median;
     let best = of_ways.min_by(|one, other| median(one).total_cmp(&median(other)))?;
     let ratios = each(chosen).into_iter().zip(best);
-    let ratios = ratios.map(|(chosen, best)| chosen / best).collect::<Vec<f64>>();
+    let ratios = ratios
+        .map(|(chosen, best)| chosen / best)
+        .collect::<Vec<f64>>();
     (!ratios.is_empty()).then(|| Spread::of(ratios).median)
 }
 
@@ -135,14 +156,20 @@ fn judge(goal: &str, values: Vec<f64>, limit: f64, is_met: impl Fn(f64) -> bool)
             ..spread
         },
         limit,
-        points: (values.iter().filter(|&&value| is_met(value)).count(), values.len()),
+        points: (
+            values.iter().filter(|&&value| is_met(value)).count(),
+            values.len(),
+        ),
         met: is_met(mean),
     })
 }
 
 /// The algorithms in order, in the largest setting.
 pub fn orderings(points: &[PointFigures]) -> Vec<Ordering> {
-    let largest = points.iter().map(|of| (of.point.receivers, of.point.processes)).max();
+    let largest = points
+        .iter()
+        .map(|of| (of.point.receivers, of.point.processes))
+        .max();
     let points = points.iter().filter(|of| {
         Some((of.point.receivers, of.point.processes)) == largest && of.point.processes > 1
     });
@@ -151,7 +178,9 @@ pub fn orderings(points: &[PointFigures]) -> Vec<Ordering> {
             let whole = |of: &&WayFigures| of.way.link == link && of.way.segment_bytes.is_none();
             let sorted = |pick: fn(&WayFigures) -> f64, sign: f64| {
                 let ways = figures.ways.iter().filter(whole);
-                let mut of = ways.map(|of| (of.way.algorithm, pick(of))).collect::<Vec<_>>();
+                let mut of = ways
+                    .map(|of| (of.way.algorithm, pick(of)))
+                    .collect::<Vec<_>>();
                 of.sort_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)));
                 of
             };
@@ -163,7 +192,9 @@ pub fn orderings(points: &[PointFigures]) -> Vec<Ordering> {
             }
         })
     });
-    orderings.filter(|ordering| !ordering.by_latency.is_empty()).collect()
+    orderings
+        .filter(|ordering| !ordering.by_latency.is_empty())
+        .collect()
 }
 
 #[cfg(test)]
@@ -202,7 +233,11 @@ mod tests {
             (Link::Tcp, "serial") => 400.0,
             _ => 100.0,
         });
-        let met = figures.goals.iter().map(|goal| goal.met).collect::<Vec<_>>();
+        let met = figures
+            .goals
+            .iter()
+            .map(|goal| goal.met)
+            .collect::<Vec<_>>();
         assert_eq!(met, [true; 4], "{:?}", figures.goals);
         assert_eq!(figures.goals[2].measured.median, 4.0);
         assert_eq!(figures.goals[3].measured.max, 0.25);

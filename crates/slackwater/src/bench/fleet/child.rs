@@ -39,7 +39,9 @@ pub fn run(descriptor: RawFd) -> Result<(), String> {
 }
 
 fn receive(channel: &Channel) -> Result<(Order, Vec<OwnedFd>), String> {
-    let received = channel.receive::<Order>().map_err(|error| error.to_string())?;
+    let received = channel
+        .receive::<Order>()
+        .map_err(|error| error.to_string())?;
     received.ok_or_else(|| "whoever measures has gone".to_string())
 }
 

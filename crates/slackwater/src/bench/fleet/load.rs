@@ -205,10 +205,16 @@ struct Running {
 
 impl Source for Numbers {
     fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
-        let mut waker = self.desk.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waker = self
+            .desk
+            .waker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *waker = Some(waiter.waker());
         let partitions = [(AMONG_OTHERS, "messages"), (LAST, "last messages")];
-        Ok(partitions.map(|(number, name)| (number, name.to_string())).to_vec())
+        Ok(partitions
+            .map(|(number, name)| (number, name.to_string()))
+            .to_vec())
     }
 
     fn poll(&mut self) -> Result<SourcePoll> {

@@ -97,5 +97,7 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string()))
+    Err(failed(
+        String::from_utf8_lossy(&output.stderr).trim().to_string(),
+    ))
 }

@@ -176,7 +176,10 @@ impl Party {
     }
 
     fn hear(&self) -> Result<Word, String> {
-        let heard = self.channel.receive::<Word>().map_err(|error| error.to_string())?;
+        let heard = self
+            .channel
+            .receive::<Word>()
+            .map_err(|error| error.to_string())?;
         let (word, _) = heard.ok_or("a process has failed; its reason is above")?;
         Ok(word)
     }
@@ -290,11 +293,17 @@ mod tests {
                 gap_ns: 1,
             },
         };
-        let accounts = [account(&[1_000, 2_000], &[1_500, 9_000]), account(&[], &[4_000, 3_000])];
+        let accounts = [
+            account(&[1_000, 2_000], &[1_500, 9_000]),
+            account(&[], &[4_000, 3_000]),
+        ];
         let seen = Seen::of(&phase, &accounts).expect("all came");
         assert_eq!(seen.latencies_us, [3.0, 7.0]);
         assert_eq!(seen.cpu_us_per_message, 1.0);
         let error = Seen::of(&phase, &accounts[..1].repeat(2)).expect_err("too many");
-        assert!(error.contains("4 messages were sent, and 2 came"), "{error}");
+        assert!(
+            error.contains("4 messages were sent, and 2 came"),
+            "{error}"
+        );
     }
 }

@@ -208,7 +208,10 @@ mod tests {
                 segment_bytes: None,
             };
             let deployment = shape.deployment().expect("an algorithm");
-            assert_eq!((deployment.instances.len(), deployment.links.len()), (33, 32));
+            assert_eq!(
+                (deployment.instances.len(), deployment.links.len()),
+                (33, 32)
+            );
             for process in 0..8 {
                 assert_eq!(shape.sinks(&deployment, process), 4);
             }

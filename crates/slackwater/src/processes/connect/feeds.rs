@@ -39,7 +39,9 @@ impl Part<'_> {
 impl Feeds {
     /// Makes those of `feeds` that this process writes.
     pub fn create(part: &Part<'_>, feeds: &[Vec<usize>]) -> io::Result<Feeds> {
-        let own = feeds.iter().filter(|links| part.writer_of(links) == part.process);
+        let own = feeds
+            .iter()
+            .filter(|links| part.writer_of(links) == part.process);
         let own = own.collect::<Vec<_>>();
         let bytes = lane_bytes(own.len().max(1));
         let made = own.into_iter().map(|links| {
@@ -89,7 +91,9 @@ pub fn take_over(
 ) -> io::Result<Vec<Subscribed>> {
     let mut subscribed = Vec::new();
     for links in feeds {
-        let read_here = links.iter().any(|&link| part.reader_of(link) == part.process);
+        let read_here = links
+            .iter()
+            .any(|&link| part.reader_of(link) == part.process);
         if part.writer_of(links) != process || !read_here {
             continue;
         }
