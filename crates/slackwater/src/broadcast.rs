@@ -108,20 +108,20 @@ fn measured(calibration: &Calibration, kind: Kind, cores: usize) -> Costs {
         latency_ns: cost.latency_p50_ns,
         bytes_per_s: cost.messages_per_s * cost.size_bytes as f64,
     });
-    let hand_over = of(Kind::InProcess).min_by_key(|cost| cost.size_bytes);
     Costs {
         between_processes: points.collect(),
-        hand_over_ns: hand_over.map_or(HAND_OVER_NS, |cost| 1e9 / cost.messages_per_s.max(1.0)),
         wake_ns: calibration.costs.wake_ns as f64,
-        written_once: kind == Kind::ShmLent,
-        cores,
+        ..built_in(kind, cores)
     }
 }
 
-/// A message between two threads of a process, as `docs/benchmarks/link.md` has it.
-const HAND_OVER_NS: f64 = 10.0;
+/// What the engine does with a message beside the link: `slackwater bench broadcast` with messages of
+/// 64 bytes, whose CPU time goes by the number of processes and of receivers that they get to
+/// (`docs/benchmarks/broadcast.md`).
+const CODEC_NS: f64 = 500.0;
+const HAND_OVER_NS: f64 = 220.0;
 
-/// From the same page: bytes, nanoseconds one way, and messages per second.
+/// From `docs/benchmarks/link.md`: bytes, nanoseconds one way, and messages per second.
 const SHARED_MEMORY: [(usize, f64, f64); 4] = [
     (64, 170.0, 6.8e6),
     (1 << 10, 225.0, 9.1e6),
@@ -147,9 +147,10 @@ fn built_in(kind: Kind, cores: usize) -> Costs {
     };
     Costs {
         between_processes: table.map(point).to_vec(),
+        codec_ns: CODEC_NS,
         hand_over_ns: HAND_OVER_NS,
         wake_ns: slackwater_link::Costs::default().wake_ns as f64,
-        written_once: kind == Kind::ShmLent,
+        in_place: kind == Kind::ShmLent,
         cores,
     }
 }

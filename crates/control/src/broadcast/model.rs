@@ -29,13 +29,19 @@ pub const SEGMENT_BYTES_MIN: usize = 16 << 10;
 pub struct Costs {
     /// Links between processes, measured with messages of some sizes, in any order.
     pub between_processes: Vec<LinkPoint>,
-    /// CPU time of handing a message to another instance of the process, for each of the two, in
-    /// nanoseconds. No size: nothing is copied.
+    /// CPU time of making bytes of a message, once, and of making a message of bytes, for each receiver
+    /// in another process than its parent, in nanoseconds. No size: bytes are passed by reference.
+    pub codec_ns: f64,
+    /// CPU time of handing a message to another instance of the process and of taking it there, in
+    /// nanoseconds. Nothing is copied.
     pub hand_over_ns: f64,
-    /// CPU time of waking a receiver, both sides together, in nanoseconds.
+    /// CPU time of waking a receiver in another process, both sides together, in nanoseconds. Those of
+    /// a process mostly share its workers.
     pub wake_ns: f64,
-    /// What goes to several processes is written once for all of them.
-    pub written_once: bool,
+    /// Links are rings in shared memory: what goes to several processes is written once for all of
+    /// them and read in place, but for a receiver that hands it to others of its process, which copies
+    /// it first.
+    pub in_place: bool,
     /// Cores that all participants share.
     pub cores: usize,
 }
@@ -192,8 +198,10 @@ fn whole(
     receivers: &[Place],
     message_bytes: usize,
 ) -> Passage {
-    let (send_ns, latency_ns) = costs.of_link(message_bytes);
-    let on_the_way_ns = (latency_ns - send_ns).max(0.0);
+    let (link_ns, latency_ns) = costs.of_link(message_bytes);
+    let on_the_way_ns = (latency_ns - link_ns).max(0.0);
+    // What bytes cost beyond those of the smallest message.
+    let bytes_ns = (link_ns - costs.of_link(0).0).max(0.0);
     let half_wake_ns = costs.wake_ns / 2.0;
     let mut passage = Passage {
         path_ns: 0.0,
@@ -202,31 +210,49 @@ fn whole(
         busiest_ns: 0.0,
     };
     // Who sends: where, to whom, when it has the message, and what receiving it took.
-    let mut senders = vec![(origin, &tree.roots, 0.0, 0.0)];
+    let leaves = |place: Place, below: &[usize]| {
+        let mut below = below.iter();
+        below.any(|&receiver| receivers[receiver].process != place.process)
+    };
+    let encode_ns = match leaves(origin, &tree.roots) {
+        true => costs.codec_ns,
+        false => 0.0,
+    };
+    passage.work_ns += encode_ns;
+    let mut senders = vec![(origin, &tree.roots, encode_ns, encode_ns)];
     while let Some((place, below, mut time_ns, mut busy_ns)) = senders.pop() {
         let mut written = false;
         let (near, far): (Vec<usize>, Vec<usize>) = below
             .iter()
             .copied()
             .partition(|&receiver| receivers[receiver].process == place.process);
-        for (receivers_of, remote) in [(far, true), (near, false)] {
-            for receiver in receivers_of {
-                let (cost_ns, wait_ns) = match remote {
-                    true if written && costs.written_once => (0.0, on_the_way_ns),
-                    true => (send_ns, on_the_way_ns),
-                    false => (costs.hand_over_ns, 0.0),
-                };
-                written |= remote;
-                let receive_ns = if remote { send_ns } else { costs.hand_over_ns };
-                busy_ns += cost_ns;
-                time_ns += cost_ns + half_wake_ns;
-                passage.work_ns += cost_ns + receive_ns;
-                passage.wakes_ns += costs.wake_ns;
-                let arrival_ns = time_ns + wait_ns + half_wake_ns;
-                passage.path_ns = passage.path_ns.max(arrival_ns);
-                let place = receivers[receiver];
-                senders.push((place, &tree.children[receiver], arrival_ns, receive_ns));
-            }
+        for receiver in far {
+            let place = receivers[receiver];
+            let send_ns = if written && costs.in_place {
+                0.0
+            } else {
+                link_ns
+            };
+            written = true;
+            let below = &tree.children[receiver];
+            let copies = costs.in_place && !below.iter().all(|&to| leaves(place, &[to]));
+            let copy_ns = if copies { bytes_ns } else { 0.0 };
+            let receive_ns = link_ns + copy_ns + costs.codec_ns;
+            busy_ns += send_ns;
+            time_ns += send_ns + half_wake_ns;
+            let arrival_ns = time_ns + on_the_way_ns + half_wake_ns + copy_ns + costs.codec_ns;
+            passage.work_ns += send_ns + receive_ns;
+            passage.wakes_ns += costs.wake_ns;
+            passage.path_ns = passage.path_ns.max(arrival_ns);
+            senders.push((place, below, arrival_ns, receive_ns));
+        }
+        for receiver in near {
+            busy_ns += costs.hand_over_ns;
+            time_ns += costs.hand_over_ns;
+            passage.work_ns += costs.hand_over_ns;
+            passage.path_ns = passage.path_ns.max(time_ns);
+            // Its process hands on what it has, on the same workers.
+            senders.push((place, &tree.children[receiver], time_ns, 0.0));
         }
         passage.busiest_ns = passage.busiest_ns.max(busy_ns);
     }
@@ -234,7 +260,7 @@ fn whole(
 }
 
 impl Costs {
-    /// What a message costs each side of a link between processes, and how long it takes: straight
+    /// What the bytes of a message cost each side of a link between processes, and how long it takes: straight
     /// lines between the measured sizes, the smallest one's figures below it, in proportion to the
     /// bytes above the largest. Nothing where nothing was measured.
     fn of_link(&self, message_bytes: usize) -> (f64, f64) {

@@ -192,6 +192,17 @@ impl Drop for Party {
     }
 }
 
+/// All of them, which go together: one that outlived the others would complain of their end.
+struct Parties(Vec<Party>);
+
+impl Drop for Parties {
+    fn drop(&mut self) {
+        for party in &mut self.0 {
+            let _ = party.child.kill();
+        }
+    }
+}
+
 /// Goes through the phases; what was seen in each.
 ///
 /// # Errors
@@ -199,8 +210,11 @@ impl Drop for Party {
 /// When a process can't be started, or fails.
 pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
     let processes = setup.shape.processes();
-    let parties = (0..processes).map(|_| Party::start());
-    let parties = parties.collect::<Result<Vec<Party>, String>>()?;
+    let mut fleet = Parties(Vec::new());
+    for _ in 0..processes {
+        fleet.0.push(Party::start()?);
+    }
+    let parties = &fleet.0;
     let pids = parties.iter().map(|party| party.child.id());
     let pids = pids.collect::<Vec<u32>>();
     let sockets = mesh(processes).map_err(|error| format!("no pair of sockets: {error}"))?;
@@ -216,33 +230,33 @@ pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
     }
     // Dropped before the processes: a bridge goes with or without its cables.
     let _network = match setup.links {
-        Links::Namespaces => Some(attach(&parties, &pids)?),
+        Links::Namespaces => Some(attach(parties, &pids)?),
         _ => None,
     };
     if setup.links != Links::SharedMemory {
         let mut addresses = Vec::new();
-        for party in &parties {
+        for party in parties {
             let Word::Listens(address) = party.hear()? else {
                 return Err(out_of_turn());
             };
             addresses.push(address);
         }
-        for party in &parties {
+        for party in parties {
             party.tell(&Order::Connect(addresses.clone()), &[])?;
         }
     }
-    for party in &parties {
+    for party in parties {
         let Word::Ready = party.hear()? else {
             return Err(out_of_turn());
         };
     }
     let phases = setup.phases.iter().enumerate();
     let seen = phases.map(|(number, phase)| {
-        for party in &parties {
+        for party in parties {
             party.tell(&Order::Begin(number), &[])?;
         }
         let mut accounts = Vec::new();
-        for party in &parties {
+        for party in parties {
             let Word::Done(account) = party.hear()? else {
                 return Err(out_of_turn());
             };
