@@ -379,10 +379,14 @@ fn instance(
         }
         InputPlan::Ports(ports) => {
             let keeps = keeps_rows(steps.first_mut().map(|(step, _)| step), passes_on);
+            // Those that it hands rows on to are instances of the same subquery, and keep rows if it
+            // does; but where it has links to other processes, they may have some inside this one.
+            let routes = steps.iter().any(|(step, _)| matches!(step, Step::Route(_)));
             let mut take = |link: &usize| {
                 let mut receiver = ends.receivers.remove(link).expect("a link has one reader");
                 let relay = ends.relay(deployment, *link);
-                if keeps || relay.as_ref().is_some_and(Relay::keeps_rows) {
+                let has_local = relay.as_ref().is_some_and(Relay::has_local);
+                if keeps || (routes && has_local) {
                     receiver.copy_frames();
                 }
                 (receiver, relay)

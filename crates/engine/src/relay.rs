@@ -37,8 +37,8 @@ impl Relay {
         }
     }
 
-    /// Whether rows stay in queues of this process that it hands them on to.
-    pub fn keeps_rows(&self) -> bool {
+    /// Whether it hands rows on inside the process, by reference.
+    pub fn has_local(&self) -> bool {
         self.fan.has_local()
     }
 

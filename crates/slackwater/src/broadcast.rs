@@ -2,7 +2,7 @@
 //! by this host's calibration, and its links are laid along it.
 
 use slackwater_control::broadcast::links::{Broadcast, broadcasts, by_origin, lay};
-use slackwater_control::broadcast::model::{Aim, Choice, Costs, choose, with_segments};
+use slackwater_control::broadcast::model::{Aim, Choice, Costs, Wake, choose, with_segments};
 use slackwater_control::broadcast::{Algorithm, Place};
 use slackwater_control::latency::chunk::LinkPoint;
 use slackwater_sql::program::Program;
@@ -108,12 +108,26 @@ fn measured(calibration: &Calibration, kind: Kind, cores: usize) -> Costs {
         latency_ns: cost.latency_p50_ns,
         bytes_per_s: cost.messages_per_s * cost.size_bytes as f64,
     });
+    let wakes = calibration.wakes.iter();
+    let wake = wakes.filter(|wake| wake.across_cores).map(|wake| Wake {
+        ring_ns: wake.ringing_cpu_ns,
+        work_ns: wake.ringing_cpu_ns + wake.woken_cpu_ns,
+        until_look_ns: wake.until_look_p50_ns,
+    });
+    let wake = wake.last();
     Costs {
         between_processes: points.collect(),
-        wake_ns: calibration.costs.wake_ns as f64,
+        wake: wake.unwrap_or(WAKE),
         ..built_in(kind, cores)
     }
 }
+
+/// A wake-up from another core, as `docs/benchmarks/link.md` has it.
+const WAKE: Wake = Wake {
+    ring_ns: 12_000.0,
+    work_ns: 29_700.0,
+    until_look_ns: 41_700.0,
+};
 
 /// What the engine does with a message beside the link: `slackwater bench broadcast` with messages of
 /// 64 bytes, whose CPU time goes by the number of processes and of receivers that they get to
@@ -121,7 +135,7 @@ fn measured(calibration: &Calibration, kind: Kind, cores: usize) -> Costs {
 const CODEC_NS: f64 = 500.0;
 const HAND_OVER_NS: f64 = 220.0;
 
-/// From `docs/benchmarks/link.md`: bytes, nanoseconds one way, and messages per second.
+/// From the same page: bytes, nanoseconds one way, and messages per second.
 const SHARED_MEMORY: [(usize, f64, f64); 4] = [
     (64, 170.0, 6.8e6),
     (1 << 10, 225.0, 9.1e6),
@@ -149,8 +163,8 @@ fn built_in(kind: Kind, cores: usize) -> Costs {
         between_processes: table.map(point).to_vec(),
         codec_ns: CODEC_NS,
         hand_over_ns: HAND_OVER_NS,
-        wake_ns: slackwater_link::Costs::default().wake_ns as f64,
-        in_place: kind == Kind::ShmLent,
+        wake: WAKE,
+        written_once: kind == Kind::ShmLent,
         cores,
     }
 }

@@ -24,6 +24,11 @@ use crate::latency::chunk::LinkPoint;
 /// that we know.
 pub const SEGMENT_BYTES_MIN: usize = 16 << 10;
 
+/// Larger messages that follow each other are cut where somebody hands them on. A relay holds several
+/// at once, and as many of that size leave the caches and come from fresh pages each time, which costs
+/// more than the messages (`docs/benchmarks/broadcast.md`).
+pub const RELAYED_BYTES_MAX: usize = 256 << 10;
+
 /// What a broadcast is made of, on one host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
@@ -35,15 +40,23 @@ pub struct Costs {
     /// CPU time of handing a message to another instance of the process and of taking it there, in
     /// nanoseconds. Nothing is copied.
     pub hand_over_ns: f64,
-    /// CPU time of waking a receiver in another process, both sides together, in nanoseconds. Those of
-    /// a process mostly share its workers.
-    pub wake_ns: f64,
-    /// Links are rings in shared memory: what goes to several processes is written once for all of
-    /// them and read in place, but for a receiver that hands it to others of its process, which copies
-    /// it first.
-    pub in_place: bool,
+    /// What waking a receiver in another process costs. Those of a process mostly share its workers.
+    pub wake: Wake,
+    /// What goes to several processes is written once for all of them.
+    pub written_once: bool,
     /// Cores that all participants share.
     pub cores: usize,
+}
+
+/// A wake-up, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wake {
+    /// CPU time of whoever rings.
+    pub ring_ns: f64,
+    /// CPU time of both sides together.
+    pub work_ns: f64,
+    /// From the ring until the one that sleeps looks.
+    pub until_look_ns: f64,
 }
 
 /// What is to be small.
@@ -140,12 +153,15 @@ fn segmented(
         segment_bytes: None,
         estimate: whole(costs, tree, origin, receivers, message_bytes).estimate(1, costs.cores),
     };
+    let relayed = tree.children.iter().any(|below| !below.is_empty());
     let mut segment_bytes = message_bytes.next_power_of_two() / 2;
     while segment_bytes >= SEGMENT_BYTES_MIN {
         let segments = message_bytes.div_ceil(segment_bytes);
         let one = whole(costs, tree, origin, receivers, segment_bytes);
         let estimate = one.estimate(segments, costs.cores);
-        if is_cheaper(&estimate, &best.estimate, aim) {
+        let must_be_cut =
+            relayed && best.segment_bytes.unwrap_or(message_bytes) > RELAYED_BYTES_MAX;
+        if must_be_cut || is_cheaper(&estimate, &best.estimate, aim) {
             best.segment_bytes = Some(segment_bytes);
             best.estimate = estimate;
         }
@@ -200,9 +216,6 @@ fn whole(
 ) -> Passage {
     let (link_ns, latency_ns) = costs.of_link(message_bytes);
     let on_the_way_ns = (latency_ns - link_ns).max(0.0);
-    // What bytes cost beyond those of the smallest message.
-    let bytes_ns = (link_ns - costs.of_link(0).0).max(0.0);
-    let half_wake_ns = costs.wake_ns / 2.0;
     let mut passage = Passage {
         path_ns: 0.0,
         work_ns: 0.0,
@@ -210,14 +223,9 @@ fn whole(
         busiest_ns: 0.0,
     };
     // Who sends: where, to whom, when it has the message, and what receiving it took.
-    let leaves = |place: Place, below: &[usize]| {
-        let mut below = below.iter();
-        below.any(|&receiver| receivers[receiver].process != place.process)
-    };
-    let encode_ns = match leaves(origin, &tree.roots) {
-        true => costs.codec_ns,
-        false => 0.0,
-    };
+    let mut roots = tree.roots.iter();
+    let leaves = roots.any(|&receiver| receivers[receiver].process != origin.process);
+    let encode_ns = if leaves { costs.codec_ns } else { 0.0 };
     passage.work_ns += encode_ns;
     let mut senders = vec![(origin, &tree.roots, encode_ns, encode_ns)];
     while let Some((place, below, mut time_ns, mut busy_ns)) = senders.pop() {
@@ -228,21 +236,20 @@ fn whole(
             .partition(|&receiver| receivers[receiver].process == place.process);
         for receiver in far {
             let place = receivers[receiver];
-            let send_ns = if written && costs.in_place {
+            let send_ns = if written && costs.written_once {
                 0.0
             } else {
                 link_ns
             };
             written = true;
             let below = &tree.children[receiver];
-            let copies = costs.in_place && !below.iter().all(|&to| leaves(place, &[to]));
-            let copy_ns = if copies { bytes_ns } else { 0.0 };
-            let receive_ns = link_ns + copy_ns + costs.codec_ns;
+            let receive_ns = link_ns + costs.codec_ns;
             busy_ns += send_ns;
-            time_ns += send_ns + half_wake_ns;
-            let arrival_ns = time_ns + on_the_way_ns + half_wake_ns + copy_ns + costs.codec_ns;
+            time_ns += send_ns;
+            let arrival_ns = time_ns + on_the_way_ns + costs.wake.until_look_ns + costs.codec_ns;
+            time_ns += costs.wake.ring_ns;
             passage.work_ns += send_ns + receive_ns;
-            passage.wakes_ns += costs.wake_ns;
+            passage.wakes_ns += costs.wake.work_ns;
             passage.path_ns = passage.path_ns.max(arrival_ns);
             senders.push((place, below, arrival_ns, receive_ns));
         }

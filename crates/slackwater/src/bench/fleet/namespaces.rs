@@ -38,9 +38,10 @@ impl Network {
     /// # Errors
     ///
     /// What `ip` says.
-    pub fn attach(&self, number: usize, pid: u32) -> Result<(), String> {
-        let cable = format!("slk{number}p{}", std::process::id());
+    pub fn attach(&self, pid: u32) -> Result<(), String> {
         let pid = pid.to_string();
+        // By the process, whose namespace takes it away some time after the process has ended.
+        let cable = format!("slk{pid}");
         ip(&[
             "link", "add", &cable, "type", "veth", "peer", "name", INTERFACE, "netns", &pid,
         ])?;

@@ -270,11 +270,11 @@ pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
 /// Gives each process its cable, once it has left the network of this one.
 fn attach(parties: &[Party], pids: &[u32]) -> Result<Network, String> {
     let network = Network::create()?;
-    for (number, (party, &pid)) in parties.iter().zip(pids).enumerate() {
+    for (party, &pid) in parties.iter().zip(pids) {
         let Word::Apart = party.hear()? else {
             return Err(out_of_turn());
         };
-        network.attach(number, pid)?;
+        network.attach(pid)?;
         party.tell(&Order::Attached, &[])?;
     }
     Ok(network)
