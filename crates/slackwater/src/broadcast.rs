@@ -108,13 +108,12 @@ fn measured(calibration: &Calibration, kind: Kind, cores: usize) -> Costs {
         latency_ns: cost.latency_p50_ns,
         bytes_per_s: cost.messages_per_s * cost.size_bytes as f64,
     });
-    let wakes = calibration.wakes.iter();
-    let wake = wakes.filter(|wake| wake.across_cores).map(|wake| Wake {
+    let mut wakes = calibration.wakes.iter();
+    let wake = wakes.find(|wake| wake.across_cores).map(|wake| Wake {
         ring_ns: wake.ringing_cpu_ns,
         work_ns: wake.ringing_cpu_ns + wake.woken_cpu_ns,
         until_look_ns: wake.until_look_p50_ns,
     });
-    let wake = wake.last();
     Costs {
         between_processes: points.collect(),
         wake: wake.unwrap_or(WAKE),

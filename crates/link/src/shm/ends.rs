@@ -40,7 +40,7 @@ pub struct Writer<P> {
     unrung: bool,
     broken: bool,
     /// A reader whose process has died, while others read on.
-    lost: Option<LinkError>,
+    lost: Option<Box<LinkError>>,
 }
 
 /// A reader, as its writer sees it.
@@ -158,12 +158,12 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         let dead = |reader: &&Opposite| !reader.has_left() && reader.peer.is_dead();
         let dead = self.readers.iter().find(dead);
         let death = dead.map(|reader| reader.peer.death());
-        self.lost.clone().or(death)
+        self.lost.as_deref().cloned().or(death)
     }
 
     /// See [`crate::FrameSender::lost`].
     pub fn lost(&self) -> Option<&LinkError> {
-        self.lost.as_ref()
+        self.lost.as_deref()
     }
 
     /// Stops waiting for those of several readers that have gone; returns whether there were any.
@@ -177,7 +177,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
                 continue;
             }
             if !opposite.has_left() {
-                self.lost = Some(opposite.peer.death());
+                self.lost = Some(Box::new(opposite.peer.death()));
             }
             self.readers.remove(reader);
             self.lane.leave_behind(reader);

@@ -314,7 +314,8 @@ mod tests {
         let seen = Seen::of(&phase, &accounts).expect("all came");
         assert_eq!(seen.latencies_us, [3.0, 7.0]);
         assert_eq!(seen.cpu_us_per_message, 1.0);
-        let error = Seen::of(&phase, &accounts[..1].repeat(2)).expect_err("too many");
+        let error =
+            Seen::of(&phase, &[accounts[0].clone(), accounts[0].clone()]).expect_err("too many");
         assert!(
             error.contains("4 messages were sent, and 2 came"),
             "{error}"
