@@ -10,6 +10,17 @@ pub struct ExecutionGraph {
     pub instances: Vec<InstanceNode>,
     /// The links.
     pub links: Vec<LinkEdge>,
+    /// What receivers of broadcasts hand on ([`crate::broadcast::links`]).
+    pub relays: Vec<RelayEdge>,
+}
+
+/// What comes over a link is handed on by its receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayEdge {
+    /// The link that it comes by.
+    pub link: usize,
+    /// The links that it goes on by, in the order in which they are served.
+    pub links: Vec<usize>,
 }
 
 /// One copy of a subquery.
@@ -67,7 +78,10 @@ pub fn expand(graph: &QueryGraph, split: &Subqueries) -> ExecutionGraph {
                     let linked = match edge.exchange {
                         Exchange::Forward => from % to_count == to,
                         Exchange::Single => to == 0,
-                        Exchange::Key(_) | Exchange::RoundRobin | Exchange::Demand => true,
+                        Exchange::Key(_)
+                        | Exchange::RoundRobin
+                        | Exchange::Demand
+                        | Exchange::Broadcast => true,
                         Exchange::Spread => from_count < to_count || from % to_count == to,
                     };
                     if linked {

@@ -3,6 +3,7 @@
 //! ```text
 //! query graph  →  subqueries  →  execution graph  →  placement
 //!   query.rs        split.rs        expand.rs          place.rs  (demand.rs, topology.rs)
+//!                                       ▲  links of broadcasts: broadcast.rs
 //! ```
 //!
 //! The engine can't name this crate, and this crate can't name the engine: the program translates
@@ -18,4 +19,6 @@ pub mod place;
 pub mod topology;
 
 pub mod balance;
+pub mod broadcast;
+
 pub mod latency;

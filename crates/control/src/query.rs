@@ -63,6 +63,8 @@ pub enum Exchange {
     /// As [`Exchange::Demand`] where there can be more receivers than senders, else as
     /// [`Exchange::Forward`]: nothing sees the order of the rows.
     Spread,
+    /// All to every instance.
+    Broadcast,
 }
 
 impl QueryGraph {

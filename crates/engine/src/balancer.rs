@@ -13,6 +13,7 @@ use crate::chunk::{Chunk, Message};
 use crate::counters::StepCounters;
 use crate::error::Result;
 use crate::exchange::LinkSender;
+use crate::fan::segments;
 use crate::hash::{BUCKETS, bucket, hash_rows};
 use demand::Demand;
 pub use demand::UNACKNOWLEDGED_MAX;
@@ -39,6 +40,13 @@ pub enum BalancerPlan {
         keep_origin: bool,
         /// The node of the query graph that the links lead to, whose buckets may move.
         to: usize,
+    },
+    /// All to every receiver, over one [fan](crate::fan) of links; behind some of them relays hand on
+    /// what they get.
+    Broadcast {
+        /// Chunks of more bytes travel in parts of about so many, so that a relay hands on one while
+        /// the next is on its way to it.
+        segment_bytes: Option<usize>,
     },
 }
 
@@ -71,7 +79,11 @@ pub struct Route {
 /// A balancer with what it remembers.
 enum Dealing {
     ToOne,
-    InTurn { next: usize },
+    /// As [`Dealing::ToOne`], in parts of about so many bytes.
+    Segments(usize),
+    InTurn {
+        next: usize,
+    },
     Demand(Demand),
     Keyed(Keyed),
 }
@@ -103,6 +115,11 @@ impl Route {
     pub fn new(plan: BalancerPlan, senders: Vec<LinkSender>) -> Route {
         assert!(!senders.is_empty(), "a route needs a link");
         let links = senders.len();
+        let takes_one = matches!(
+            plan,
+            BalancerPlan::PointToPoint | BalancerPlan::Broadcast { .. }
+        );
+        assert!(!takes_one || links == 1, "one link, or one fan");
         let dealing = match plan {
             BalancerPlan::Keyed {
                 columns,
@@ -119,10 +136,10 @@ impl Route {
             }),
             BalancerPlan::RoundRobin if links > 1 => Dealing::InTurn { next: 0 },
             BalancerPlan::Demand if links > 1 => Dealing::Demand(Demand::new(links)),
-            _ => {
-                assert!(links == 1, "point to point: one link");
-                Dealing::ToOne
-            }
+            BalancerPlan::Broadcast {
+                segment_bytes: Some(bytes),
+            } => Dealing::Segments(bytes),
+            _ => Dealing::ToOne,
         };
         Route {
             dealing,
@@ -138,6 +155,10 @@ impl Route {
     pub fn chunk(&mut self, chunk: Chunk, counters: &StepCounters) -> Result<()> {
         match &mut self.dealing {
             Dealing::ToOne => self.send(0, Message::Chunk(chunk)),
+            Dealing::Segments(bytes) => {
+                let bytes = *bytes;
+                segments(chunk, bytes).try_for_each(|part| self.send(0, Message::Chunk(part)))
+            }
             Dealing::InTurn { next } => {
                 let link = *next;
                 *next = (link + 1) % self.senders.len();
@@ -170,10 +191,7 @@ impl Route {
     }
 
     fn send_to_all(&mut self, message: &Message) -> Result<()> {
-        let urgent = matches!(
-            message,
-            Message::EndOfWork { .. } | Message::EndOfStream { .. } | Message::Barrier(_)
-        );
+        let urgent = message.is_urgent();
         for link in 0..self.senders.len() {
             self.send(link, message.clone())?;
             if urgent {

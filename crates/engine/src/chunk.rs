@@ -239,3 +239,13 @@ pub enum Message {
         stopped: bool,
     },
 }
+
+impl Message {
+    /// Whether it ends a timed sleep of its receiver: a barrier, or the end.
+    pub fn is_urgent(&self) -> bool {
+        matches!(
+            self,
+            Message::EndOfWork { .. } | Message::EndOfStream { .. } | Message::Barrier(_)
+        )
+    }
+}

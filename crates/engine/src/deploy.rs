@@ -1,6 +1,6 @@
 //! Deployments: what the control path hands down, as plain data, and how it becomes instances.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
@@ -10,10 +10,12 @@ use crate::balancer::{BalancerPlan, Route};
 use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
 use crate::exchange::{LinkReceiver, LinkSender};
+use crate::fan::Fan;
 use crate::instance::{Instance, InstanceInput, SinkStep, Step};
 use crate::intake::{Intake, IntakeSpec};
 use crate::operator::Operator;
 use crate::ports::{Port, Ports};
+use crate::relay::Relay;
 use crate::sink::Sink;
 use crate::source::{DeadLetters, Source};
 
@@ -34,6 +36,8 @@ pub struct Deployment {
     pub chunk_rows: usize,
     /// The process of each worker; empty when there is one process, which is number 0.
     pub process_of: Vec<usize>,
+    /// What receivers of broadcasts hand on.
+    pub relays: Vec<RelayPlan>,
 }
 
 impl Deployment {
@@ -87,6 +91,37 @@ impl Deployment {
         let links = self.links.iter().enumerate();
         links.filter(|(_, link)| self.process(link.from) != self.process(link.to))
     }
+
+    /// Links from one instance to other processes, two or more, that carry the same: through shared
+    /// memory they are one feed. The feed's writer goes by the first of them.
+    pub fn feeds(&self) -> Vec<Vec<usize>> {
+        let steps = self.instances.iter().flat_map(|instance| &instance.steps);
+        let broadcasts = steps.filter_map(|step| match &step.kind {
+            StepKind::Route {
+                balancer: BalancerPlan::Broadcast { .. },
+                links,
+            } => Some(links),
+            _ => None,
+        });
+        let relays = self.relays.iter().map(|relay| &relay.links);
+        let leaves = |link: &usize| {
+            let LinkPlan { from, to } = self.links[*link];
+            self.process(from) != self.process(to)
+        };
+        let feeds = broadcasts
+            .chain(relays)
+            .map(|links| links.iter().copied().filter(leaves).collect());
+        feeds.filter(|links: &Vec<usize>| links.len() > 1).collect()
+    }
+}
+
+/// What comes over a link is handed on by its receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayPlan {
+    /// The link that it comes by.
+    pub link: usize,
+    /// The links that it goes on by.
+    pub links: Vec<usize>,
 }
 
 /// One instance.
@@ -223,7 +258,8 @@ pub struct SourceParts {
 /// The ends of links to other processes, by number of the link. Each is taken once.
 #[derive(Default)]
 pub struct RemoteEnds {
-    /// Of the links that this process sends on.
+    /// Of the links that this process sends on; of a feed ([`Deployment::feeds`]) only the first link
+    /// has one.
     pub senders: HashMap<usize, FrameSender<Buffer>>,
     /// Of those that it receives from.
     pub receivers: HashMap<usize, FrameReceiver>,
@@ -293,6 +329,10 @@ impl Ends {
             receivers: HashMap::new(),
             sides: Vec::new(),
         };
+        // The readers of a feed beside its first one.
+        let fed = deployment.feeds();
+        let fed = fed.iter().flat_map(|links| &links[1..]).copied();
+        let fed = fed.collect::<HashSet<usize>>();
         for (number, link) in deployment.links.iter().enumerate() {
             let here = [link.from, link.to].map(|end| deployment.process(end) == process);
             match here {
@@ -303,10 +343,10 @@ impl Ends {
                     ends.receivers.insert(number, LinkReceiver::Local(receiver));
                 }
                 [true, false] => {
-                    let frames = remote
-                        .senders
-                        .remove(&number)
-                        .expect("one end of each link");
+                    let Some(frames) = remote.senders.remove(&number) else {
+                        assert!(fed.contains(&number), "one end of each link");
+                        continue;
+                    };
                     let counters = ends.side(number, true);
                     ends.senders
                         .insert(number, LinkSender::remote(frames, counters));
@@ -322,6 +362,18 @@ impl Ends {
             }
         }
         ends
+    }
+
+    /// What hands on what comes by a link, where something does.
+    fn relay(&mut self, deployment: &Deployment, link: usize) -> Option<Relay> {
+        let mut relays = deployment.relays.iter();
+        let plan = relays.find(|relay| relay.link == link)?;
+        Some(Relay::new(self.fan(&plan.links)))
+    }
+
+    fn fan(&mut self, links: &[usize]) -> Fan {
+        let senders = links.iter().filter_map(|link| self.senders.remove(link));
+        Fan::new(senders.collect())
     }
 
     fn side(&mut self, link: usize, sends: bool) -> Arc<LinkCounters> {
@@ -358,6 +410,17 @@ fn instance(
                 let sink = catalog.sink(step.node, plan.index, plan.of)?;
                 Step::Sink(SinkStep::new(sink, *latency_target_ns))
             }
+            StepKind::Route {
+                balancer: balancer @ BalancerPlan::Broadcast { .. },
+                links,
+            } => {
+                let fan = ends.fan(links);
+                passes_on |= fan.has_local();
+                Step::Route(Route::new(
+                    balancer.clone(),
+                    vec![LinkSender::Fan(Box::new(fan))],
+                ))
+            }
             StepKind::Route { balancer, links } => {
                 let take = |link: &usize| ends.senders.remove(link).expect("a link has one writer");
                 let senders = links.iter().map(take).collect::<Vec<_>>();
@@ -376,12 +439,17 @@ fn instance(
         }
         InputPlan::Ports(ports) => {
             let keeps = keeps_rows(steps.first_mut().map(|(step, _)| step), passes_on);
+            // Those that it hands rows on to are instances of the same subquery, and keep rows if it
+            // does; but where it has links to other processes, they may have some inside this one.
+            let routes = steps.iter().any(|(step, _)| matches!(step, Step::Route(_)));
             let mut take = |link: &usize| {
                 let mut receiver = ends.receivers.remove(link).expect("a link has one reader");
-                if keeps {
+                let relay = ends.relay(deployment, *link);
+                let has_local = relay.as_ref().is_some_and(Relay::has_local);
+                if keeps || (routes && has_local) {
                     receiver.copy_frames();
                 }
-                receiver
+                (receiver, relay)
             };
             let ports = ports.iter().map(|links| Port {
                 acknowledges: links.iter().any(|&link| deployment.is_acknowledged(link)),

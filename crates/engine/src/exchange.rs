@@ -19,6 +19,8 @@ use slackwater_link::{Frame, FrameReceiver, FrameSender, LinkError, Receiver, Se
 use crate::chunk::Message;
 use crate::counters::LinkCounters;
 use crate::error::{Error, Result};
+use crate::fan::Fan;
+use crate::relay::Relay;
 use crate::time::now_ns;
 use crate::wire::{Decoder, Encoder};
 
@@ -28,6 +30,8 @@ pub enum LinkSender {
     Local(Sender<Message>),
     /// To one of another process.
     Remote(Box<RemoteSender>),
+    /// To several at once, all of which get everything.
+    Fan(Box<Fan>),
 }
 
 /// The sending end of a link to another process.
@@ -65,6 +69,7 @@ impl LinkSender {
                 Err(SendError::Full(message)) => Some(message),
             }),
             LinkSender::Remote(sender) => sender.post(message),
+            LinkSender::Fan(fan) => fan.post(message),
         }
     }
 
@@ -78,41 +83,44 @@ impl LinkSender {
                 sender.frames.push(urgent);
                 LinkCounters::add(&sender.counters.busy_ns, now_ns() - started);
             }
+            LinkSender::Fan(fan) => fan.ring(urgent),
         }
     }
 
-    /// The place in the stream behind what was posted so far.
+    /// The place in the stream behind what was posted so far. A fan has none: it is not dealt to.
     pub fn position(&self) -> u64 {
         match self {
             LinkSender::Local(sender) => sender.position() as u64,
             LinkSender::Remote(sender) => sender.frames.position(),
+            LinkSender::Fan(_) => 0,
         }
     }
 
     /// Whether the receiver has taken all before a [position](LinkSender::position). One that is gone
     /// has taken everything.
     pub fn is_acknowledged(&mut self, position: u64) -> bool {
-        self.is_closed()
-            || match self {
-                LinkSender::Local(sender) => sender.is_acknowledged(position as usize),
-                LinkSender::Remote(sender) => sender.frames.is_acknowledged(position),
+        match self {
+            LinkSender::Local(sender) => {
+                sender.is_closed() || sender.is_acknowledged(position as usize)
             }
+            LinkSender::Remote(sender) => {
+                sender.frames.is_closed() || sender.frames.is_acknowledged(position)
+            }
+            LinkSender::Fan(_) => true,
+        }
     }
 
     /// As [`LinkSender::is_acknowledged`]; if it has not, it is woken, and this side is rung once it
     /// has.
     pub fn await_acknowledged(&mut self, position: u64) -> bool {
-        self.is_closed()
-            || match self {
-                LinkSender::Local(sender) => sender.await_acknowledged(position as usize),
-                LinkSender::Remote(sender) => sender.frames.await_acknowledged(position),
-            }
-    }
-
-    fn is_closed(&self) -> bool {
         match self {
-            LinkSender::Local(sender) => sender.is_closed(),
-            LinkSender::Remote(sender) => sender.frames.is_closed(),
+            LinkSender::Local(sender) => {
+                sender.is_closed() || sender.await_acknowledged(position as usize)
+            }
+            LinkSender::Remote(sender) => {
+                sender.frames.is_closed() || sender.frames.await_acknowledged(position)
+            }
+            LinkSender::Fan(_) => true,
         }
     }
 
@@ -125,6 +133,7 @@ impl LinkSender {
         match self {
             LinkSender::Local(_) => Ok(false),
             LinkSender::Remote(sender) => sender.flush(),
+            LinkSender::Fan(fan) => fan.flush(),
         }
     }
 
@@ -133,13 +142,16 @@ impl LinkSender {
         match self {
             LinkSender::Local(_) => true,
             LinkSender::Remote(sender) => sender.waiting.is_empty() && sender.frames.is_drained(),
+            LinkSender::Fan(fan) => fan.is_drained(),
         }
     }
 
     /// No message follows: what was taken still has to get there.
     pub fn close(&mut self) {
-        if let LinkSender::Remote(sender) = self {
-            sender.frames.close();
+        match self {
+            LinkSender::Local(_) => {}
+            LinkSender::Remote(sender) => sender.frames.close(),
+            LinkSender::Fan(fan) => fan.close(),
         }
     }
 
@@ -148,11 +160,17 @@ impl LinkSender {
         match self {
             LinkSender::Local(_) => None,
             LinkSender::Remote(sender) => sender.frames.due_ns(),
+            LinkSender::Fan(fan) => fan.due_ns(),
         }
     }
 }
 
 impl RemoteSender {
+    /// The link itself, for a fan, which encodes for several.
+    pub(crate) fn into_parts(self) -> (FrameSender<Buffer>, Arc<LinkCounters>) {
+        (self.frames, self.counters)
+    }
+
     fn post(&mut self, message: Message) -> Result<Option<Message>> {
         if !self.waiting.is_empty() && !self.flush_waiting()? {
             return Ok(Some(message));
@@ -236,7 +254,25 @@ impl LinkReceiver {
     pub fn receive(&mut self) -> Result<Option<Message>> {
         match self {
             LinkReceiver::Local(receiver) => Ok(receiver.receive()),
-            LinkReceiver::Remote(receiver) => receiver.receive(),
+            LinkReceiver::Remote(receiver) => receiver.receive(None),
+        }
+    }
+
+    /// The oldest message, which `relay` has handed on. To be called when that is ready.
+    ///
+    /// # Errors
+    ///
+    /// When the link or one behind it broke, or what came is no message.
+    pub fn receive_and_relay(&mut self, relay: &mut Relay) -> Result<Option<Message>> {
+        match self {
+            LinkReceiver::Local(receiver) => {
+                let message = receiver.receive();
+                if let Some(message) = &message {
+                    relay.message(message)?;
+                }
+                Ok(message)
+            }
+            LinkReceiver::Remote(receiver) => receiver.receive(Some(relay)),
         }
     }
 
@@ -273,24 +309,25 @@ impl LinkReceiver {
 }
 
 impl RemoteReceiver {
-    fn receive(&mut self) -> Result<Option<Message>> {
+    fn receive(&mut self, mut relay: Option<&mut Relay>) -> Result<Option<Message>> {
         let started = now_ns();
-        let Some(mut frame) = self.frames.receive().map_err(broken)? else {
-            return Ok(None);
-        };
-        loop {
+        while let Some(frame) = self.frames.receive().map_err(broken)? {
             LinkCounters::add(&self.counters.bytes, frame.len() as u64);
-            if let Some(message) = self.decoder.decode(as_buffer(frame))? {
+            let frame = as_buffer(frame);
+            if let Some(relay) = &mut relay {
+                relay.frame(&frame)?;
+            }
+            if let Some(message) = self.decoder.decode(frame)? {
+                if let Some(relay) = relay {
+                    relay.decoded(&message);
+                }
                 LinkCounters::add(&self.counters.messages, 1);
                 LinkCounters::add(&self.counters.busy_ns, now_ns() - started);
                 return Ok(Some(message));
             }
             // That was a schema; its chunk may still be on its way.
-            match self.frames.receive().map_err(broken)? {
-                Some(next) => frame = next,
-                None => return Ok(None),
-            }
         }
+        Ok(None)
     }
 }
 
@@ -304,7 +341,7 @@ fn as_buffer(frame: Frame) -> Buffer {
     unsafe { Buffer::from_custom_allocation(start, length, owner) }
 }
 
-fn broken(error: LinkError) -> Error {
+pub(crate) fn broken(error: LinkError) -> Error {
     Error::new(error.peer, error.reason)
         .mend(error.mend)
         .consequence()

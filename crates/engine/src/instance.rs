@@ -303,6 +303,9 @@ impl Instance {
                 route.ring();
             }
         }
+        if let InstanceInput::Ports(ports) = &mut self.input {
+            ports.ring_relays();
+        }
         stepped
     }
 
@@ -432,11 +435,18 @@ impl Instance {
                 sent += route.flush()?;
             }
         }
+        if let InstanceInput::Ports(ports) = &mut self.input {
+            sent += ports.flush_relays()?;
+        }
         Ok(sent)
     }
 
     fn is_drained(&self) -> bool {
-        self.routes().all(Route::is_drained)
+        let handed_on = match &self.input {
+            InstanceInput::Ports(ports) => ports.is_drained(),
+            InstanceInput::Source(_) => true,
+        };
+        handed_on && self.routes().all(Route::is_drained)
     }
 
     fn is_blocked(&self) -> bool {
@@ -550,6 +560,9 @@ impl Instance {
                 if let Step::Route(route) = step {
                     route.close();
                 }
+            }
+            if let InstanceInput::Ports(ports) = &mut self.input {
+                ports.close_relays();
             }
         }
         Ok(())

@@ -27,7 +27,9 @@ pub mod state;
 pub mod balancer;
 pub mod barrier;
 pub mod exchange;
+pub mod fan;
 pub mod ports;
+pub mod relay;
 pub mod wire;
 
 pub mod instance;

@@ -13,6 +13,7 @@ use crate::barrier::Barrier;
 use crate::chunk::{Chunk, Message};
 use crate::error::Result;
 use crate::exchange::LinkReceiver;
+use crate::relay::Relay;
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// What an instance is to do next.
@@ -58,6 +59,8 @@ pub enum Input {
 struct Lane {
     port: usize,
     receiver: LinkReceiver,
+    /// Hands on what is received.
+    relay: Option<Relay>,
     watermark: EventTime,
     idle: bool,
     held: bool,
@@ -70,8 +73,8 @@ struct Lane {
 
 /// The links of one input of the head operator.
 pub struct Port {
-    /// From the instances that feed it.
-    pub links: Vec<LinkReceiver>,
+    /// From the instances that feed it, with what hands on what they bring.
+    pub links: Vec<(LinkReceiver, Option<Relay>)>,
     /// Their writers count what is not received yet: each chunk is acknowledged as it is.
     pub acknowledges: bool,
     /// The instances hear the same sources, hence the same control messages.
@@ -101,9 +104,10 @@ impl Ports {
         let in_step = ports.iter().map(|port| port.in_step).collect();
         let lanes = ports.into_iter().enumerate().flat_map(|(port, of)| {
             let acknowledges = of.acknowledges;
-            of.links.into_iter().map(move |receiver| Lane {
+            of.links.into_iter().map(move |(receiver, relay)| Lane {
                 port,
                 receiver,
+                relay,
                 acknowledges,
                 watermark: MIN_WATERMARK,
                 idle: false,
@@ -132,7 +136,44 @@ impl Ports {
     pub fn due_ns(&self) -> Option<u64> {
         // Those that are not read now have nothing to be looked at for.
         let lanes = self.lanes.iter().filter(|lane| !lane.ended && !lane.held);
-        lanes.filter_map(|lane| lane.receiver.due_ns()).min()
+        let due = lanes.filter_map(|lane| lane.receiver.due_ns());
+        due.chain(self.relays().filter_map(Relay::due_ns)).min()
+    }
+
+    fn relays(&self) -> impl Iterator<Item = &Relay> {
+        self.lanes.iter().filter_map(|lane| lane.relay.as_ref())
+    }
+
+    fn relays_mut(&mut self) -> impl Iterator<Item = &mut Relay> {
+        self.lanes.iter_mut().filter_map(|lane| lane.relay.as_mut())
+    }
+
+    /// Behind a step: rings those that were handed something on.
+    pub fn ring_relays(&mut self) {
+        self.relays_mut().for_each(Relay::end_step);
+    }
+
+    /// Moves on what relays hold; returns how many of them could.
+    ///
+    /// # Errors
+    ///
+    /// When a link broke.
+    pub fn flush_relays(&mut self) -> Result<usize> {
+        let mut moved = 0;
+        for relay in self.relays_mut() {
+            moved += usize::from(relay.flush()?);
+        }
+        Ok(moved)
+    }
+
+    /// No message follows on any lane.
+    pub fn close_relays(&mut self) {
+        self.relays_mut().for_each(Relay::close);
+    }
+
+    /// Whether everything that was handed on has left this process.
+    pub fn is_drained(&self) -> bool {
+        self.relays().all(Relay::is_drained)
     }
 
     /// Called before the worker may sleep though there may be messages left.
@@ -160,7 +201,19 @@ impl Ports {
                 empty += 1;
                 continue;
             }
-            let message = match lane.receiver.receive()? {
+            let received = match &mut lane.relay {
+                None => lane.receiver.receive()?,
+                Some(relay) => {
+                    if !relay.is_ready()? {
+                        // Held back by those behind it, like a lane that has nothing.
+                        lane.receiver.settle();
+                        empty += 1;
+                        continue;
+                    }
+                    lane.receiver.receive_and_relay(relay)?
+                }
+            };
+            let message = match received {
                 Some(message) => message,
                 None if lane.receiver.is_closed() => {
                     self.ended = true;

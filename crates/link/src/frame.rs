@@ -197,7 +197,7 @@ impl Deref for AlignedBytes {
 /// The writing end of a link that leaves the process. `P` is a piece of a frame, such as a
 /// reference-counted buffer: TCP keeps pieces until they are acknowledged.
 pub enum FrameSender<P> {
-    /// Shared memory.
+    /// Shared memory, of one reader or of several.
     Shm(shm::Writer<P>),
     /// A connection to another host.
     Tcp(Box<tcp::Writer<P>>),
@@ -304,6 +304,15 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         match self {
             FrameSender::Shm(writer) => writer.error(),
             FrameSender::Tcp(writer) => writer.error(),
+        }
+    }
+
+    /// The death of one of several readers of a feed, which goes on for the others. Known at the
+    /// next `post` or `push`.
+    pub fn lost(&self) -> Option<&LinkError> {
+        match self {
+            FrameSender::Shm(writer) => writer.lost(),
+            FrameSender::Tcp(_) => None,
         }
     }
 

@@ -12,6 +12,9 @@
 //! sides travel as descriptors over a Unix socket ([`handover`]), and nothing has a name: when the
 //! last process is gone, however it went, the kernel takes it all back.
 //!
+//! What goes to several processes is written once, into a [`Feed`]: a lane with a cursor for each reader,
+//! in memory of the process that writes.
+//!
 //! The contract is in [`crate::frame`]. Besides:
 //!
 //! - A frame that is larger than a quarter of its lane is cut into pieces, and put together again
@@ -27,6 +30,8 @@ pub(crate) mod lane;
 #[cfg(not(loom))]
 mod ends;
 #[cfg(not(loom))]
+mod feed;
+#[cfg(not(loom))]
 pub mod handover;
 #[cfg(not(loom))]
 mod inbox;
@@ -34,15 +39,21 @@ mod inbox;
 pub(crate) mod memory;
 #[cfg(not(loom))]
 mod peer;
+#[cfg(not(loom))]
+mod segment;
 
 #[cfg(not(loom))]
 pub use ends::{Lease, Reader, Writer};
 #[cfg(not(loom))]
-pub use inbox::{Inbox, LANE_BYTES_MIN, LANES_MAX, Outbox};
+pub use feed::{FEED_READERS_MAX, Feed, Subscription};
+#[cfg(not(loom))]
+pub use inbox::{Inbox, LANES_MAX, Outbox};
 #[cfg(not(loom))]
 pub(crate) use memory::{Memory, SharedWord};
 #[cfg(not(loom))]
 pub use peer::{Peer, Watch, watch};
+#[cfg(not(loom))]
+pub use segment::LANE_BYTES_MIN;
 
 #[cfg(all(test, loom))]
 mod loom_models;

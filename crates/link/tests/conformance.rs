@@ -395,7 +395,7 @@ macro_rules! conformance {
 
 mod kinds {
     use super::{Kind, Receiving, SendError, Sending, Waker};
-    use slackwater_link::shm::{Inbox, Outbox, Peer, Reader, Writer};
+    use slackwater_link::shm::{Feed, Inbox, Outbox, Peer, Reader, Subscription, Writer};
     use slackwater_link::{Frame, Receiver, Sender, channel};
 
     /// The ring between threads of a process.
@@ -470,6 +470,27 @@ mod kinds {
         }
     }
 
+    /// A feed, as one of its readers sees it when the other one has left.
+    pub struct SharedFeed;
+
+    impl Kind for SharedFeed {
+        type Sender = Writer<Vec<u8>>;
+        type Receiver = Lane<true>;
+        const SLACK: usize = SharedMemory::<true>::SLACK;
+
+        fn open(capacity: usize, reader: Waker, writer: Waker) -> (Self::Sender, Self::Receiver) {
+            let messages = (capacity + 1).next_power_of_two().max(4);
+            let peer = Peer::new("this process");
+            let feed = Feed::create(1, 2, messages * UNITS * 64).expect("memory");
+            let source = Subscription::open(feed.descriptor(), 1, peer.clone()).expect("just made");
+            let nobody = slackwater_link::Waiter::new().expect("two descriptors");
+            drop(source.reader(0, nobody.waker(), nobody.waker()));
+            let receiving = source.reader(1, writer, reader.clone());
+            let readers = vec![(nobody.waker(), peer.clone()), (reader, peer)];
+            (feed.writer(readers), Lane(receiving))
+        }
+    }
+
     fn number(frame: &Frame) -> u64 {
         let bytes = frame[..8].try_into().expect("eight bytes");
         assert!(frame[8..].iter().all(|byte| *byte == frame[0]), "torn");
@@ -524,3 +545,4 @@ mod kinds {
 conformance!(in_process, kinds::InProcess);
 conformance!(shared_memory_copied, kinds::SharedMemory<false>);
 conformance!(shared_memory_lent, kinds::SharedMemory<true>);
+conformance!(shared_memory_feed, kinds::SharedFeed);

@@ -12,8 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use slackwater_link::shm::{Inbox, Outbox, Peer, Watch, Writer, handover, watch};
-use slackwater_link::{Listen, SendError, Sources, Waiter, Waker};
+use slackwater_link::shm::{
+    Feed, Inbox, Outbox, Peer, Subscription, Watch, Writer, handover, watch,
+};
+use slackwater_link::{Frame, Listen, SendError, Sources, Waiter, Waker};
 
 const PART: &str = "SLACKWATER_TEST_PART";
 const SOCKET: &str = "SLACKWATER_TEST_SOCKET";
@@ -153,6 +155,8 @@ fn other_process() {
     match part.as_str() {
         "writer" => write_for_ever(&socket, &waiter),
         "reader" => read_for_ever(&socket, &waiter),
+        "subscriber 0" => subscribe(&socket, &waiter, 0),
+        "subscriber 1" => subscribe(&socket, &waiter, 1),
         part => panic!("no part is called {part}"),
     }
 }
@@ -204,6 +208,99 @@ fn read_for_ever(socket: &OwnedFd, waiter: &Waiter) {
         if reader.is_closed() {
             return;
         }
+    }
+}
+
+/// Reads a feed to its end, and fails if a frame is not what it should be.
+fn subscribe(socket: &OwnedFd, waiter: &Waiter, number: usize) {
+    send_ends(socket, waiter, None);
+    let (writer, feed) = receive_ends(socket);
+    let feed = feed.expect("a feed");
+    let feed = Subscription::open(feed.as_fd(), EPOCH, Peer::new("the test")).expect("a feed");
+    let mut reader = feed.reader(number, writer, waiter.waker());
+    let mut kept = Vec::new();
+    let mut next = 0;
+    while !reader.is_closed() {
+        let mut received = reader.receive().expect("a sound writer");
+        let keep = if received.is_some() { 3 } else { 0 };
+        while kept.len() > keep {
+            let (number, oldest): (u64, Frame) = kept.remove(0);
+            assert!(*oldest == *frame(number), "a lent frame was written over");
+        }
+        if received.is_none() {
+            // Nothing is held meanwhile: the ring stands still behind a frame that is kept.
+            wait(waiter, || {
+                received = reader.receive().expect("a sound writer");
+                received.is_some() || reader.is_closed()
+            });
+        }
+        if let Some(received) = received {
+            assert!(*received == *frame(next), "frame {next} is not whole");
+            kept.push((next, received));
+            next += 1;
+        }
+    }
+}
+
+/// One of two readers of a feed is killed; the other one gets everything.
+fn kill_subscribers(kills: u64) {
+    let mut random = Random(3);
+    for _ in 0..kills {
+        let waiter = Waiter::shared().expect("a waiter");
+        let mut victim = Other::start("subscriber 0");
+        let mut survivor = Other::start("subscriber 1");
+        let feed = Feed::create(EPOCH, 2, LANE_BYTES).expect("memory");
+        let mut readers = Vec::new();
+        for other in [&victim, &survivor] {
+            let (reader, _) = receive_ends(&other.socket);
+            let waker = waiter.waker();
+            let (flag, bell) = waker.export().expect("a shared waiter");
+            let ends = [flag, bell, feed.descriptor()];
+            handover::send(&other.socket, b"ends", &ends).expect("a socket");
+            readers.push((reader, other.peer.clone()));
+        }
+        let watched = [&victim, &survivor].map(|other| {
+            let socket = rustix::io::dup(&other.socket).expect("a descriptor");
+            (socket, other.peer.clone())
+        });
+        let _watch = watch(watched.into(), vec![waiter.waker()]).expect("a thread");
+        let mut writer: Writer<Vec<u8>> = feed.writer(readers);
+        let die_at = Instant::now() + Duration::from_micros(random.below(3_000));
+        let mut died: Option<Instant> = None;
+        let (mut next, mut after) = (0, 0);
+        let mut message = vec![frame(next)];
+        while after < 500 {
+            if died.is_none() && Instant::now() >= die_at {
+                victim.kill();
+                died = Some(Instant::now());
+            }
+            match writer.post(message) {
+                Ok(()) => {
+                    next += 1;
+                    message = vec![frame(next)];
+                    after += u64::from(writer.lost().is_some());
+                }
+                Err(SendError::Full(refused)) => {
+                    message = refused;
+                    std::thread::yield_now();
+                }
+                Err(SendError::Closed(_)) => panic!("one of the two lives"),
+            }
+            writer.push(false);
+            let waited = died.map_or(Duration::ZERO, |died| died.elapsed());
+            assert!(
+                writer.lost().is_some() || waited < NOTICED_WITHIN,
+                "its death was not noticed"
+            );
+        }
+        let lost = writer.lost().expect("a death, not a goodbye");
+        assert_eq!(lost.peer, victim.peer.name());
+        while !writer.is_drained() {
+            writer.push(false);
+        }
+        drop(writer);
+        let status = survivor.child.wait().expect("its end");
+        assert!(status.success(), "the survivor did not get everything");
     }
 }
 
@@ -367,4 +464,10 @@ fn inboxes_of_others_are_refused() {
 
 fn tempfile() -> std::fs::File {
     std::fs::File::open("/proc/self/exe").expect("this program")
+}
+
+#[test]
+fn a_reader_of_a_feed_that_is_killed_holds_nobody_up() {
+    let _alone = DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner);
+    kill_subscribers(10);
 }

@@ -3,9 +3,12 @@
 use clap::Subcommand;
 
 mod balance;
+mod broadcast;
 mod chunking;
 mod common;
+mod fleet;
 mod hibench;
+mod line;
 mod link;
 mod placement;
 pub(crate) mod plot;
@@ -19,13 +22,20 @@ pub use link::{Side as LinkSide, link_leader};
 pub enum Bench {
     /// What balancers make of an instance that is slow.
     Balance(balance::Arguments),
+    /// One source to 2 to 32 receivers: serial, trees and ring, over shared memory and TCP.
+    Broadcast(broadcast::Arguments),
     /// Partial and complete updates of an image through a pipeline, by link and size of blocks.
     Chunking(chunking::Arguments),
     /// One stage of `bench chunking`, which starts it.
     #[command(hide = true)]
     ChunkingPart(chunking::PartArguments),
+    /// One process of `bench broadcast` or `bench line`, which start it.
+    #[command(hide = true)]
+    FleetPart(fleet::PartArguments),
     /// The four streaming workloads of HiBench over generated visits, beside a hand-written limit.
     Hibench(hibench::Arguments),
+    /// Latency through a row of 8 to 32 workers, TCP beside shared memory.
+    Line(line::Arguments),
     /// Latency, throughput and CPU of the links, beside sockets, pipes and other libraries.
     Link(link::Arguments),
     /// What placement is predicted to gain on a machine of 16 NUMA nodes, and scaling measured here.
@@ -47,9 +57,12 @@ impl Bench {
     pub fn run(self) -> Result<(), String> {
         match self {
             Bench::Balance(arguments) => balance::run(&arguments),
+            Bench::Broadcast(arguments) => broadcast::run(&arguments),
             Bench::Chunking(arguments) => chunking::run(&arguments),
             Bench::ChunkingPart(arguments) => chunking::run_part(&arguments),
+            Bench::FleetPart(arguments) => fleet::run_part(&arguments),
             Bench::Hibench(arguments) => hibench::run(&arguments),
+            Bench::Line(arguments) => line::run(&arguments),
             Bench::Link(arguments) => link::run(&arguments),
             Bench::Placement(arguments) => placement::run(&arguments),
             Bench::Target(arguments) => target::run(&arguments),

@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use slackwater_control::query::{Edge, Exchange};
 use slackwater_sql::program::Program;
 
+use crate::broadcast;
 use crate::costs::schema_of;
 use crate::plan::{Plan, instance_name};
 
@@ -121,6 +122,13 @@ fn exchange(program: &Program, plan: &Plan, edge: &Edge, to: usize) -> String {
         }
         Exchange::Single => "to one instance".to_string(),
         Exchange::RoundRobin => "in turn".to_string(),
+        Exchange::Broadcast => {
+            let how = plan.decided(edge.from, to);
+            let how = how.map(|decided| broadcast::describe(&decided.choice));
+            how.map_or("to every instance".to_string(), |how| {
+                format!("to every instance, {how}")
+            })
+        }
         Exchange::Spread if !plan.crosses(edge.from, to) => String::new(),
         Exchange::Demand | Exchange::Spread => "by demand".to_string(),
     }

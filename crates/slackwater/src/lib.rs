@@ -6,6 +6,7 @@
 //! ```
 
 pub mod bench;
+pub mod broadcast;
 pub mod calibrate;
 pub mod catalog;
 pub mod cli;

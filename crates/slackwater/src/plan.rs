@@ -7,13 +7,14 @@ use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
 use slackwater_control::split::{Subqueries, split_each};
 use slackwater_engine::balancer::BalancerPlan;
 use slackwater_engine::deploy::{
-    Deployment, InputPlan, InstancePlan, LinkPlan, StepKind, StepPlan,
+    Deployment, InputPlan, InstancePlan, LinkPlan, RelayPlan, StepKind, StepPlan,
 };
 use slackwater_engine::runtime::WaitMode;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Processes, TwoPhase};
 use slackwater_sql::specs::NodeSpec;
 
+use crate::broadcast::Decided;
 use crate::costs::{QueryCosts, source_rates};
 use crate::machine::Machine;
 
@@ -38,6 +39,8 @@ pub struct Plan {
     pub sources: Vec<bool>,
     /// Instances begin on one worker, and are spread and gathered while they run.
     pub elastic: bool,
+    /// How rows get to all instances that want them all.
+    pub broadcasts: Vec<Decided>,
     /// How workers wait.
     pub wait: WaitMode,
     /// What the user should know: what was restricted, and what was decided for them.
@@ -53,6 +56,14 @@ impl Plan {
     /// Whether a subquery begins with a source.
     pub fn is_source(&self, subquery: usize) -> bool {
         self.sources[subquery]
+    }
+
+    /// What was decided for a broadcast from one node to another.
+    pub fn decided(&self, from_node: usize, to_node: usize) -> Option<&Decided> {
+        let mut broadcasts = self.broadcasts.iter();
+        broadcasts.find(|decided| {
+            (decided.broadcast.from_node, decided.broadcast.to_node) == (from_node, to_node)
+        })
     }
 }
 
@@ -124,6 +135,7 @@ pub fn plan(wish: &Wish<'_>) -> Plan {
         elastic: wish.elastic,
         wait: WaitMode::default(),
         notes: Vec::new(),
+        broadcasts: Vec::new(),
     }
 }
 
@@ -178,12 +190,17 @@ pub fn deployment(program: &Program, plan: &Plan, id: u32) -> Deployment {
     let instances = (0..plan.execution.instances.len())
         .map(|instance| instance_plan(program, plan, instance))
         .collect();
+    let relays = plan.execution.relays.iter().map(|relay| RelayPlan {
+        link: relay.link,
+        links: relay.links.clone(),
+    });
     Deployment {
         id,
         instances,
         links,
         chunk_rows: program.settings.chunk_rows,
         process_of: plan.process_of.clone(),
+        relays: relays.collect(),
     }
 }
 
@@ -312,6 +329,11 @@ fn route(
         },
         Exchange::RoundRobin => BalancerPlan::RoundRobin,
         Exchange::Demand | Exchange::Spread => BalancerPlan::Demand,
+        Exchange::Broadcast => BalancerPlan::Broadcast {
+            segment_bytes: plan
+                .decided(from, to)
+                .and_then(|decided| decided.choice.segment_bytes),
+        },
         Exchange::Forward | Exchange::Single => BalancerPlan::PointToPoint,
     };
     StepPlan {

@@ -7,6 +7,7 @@ use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Parallelism, Processes};
 use slackwater_sql::specs::NodeSpec;
 
+use crate::broadcast;
 use crate::costs::{Learned, query_costs};
 use crate::machine::Machine;
 use crate::parallel::choose;
@@ -48,6 +49,7 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
         strategy: settings.placement,
         machine,
     });
+    broadcast::decide(program, &mut plan);
     plan.notes.extend(machine.notes.iter().cloned());
     plan.notes.extend(chosen.notes);
     if workers > cores {

@@ -17,11 +17,11 @@
 //! - A worker process that dies is an error of the query, which names the process and how it died.
 //! - While nothing happens nobody wakes up (I7): all threads here wait for a socket.
 
-mod channel;
+pub(crate) mod channel;
 mod child;
-mod connect;
+pub(crate) mod connect;
 mod moving;
-mod parent;
+pub(crate) mod parent;
 mod protocol;
 
 pub use child::main as worker_main;

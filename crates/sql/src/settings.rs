@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use slackwater_control::broadcast::Algorithm;
 use slackwater_control::place::Strategy;
 use slackwater_engine::runtime::WaitMode;
 use slackwater_engine::time::parse_duration_ns;
@@ -40,6 +41,8 @@ pub struct Settings {
     pub rebalance: Rebalance,
     /// Whether rows are aggregated before they are sent by key.
     pub two_phase: TwoPhase,
+    /// How rows get to all instances that want them all; `None` for what is the cheapest.
+    pub broadcast: Option<Algorithm>,
     /// The latency that is wanted, in nanoseconds.
     pub latency_target_ns: Option<u64>,
     /// The same for a sink's table, or for all that reads a view, by its name; `None` for no
@@ -162,6 +165,11 @@ pub const KNOWN: &[(&str, &str)] = &[
          need 'order' = 'none')",
     ),
     (
+        "broadcast",
+        "how rows get to all instances that want them all: 'auto' (what is the cheapest on this \
+         host), 'serial', 'flat_tree', 'binary_tree' or 'ring'",
+    ),
+    (
         "chunk_rows",
         "rows per chunk at most, 1 to 1048576; default 8192",
     ),
@@ -239,6 +247,7 @@ impl Default for Settings {
             balancer: Balancer::Auto,
             rebalance: Rebalance::Auto,
             two_phase: TwoPhase::Auto,
+            broadcast: None,
             latency_target_ns: None,
             latency_targets: BTreeMap::new(),
             wait: WaitMode::default(),
@@ -279,6 +288,12 @@ impl Settings {
                     "shm" => LinkKind::SharedMemory,
                     "tcp" => LinkKind::Tcp,
                     _ => return Err(wrong(key, value)),
+                }
+            }
+            "broadcast" => {
+                self.broadcast = match value.trim() {
+                    "auto" => None,
+                    name => Some(Algorithm::named(name).ok_or_else(|| wrong(key, value))?),
                 }
             }
             "workers" => self.workers = Some(number(PARALLELISM_MAX)?),
@@ -454,6 +469,7 @@ mod tests {
             ("linger", "10"),
             ("latency_target", "0 ms"),
             ("emit", "sometimes"),
+            ("broadcast", "tree"),
             ("wait", "sleep:0ms"),
             ("wait", "sleep"),
             ("wait", "doze"),
@@ -471,6 +487,10 @@ mod tests {
         assert_eq!(settings.processes, Processes::Nodes);
         settings.set("linger", "1.5 ms", &[]).unwrap();
         assert_eq!(settings.linger_ns, 1_500_000);
+        settings.set("broadcast", "ring", &[]).unwrap();
+        assert_eq!(settings.broadcast, Some(Algorithm::Ring));
+        settings.set("broadcast", "auto", &[]).unwrap();
+        assert_eq!(settings.broadcast, None);
         settings.set("balancer", "round_robin", &[]).unwrap();
         assert!(settings.check().is_err());
         settings.set("order", "none", &[]).unwrap();

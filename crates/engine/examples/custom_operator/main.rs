@@ -174,6 +174,7 @@ fn main() -> Result<()> {
         links: vec![LinkPlan { from: 0, to: 1 }],
         chunk_rows: 1024,
         process_of: Vec::new(),
+        relays: Vec::new(),
     };
     let (sender, events) = mpsc::channel();
     let runtime = Runtime::start(&RuntimeOptions::on(&[None]), sender)?;

@@ -20,7 +20,7 @@ fn ports_of(lanes: &[usize], in_step: bool) -> (Ports, Vec<Sender<Message>>) {
         LinkReceiver::Local(receiver)
     };
     let ports = lanes.iter().map(|&lanes| Port {
-        links: (0..lanes).map(|_| lane()).collect(),
+        links: (0..lanes).map(|_| (lane(), None)).collect(),
         acknowledges: false,
         in_step,
     });

@@ -1,5 +1,6 @@
 //! Whole deployments on real workers: source → keyed → aggregate → sink.
 
+mod broadcast;
 mod pipeline;
 
 use std::sync::{Arc, mpsc};

@@ -321,6 +321,7 @@ impl Pipeline {
             links,
             chunk_rows: self.numbers.chunk_rows,
             process_of: Vec::new(),
+            relays: Vec::new(),
         }
     }
 }
@@ -406,7 +407,8 @@ impl Catalog for Pipeline {
     }
 }
 
-struct NoLetters;
+/// No row is refused.
+pub struct NoLetters;
 
 impl DeadLetters for NoLetters {
     fn name_partition(&self, _: u32, _: &str) {}

@@ -160,39 +160,61 @@ mod model {
     /// remembered by its first byte, which is enough to tell pieces apart; that no unit is
     /// written while it is read is what loom checks.
     #[derive(Clone)]
-    pub(crate) struct Cells(Arc<Lane>);
+    pub(crate) struct Cells {
+        control: Arc<Control>,
+        lane: Arc<Lane>,
+    }
 
-    struct Lane {
+    struct Control {
         head: AtomicU64,
         wanted: AtomicU64,
+    }
+
+    struct Lane {
         commits: Vec<AtomicU64>,
         units: Vec<UnsafeCell<u8>>,
     }
 
     impl Cells {
         pub(crate) fn new(units: usize) -> Cells {
-            Cells(Arc::new(Lane {
+            Cells {
+                control: Cells::control(),
+                lane: Arc::new(Lane {
+                    commits: (0..units).map(|_| AtomicU64::new(0)).collect(),
+                    units: (0..units).map(|_| UnsafeCell::new(0)).collect(),
+                }),
+            }
+        }
+
+        /// The same units for another reader.
+        pub(crate) fn for_another(&self) -> Cells {
+            Cells {
+                control: Cells::control(),
+                lane: Arc::clone(&self.lane),
+            }
+        }
+
+        fn control() -> Arc<Control> {
+            Arc::new(Control {
                 head: AtomicU64::new(0),
                 wanted: AtomicU64::new(0),
-                commits: (0..units).map(|_| AtomicU64::new(0)).collect(),
-                units: (0..units).map(|_| UnsafeCell::new(0)).collect(),
-            }))
+            })
         }
 
         pub(crate) fn units(&self) -> usize {
-            self.0.units.len()
+            self.lane.units.len()
         }
 
         pub(crate) fn head(&self) -> &AtomicU64 {
-            &self.0.head
+            &self.control.head
         }
 
         pub(crate) fn wanted(&self) -> &AtomicU64 {
-            &self.0.wanted
+            &self.control.wanted
         }
 
         pub(crate) fn commit(&self, unit: usize) -> &AtomicU64 {
-            &self.0.commits[unit]
+            &self.lane.commits[unit]
         }
 
         pub(crate) fn write_total(&self, _unit: usize, _total: u64) {}
@@ -204,7 +226,7 @@ mod model {
         pub(crate) fn write(&self, start: usize, bytes: &[u8]) {
             for unit in start / UNIT..(start + bytes.len()).div_ceil(UNIT) {
                 // SAFETY: loom reports a second access.
-                self.0.units[unit].with_mut(|cell| unsafe { *cell = bytes[0] });
+                self.lane.units[unit].with_mut(|cell| unsafe { *cell = bytes[0] });
             }
         }
 
@@ -212,7 +234,7 @@ mod model {
             let mut first = None;
             for unit in start / UNIT..(start + length).div_ceil(UNIT) {
                 // SAFETY: loom reports a write beside it.
-                let byte = self.0.units[unit].with(|cell| unsafe { *cell });
+                let byte = self.lane.units[unit].with(|cell| unsafe { *cell });
                 first.get_or_insert(byte);
             }
             first.expect("a piece of at least one byte")

@@ -1,4 +1,9 @@
 //! The two ends of a lane, as a link of frames.
+//!
+//! A writer has one reader or, at a feed ([`super::feed`]), several. Of several one may leave, or die
+//! with its process, and the others still get everything: the writer waits for it no longer. It must
+//! not write where a frame is still lent out, though, so a reader of a feed marks its going only
+//! when the last frame that was lent to it has come back.
 
 use std::ops::Deref;
 
@@ -8,7 +13,7 @@ use crate::shm::cells::Cells;
 use crate::shm::lane::{FIRST, Hold, INLINE_MAX, LAST, LaneReader, LaneWriter, Piece, Put};
 use crate::shm::peer::Peer;
 use crate::spsc::SendError;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering};
 
 const _: () = assert!(INLINE_MAX == INLINE_BYTES_MAX);
 
@@ -28,23 +33,46 @@ struct Halfway<P> {
 /// The writing end of a lane. See [`crate::FrameSender`] for its methods.
 pub struct Writer<P> {
     lane: LaneWriter,
-    reader: Waker,
-    peer: Peer,
+    /// In the order of the lane's cursors. Never empty: the last one stays when it has gone.
+    readers: Vec<Opposite>,
     halfway: Option<Halfway<P>>,
-    /// Something was committed for which the reader was not rung.
+    /// Something was committed for which the readers were not rung.
     unrung: bool,
     broken: bool,
+    /// A reader whose process has died, while others read on.
+    lost: Option<Box<LinkError>>,
+}
+
+/// A reader, as its writer sees it.
+pub(crate) struct Opposite {
+    pub(crate) cells: Cells,
+    pub(crate) waker: Waker,
+    pub(crate) peer: Peer,
+}
+
+impl Opposite {
+    /// Whether it has left by itself.
+    fn has_left(&self) -> bool {
+        // Acquire: pairs with the Release in the drop of `Departure`.
+        self.cells.reader_gone().load(Ordering::Acquire) != 0
+    }
+
+    fn is_gone(&self) -> bool {
+        self.has_left() || self.peer.is_dead()
+    }
 }
 
 impl<P: Deref<Target = [u8]>> Writer<P> {
-    pub(crate) fn new(cells: Cells, reader: Waker, peer: Peer) -> Writer<P> {
+    pub(crate) fn new(readers: Vec<Opposite>) -> Writer<P> {
+        let cursors = readers.iter();
+        let cursors = cursors.map(|reader| (reader.cells.clone(), reader.waker.clone()));
         Writer {
-            lane: LaneWriter::new(cells, reader.clone()),
-            reader,
-            peer,
+            lane: LaneWriter::new(cursors.collect()),
+            readers,
             halfway: None,
             unrung: false,
             broken: false,
+            lost: None,
         }
     }
 
@@ -59,6 +87,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             (1..=FRAME_BYTES_MAX).contains(&total),
             "a frame of {total} bytes: between 1 and {FRAME_BYTES_MAX} are possible"
         );
+        self.leave_gone_behind();
         if self.is_closed() {
             return Err(SendError::Closed(frame));
         }
@@ -90,10 +119,13 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
     pub fn push(&mut self, urgent: bool) {
         self.move_on();
         if std::mem::take(&mut self.unrung) {
-            if urgent || self.lane.is_nearly_full() {
-                self.reader.wake_urgent();
-            } else {
-                self.reader.wake();
+            let urgent = urgent || self.lane.is_nearly_full();
+            for reader in &self.readers {
+                if urgent {
+                    reader.waker.wake_urgent();
+                } else {
+                    reader.waker.wake();
+                }
             }
         }
     }
@@ -109,24 +141,48 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         self.halfway.is_none() && self.lane.has_room(INLINE_MAX)
     }
 
-    /// Whether the reader is gone.
+    /// Whether the reader is gone; of several, all of them.
     pub fn is_closed(&self) -> bool {
-        // Acquire: pairs with the Release in the drop of `Reader`.
-        self.broken
-            || self.lane.cells().reader_gone().load(Ordering::Acquire) != 0
-            || self.peer.is_dead()
+        self.broken || self.readers.iter().all(Opposite::is_gone)
     }
 
     /// See [`crate::FrameSender::error`].
     pub fn error(&self) -> Option<LinkError> {
         if self.broken {
+            let names = self.readers.iter().map(|reader| reader.peer.name());
             return Some(LinkError::new(
-                self.peer.name(),
+                names.collect::<Vec<_>>().join(" or "),
                 "its end of the shared memory holds a position that can't be",
             ));
         }
-        let left = self.lane.cells().reader_gone().load(Ordering::Acquire) != 0;
-        (!left && self.peer.is_dead()).then(|| self.peer.death())
+        let dead = |reader: &&Opposite| !reader.has_left() && reader.peer.is_dead();
+        let dead = self.readers.iter().find(dead);
+        let death = dead.map(|reader| reader.peer.death());
+        self.lost.as_deref().cloned().or(death)
+    }
+
+    /// See [`crate::FrameSender::lost`].
+    pub fn lost(&self) -> Option<&LinkError> {
+        self.lost.as_deref()
+    }
+
+    /// Stops waiting for those of several readers that have gone; returns whether there were any.
+    fn leave_gone_behind(&mut self) -> bool {
+        let before = self.readers.len();
+        let mut reader = 0;
+        while self.readers.len() > 1 && reader < self.readers.len() {
+            let opposite = &self.readers[reader];
+            if !opposite.is_gone() {
+                reader += 1;
+                continue;
+            }
+            if !opposite.has_left() {
+                self.lost = Some(Box::new(opposite.peer.death()));
+            }
+            self.readers.remove(reader);
+            self.lane.leave_behind(reader);
+        }
+        self.readers.len() < before
     }
 
     /// See [`crate::FrameSender::position`]. A frame that is halfway counts as far as it has got.
@@ -157,6 +213,8 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         while halfway.sent < halfway.total {
             match self.put_next(&mut halfway) {
                 Put::Done => {}
+                // The reader that was in the way may be one that has gone.
+                Put::Full if self.leave_gone_behind() => {}
                 Put::Full => {
                     self.halfway = Some(halfway);
                     return false;
@@ -228,20 +286,22 @@ impl<P> Drop for Writer<P> {
         } else {
             GONE
         };
-        // Release: whoever sees the end in `Reader::receive` also sees the last piece.
-        self.lane
-            .cells()
-            .writer_gone()
-            .store(mark, Ordering::Release);
-        self.reader.wake_urgent();
+        for reader in &self.readers {
+            // Release: whoever sees the end in `Reader::receive` also sees the last piece.
+            reader.cells.writer_gone().store(mark, Ordering::Release);
+            reader.waker.wake_urgent();
+        }
     }
 }
 
 /// A frame that is read where it lies.
 pub struct Lease {
+    // Dropped first: the piece goes back before the reader that it was lent to is seen to go.
     hold: Hold,
     start: usize,
     length: usize,
+    /// Of a feed, where others make the writer go on.
+    _departure: Option<Arc<Departure>>,
 }
 
 impl Lease {
@@ -250,11 +310,29 @@ impl Lease {
     }
 }
 
+/// Says in the lane, when it is dropped, that the reader is gone, and rings the writer.
+struct Departure {
+    cells: Cells,
+    writer: Waker,
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `Opposite::has_left`; what was read of the ring was
+        // read before.
+        self.cells.reader_gone().store(GONE, Ordering::Release);
+        self.writer.wake_urgent();
+    }
+}
+
 /// The reading end of a lane. See [`crate::FrameReceiver`] for its methods.
 pub struct Reader {
     lane: LaneReader,
-    writer: Waker,
     peer: Peer,
+    /// `None` once it has left.
+    departure: Option<Arc<Departure>>,
+    /// There are other readers, for which the writer goes on when this one has left.
+    shared: bool,
     /// A frame in pieces: what has come, and how much will.
     assembled: Option<(AlignedBytes, usize)>,
     lends: bool,
@@ -263,14 +341,25 @@ pub struct Reader {
 
 impl Reader {
     pub(crate) fn new(cells: Cells, writer: Waker, reader: Waker, peer: Peer) -> Reader {
+        let departure = Departure {
+            cells: cells.clone(),
+            writer: writer.clone(),
+        };
         Reader {
-            lane: LaneReader::new(cells, writer.clone(), reader),
-            writer,
+            lane: LaneReader::new(cells, writer, reader),
             peer,
+            departure: Some(Arc::new(departure)),
+            shared: false,
             assembled: None,
             lends: true,
             ended: false,
         }
+    }
+
+    /// The same reader as one of several of a feed.
+    pub(crate) fn shared(mut self) -> Reader {
+        self.shared = true;
+        self
     }
 
     /// Whether frames may be lent from the ring. Off, every frame is copied out of it and its part
@@ -370,10 +459,12 @@ impl Reader {
 
     fn whole(&mut self, piece: Piece) -> Frame {
         if piece.length > INLINE_BYTES_MAX && self.lends && self.lane.may_lend(&piece) {
+            let departure = self.departure.as_ref().filter(|_| self.shared).cloned();
             return Frame::lent(Lease {
                 hold: self.lane.lend(piece),
                 start: piece.start,
                 length: piece.length,
+                _departure: departure,
             });
         }
         let bytes = self.lane.cells().bytes(piece.start, piece.length);
@@ -396,21 +487,8 @@ impl Reader {
     /// The link is over: the writer is told, and the error is returned once.
     fn fail(&mut self, error: LinkError) -> LinkError {
         self.ended = true;
-        self.leave();
+        self.departure = None;
         error
-    }
-
-    fn leave(&self) {
-        // Release: pairs with the Acquire in `Writer::is_closed`.
-        let gone = self.lane.cells().reader_gone();
-        gone.store(GONE, Ordering::Release);
-        self.writer.wake_urgent();
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.leave();
     }
 }
 

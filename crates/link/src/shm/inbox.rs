@@ -13,27 +13,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::doorbell::Waker;
 use crate::frame::LinkError;
 use crate::shm::cells::{CONTROL_BYTES, Cells};
-use crate::shm::ends::{Reader, Writer};
-use crate::shm::lane::{UNIT, UNITS_MIN};
+use crate::shm::ends::{Opposite, Reader, Writer};
+use crate::shm::lane::UNIT;
 use crate::shm::memory::Memory;
 use crate::shm::peer::Peer;
+use crate::shm::segment::{self, Kind, PAGE, is_lane};
 use crate::sync::Arc;
-
-/// The smallest lane. A power of two, as every lane.
-pub const LANE_BYTES_MIN: usize = UNITS_MIN * UNIT;
-
-/// The largest lane: 1 GiB, far beyond any plan.
-const LANE_BYTES_MAX: usize = 1 << 30;
 
 /// The most lanes of one inbox: links that one worker reads from other processes. 4,096 lanes are
 /// 1,024 instances on each of four other processes.
 pub const LANES_MAX: usize = 4096;
 
-const PAGE: usize = 4096;
-
-/// "slackwtr", and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"slackwtr");
-const VERSION: u64 = 1;
+const KIND: Kind = Kind {
+    magic: *b"slackwtr",
+    name: "inbox",
+    holds: "lanes",
+};
 
 /// Where things are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +39,7 @@ struct Layout {
 
 impl Layout {
     fn new(lanes: usize, lane_bytes: usize) -> Option<Layout> {
-        let possible = (1..=LANES_MAX).contains(&lanes)
-            && lane_bytes.is_power_of_two()
-            && (LANE_BYTES_MIN..=LANE_BYTES_MAX).contains(&lane_bytes);
+        let possible = (1..=LANES_MAX).contains(&lanes) && is_lane(lane_bytes);
         possible.then_some(Layout { lanes, lane_bytes })
     }
 
@@ -96,10 +89,8 @@ impl Inbox {
     pub fn create(epoch: u64, lanes: usize, lane_bytes: usize) -> io::Result<Inbox> {
         let layout = Layout::new(lanes, lane_bytes)
             .unwrap_or_else(|| panic!("an inbox of {lanes} lanes of {lane_bytes} bytes"));
-        let (descriptor, memory) = Memory::create("slackwater-inbox", layout.bytes())?;
-        let header = [MAGIC, VERSION, lanes as u64, lane_bytes as u64, epoch];
-        // SAFETY: the first page, which nobody else has seen yet.
-        unsafe { memory.base().cast::<[u64; 5]>().write(header) };
+        let (descriptor, memory) =
+            segment::create(&KIND, layout.bytes(), lanes, lane_bytes, epoch)?;
         Ok(Inbox {
             descriptor,
             memory: Arc::new(memory),
@@ -144,37 +135,9 @@ impl Outbox {
     ///
     /// When the memory is not an inbox of this version and `epoch`.
     pub fn open(descriptor: BorrowedFd<'_>, epoch: u64, peer: Peer) -> Result<Outbox, LinkError> {
-        let refuse = |reason: String| LinkError::new(peer.name(), reason);
-        let memory = Memory::open(descriptor, PAGE).map_err(|error| refuse(error.to_string()))?;
-        // SAFETY: the first page is there; any bytes are numbers. One read, because the other
-        // process could write meanwhile.
-        let header = unsafe { memory.base().cast::<[u64; 5]>().read_volatile() };
-        let [magic, version, lanes, lane_bytes, of_epoch] = header;
-        if magic != MAGIC {
-            return Err(refuse("handed over memory that is no inbox".to_string()));
-        }
-        if version != VERSION {
-            return Err(refuse(format!(
-                "its inbox has layout {version}, this process knows {VERSION}"
-            ))
-            .mend("run the same version of slackwater everywhere"));
-        }
-        if of_epoch != epoch {
-            return Err(refuse(format!(
-                "its inbox belongs to epoch {of_epoch} and this process to epoch {epoch}"
-            ))
-            .mend("one of the two is left over from an earlier start: end it"));
-        }
-        let numbers = usize::try_from(lanes)
-            .ok()
-            .zip(usize::try_from(lane_bytes).ok());
-        let layout = numbers.and_then(|(lanes, bytes)| Layout::new(lanes, bytes));
-        let layout = layout.filter(|layout| layout.bytes() <= memory.len());
-        let layout = layout.ok_or_else(|| {
-            refuse(format!(
-                "its inbox claims {lanes} lanes of {lane_bytes} bytes in {} bytes",
-                memory.len()
-            ))
+        let (memory, layout) = segment::open(&KIND, descriptor, epoch, &peer, |lanes, bytes| {
+            let layout = Layout::new(lanes, bytes)?;
+            Some((layout.bytes(), layout))
         })?;
         Ok(Outbox {
             memory: Arc::new(memory),
@@ -194,7 +157,10 @@ impl Outbox {
     ///
     /// For a lane that isn't there: the caller checks [`Outbox::lanes`].
     pub fn writer<P: Deref<Target = [u8]>>(&self, lane: usize, reader: Waker) -> Writer<P> {
-        let cells = self.layout.cells(&self.memory, lane);
-        Writer::new(cells, reader, self.peer.clone())
+        Writer::new(vec![Opposite {
+            cells: self.layout.cells(&self.memory, lane),
+            waker: reader,
+            peer: self.peer.clone(),
+        }])
     }
 }

@@ -1,4 +1,8 @@
-//! A lane: the bounded byte ring between one writer and one reader, wherever its memory is.
+//! A lane: the bounded byte ring between one writer and its readers, wherever its memory is.
+//!
+//! There is one reader, but for a feed, where several read the same bytes, each with a `head` of its
+//! own; what is said of `head` below then holds for each of them, and for the writer that of the
+//! slowest.
 //!
 //! The memory is a power of two of **units** of 64 bytes, a cache line each. A **piece** (a frame,
 //! or a part of one that is larger than the ring) is a header unit, and units of payload behind
@@ -84,29 +88,45 @@ pub(crate) enum Put {
     Broken,
 }
 
+/// A reader, as the writer sees it.
+struct Cursor {
+    /// Its control words; the units are everybody's.
+    cells: Cells,
+    reader: Waker,
+    /// Its `head` when last looked at.
+    head_seen: u64,
+}
+
 /// The writing end of a lane.
 pub(crate) struct LaneWriter {
     cells: Cells,
-    reader: Waker,
+    cursors: Vec<Cursor>,
     /// Units committed; only this end knows.
     tail: u64,
-    /// The ring's `head` when last looked at: the real one is this or further.
+    /// The slowest reader's `head` when last looked at: the real one is this or further.
     head_seen: u64,
 }
 
 impl LaneWriter {
-    /// The writing end of an empty lane.
-    pub(crate) fn new(cells: Cells, reader: Waker) -> LaneWriter {
-        LaneWriter {
+    /// The writing end of an empty lane: for each reader its view of the cells, and what wakes it.
+    pub(crate) fn new(readers: Vec<(Cells, Waker)>) -> LaneWriter {
+        let cells = readers.first().expect("a lane has a reader").0.clone();
+        let cursors = readers.into_iter().map(|(cells, reader)| Cursor {
             cells,
             reader,
+            head_seen: 0,
+        });
+        LaneWriter {
+            cells,
+            cursors: cursors.collect(),
             tail: 0,
             head_seen: 0,
         }
     }
 
-    pub(crate) fn cells(&self) -> &Cells {
-        &self.cells
+    /// Waits for a reader no longer, of which nothing is lent out any more.
+    pub(crate) fn leave_behind(&mut self, reader: usize) {
+        self.cursors.remove(reader);
     }
 
     /// Payload that a piece may have.
@@ -222,9 +242,14 @@ impl LaneWriter {
         // `free >= need` once the head is here. Never zero, which means nothing is wanted: a ring
         // whose reader is at the start has used up more than nothing.
         let wanted = self.tail + need + 1 - self.units();
-        // An exchange where a store would do, because loom orders the stores of two threads only
-        // by what each has read. Relaxed: it carries no data, the fences order the looks.
-        self.cells.wanted().swap(wanted, Ordering::Relaxed);
+        for cursor in &self.cursors {
+            if cursor.head_seen < wanted {
+                // An exchange where a store would do, because loom orders the stores of two threads
+                // only by what each has read. Relaxed: it carries no data, the fences order the
+                // looks.
+                cursor.cells.wanted().swap(wanted, Ordering::Relaxed);
+            }
+        }
         // Pairs with the fences in `LaneReader::settle` and in the drop of `Hold`: here a write
         // of `wanted` and a load of `head`, there a store of `head` (or of the hold's mark) and a
         // load of `wanted`. One of the two loads must see the other's write.
@@ -232,23 +257,35 @@ impl LaneWriter {
         self.look()?;
         if self.free() >= need {
             // Not refused after all. A reader that saw the note rings once too often.
-            self.cells.wanted().swap(0, Ordering::Relaxed);
+            for cursor in &self.cursors {
+                cursor.cells.wanted().swap(0, Ordering::Relaxed);
+            }
             return Ok(true);
         }
-        // The reader may sleep over the pieces that fill the ring, or beside lent pieces that have
+        // A reader may sleep over the pieces that fill the ring, or beside lent pieces that have
         // come back since it last looked: it is to look now.
-        self.reader.wake_urgent();
+        for cursor in &self.cursors {
+            if cursor.head_seen < wanted {
+                cursor.reader.wake_urgent();
+            }
+        }
         Ok(false)
     }
 
     fn look(&mut self) -> Result<(), ()> {
-        // Acquire: pairs with the Release in `LaneReader::advance`, so that the reader is done
-        // with the units before this position.
-        let head = self.cells.head().load(Ordering::Acquire);
-        if head < self.head_seen || head > self.tail {
-            return Err(());
+        // With no reader left nothing is in the way.
+        let mut slowest = self.tail;
+        for cursor in &mut self.cursors {
+            // Acquire: pairs with the Release in `LaneReader::advance`, so that the reader is done
+            // with the units before this position.
+            let head = cursor.cells.head().load(Ordering::Acquire);
+            if head < cursor.head_seen || head > self.tail {
+                return Err(());
+            }
+            cursor.head_seen = head;
+            slowest = slowest.min(head);
         }
-        self.head_seen = head;
+        self.head_seen = slowest;
         Ok(())
     }
 }

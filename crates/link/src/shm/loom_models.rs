@@ -20,7 +20,7 @@ fn lane() -> Ends {
     let cells = Cells::new(UNITS_MIN);
     let (writer_place, reader_place) = (Place::new(), Place::new());
     Ends {
-        writer: LaneWriter::new(cells.clone(), reader_place.waker()),
+        writer: LaneWriter::new(vec![(cells.clone(), reader_place.waker())]),
         reader: LaneReader::new(cells, writer_place.waker(), reader_place.waker()),
         writer_place,
         reader_place,
@@ -221,5 +221,47 @@ fn lent_piece_comes_back_while_both_ends_sleep() {
         }
         dropping.join().expect("the dropping thread");
         writing.join().expect("the writing thread");
+    });
+}
+
+/// Two readers of the same units: the writer waits for the slower one, whichever that is, and is
+/// rung by the last of the two that makes room.
+#[test]
+fn refused_writer_waits_for_the_slower_of_two_readers() {
+    explore(Some(2), || {
+        let cells = Cells::new(UNITS_MIN);
+        let others = cells.for_another();
+        let writer_place = Place::new();
+        let places = [Place::new(), Place::new()];
+        let mut writer = LaneWriter::new(vec![
+            (cells.clone(), places[0].waker()),
+            (others.clone(), places[1].waker()),
+        ]);
+        fill(&mut writer);
+        let waker = || writer_place.waker();
+        let readers = [(cells, waker(), &places[0]), (others, waker(), &places[1])];
+        let [mut one, mut other] =
+            readers.map(|(cells, writer, place)| LaneReader::new(cells, writer, place.waker()));
+        let writing = thread::spawn(move || {
+            put_sleeping(&mut writer, &writer_place, FILLED, 100);
+        });
+        let reading = thread::spawn(move || {
+            for byte in 0..2 {
+                assert_eq!(take(&mut other), Some(byte));
+            }
+            other.settle();
+            other
+        });
+        for byte in 0..2 {
+            assert_eq!(take(&mut one), Some(byte));
+        }
+        one.settle();
+        writing.join().expect("the writing thread");
+        let mut other = reading.join().expect("the other reader");
+        for reader in [&mut one, &mut other] {
+            for byte in 2..=FILLED {
+                assert_eq!(take(reader), Some(byte), "both get every piece");
+            }
+        }
     });
 }

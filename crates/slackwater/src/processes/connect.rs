@@ -2,6 +2,9 @@
 //!
 //! A lane of an inbox belongs to one link. Both sides derive the order of the lanes from the
 //! deployment (links into a worker from other processes, by number), so no names are exchanged.
+//! Links that carry the same to several processes have no lanes: they are the readers of one feed.
+
+mod feeds;
 
 use std::collections::HashMap;
 use std::io;
@@ -13,6 +16,8 @@ use slackwater_engine::runtime::Runtime;
 use slackwater_link::shm::{Inbox, LANE_BYTES_MIN, Outbox, Peer, Watch, handover, watch};
 use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
 use slackwater_link::{FrameReceiver, FrameSender, WaiterHandle, Waker};
+
+use feeds::Feeds;
 
 /// Memory of one worker's inbox. 128 MiB are 16 lanes of the largest size; with more, the lanes
 /// shrink.
@@ -60,10 +65,12 @@ impl Part<'_> {
         self.deployment.instances[instance].worker
     }
 
-    /// Links that `worker` reads from other processes: lane by lane.
-    fn lanes_of(&self, worker: usize) -> Vec<usize> {
+    /// Links that `worker` reads from other processes, but for those that a feed brings: lane by
+    /// lane.
+    fn lanes_of(&self, worker: usize, feeds: &[Vec<usize>]) -> Vec<usize> {
         let links = self.deployment.remote_links();
-        let read = links.filter(|(_, link)| self.worker_of(link.to) == worker);
+        let fed = |link: &usize| feeds.iter().any(|feed| feed.contains(link));
+        let read = links.filter(|(number, link)| self.worker_of(link.to) == worker && !fed(number));
         read.map(|(number, _)| number).collect()
     }
 
@@ -82,9 +89,10 @@ pub fn shared_memory(
     let processes = sockets.len();
     let peers = (0..processes).map(|process| Peer::new(part.name(process)));
     let peers = peers.collect::<Vec<Peer>>();
+    let feeds = part.deployment.feeds();
     let mut inboxes = HashMap::new();
     for worker in part.workers_of(part.process) {
-        let lanes = part.lanes_of(worker).len();
+        let lanes = part.lanes_of(worker, &feeds).len();
         if lanes > 0 {
             let inbox = Inbox::create(part.epoch, lanes, lane_bytes(lanes))?;
             if let Some(node) = part.nodes[worker] {
@@ -94,8 +102,10 @@ pub fn shared_memory(
             inboxes.insert(worker, inbox);
         }
     }
+    let own_feeds = Feeds::create(part, &feeds)?;
     // All that this process hands over first, then what the others do: no one waits in a circle.
-    for socket in sockets.iter().flatten() {
+    for (process, socket) in sockets.iter().enumerate() {
+        let Some(socket) = socket else { continue };
         for worker in part.workers_of(part.process) {
             let waker = part.own_waiter(worker).waker();
             let (flag, bell) = waker.export().expect("workers' waiters are shared");
@@ -103,9 +113,11 @@ pub fn shared_memory(
             descriptors.extend(inboxes.get(&worker).map(Inbox::descriptor));
             handover::send(socket, worker.to_string().as_bytes(), &descriptors)?;
         }
+        own_feeds.hand_over(part, process, socket)?;
     }
     let mut wakers: HashMap<usize, Waker> = HashMap::new();
     let mut outboxes: HashMap<usize, Outbox> = HashMap::new();
+    let mut subscriptions = Vec::new();
     for (process, socket) in sockets.iter().enumerate() {
         let Some(socket) = socket else { continue };
         for worker in part.workers_of(process) {
@@ -124,16 +136,23 @@ pub fn shared_memory(
                 outboxes.insert(worker, outbox.map_err(io::Error::other)?);
             }
         }
+        let taken_over = feeds::take_over(part, &feeds, process, socket, &peers[process])?;
+        subscriptions.extend(taken_over);
     }
     let mut ends = RemoteEnds::default();
+    own_feeds.writers(part, &wakers, &peers, &mut ends);
+    feeds::readers(part, &subscriptions, &wakers, &mut ends);
     for (number, link) in part.deployment.remote_links() {
         let (from, to) = (part.worker_of(link.from), part.worker_of(link.to));
         let (sending, receiving) = (
             part.deployment.process(link.from),
             part.deployment.process(link.to),
         );
-        let lane = part.lanes_of(to).iter().position(|&lane| lane == number);
-        let lane = lane.expect("a remote link has a lane");
+        let lanes = part.lanes_of(to, &feeds);
+        // Its ends are a feed's.
+        let Some(lane) = lanes.iter().position(|&lane| lane == number) else {
+            continue;
+        };
         if receiving == part.process {
             let reader = inboxes[&to].reader(
                 lane,
@@ -181,6 +200,11 @@ impl Listening {
     /// Listens on a free port of the loopback address if other processes send to this one. Its
     /// readers are there before anybody is told the address.
     pub fn new(part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
+        Listening::at(Ipv4Addr::LOCALHOST, part, token)
+    }
+
+    /// As [`Listening::new`], at another address of this host.
+    pub fn at(address: Ipv4Addr, part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
         let identity = Identity {
             epoch: part.epoch,
             token,
@@ -196,7 +220,7 @@ impl Listening {
                 ends,
             });
         }
-        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let any_port = SocketAddr::from((address, 0));
         let acceptor = Acceptor::bind(any_port, identity, Settings::default())?;
         for (number, link) in read {
             let waiter = part.own_waiter(part.worker_of(link.to));

@@ -3,7 +3,6 @@ use crate::doorbell::Doorbell;
 use crate::shm::cells::CONTROL_BYTES;
 use crate::shm::lane::UNIT;
 use crate::shm::memory::Memory;
-use crate::sync::Arc;
 
 /// A lane of `units` on the heap, with wakers that nobody waits for.
 fn lane(units: usize) -> (Writer<Vec<u8>>, Reader, Cells) {
@@ -12,7 +11,11 @@ fn lane(units: usize) -> (Writer<Vec<u8>>, Reader, Cells) {
     const _: () = assert!(CONTROL_BYTES <= 4096);
     let waker = || Waker::new(Arc::new(Doorbell::new().expect("an eventfd")));
     let peer = Peer::new("process 2");
-    let writer = Writer::new(cells.clone(), waker(), peer.clone());
+    let writer = Writer::new(vec![Opposite {
+        cells: cells.clone(),
+        waker: waker(),
+        peer: peer.clone(),
+    }]);
     let reader = Reader::new(cells.clone(), waker(), waker(), peer);
     (writer, reader, cells)
 }

@@ -1,0 +1,169 @@
+//! Broadcasts: who hands a message to whom, so that every receiver gets it once.
+//!
+//! ```text
+//! serial            flat tree             binary tree            ring
+//! O ─► a1           O ─► a1 ─► a2         O ─► a1 ─► c1          O ─► a1 ─► b1
+//! O ─► a2           O ─► b1 ─► b2         │     └──► d1          └──► c1 ─► d1
+//! O ─► b1 …         O ─► c1 …             └──► b1 …              (a2, b2 … as in the trees)
+//! ```
+//!
+//! `a1` and `a2` are receivers in process `a`. But for the serial one, a message goes to a process once,
+//! to its first receiver, which hands it to the others there by reference. Flat tree, binary tree and
+//! bidirectional ring are those of Kamburugamuve et al., "Towards High Performance Processing of
+//! Streaming Data" (2016), section on broadcasting: their workers are our processes, and their flat
+//! tree's one worker of each node is here one process of each other host.
+//!
+//! Which one is the cheapest says [`model`]; [`links`] lays the links of an execution graph along it.
+
+pub mod links;
+pub mod model;
+
+use std::collections::BTreeMap;
+
+/// How a broadcast gets to its receivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// The origin sends to each receiver.
+    Serial,
+    /// The origin sends to each process of its host and to one of each other host, which hands on to
+    /// the processes there.
+    FlatTree,
+    /// Processes form a binary tree below the origin.
+    BinaryTree,
+    /// Processes form two lines that begin at the origin: a ring that is gone round both ways.
+    Ring,
+}
+
+impl Algorithm {
+    /// All of them, the simplest first.
+    pub const ALL: [Algorithm; 4] = [
+        Algorithm::Serial,
+        Algorithm::FlatTree,
+        Algorithm::BinaryTree,
+        Algorithm::Ring,
+    ];
+
+    /// As it stands in a setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Serial => "serial",
+            Algorithm::FlatTree => "flat_tree",
+            Algorithm::BinaryTree => "binary_tree",
+            Algorithm::Ring => "ring",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Algorithm> {
+        let mut all = Algorithm::ALL.into_iter();
+        all.find(|algorithm| algorithm.name() == name)
+    }
+}
+
+/// Where an instance runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The host.
+    pub host: usize,
+    /// The process; its number is unique over all hosts.
+    pub process: usize,
+}
+
+/// Who hands a message to whom. Receivers go by their number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    /// Those that the origin sends to, in that order.
+    pub roots: Vec<usize>,
+    /// For each receiver those that it hands on to, in that order.
+    pub children: Vec<Vec<usize>>,
+}
+
+impl Tree {
+    /// The tree of an algorithm.
+    pub fn new(algorithm: Algorithm, origin: Place, receivers: &[Place]) -> Tree {
+        if algorithm == Algorithm::Serial {
+            return Tree {
+                roots: (0..receivers.len()).collect(),
+                children: vec![Vec::new(); receivers.len()],
+            };
+        }
+        let mut processes = BTreeMap::<_, Vec<usize>>::new();
+        for (receiver, place) in receivers.iter().enumerate() {
+            // The origin's host first, and neighbours on the same host.
+            let key = (place.host != origin.host, *place);
+            processes.entry(key).or_default().push(receiver);
+        }
+        let own = processes.remove(&(false, origin)).unwrap_or_default();
+        let groups = processes.into_iter();
+        let groups = groups.map(|((_, place), receivers)| Group { place, receivers });
+        let groups = groups.collect::<Vec<Group>>();
+        let parents = parents(algorithm, origin, &groups);
+        let mut tree = Tree {
+            roots: Vec::new(),
+            children: vec![Vec::new(); receivers.len()],
+        };
+        for (group, parent) in groups.iter().zip(parents) {
+            match parent {
+                None => tree.roots.push(group.receivers[0]),
+                Some(parent) => {
+                    let parent = groups[parent].receivers[0];
+                    tree.children[parent].push(group.receivers[0]);
+                }
+            }
+        }
+        // Last, because a message that stays in the process has a short way.
+        for Group { receivers, .. } in &groups {
+            let (first, others) = receivers.split_first().expect("a process has a receiver");
+            tree.children[*first].extend(others);
+        }
+        tree.roots.extend(own);
+        tree
+    }
+
+    /// How many hand a message on before it is at the last receiver: 1 if the origin sends to all.
+    pub fn depth(&self) -> usize {
+        let mut depth = 0;
+        let mut level = self.roots.clone();
+        while !level.is_empty() {
+            depth += 1;
+            let below = level.iter().flat_map(|&receiver| &self.children[receiver]);
+            level = below.copied().collect();
+        }
+        depth
+    }
+}
+
+/// The receivers of a process other than the origin's.
+struct Group {
+    place: Place,
+    receivers: Vec<usize>,
+}
+
+/// For each process the one whose first receiver sends to it; `None` for the origin.
+fn parents(algorithm: Algorithm, origin: Place, groups: &[Group]) -> Vec<Option<usize>> {
+    let numbers = 0..groups.len();
+    match algorithm {
+        Algorithm::Serial => unreachable!("it knows no processes"),
+        Algorithm::FlatTree => {
+            let head_of = |number: usize| {
+                let host = groups[number].place.host;
+                let head = groups.iter().position(|group| group.place.host == host);
+                head.filter(|&head| host != origin.host && head != number)
+            };
+            numbers.map(head_of).collect()
+        }
+        // A heap whose first place is the origin's.
+        Algorithm::BinaryTree => numbers.map(|number| (number / 2).checked_sub(1)).collect(),
+        Algorithm::Ring => {
+            let second_line = groups.len().div_ceil(2);
+            let before = |number: usize| {
+                let begins = number == 0 || number == second_line;
+                (!begins).then(|| number - 1)
+            };
+            numbers.map(before).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

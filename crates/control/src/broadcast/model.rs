@@ -1,0 +1,305 @@
+//! What a broadcast costs, and the cheapest way to send it.
+//!
+//! The figures are those of the host's calibration: what a message of a size costs a link's busier
+//! side, how long it takes, and what a wake-up costs. From them follow, for a tree,
+//!
+//! - its **latency**: everybody who sends does so one after the other, a receiver that sleeps is woken,
+//!   and one that hands on begins when it has the message; but not less than all work together takes on
+//!   the cores that there are;
+//! - its **period**, from one message to the next when they follow each other without a gap: the work
+//!   of the busiest participant, none of whom sleeps then; but again not less than all work divided by
+//!   the cores.
+//!
+//! A message that is cut into segments travels like a train: its first segment takes the tree's latency,
+//! each other one a period more. So relays hand on one segment while the next is under way to them.
+//!
+//! Where cores are fewer than processes, the work decides, and the way with the least of it wins both:
+//! the ordering of Kamburugamuve et al. (2016), ring for throughput and tree for latency, is one of
+//! hosts with cores and network cards of their own.
+
+use super::{Algorithm, Place, Tree};
+use crate::latency::chunk::LinkPoint;
+
+/// Segments are not smaller: below it a message's fixed cost is most of what it costs on every link
+/// that we know.
+pub const SEGMENT_BYTES_MIN: usize = 16 << 10;
+
+/// Larger messages that follow each other are cut where somebody hands them on. A relay holds several
+/// at once, and as many of that size leave the caches and come from fresh pages each time, which costs
+/// more than the messages (`docs/benchmarks/broadcast.md`).
+pub const RELAYED_BYTES_MAX: usize = 256 << 10;
+
+/// What a broadcast is made of, on one host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costs {
+    /// Links between processes, measured with messages of some sizes, in any order.
+    pub between_processes: Vec<LinkPoint>,
+    /// CPU time of making bytes of a message, once, and of making a message of bytes, for each receiver
+    /// in another process than its parent, in nanoseconds. No size: bytes are passed by reference.
+    pub codec_ns: f64,
+    /// CPU time of handing a message to another instance of the process and of taking it there, in
+    /// nanoseconds. Nothing is copied.
+    pub hand_over_ns: f64,
+    /// What waking a receiver in another process costs. Those of a process mostly share its workers.
+    pub wake: Wake,
+    /// What goes to several processes is written once for all of them.
+    pub written_once: bool,
+    /// Cores that all participants share.
+    pub cores: usize,
+}
+
+/// A wake-up, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wake {
+    /// CPU time of whoever rings.
+    pub ring_ns: f64,
+    /// CPU time of both sides together.
+    pub work_ns: f64,
+    /// From the ring until the one that sleeps looks.
+    pub until_look_ns: f64,
+}
+
+/// What is to be small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// The time until the last receiver has a message.
+    Latency,
+    /// The time from one message to the next.
+    Throughput,
+}
+
+/// What to expect.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// Until the last receiver has it, in nanoseconds.
+    pub latency_ns: f64,
+    /// From one message to the next, in nanoseconds.
+    pub period_ns: f64,
+}
+
+/// A way to broadcast.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// What messages are cut into; `None` for whole ones.
+    pub segment_bytes: Option<usize>,
+    /// What to expect of it.
+    pub estimate: Estimate,
+}
+
+/// The cheapest way for messages of so many bytes. Of two that are equal it is the simpler one.
+pub fn choose(
+    costs: &Costs,
+    origin: Place,
+    receivers: &[Place],
+    message_bytes: usize,
+    aim: Aim,
+) -> Choice {
+    let choices = Algorithm::ALL.into_iter().map(|algorithm| {
+        let tree = Tree::new(algorithm, origin, receivers);
+        segmented(
+            costs,
+            algorithm,
+            &tree,
+            origin,
+            receivers,
+            message_bytes,
+            aim,
+        )
+    });
+    let cheapest = choices.reduce(|best, other| {
+        if is_cheaper(&other.estimate, &best.estimate, aim) {
+            other
+        } else {
+            best
+        }
+    });
+    cheapest.expect("there are algorithms")
+}
+
+/// An algorithm with the best segments for it.
+pub fn with_segments(
+    costs: &Costs,
+    algorithm: Algorithm,
+    origin: Place,
+    receivers: &[Place],
+    message_bytes: usize,
+    aim: Aim,
+) -> Choice {
+    let tree = Tree::new(algorithm, origin, receivers);
+    segmented(
+        costs,
+        algorithm,
+        &tree,
+        origin,
+        receivers,
+        message_bytes,
+        aim,
+    )
+}
+
+fn segmented(
+    costs: &Costs,
+    algorithm: Algorithm,
+    tree: &Tree,
+    origin: Place,
+    receivers: &[Place],
+    message_bytes: usize,
+    aim: Aim,
+) -> Choice {
+    let mut best = Choice {
+        algorithm,
+        segment_bytes: None,
+        estimate: whole(costs, tree, origin, receivers, message_bytes).estimate(1, costs.cores),
+    };
+    let relayed = tree.children.iter().any(|below| !below.is_empty());
+    let mut segment_bytes = message_bytes.next_power_of_two() / 2;
+    while segment_bytes >= SEGMENT_BYTES_MIN {
+        let segments = message_bytes.div_ceil(segment_bytes);
+        let one = whole(costs, tree, origin, receivers, segment_bytes);
+        let estimate = one.estimate(segments, costs.cores);
+        let must_be_cut =
+            relayed && best.segment_bytes.unwrap_or(message_bytes) > RELAYED_BYTES_MAX;
+        if must_be_cut || is_cheaper(&estimate, &best.estimate, aim) {
+            best.segment_bytes = Some(segment_bytes);
+            best.estimate = estimate;
+        }
+        segment_bytes /= 2;
+    }
+    best
+}
+
+fn is_cheaper(one: &Estimate, other: &Estimate, aim: Aim) -> bool {
+    let figures = |estimate: &Estimate| match aim {
+        Aim::Latency => (estimate.latency_ns, estimate.period_ns),
+        Aim::Throughput => (estimate.period_ns, estimate.latency_ns),
+    };
+    let (one, other) = (figures(one), figures(other));
+    one.0
+        .total_cmp(&other.0)
+        .then(one.1.total_cmp(&other.1))
+        .is_lt()
+}
+
+/// One message through a tree.
+struct Passage {
+    /// Until the last receiver has it, all of them asleep before, on cores of their own.
+    path_ns: f64,
+    /// Work of all participants, wake-ups apart.
+    work_ns: f64,
+    wakes_ns: f64,
+    /// Work of the busiest one, wake-ups apart.
+    busiest_ns: f64,
+}
+
+impl Passage {
+    /// So many of them on so many cores.
+    fn estimate(&self, messages: usize, cores: usize) -> Estimate {
+        let (messages, cores) = (messages as f64, cores.max(1) as f64);
+        let period_ns = self.busiest_ns.max(self.work_ns / cores);
+        let path_ns = self.path_ns + (messages - 1.0) * period_ns;
+        let work_ns = (messages * self.work_ns + self.wakes_ns) / cores;
+        Estimate {
+            latency_ns: path_ns.max(work_ns),
+            period_ns: messages * period_ns,
+        }
+    }
+}
+
+fn whole(
+    costs: &Costs,
+    tree: &Tree,
+    origin: Place,
+    receivers: &[Place],
+    message_bytes: usize,
+) -> Passage {
+    let (link_ns, latency_ns) = costs.of_link(message_bytes);
+    let on_the_way_ns = (latency_ns - link_ns).max(0.0);
+    let mut passage = Passage {
+        path_ns: 0.0,
+        work_ns: 0.0,
+        wakes_ns: 0.0,
+        busiest_ns: 0.0,
+    };
+    // Who sends: where, to whom, when it has the message, and what receiving it took.
+    let mut roots = tree.roots.iter();
+    let leaves = roots.any(|&receiver| receivers[receiver].process != origin.process);
+    let encode_ns = if leaves { costs.codec_ns } else { 0.0 };
+    passage.work_ns += encode_ns;
+    let mut senders = vec![(origin, &tree.roots, encode_ns, encode_ns)];
+    while let Some((place, below, mut time_ns, mut busy_ns)) = senders.pop() {
+        let mut written = false;
+        let (near, far): (Vec<usize>, Vec<usize>) = below
+            .iter()
+            .copied()
+            .partition(|&receiver| receivers[receiver].process == place.process);
+        for receiver in far {
+            let place = receivers[receiver];
+            let send_ns = if written && costs.written_once {
+                0.0
+            } else {
+                link_ns
+            };
+            written = true;
+            let below = &tree.children[receiver];
+            let receive_ns = link_ns + costs.codec_ns;
+            busy_ns += send_ns;
+            time_ns += send_ns;
+            let arrival_ns = time_ns + on_the_way_ns + costs.wake.until_look_ns + costs.codec_ns;
+            time_ns += costs.wake.ring_ns;
+            passage.work_ns += send_ns + receive_ns;
+            passage.wakes_ns += costs.wake.work_ns;
+            passage.path_ns = passage.path_ns.max(arrival_ns);
+            senders.push((place, below, arrival_ns, receive_ns));
+        }
+        for receiver in near {
+            busy_ns += costs.hand_over_ns;
+            time_ns += costs.hand_over_ns;
+            passage.work_ns += costs.hand_over_ns;
+            passage.path_ns = passage.path_ns.max(time_ns);
+            // Its process hands on what it has, on the same workers.
+            senders.push((place, &tree.children[receiver], time_ns, 0.0));
+        }
+        passage.busiest_ns = passage.busiest_ns.max(busy_ns);
+    }
+    passage
+}
+
+impl Costs {
+    /// What the bytes of a message cost each side of a link between processes, and how long it takes: straight
+    /// lines between the measured sizes, the smallest one's figures below it, in proportion to the
+    /// bytes above the largest. Nothing where nothing was measured.
+    fn of_link(&self, message_bytes: usize) -> (f64, f64) {
+        let mut points = self.between_processes.clone();
+        points.retain(|point| point.bytes_per_s > 0.0 && point.size_bytes > 0);
+        points.sort_by_key(|point| point.size_bytes);
+        let figures = |point: &LinkPoint| {
+            let send_ns = point.size_bytes as f64 / point.bytes_per_s * 1e9;
+            (send_ns, point.latency_ns)
+        };
+        let behind = points.partition_point(|point| point.size_bytes < message_bytes);
+        match (
+            behind.checked_sub(1).map(|last| &points[last]),
+            points.get(behind),
+        ) {
+            (None, None) => (0.0, 0.0),
+            (None, Some(first)) => figures(first),
+            (Some(last), None) => {
+                let factor = message_bytes as f64 / last.size_bytes as f64;
+                let (send_ns, latency_ns) = figures(last);
+                (send_ns * factor, latency_ns * factor)
+            }
+            (Some(low), Some(high)) => {
+                let share = (message_bytes - low.size_bytes) as f64
+                    / (high.size_bytes - low.size_bytes) as f64;
+                let (low, high) = (figures(low), figures(high));
+                let between = |low: f64, high: f64| low + (high - low) * share;
+                (between(low.0, high.0), between(low.1, high.1))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use super::*;
+
+/// Splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) as usize % bound
+    }
+
+    /// Processes on up to three hosts, and receivers on them in any order.
+    fn places(&mut self) -> (Place, Vec<Place>) {
+        let hosts = 1 + self.below(3);
+        let processes = 1 + self.below(9);
+        let mut place = || {
+            let process = self.below(processes);
+            Place {
+                host: process % hosts,
+                process,
+            }
+        };
+        let origin = place();
+        let mut receivers = vec![place()];
+        receivers.extend(std::iter::repeat_with(place).take(20));
+        receivers.truncate(1 + self.below(20));
+        (origin, receivers)
+    }
+}
+
+/// In how many processes besides the origin's there are receivers.
+fn others(origin: Place, receivers: &[Place]) -> usize {
+    let mut processes = receivers.to_vec();
+    processes.sort();
+    processes.dedup();
+    processes.retain(|&place| place != origin);
+    processes.len()
+}
+
+#[test]
+fn every_receiver_gets_each_message_exactly_once() {
+    let mut random = Random(1);
+    for _ in 0..2_000 {
+        let (origin, receivers) = random.places();
+        for algorithm in Algorithm::ALL {
+            let tree = Tree::new(algorithm, origin, &receivers);
+            let mut got = vec![0; receivers.len()];
+            let mut on_its_way = tree.roots.clone();
+            while let Some(receiver) = on_its_way.pop() {
+                got[receiver] += 1;
+                on_its_way.extend(&tree.children[receiver]);
+                assert!(on_its_way.len() <= receivers.len(), "it goes in circles");
+            }
+            assert!(
+                got.iter().all(|&times| times == 1),
+                "{algorithm:?}: {got:?}"
+            );
+        }
+    }
+}
+
+/// Of all but the serial one: as many messages cross a process's border as there are processes, and
+/// one crosses a host's border for each other host in the flat tree.
+#[test]
+fn a_message_enters_a_process_once() {
+    let mut random = Random(2);
+    for _ in 0..2_000 {
+        let (origin, receivers) = random.places();
+        for algorithm in &Algorithm::ALL[1..] {
+            let tree = Tree::new(*algorithm, origin, &receivers);
+            let from_origin = tree.roots.iter().map(|&to| (origin, receivers[to]));
+            let relayed = tree.children.iter().enumerate().flat_map(|(from, below)| {
+                let from = receivers[from];
+                below.iter().map(move |&to| (from, to))
+            });
+            let relayed = relayed.map(|(from, to)| (from, receivers[to]));
+            let hops = from_origin.chain(relayed).collect::<Vec<_>>();
+            let crossing = hops.iter().filter(|(from, to)| from != to);
+            assert_eq!(crossing.count(), others(origin, &receivers));
+            if *algorithm == Algorithm::FlatTree {
+                let mut hosts = receivers.iter().map(|place| place.host).collect::<Vec<_>>();
+                hosts.sort();
+                hosts.dedup();
+                hosts.retain(|&host| host != origin.host);
+                let crossing = hops.iter().filter(|(from, to)| from.host != to.host);
+                assert_eq!(crossing.count(), hosts.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn depth_and_fan_out_are_as_stated() {
+    let mut random = Random(3);
+    for _ in 0..2_000 {
+        let (origin, mut receivers) = random.places();
+        // On one host, a receiver in a process, none beside the origin.
+        receivers.sort();
+        receivers.dedup();
+        receivers.retain(|&place| place != origin);
+        for place in &mut receivers {
+            place.host = origin.host;
+        }
+        let count = receivers.len();
+        if count == 0 {
+            continue;
+        }
+        let tree = |algorithm| Tree::new(algorithm, origin, &receivers);
+        let fan_out = |tree: &Tree| {
+            let below = tree.children.iter().map(Vec::len);
+            below.chain([tree.roots.len()]).max().unwrap()
+        };
+        let serial = tree(Algorithm::Serial);
+        assert_eq!((serial.depth(), fan_out(&serial)), (1, count));
+        let flat = tree(Algorithm::FlatTree);
+        assert_eq!((flat.depth(), fan_out(&flat)), (1, count));
+        let binary = tree(Algorithm::BinaryTree);
+        // A heap of `count + 1` with the origin on top.
+        assert_eq!(binary.depth(), (count + 1).ilog2() as usize);
+        assert!(fan_out(&binary) <= 2);
+        let ring = tree(Algorithm::Ring);
+        assert_eq!(ring.depth(), count.div_ceil(2));
+        assert!(fan_out(&ring) <= 2 && ring.children.iter().all(|below| below.len() <= 1));
+    }
+}
+
+#[test]
+fn names_are_read_as_they_are_written() {
+    for algorithm in Algorithm::ALL {
+        assert_eq!(Algorithm::named(algorithm.name()), Some(algorithm));
+    }
+    assert_eq!(Algorithm::named("tree"), None);
+}

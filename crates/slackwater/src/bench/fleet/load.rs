@@ -1,0 +1,321 @@
+//! The source that sends what it is told, and the sinks that note when it came.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
+use slackwater_engine::chunk::{Chunk, Positions};
+use slackwater_engine::deploy::{Catalog, SourceParts};
+use slackwater_engine::expression::{Column, Expression};
+use slackwater_engine::intake::IntakeSpec;
+use slackwater_engine::link::{Waiter, Waker};
+use slackwater_engine::operator::Operator;
+use slackwater_engine::sink::Sink;
+use slackwater_engine::source::{DeadLetters, Rejected, Source, SourcePoll, SourceRows};
+use slackwater_engine::time::now_ns;
+use slackwater_engine::{Error, Result};
+
+/// Bytes of a number, and of a cache line, of which one number is read.
+const NUMBER_BYTES: usize = 8;
+const LINE_NUMBERS: usize = 8;
+
+/// A row's position is the phase's number, and from here down its place among the phase's rows: 2^40
+/// rows of 8 bytes are far more than a phase sends.
+const PHASE_SHIFT: u32 = 40;
+
+/// Partitions say what a message is: one of others, or the last one of its phase.
+const AMONG_OTHERS: u32 = 0;
+const LAST: u32 = 1;
+
+/// Messages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Bytes of a message, a multiple of 8.
+    pub size_bytes: usize,
+    /// When they are sent.
+    pub pace: Pace,
+}
+
+/// When messages are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Pace {
+    /// So many, so long after each other.
+    Spaced {
+        /// Messages.
+        messages: u64,
+        /// Nanoseconds from one to the next.
+        gap_ns: u64,
+    },
+    /// One after the other for so long, in nanoseconds.
+    Flat {
+        /// How long.
+        time_ns: u64,
+    },
+}
+
+impl Phase {
+    fn rows(&self) -> usize {
+        (self.size_bytes / NUMBER_BYTES).max(1)
+    }
+}
+
+/// What an instance has to say at the end of a phase.
+#[derive(Debug)]
+pub enum Note {
+    /// The source: when it sent each message, or of a flat phase the first one.
+    Sent {
+        /// On the engine's clock.
+        times_ns: Vec<u64>,
+        /// Messages sent.
+        messages: u64,
+    },
+    /// A sink: when each message was there, or of a flat phase the last one.
+    Received {
+        /// On the engine's clock.
+        times_ns: Vec<u64>,
+    },
+}
+
+/// Where the instances of this process are told what to do.
+pub struct Desk {
+    phases: Vec<Phase>,
+    /// The phase that runs, counted from 1; 0 before the first.
+    phase: AtomicU64,
+    /// Messages of it that may be sent.
+    allowed: AtomicU64,
+    waker: Mutex<Option<Waker>>,
+    notes: mpsc::Sender<Note>,
+}
+
+impl Desk {
+    /// A desk for these phases; what instances say comes through `notes`.
+    pub fn new(phases: Vec<Phase>, notes: mpsc::Sender<Note>) -> Desk {
+        Desk {
+            phases,
+            phase: AtomicU64::new(0),
+            allowed: AtomicU64::new(0),
+            waker: Mutex::new(None),
+            notes,
+        }
+    }
+
+    /// Begins a phase, of which nothing may be sent yet.
+    pub fn begin(&self, phase: usize) {
+        // Release: pairs with the Acquire in `Numbers::poll`, which then sees that of this phase
+        // nothing is allowed.
+        self.allowed.store(0, Ordering::Relaxed);
+        self.phase.store(phase as u64 + 1, Ordering::Release);
+    }
+
+    /// The source may have sent so many messages of the phase from now on.
+    pub fn allow(&self, messages: u64) {
+        self.allowed.store(messages, Ordering::Release);
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waker) = waker.as_ref() {
+            waker.wake_urgent();
+        }
+    }
+
+    fn say(&self, note: Note) {
+        // Nobody listens only when the process is ending.
+        let _ = self.notes.send(note);
+    }
+}
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new(
+        "number",
+        DataType::Int64,
+        false,
+    )]))
+}
+
+/// Makes sources and sinks at one desk.
+pub struct Makes(pub Arc<Desk>);
+
+impl Catalog for Makes {
+    fn source(&self, _: usize, _: usize, _: usize) -> Result<SourceParts> {
+        let column: Arc<dyn Expression> = Arc::new(Column::new(0, DataType::Int64));
+        Ok(SourceParts {
+            source: Box::new(Numbers {
+                desk: self.0.clone(),
+                running: None,
+                done: 0,
+            }),
+            intake: IntakeSpec {
+                columns: vec![column],
+                schema: schema(),
+                event_time: None,
+                partition_base: 0,
+                idle_timeout_ns: None,
+                unit_per_partition: false,
+            },
+            dead_letters: Arc::new(NoLetters),
+        })
+    }
+
+    fn operator(&self, node: usize) -> Result<Box<dyn Operator>> {
+        Err(Error::new(format!("node {node}"), "is no operator"))
+    }
+
+    fn sink(&self, _: usize, _: usize, _: usize) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(Arrivals {
+            desk: self.0.clone(),
+            times_ns: Vec::new(),
+        }))
+    }
+
+    fn dead_letters(&self, _: usize) -> Arc<dyn DeadLetters> {
+        Arc::new(NoLetters)
+    }
+}
+
+/// Numbers are never refused.
+struct NoLetters;
+
+impl DeadLetters for NoLetters {
+    fn name_partition(&self, _: u32, _: &str) {}
+
+    fn reject(&self, rejected: &Rejected) -> Result<()> {
+        Err(Error::new("a number", rejected.reason.clone()))
+    }
+}
+
+struct Numbers {
+    desk: Arc<Desk>,
+    running: Option<Running>,
+    /// Phases that are over.
+    done: u64,
+}
+
+/// A phase that is being sent.
+struct Running {
+    phase: Phase,
+    /// What all of its messages carry.
+    batch: RecordBatch,
+    begin_ns: u64,
+    sent: u64,
+    times_ns: Vec<u64>,
+}
+
+impl Source for Numbers {
+    fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
+        let mut waker = self
+            .desk
+            .waker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *waker = Some(waiter.waker());
+        let partitions = [(AMONG_OTHERS, "messages"), (LAST, "last messages")];
+        Ok(partitions
+            .map(|(number, name)| (number, name.to_string()))
+            .to_vec())
+    }
+
+    fn poll(&mut self) -> Result<SourcePoll> {
+        let phase = self.desk.phase.load(Ordering::Acquire);
+        let allowed = self.desk.allowed.load(Ordering::Acquire);
+        if phase == self.done || allowed == 0 {
+            return Ok(SourcePoll::Pending);
+        }
+        let now_ns = now_ns();
+        if self.running.is_none() {
+            let phase = self.desk.phases[phase as usize - 1];
+            let numbers = Int64Array::from_iter_values(0..phase.rows() as i64);
+            self.running = Some(Running {
+                phase,
+                batch: RecordBatch::try_new(schema(), vec![Arc::new(numbers)])?,
+                begin_ns: now_ns,
+                sent: 0,
+                times_ns: Vec::new(),
+            });
+        }
+        let running = self.running.as_mut().expect("set above");
+        if running.sent >= allowed {
+            return Ok(SourcePoll::Pending);
+        }
+        let last = match running.phase.pace {
+            Pace::Spaced { messages, .. } => {
+                running.times_ns.push(now_ns);
+                running.sent + 1 == messages
+            }
+            Pace::Flat { time_ns } => {
+                if running.sent == 0 {
+                    running.times_ns.push(now_ns);
+                }
+                now_ns >= running.begin_ns + time_ns
+            }
+        };
+        let place = running.sent * running.phase.rows() as u64;
+        running.sent += 1;
+        let rows = SourceRows {
+            batch: running.batch.clone(),
+            partition: if last { LAST } else { AMONG_OTHERS },
+            positions: Positions::Run {
+                first: (phase - 1) << PHASE_SHIFT | place,
+            },
+            ingest_ns: now_ns,
+            rejected: Vec::new(),
+        };
+        if last {
+            self.done = phase;
+            let running = self.running.take().expect("it is running");
+            self.desk.say(Note::Sent {
+                times_ns: running.times_ns,
+                messages: running.sent,
+            });
+        }
+        Ok(SourcePoll::Rows(rows))
+    }
+
+    fn close(&mut self) {}
+}
+
+/// Notes when messages are there.
+struct Arrivals {
+    desk: Arc<Desk>,
+    times_ns: Vec<u64>,
+}
+
+impl Sink for Arrivals {
+    fn open(&mut self, _: &mut Waiter) -> Result<()> {
+        Ok(())
+    }
+
+    fn write(&mut self, chunk: &Chunk) -> Result<()> {
+        let numbers = chunk.batch.column(0).as_primitive::<Int64Type>().values();
+        black_box(numbers.iter().step_by(LINE_NUMBERS).sum::<i64>());
+        let lost = || Error::new("a message", "lost where it came from");
+        let origin = chunk.origin.as_ref().ok_or_else(lost)?;
+        let position = origin.positions.at(chunk.rows() - 1);
+        let phase = self.desk.phases.get((position >> PHASE_SHIFT) as usize);
+        let phase = phase.ok_or_else(lost)?;
+        let place = position & ((1 << PHASE_SHIFT) - 1);
+        if !(place + 1).is_multiple_of(phase.rows() as u64) {
+            // The rest of the message is still on its way.
+            return Ok(());
+        }
+        let last = origin.partition == LAST;
+        if last || matches!(phase.pace, Pace::Spaced { .. }) {
+            self.times_ns.push(now_ns());
+        }
+        if last {
+            let times_ns = std::mem::take(&mut self.times_ns);
+            self.desk.say(Note::Received { times_ns });
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: bool) -> Result<()> {
+        Ok(())
+    }
+}

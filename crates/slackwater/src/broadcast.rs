@@ -1,0 +1,250 @@
+//! The broadcasts of a plan: each gets the algorithm that it was told, or the one that is the cheapest
+//! by this host's calibration, and its links are laid along it.
+
+use slackwater_control::broadcast::links::{Broadcast, broadcasts, by_origin, lay};
+use slackwater_control::broadcast::model::{Aim, Choice, Costs, Wake, choose, with_segments};
+use slackwater_control::broadcast::{Algorithm, Place};
+use slackwater_control::latency::chunk::LinkPoint;
+use slackwater_sql::program::Program;
+use slackwater_sql::settings::LinkKind;
+
+use crate::calibrate::{self, Calibration};
+use crate::costs::schema_of;
+use crate::measure::Kind;
+use crate::plan::Plan;
+use crate::planner::has_target;
+
+/// What a value without a fixed width is taken to have: a short text.
+const TEXT_BYTES: usize = 16;
+
+/// What was decided for a broadcast.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Decided {
+    /// Which.
+    pub broadcast: Broadcast,
+    /// How.
+    pub choice: Choice,
+}
+
+/// Decides all broadcasts of a plan whose instances have their places, and lays their links.
+pub fn decide(program: &Program, plan: &mut Plan) {
+    for broadcast in broadcasts(&program.graph) {
+        let kind = match program.settings.link {
+            LinkKind::Auto | LinkKind::SharedMemory => Kind::ShmLent,
+            LinkKind::Tcp => Kind::TcpLink,
+        };
+        let costs = costs(kind, plan.placement.cores.len());
+        let aim = if has_target(program) {
+            Aim::Latency
+        } else {
+            Aim::Throughput
+        };
+        let bytes = program.settings.chunk_rows * row_bytes(program, broadcast.from_node);
+        let placement = plan.placement.clone();
+        let process_of = plan.process_of.clone();
+        let place_of = |instance: usize| Place {
+            // Processes are started on this host.
+            host: 0,
+            process: process_of[placement.worker_of[instance]],
+        };
+        let Some((origin, links)) = by_origin(&plan.execution, broadcast).into_iter().next() else {
+            continue;
+        };
+        // All origins have the same receivers, so the first one speaks for all.
+        let receivers = links
+            .iter()
+            .map(|&link| place_of(plan.execution.links[link].to));
+        let receivers = receivers.collect::<Vec<Place>>();
+        let origin = place_of(origin);
+        let choice = match program.settings.broadcast {
+            Some(algorithm) => with_segments(&costs, algorithm, origin, &receivers, bytes, aim),
+            None => choose(&costs, origin, &receivers, bytes, aim),
+        };
+        lay(&mut plan.execution, broadcast, choice.algorithm, &place_of);
+        plan.broadcasts.push(Decided { broadcast, choice });
+    }
+}
+
+/// As `explain` says it: `binary tree, in parts of 64 KiB`.
+pub fn describe(choice: &Choice) -> String {
+    let name = match choice.algorithm {
+        Algorithm::Serial => "one after the other",
+        Algorithm::FlatTree => "flat tree",
+        Algorithm::BinaryTree => "binary tree",
+        Algorithm::Ring => "ring",
+    };
+    match choice.segment_bytes {
+        Some(bytes) => format!("{name}, in parts of {} KiB", bytes >> 10),
+        None => name.to_string(),
+    }
+}
+
+/// Bytes of a row, as far as its types tell.
+fn row_bytes(program: &Program, node: usize) -> usize {
+    let schema = schema_of(program, node);
+    let widths = schema.fields().iter().map(|field| {
+        let width = field.data_type().primitive_width();
+        width.unwrap_or(TEXT_BYTES)
+    });
+    widths.sum::<usize>().max(1)
+}
+
+/// What a broadcast over links of this kind costs on this host: as it was measured, or built-in.
+pub fn costs(kind: Kind, cores: usize) -> Costs {
+    match calibrate::load() {
+        Ok(calibration) => measured(&calibration, kind, cores),
+        Err(_) => built_in(kind, cores),
+    }
+}
+
+fn measured(calibration: &Calibration, kind: Kind, cores: usize) -> Costs {
+    let of = |kind| {
+        calibration
+            .links
+            .iter()
+            .filter(move |cost| cost.kind == kind)
+    };
+    let points = of(kind).map(|cost| LinkPoint {
+        size_bytes: cost.size_bytes,
+        latency_ns: cost.latency_p50_ns,
+        bytes_per_s: cost.messages_per_s * cost.size_bytes as f64,
+    });
+    let mut wakes = calibration.wakes.iter();
+    let wake = wakes.find(|wake| wake.across_cores).map(|wake| Wake {
+        ring_ns: wake.ringing_cpu_ns,
+        work_ns: wake.ringing_cpu_ns + wake.woken_cpu_ns,
+        until_look_ns: wake.until_look_p50_ns,
+    });
+    Costs {
+        between_processes: points.collect(),
+        wake: wake.unwrap_or(WAKE),
+        ..built_in(kind, cores)
+    }
+}
+
+/// A wake-up from another core, as `docs/benchmarks/link.md` has it.
+const WAKE: Wake = Wake {
+    ring_ns: 12_000.0,
+    work_ns: 29_700.0,
+    until_look_ns: 41_700.0,
+};
+
+/// What the engine does with a message beside the link: `slackwater bench broadcast` with messages of
+/// 64 bytes, whose CPU time goes by the number of processes and of receivers that they get to
+/// (`docs/benchmarks/broadcast.md`).
+const CODEC_NS: f64 = 500.0;
+const HAND_OVER_NS: f64 = 220.0;
+
+/// From the same page: bytes, nanoseconds one way, and messages per second.
+const SHARED_MEMORY: [(usize, f64, f64); 4] = [
+    (64, 170.0, 6.8e6),
+    (1 << 10, 225.0, 9.1e6),
+    (64 << 10, 1_587.0, 1.03e6),
+    (1 << 20, 28_848.0, 58_500.0),
+];
+const TCP: [(usize, f64, f64); 4] = [
+    (64, 6_220.0, 7.7e6),
+    (1 << 10, 4_444.0, 2.5e6),
+    (64 << 10, 9_415.0, 88_000.0),
+    (1 << 20, 181_248.0, 7_000.0),
+];
+
+fn built_in(kind: Kind, cores: usize) -> Costs {
+    let table = match kind {
+        Kind::TcpLink => TCP,
+        _ => SHARED_MEMORY,
+    };
+    let point = |(size_bytes, latency_ns, messages_per_s): (usize, f64, f64)| LinkPoint {
+        size_bytes,
+        latency_ns,
+        bytes_per_s: messages_per_s * size_bytes as f64,
+    };
+    Costs {
+        between_processes: table.map(point).to_vec(),
+        codec_ns: CODEC_NS,
+        hand_over_ns: HAND_OVER_NS,
+        wake: WAKE,
+        written_once: kind == Kind::ShmLent,
+        cores,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slackwater_control::query::Exchange;
+    use slackwater_engine::balancer::BalancerPlan;
+    use slackwater_engine::deploy::StepKind;
+    use slackwater_sql::program::compile;
+
+    use crate::catalog::BuiltIn;
+    use crate::costs::Learned;
+    use crate::explain::explain;
+    use crate::machine::Machine;
+    use crate::plan::deployment;
+    use crate::planner::plan_on;
+
+    /// A source whose rows all go to each of eight aggregations in four processes.
+    fn program(set: &str) -> Program {
+        let text = format!(
+            "SET 'processes' = '4'; SET 'workers' = '8'; SET 'parallelism' = '8'; {set}
+             CREATE TABLE v (ts_ms BIGINT, ip STRING, ts AS TO_TIMESTAMP_LTZ(ts_ms, 3),
+               WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+             WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'rows' = '10');
+             SELECT ip, COUNT(*) AS n FROM v GROUP BY ip;"
+        );
+        let mut program = compile(&text, &[], &BuiltIn).expect("sound SQL").run;
+        for node in &mut program.graph.nodes {
+            for edge in &mut node.inputs {
+                if let Exchange::Key(_) = edge.exchange {
+                    edge.exchange = Exchange::Broadcast;
+                }
+            }
+        }
+        program
+    }
+
+    #[test]
+    fn an_algorithm_that_was_told_is_laid_and_explained() {
+        for (name, roots, text) in [
+            ("serial", 8, "one after the other"),
+            ("flat_tree", 5, "flat tree"),
+            ("binary_tree", 4, "binary tree"),
+            ("ring", 4, "ring"),
+        ] {
+            let program = program(&format!("SET 'broadcast' = '{name}';"));
+            let plan = plan_on(&program, &Machine::this(), &Learned::default()).expect("a plan");
+            let deployment = deployment(&program, &plan, 0);
+            let steps = deployment.instances.iter().flat_map(|plan| &plan.steps);
+            let mut broadcasts = steps.filter_map(|step| match &step.kind {
+                StepKind::Route {
+                    balancer: BalancerPlan::Broadcast { .. },
+                    links,
+                } => Some(links.len()),
+                _ => None,
+            });
+            // Two of the eight receivers are in the origin's process.
+            assert_eq!(broadcasts.next(), Some(roots), "{name}");
+            assert_eq!(deployment.relays.is_empty(), name == "serial");
+            let explained = explain(&program, &plan);
+            assert!(
+                explained.contains(&format!("to every instance, {text}")),
+                "{explained}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_being_told_a_message_enters_each_process_once() {
+        let program = program("SET 'link' = 'tcp';");
+        let plan = plan_on(&program, &Machine::this(), &Learned::default()).expect("a plan");
+        let deployment = deployment(&program, &plan, 0);
+        assert_ne!(plan.broadcasts[0].choice.algorithm, Algorithm::Serial);
+        let broadcast = plan.broadcasts[0].broadcast;
+        let remote = deployment.remote_links().filter(|(number, _)| {
+            let link = &plan.execution.links[*number];
+            (link.to_node, link.input) == (broadcast.to_node, broadcast.input)
+        });
+        assert_eq!(remote.count(), 3);
+    }
+}
