@@ -199,7 +199,7 @@ impl Meter {
         }
         self.cores.get_or_insert_with(|| {
             let cpu_s = machine::process_cpu_s() - begin_cpu_s;
-            cpu_s / ((now_ns - begin_ns).max(1) as f64 / 1e9)
+            cpu_s / ((now_ns - begin_ns).max(1_000_000) as f64 / 1e9)
         });
         None
     }
