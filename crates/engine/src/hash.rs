@@ -105,6 +105,28 @@ pub fn hash_rows(columns: &[ArrayRef], rows: usize, hashes: &mut Vec<u64>) -> Re
     Ok(())
 }
 
+/// How far ahead texts are asked for: the time of so many rows is that of a line from another core.
+const ROWS_AHEAD: usize = 16;
+
+/// Asks for the first cache line of a text that is not in its view. A row that was routed comes from
+/// another core's caches, and texts of different lengths are hashed by branches that the processor
+/// guesses wrong, so that without this it waits for one line after the other.
+#[inline]
+fn fetch_text(array: &StringViewArray, row: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(&view) = array.views().get(row)
+        && view as u32 > INLINE_BYTES_MAX
+        && let Some(buffer) = array.data_buffers().get((view >> 64) as u32 as usize)
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let text = buffer.as_ptr().wrapping_add((view >> 96) as usize);
+        // SAFETY: a prefetch reads nothing that could be seen and faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(text.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (array, row);
+}
+
 fn hash_column(column: &ArrayRef, hashes: &mut [u64]) -> Result<()> {
     macro_rules! words {
         ($type:ty, $word:expr) => {{
@@ -164,6 +186,7 @@ fn hash_column(column: &ArrayRef, hashes: &mut [u64]) -> Result<()> {
         DataType::Utf8View => {
             let array = column.as_string_view();
             for (row, (hash, &view)) in hashes.iter_mut().zip(array.views().iter()).enumerate() {
+                fetch_text(array, row + ROWS_AHEAD);
                 *hash = if array.is_null(row) {
                     mix(*hash, NULL_WORD)
                 } else {
