@@ -37,7 +37,7 @@ use crate::calibrate::{Host, load_average};
 /// What is measured.
 #[derive(Args)]
 pub struct Arguments {
-    /// One round of 8 and 32 receivers and three sizes, about two minutes, instead of three of all,
+    /// One round of 8 and 32 receivers and three sizes, one to two minutes, instead of three of all,
     /// about twenty
     #[arg(long)]
     quick: bool,
