@@ -15,15 +15,15 @@ use crate::specs::NodeSpec;
 /// of their rows.
 pub fn deal_where_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_order: bool) {
     let seen = order_is_seen(graph, nodes);
-    for node in 0..graph.nodes.len() {
-        if graph.nodes[node].kind != NodeKind::Stateless || (keep_order && seen[node]) {
+    let kinds = graph.nodes.iter().map(|node| node.kind);
+    let kinds = kinds.collect::<Vec<NodeKind>>();
+    for (node, seen) in graph.nodes.iter_mut().zip(seen) {
+        if node.kind != NodeKind::Stateless || (keep_order && seen) {
             continue;
         }
-        for input in 0..graph.nodes[node].inputs.len() {
-            let edge = &graph.nodes[node].inputs[input];
-            let is_dealt = graph.nodes[edge.from].kind == NodeKind::Source;
-            if is_dealt && edge.exchange == Exchange::Forward {
-                graph.nodes[node].inputs[input].exchange = Exchange::Spread;
+        for edge in &mut node.inputs {
+            if kinds[edge.from] == NodeKind::Source && edge.exchange == Exchange::Forward {
+                edge.exchange = Exchange::Spread;
             }
         }
     }
