@@ -236,10 +236,13 @@ impl Route {
         for link in 0..self.senders.len() {
             sent += usize::from(self.senders[link].flush()?);
             while let Some(message) = self.queues[link].pop_front() {
-                if let Some(message) = self.post(link, message)? {
+                // Its reader was rung when the link refused a message first. Were it rung each time,
+                // two workers that wait for each other's links would keep each other awake.
+                if let Some(message) = self.senders[link].post(message)? {
                     self.queues[link].push_front(message);
                     break;
                 }
+                self.mark(link);
                 self.queued -= 1;
                 sent += 1;
             }
@@ -295,10 +298,15 @@ impl Route {
 
     /// Hands the message back when the link is full.
     fn post(&mut self, link: usize, message: Message) -> Result<Option<Message>> {
+        self.mark(link);
+        self.senders[link].post(message)
+    }
+
+    /// There is something to ring the reader of a link for.
+    fn mark(&mut self, link: usize) {
         if self.unrung[link] == Unrung::Nothing {
             self.unrung[link] = Unrung::Messages;
         }
-        self.senders[link].post(message)
     }
 }
 

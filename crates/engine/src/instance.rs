@@ -269,13 +269,11 @@ impl Instance {
             self.notices.append(&mut leaving);
         }
         self.cut = Some(Cut { barrier, missing });
-        let early = std::mem::take(&mut self.early);
-        if early.is_empty() {
-            return self.leave_cut();
+        // Those for later barriers go back.
+        for handover in std::mem::take(&mut self.early) {
+            self.take_over(handover)?;
         }
-        early
-            .into_iter()
-            .try_for_each(|handover| self.take_over(handover))
+        self.leave_cut()
     }
 
     /// Lets the barrier pass if nothing is missing.
@@ -652,3 +650,6 @@ impl Instance {
         results
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -126,7 +126,8 @@ fn line(figures: &Figures) -> String {
     let bar = format!("{}{}", "#".repeat(filled), " ".repeat(WIDTH - filled));
     let ms = |ns: u64| ns as f64 / 1e6;
     let latency = match (figures.p99_ns, figures.target_ns) {
-        (None, _) => "no rows left         ".to_string(),
+        (None, None) => "no latency target    ".to_string(),
+        (None, Some(_)) => "no rows went out     ".to_string(),
         (Some(p99_ns), Some(target_ns)) => format!(
             "p99 {:6.2} of {} ms{}",
             ms(p99_ns),
@@ -194,6 +195,6 @@ mod tests {
              1 worker\n"
         );
         assert!(line(&figures(Some(20_000_001))).contains("LATE"));
-        assert!(line(&figures(None)).contains("no rows left"));
+        assert!(line(&figures(None)).contains("no rows went out"));
     }
 }

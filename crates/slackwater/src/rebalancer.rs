@@ -66,6 +66,8 @@ struct Stage {
     busy: f64,
     uneven_looks: u32,
     rest: u32,
+    /// Its rows can be aggregated before they are sent.
+    may_combine: bool,
     is_over: bool,
 }
 
@@ -201,7 +203,7 @@ impl<'a> Rebalancer<'a> {
             }
             stage.uneven_looks = 0;
             stage.rest = REST_LOOKS;
-            if relief.is_hot && self.may_combine {
+            if relief.is_hot && self.may_combine && stage.may_combine {
                 self.crew.combine(stage.node, self.catalog);
             }
             let moves = relief
@@ -308,7 +310,8 @@ impl<'a> Rebalancer<'a> {
 
     /// What came of it.
     pub fn rebalanced(&self) -> Rebalanced {
-        let nodes = self.stages.iter().map(|stage| stage.node);
+        let stages = self.stages.iter().filter(|stage| stage.may_combine);
+        let nodes = stages.map(|stage| stage.node);
         let combined = nodes.filter(|&node| self.catalog.combining(node).load(Ordering::Relaxed));
         Rebalanced {
             times: self.barriers,
@@ -388,6 +391,14 @@ fn stages(program: &Program, deployment: &Deployment) -> Vec<Stage> {
             stages.push(Stage::new(*to, instances.collect(), (number, step)));
         }
     }
+    for stage in &mut stages {
+        let steps = deployment
+            .instances
+            .iter()
+            .flat_map(|instance| &instance.steps);
+        let mut steps = steps.filter(|step| matches!(step.kind, StepKind::Combine));
+        stage.may_combine = steps.any(|step| step.node == stage.node);
+    }
     // Who can't hand its state over stays as it is.
     stages.retain(|stage| {
         let is_known = matches!(
@@ -417,6 +428,7 @@ impl Stage {
             busy: 0.0,
             uneven_looks: 0,
             rest: 0,
+            may_combine: false,
             is_over: false,
             instances,
         }

@@ -110,7 +110,7 @@ pub struct RebalancingReport {
     pub times: u64,
     /// Buckets of keys that moved, in all.
     pub buckets: u64,
-    /// Aggregations whose rows were aggregated before they were sent, too.
+    /// How many aggregations by key had their rows aggregated before they were sent, too.
     pub combined: usize,
 }
 
@@ -390,15 +390,20 @@ impl Report {
         if let Some(moved) = &self.plan.rebalancing
             && moved.times + moved.combined as u64 > 0
         {
-            let combined = match moved.combined {
-                0 => String::new(),
-                _ => "; rows of hot keys were aggregated before they were sent".to_string(),
-            };
-            let (buckets, times) = (moved.buckets, moved.times);
-            line(
-                "balance",
-                format!("{buckets} of 4096 buckets of keys moved, in {times} barriers{combined}"),
-            );
+            let mut said = Vec::new();
+            if moved.times > 0 {
+                let (buckets, times) = (moved.buckets, moved.times);
+                let plural = if times == 1 { "" } else { "s" };
+                said.push(format!(
+                    "{buckets} moves of buckets of keys at {times} barrier{plural}"
+                ));
+            }
+            if moved.combined > 0 {
+                said.push(
+                    "rows of a chunk were aggregated before they were sent by key".to_string(),
+                );
+            }
+            line("balance", said.join("; "));
         }
         for note in &self.plan.notes {
             line("note", note.clone());

@@ -43,6 +43,10 @@ const LATER: Duration = Duration::from_millis(500);
 /// Quick ticks at the beginning and after each change of more than [`CHANGE_MIN`].
 const SOON_TICKS: u32 = 10;
 
+/// Targets beyond this are kept as if they were this: a wake-up in ten seconds costs nothing, and what
+/// comes meanwhile has to fit a buffer.
+const TARGET_NS_MAX: u64 = 10_000_000_000;
+
 /// A delay that differs less from the last one is not worth a command, which wakes a worker.
 const CHANGE_MIN: f64 = 0.02;
 
@@ -76,7 +80,7 @@ pub fn plan_paths(program: &Program, plan_: &Plan, costs: Costs) -> Vec<PathPlan
     let plans = paths.filter(|path| !path.sources.is_empty()).map(|path| {
         let (load, rate_known) = paths::load(program, &path);
         let planned = plan(&Question {
-            target_ns: path.target_ns as f64,
+            target_ns: path.target_ns.min(TARGET_NS_MAX) as f64,
             stages: paths::guesses(program, plan_, &path),
             load,
             workers: plan_.placement.cores.len(),
@@ -222,9 +226,10 @@ impl<'a> Tuner<'a> {
     ) -> Option<Tuner<'a>> {
         let costs_ = host_costs(costs);
         let paths = plan_paths(program, plan, costs).into_iter().map(|plan_| {
-            let setting = first_setting(&plan_.planned, plan_.path.target_ns);
+            let target_ns = plan_.path.target_ns.min(TARGET_NS_MAX);
+            let setting = first_setting(&plan_.planned, target_ns);
             let goal = Goal {
-                target_ns: plan_.path.target_ns,
+                target_ns,
                 costs: costs_,
             };
             Tuning {

@@ -224,11 +224,23 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A target of something that isn't there would be kept by nobody.
+    /// A target of something that isn't there, or that nothing reads or writes, would be kept by
+    /// nobody.
     fn check_targets(&self) -> Result<()> {
         for name in self.session.settings.latency_targets.keys() {
-            if self.session.tables.contains_key(name) || self.session.is_view(name) {
+            let is_used = self.jobs.iter().any(|job| {
+                let table = job.table.as_ref().map(|table| &table.name);
+                table == Some(name) || job.views.contains(name)
+            });
+            if is_used || self.jobs.is_empty() {
                 continue;
+            }
+            if self.session.tables.contains_key(name) || self.session.is_view(name) {
+                let error = format!(
+                    "'latency_target.{name}': no query inserts into '{name}', or reads it as a view"
+                );
+                return Err(SqlError::new(error)
+                    .mend("name the table that a query inserts into, or a view that it reads"));
             }
             let tables = self.session.tables.keys();
             let known = tables.chain(self.session.view_names());

@@ -382,6 +382,12 @@ impl Settings {
 
     /// Checks settings against each other.
     pub fn check(&self) -> Result<()> {
+        if self.two_phase == TwoPhase::On && self.emit_every_row {
+            return Err(SqlError::new(
+                "'two_phase' = 'on' merges rows, and 'emit' = 'every_row' answers each",
+            )
+            .mend("SET 'two_phase' = 'auto', or 'emit' = 'changes'"));
+        }
         if self.balancer != Balancer::Auto && self.keep_order {
             let name = BALANCERS.iter().find(|(_, b)| *b == self.balancer);
             let name = name.map_or("", |(name, _)| name);

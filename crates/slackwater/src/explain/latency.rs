@@ -7,7 +7,7 @@ use slackwater_sql::specs::NodeSpec;
 
 use crate::plan::Plan;
 use crate::report::{Report, count};
-use crate::tuner::{PathPlan, plan_paths};
+use crate::tuner::{PathPlan, plan_paths, warnings};
 
 /// A time with three digits.
 fn time(ns: f64) -> String {
@@ -15,6 +15,7 @@ fn time(ns: f64) -> String {
         ..1e6 => format!("{:.0} us", ns / 1e3),
         ..1e7 => format!("{:.2} ms", ns / 1e6),
         ..1e9 => format!("{:.1} ms", ns / 1e6),
+        120e9.. => format!("{:.0} min", ns / 60e9),
         _ => format!("{:.2} s", ns / 1e9),
     }
 }
@@ -111,6 +112,22 @@ pub fn targets(program: &Program, plan: &Plan) -> String {
         .iter()
         .map(|planned| path(program, planned))
         .collect::<String>();
+    for warning in warnings(&paths) {
+        text.push_str(&format!("  warning: {warning}\n"));
+    }
+    let tightest = paths.iter().min_by_key(|planned| planned.path.target_ns);
+    if let Some(tightest) = tightest.filter(|_| paths.len() > 1) {
+        text.push_str(&format!(
+            "  (where sinks share a source or a worker the tightest counts: {})\n",
+            shape(&tightest.planned.chosen.shape)
+        ));
+    }
+    if plan.processes > 1 && !paths.is_empty() {
+        text.push_str(
+            "  (not used: between several processes the tightest target is shared out evenly over the \
+             workers that a row passes, and nothing is corrected while the query runs)\n",
+        );
+    }
     if !text.is_empty() && !matches!(program.settings.wait_mode(), WaitMode::Auto { .. }) {
         text.push_str("  (not used: 'wait' was set, and is left as it is)\n");
     }

@@ -12,6 +12,7 @@ use slackwater_link::{FrameReceiver, FrameSender, Listen, SendError, Sources, Wa
 
 use super::control::Control;
 use super::order::Order;
+use super::patterns::END;
 use super::side::{Aligned, LINE, Side, read_lines};
 use super::{PATIENCE, RING_BYTES};
 
@@ -172,7 +173,11 @@ impl Side for FrameSide {
                 head[..8].copy_from_slice(&number.to_le_bytes());
                 let mut frame = Vec::with_capacity(2);
                 frame.push(Piece::Head(head));
-                frame.extend(self.body.clone().map(Piece::Body));
+                // The last one leaves with one push: its sender waits for orders then, and a large
+                // frame would wait with it for somebody to push the rest.
+                if number != END {
+                    frame.extend(self.body.clone().map(Piece::Body));
+                }
                 frame
             }
         };
@@ -204,6 +209,10 @@ impl Side for FrameSide {
         }
         match self.receiver.receive() {
             Ok(Some(frame)) if frame.len() == self.size_bytes => read_lines(&frame).map(Some),
+            Ok(Some(frame)) if frame.len() == LINE => match read_lines(&frame)? {
+                END => Ok(Some(END)),
+                number => Err(format!("message {number} arrived without its body")),
+            },
             Ok(Some(frame)) => Err(format!("a frame of {} bytes arrived", frame.len())),
             Ok(None) => Ok(None),
             Err(error) => Err(error.to_string()),

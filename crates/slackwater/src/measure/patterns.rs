@@ -12,7 +12,7 @@ use super::side::Side;
 use super::{PATIENCE, median, thread_cpu};
 
 /// The number of an order's last message.
-const END: u64 = u64::MAX;
+pub const END: u64 = u64::MAX;
 
 /// Empty looks between two looks at the clock.
 const LOOKS_PER_READING: u32 = 1 << 16;

@@ -205,11 +205,7 @@ impl WorkerProcess<'_> {
             Order::Barrier(note) => self.runtime.barrier(DEPLOYMENT, &note.into()),
             Order::TakeOver(note) => self.take_over(note, file),
             Order::Combine(node) => self.catalog.combining(node).store(true, Ordering::Relaxed),
-            Order::Look => {
-                let counts = self.own_counters();
-                let counts = counts.map(|(instance, slots)| StepCounts::of(instance, slots));
-                self.say(&Word::Looked(counts.collect()));
-            }
+            Order::Look => self.say(&Word::Looked(self.step_counts())),
             Order::TellWhenActive => self.runtime.tell_when_active(),
             Order::Start(_) | Order::Connect(_) => {}
         }
@@ -267,6 +263,12 @@ impl WorkerProcess<'_> {
         let _ = self.channel.send(word, &[]);
     }
 
+    fn step_counts(&self) -> Vec<StepCounts> {
+        let counters = self.own_counters();
+        let counts = counters.map(|(instance, slots)| StepCounts::of(instance, slots));
+        counts.collect()
+    }
+
     fn own_counters(&self) -> impl Iterator<Item = (usize, &Arc<InstanceCounters>)> {
         let counters = self.deployed.counters.iter().enumerate();
         counters.filter(|(instance, _)| self.deployment.process(*instance) == self.start.process)
@@ -315,6 +317,7 @@ impl WorkerProcess<'_> {
         Farewell {
             process: self.start.process,
             counts: self.counts(),
+            steps: self.step_counts(),
             links: self.deployed.links.iter().map(LinkCounts::from).collect(),
             dead_letters: self.catalog.dead_letter_files(),
             usage: ProcessUsage {

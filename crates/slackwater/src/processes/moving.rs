@@ -139,12 +139,15 @@ fn no_file(error: std::io::Error) -> Error {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StepCounts {
     instance: usize,
+    /// Of its source, where it has one.
+    source: OneStep,
     steps: Vec<OneStep>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct OneStep {
     busy_ns: u64,
+    chunks: u64,
     rows: u64,
     /// Rows by bucket; empty for steps that don't count them.
     buckets: Vec<u64>,
@@ -156,11 +159,13 @@ impl StepCounts {
         let read = InstanceCounters::read;
         let step = |slots: &StepCounters| OneStep {
             busy_ns: read(&slots.busy_ns),
+            chunks: read(&slots.chunks),
             rows: read(&slots.rows),
             buckets: slots.buckets.iter().flatten().map(read).collect(),
         };
         StepCounts {
             instance,
+            source: step(&counters.source),
             steps: counters.steps.iter().map(step).collect(),
         }
     }
@@ -170,13 +175,21 @@ impl StepCounts {
         let Some(counters) = all.get(self.instance) else {
             return;
         };
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        self.source.store(&counters.source);
         for (counts, slots) in self.steps.iter().zip(&counters.steps) {
-            slots.busy_ns.store(counts.busy_ns, relaxed);
-            slots.rows.store(counts.rows, relaxed);
-            for (count, slot) in counts.buckets.iter().zip(slots.buckets.iter().flatten()) {
-                slot.store(*count, relaxed);
-            }
+            counts.store(slots);
+        }
+    }
+}
+
+impl OneStep {
+    fn store(&self, slots: &StepCounters) {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        slots.busy_ns.store(self.busy_ns, relaxed);
+        slots.chunks.store(self.chunks, relaxed);
+        slots.rows.store(self.rows, relaxed);
+        for (count, slot) in self.buckets.iter().zip(slots.buckets.iter().flatten()) {
+            slot.store(*count, relaxed);
         }
     }
 }

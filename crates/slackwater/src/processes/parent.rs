@@ -409,6 +409,8 @@ impl Listener {
                 }
                 Word::Finished(last) => {
                     self.store(&last.counts);
+                    let all = &self.shared.counters;
+                    last.steps.iter().for_each(|counts| counts.store(all));
                     farewell = Some(last);
                 }
             }

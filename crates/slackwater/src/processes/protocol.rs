@@ -279,6 +279,8 @@ pub struct Farewell {
     pub process: usize,
     /// What it counted.
     pub counts: Counts,
+    /// What its steps counted.
+    pub steps: Vec<StepCounts>,
     /// Its sides of links.
     pub links: Vec<LinkCounts>,
     /// Dead-letter files that it wrote to.

@@ -1,0 +1,91 @@
+//! Barriers and the state that moves at them.
+
+use slackwater_link::{Sender, channel};
+
+use super::*;
+use crate::chunk::Message;
+use crate::exchange::LinkReceiver;
+use crate::operator::union::Union;
+use crate::ports::Port;
+use crate::testing::{Letters, schema};
+
+/// An instance of one operator, node 7, and the link that feeds it.
+fn instance() -> (Instance, Sender<Message>) {
+    let waiter = Waiter::new().unwrap();
+    let (sender, receiver) = channel(16, waiter.waker(), waiter.waker());
+    let ports = Ports::new(vec![Port {
+        links: vec![(LinkReceiver::Local(receiver), None)],
+        acknowledges: false,
+        in_step: false,
+    }]);
+    let operator = Step::Operator {
+        operator: Box::new(Union::new(schema(&[]))),
+        dead_letters: Arc::new(Letters::default()),
+    };
+    let counters = Arc::new(InstanceCounters::new(1, &[], &[]));
+    let input = InstanceInput::Ports(ports);
+    let steps = vec![(operator, vec![])];
+    let instance = Instance::new(
+        "test".into(),
+        0,
+        input,
+        steps,
+        vec![7],
+        vec![0],
+        10,
+        counters,
+    );
+    (instance, sender)
+}
+
+fn barrier(number: u64, moves: &[crate::barrier::BucketMove]) -> Message {
+    Message::Barrier(Barrier {
+        number,
+        node: 7,
+        moves: moves.into(),
+    })
+}
+
+fn handover(barrier: u64) -> Handover {
+    Handover {
+        barrier,
+        node: 7,
+        from: 1,
+        to: 0,
+        state: vec![],
+    }
+}
+
+const FROM_ONE: crate::barrier::BucketMove = crate::barrier::BucketMove {
+    bucket: 3,
+    from: 1,
+    to: 0,
+};
+
+#[test]
+fn it_stands_at_the_barrier_until_it_has_what_it_is_to_get() {
+    let (mut instance, mut sender) = instance();
+    sender.send(barrier(1, &[FROM_ONE])).unwrap();
+    instance.step().unwrap();
+    assert!(instance.cut.is_some());
+    instance.take_over(handover(1)).unwrap();
+    assert!(instance.cut.is_none());
+    let notices = instance.take_notices();
+    assert!(matches!(notices[..], [Notice::Moved { barrier: 1 }]));
+}
+
+#[test]
+fn regression_state_for_the_next_barrier_does_not_keep_it_at_this_one() {
+    let (mut instance, mut sender) = instance();
+    instance.take_over(handover(2)).unwrap();
+    sender.send(barrier(1, &[])).unwrap();
+    instance.step().unwrap();
+    assert!(instance.cut.is_none(), "nothing was to come for the first");
+    sender.send(barrier(2, &[FROM_ONE])).unwrap();
+    instance.step().unwrap();
+    assert!(
+        instance.cut.is_none(),
+        "what was to come for the second was there"
+    );
+    assert!(instance.early.is_empty());
+}
