@@ -17,6 +17,9 @@ const PAUSE_MAX_US: u64 = 300;
 /// Pauses shorter than this are added up: a sleep is no more exact.
 const PAUSE_MIN_NS: u64 = 100_000;
 
+/// How much too long a sleep may last to count as work all the same.
+const OVERSLEEP_NS: u64 = 150_000;
+
 /// What tells the chances of two operators apart.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -110,7 +113,12 @@ impl Pause {
                 if *is_first && now >= slow_from && chance < timed.probability {
                     cost *= timed.factor;
                 }
-                *busy_until_ns = now.max(*busy_until_ns) + cost as u64;
+                let begin = match *busy_until_ns {
+                    // The last sleep was too long: this one makes up for it.
+                    until if until + OVERSLEEP_NS > now => until,
+                    _ => now,
+                };
+                *busy_until_ns = begin + cost as u64;
                 if *busy_until_ns > now + PAUSE_MIN_NS {
                     std::thread::sleep(Duration::from_nanos(*busy_until_ns - now));
                 }
