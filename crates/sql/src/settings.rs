@@ -57,7 +57,8 @@ pub struct Settings {
 /// How chunks of a source are dealt out to the operators behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancer {
-    /// To whom has the least waiting where nothing can see the order of rows; else not at all.
+    /// To unions, to whom has the least waiting, where nothing can see the order of rows; else not at
+    /// all.
     Auto,
     /// In turn.
     RoundRobin,
@@ -161,8 +162,8 @@ pub const PARALLELISM_MAX: usize = 1024;
 pub const KNOWN: &[(&str, &str)] = &[
     (
         "balancer",
-        "'auto' (by demand where nothing sees the order of rows), or 'demand' or 'round_robin' (which \
-         need 'order' = 'none')",
+        "'auto' (to unions by demand where nothing sees the order of rows), or 'demand' or \
+         'round_robin' (which need 'order' = 'none')",
     ),
     (
         "broadcast",
