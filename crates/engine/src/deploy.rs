@@ -47,22 +47,34 @@ impl Deployment {
         self.process_of.get(worker).copied().unwrap_or(0)
     }
 
-    /// Whether the receiver acknowledges what it takes from a link.
-    fn is_acknowledged(&self, link: usize) -> bool {
-        let steps = &self.instances[self.links[link].from].steps;
-        steps.iter().any(|step| match &step.kind {
-            StepKind::Route { balancer, links } => {
-                balancer.is_acknowledged() && links.contains(&link)
-            }
-            _ => false,
-        })
+    /// The links whose receivers acknowledge what they take.
+    fn acknowledged(&self) -> HashSet<usize> {
+        let steps = self.instances.iter().flat_map(|instance| &instance.steps);
+        let links = steps.filter_map(|step| match &step.kind {
+            StepKind::Route { balancer, links } if balancer.is_acknowledged() => Some(links),
+            _ => None,
+        });
+        links.flatten().copied().collect()
     }
 
-    /// Whether the senders of these links hear the same sources.
-    fn are_in_step(&self, links: &[usize]) -> bool {
-        let mut heard = links.iter().map(|&link| self.heard(self.links[link].from));
-        let first = heard.next();
-        heard.all(|sources| Some(&sources) == first.as_ref())
+    /// A number for each instance, the same for those that hear the same sources.
+    fn hearing(&self) -> Vec<usize> {
+        let mut numbers: HashMap<BTreeSet<usize>, usize> = HashMap::new();
+        // Most instances of a subquery have the same senders.
+        let mut known: HashMap<BTreeSet<usize>, usize> = HashMap::new();
+        let instances = 0..self.instances.len();
+        let number = |instance: usize| {
+            let senders = self.senders(instance);
+            // Sources have none, and hear themselves.
+            if let Some(&number) = known.get(&senders).filter(|_| !senders.is_empty()) {
+                return number;
+            }
+            let next = numbers.len();
+            let number = *numbers.entry(self.heard(instance)).or_insert(next);
+            known.insert(senders, number);
+            number
+        };
+        instances.map(number).collect()
     }
 
     /// The instances with sources that an instance hears, by way of others or by itself.
@@ -73,17 +85,22 @@ impl Deployment {
             if !seen.insert(instance) {
                 continue;
             }
-            match &self.instances[instance].input {
-                InputPlan::Source { .. } => {
-                    heard.insert(instance);
-                }
-                InputPlan::Ports(ports) => {
-                    let senders = ports.iter().flatten().map(|&link| self.links[link].from);
-                    open.extend(senders);
-                }
+            if let InputPlan::Source { .. } = self.instances[instance].input {
+                heard.insert(instance);
             }
+            open.extend(self.senders(instance));
         }
         heard
+    }
+
+    /// The instances that an instance has links from.
+    fn senders(&self, instance: usize) -> BTreeSet<usize> {
+        let links: &[Vec<usize>] = match &self.instances[instance].input {
+            InputPlan::Source { .. } => &[],
+            InputPlan::Ports(ports) => ports,
+        };
+        let links = links.iter().flatten();
+        links.map(|&link| self.links[link].from).collect()
     }
 
     /// The links between processes, by number.
@@ -297,17 +314,40 @@ pub fn build(
     remote: RemoteEnds,
 ) -> Result<Built> {
     let mut ends = Ends::new(deployment, process, waker_of, remote);
+    let traits = Traits {
+        acknowledged: deployment.acknowledged(),
+        hearing: deployment.hearing(),
+    };
     let mut built = Built::default();
     for (number, plan) in deployment.instances.iter().enumerate() {
         let counters = Arc::new(plan.counters());
         built.counters.push(counters.clone());
         if deployment.process(number) == process {
-            let instance = instance(deployment, plan, catalog, &mut ends, counters)?;
+            let instance = instance(deployment, plan, catalog, &mut ends, &traits, counters)?;
             built.instances.push((number, instance));
         }
     }
     built.links = ends.sides;
     Ok(built)
+}
+
+/// What receivers want to know of their links.
+struct Traits {
+    /// Those on which they acknowledge what they take.
+    acknowledged: HashSet<usize>,
+    /// As [`Deployment::hearing`].
+    hearing: Vec<usize>,
+}
+
+impl Traits {
+    /// Whether the senders of these links hear the same sources.
+    fn are_in_step(&self, deployment: &Deployment, links: &[usize]) -> bool {
+        let mut heard = links
+            .iter()
+            .map(|&link| self.hearing[deployment.links[link].from]);
+        let first = heard.next();
+        heard.all(|number| Some(number) == first)
+    }
 }
 
 /// The ends of links that are not taken yet.
@@ -392,6 +432,7 @@ fn instance(
     plan: &InstancePlan,
     catalog: &dyn Catalog,
     ends: &mut Ends,
+    traits: &Traits,
     counters: Arc<InstanceCounters>,
 ) -> Result<Instance> {
     let mut steps = Vec::with_capacity(plan.steps.len());
@@ -452,8 +493,8 @@ fn instance(
                 (receiver, relay)
             };
             let ports = ports.iter().map(|links| Port {
-                acknowledges: links.iter().any(|&link| deployment.is_acknowledged(link)),
-                in_step: deployment.are_in_step(links),
+                acknowledges: links.iter().any(|link| traits.acknowledged.contains(link)),
+                in_step: traits.are_in_step(deployment, links),
                 links: links.iter().map(&mut take).collect(),
             });
             InstanceInput::Ports(Ports::new(ports.collect()))

@@ -4,8 +4,9 @@
 //! that call each other, sinks and outgoing links at the leaves), and the rule that it takes no
 //! further input while a link or a sink is full: back-pressure.
 //!
-//! At a barrier that moves buckets of its head operator it hands state over, waits for what it is to
-//! get, and only then lets the barrier pass ([`crate::barrier`]).
+//! What it does at a barrier is in `instance/cut.rs`.
+
+mod cut;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,8 +23,9 @@ use crate::operator::{Operator, Output, Progress};
 use crate::ports::{Input, Ports};
 pub use crate::sink_step::{SinkResult, SinkStep};
 use crate::source::DeadLetters;
-use crate::state::{BucketSet, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, now_ns};
+use cut::Cut;
+pub use cut::Notice;
 
 /// Inputs that one step takes at most, so that the other instances of a worker get their turn:
 /// 8 chunks of 8,192 rows are about 10 ms of work at 0.15 µs a row.
@@ -75,24 +77,6 @@ pub struct Instance {
     notices: Vec<Notice>,
     counters: Arc<InstanceCounters>,
     ended: bool,
-}
-
-/// A barrier, and the instances whose state is still missing.
-struct Cut {
-    barrier: Barrier,
-    missing: Vec<usize>,
-}
-
-/// What an instance has to say to those who control it.
-#[derive(Debug)]
-pub enum Notice {
-    /// State for another instance.
-    Handover(Handover),
-    /// It has taken part in a move of buckets, and goes on.
-    Moved {
-        /// The barrier's number.
-        barrier: u64,
-    },
 }
 
 enum Control {
@@ -193,103 +177,6 @@ impl Instance {
     pub fn stop(&mut self) {
         if let InstanceInput::Source(intake) = &mut self.input {
             intake.stop();
-        }
-    }
-
-    /// A source sends a barrier as soon as it can; nothing else does.
-    pub fn request(&mut self, barrier: Barrier) {
-        if matches!(self.input, InstanceInput::Source(_)) && !self.ended {
-            self.requested.push_back(barrier);
-        }
-    }
-
-    /// Takes state that another instance has handed over.
-    ///
-    /// # Errors
-    ///
-    /// When the head operator can't take it in.
-    pub fn take_over(&mut self, handover: Handover) -> Result<()> {
-        match &mut self.cut {
-            Some(cut) if cut.barrier.number == handover.barrier => {
-                cut.missing.retain(|&giver| giver != handover.from);
-            }
-            _ => {
-                self.early.push(handover);
-                return Ok(());
-            }
-        }
-        if let Some(state) = self.head().and_then(|head| head.state()) {
-            handover
-                .state
-                .iter()
-                .try_for_each(|batch| state.restore(batch))?;
-        }
-        self.leave_cut()
-    }
-
-    /// What it has to say since the last call.
-    pub fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
-    }
-
-    /// The operator that its links lead to.
-    fn head(&mut self) -> Option<&mut Box<dyn Operator>> {
-        match (&self.input, self.steps.first_mut()) {
-            (InstanceInput::Ports(_), Some((Step::Operator { operator, .. }, _))) => Some(operator),
-            _ => None,
-        }
-    }
-
-    /// All inputs have come to the barrier.
-    fn reach(&mut self, barrier: Barrier) -> Result<()> {
-        let index = self.index;
-        let mut missing = Vec::new();
-        let is_meant = self.nodes.first() == Some(&barrier.node);
-        if let Some(head) = self.head().filter(|_| is_meant) {
-            let mut leaving = Vec::new();
-            if let Some(state) = head.state() {
-                for to in barrier.takers(index) {
-                    let moves = barrier.moves.iter().filter(|step| {
-                        (usize::from(step.from), usize::from(step.to)) == (index, to)
-                    });
-                    let moved = moves.map(|step| usize::from(step.bucket));
-                    let moved = BucketSet::from_iter(moved);
-                    let batches = state.snapshot(&moved, Mark::default())?;
-                    state.discard(&moved)?;
-                    leaving.push(Notice::Handover(Handover {
-                        barrier: barrier.number,
-                        node: barrier.node,
-                        from: index,
-                        to,
-                        state: batches,
-                    }));
-                }
-            }
-            missing = barrier.givers(index);
-            self.notices.append(&mut leaving);
-        }
-        self.cut = Some(Cut { barrier, missing });
-        // Those for later barriers go back.
-        for handover in std::mem::take(&mut self.early) {
-            self.take_over(handover)?;
-        }
-        self.leave_cut()
-    }
-
-    /// Lets the barrier pass if nothing is missing.
-    fn leave_cut(&mut self) -> Result<()> {
-        match self.cut.take() {
-            Some(cut) if cut.missing.is_empty() => {
-                if self.nodes.first() == Some(&cut.barrier.node) {
-                    let barrier = cut.barrier.number;
-                    self.notices.push(Notice::Moved { barrier });
-                }
-                self.control(Control::Barrier(cut.barrier))
-            }
-            cut => {
-                self.cut = cut;
-                Ok(())
-            }
         }
     }
 
@@ -650,6 +537,3 @@ impl Instance {
         results
     }
 }
-
-#[cfg(test)]
-mod tests;

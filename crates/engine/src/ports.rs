@@ -306,11 +306,12 @@ impl Ports {
             return Some(Input::EndOfWork { ingest_ns });
         }
         let goes_on = |lane: &Lane| !lane.ended || lane.stopped;
-        let mut heard = vec![false; self.in_step.len()];
-        for lane in self.lanes.iter().filter(|lane| goes_on(lane)) {
-            heard[lane.port] |= !lane.idle && self.in_step[lane.port];
-        }
-        let holds = |lane: &&Lane| goes_on(lane) && (!lane.idle || heard[lane.port]);
+        // Looked for only where a lane is idle, which is seldom.
+        let is_heard = |port: usize| {
+            let mut lanes = self.lanes.iter();
+            self.in_step[port] && lanes.any(|lane| lane.port == port && goes_on(lane) && !lane.idle)
+        };
+        let holds = |lane: &&Lane| goes_on(lane) && (!lane.idle || is_heard(lane.port));
         let active = self.lanes.iter().filter(holds);
         let held_at = active.map(|lane| lane.watermark).min();
         let furthest = self.lanes.iter().map(|lane| lane.watermark).max();

@@ -96,18 +96,9 @@ pub fn choose(
     message_bytes: usize,
     aim: Aim,
 ) -> Choice {
-    let choices = Algorithm::ALL.into_iter().map(|algorithm| {
-        let tree = Tree::new(algorithm, origin, receivers);
-        segmented(
-            costs,
-            algorithm,
-            &tree,
-            origin,
-            receivers,
-            message_bytes,
-            aim,
-        )
-    });
+    let choices = Algorithm::ALL.into_iter();
+    let choices = choices
+        .map(|algorithm| with_segments(costs, algorithm, origin, receivers, message_bytes, aim));
     let cheapest = choices.reduce(|best, other| {
         if is_cheaper(&other.estimate, &best.estimate, aim) {
             other
@@ -127,27 +118,7 @@ pub fn with_segments(
     message_bytes: usize,
     aim: Aim,
 ) -> Choice {
-    let tree = Tree::new(algorithm, origin, receivers);
-    segmented(
-        costs,
-        algorithm,
-        &tree,
-        origin,
-        receivers,
-        message_bytes,
-        aim,
-    )
-}
-
-fn segmented(
-    costs: &Costs,
-    algorithm: Algorithm,
-    tree: &Tree,
-    origin: Place,
-    receivers: &[Place],
-    message_bytes: usize,
-    aim: Aim,
-) -> Choice {
+    let tree = &Tree::new(algorithm, origin, receivers);
     let mut best = Choice {
         algorithm,
         segment_bytes: None,

@@ -1,5 +1,7 @@
 //! Tables and verdicts. Pure: from what was measured to text.
 
+use crate::measure::median;
+
 use super::{Case, Figures, LARGE_BYTES, SMALL_BYTES, Way};
 
 /// How much longer than the ideal demand may take.
@@ -21,7 +23,7 @@ pub fn table(figures: &Figures) -> String {
     text.push_str("|---|---|---|---|---|---|\n");
     for case in figures.cases.iter().filter(|case| !case.reaction) {
         let moved = match case.way {
-            Way::KeyedMoving => median(&case.moved.iter().map(|&m| m as f64).collect::<Vec<_>>()),
+            Way::KeyedMoving => median(case.moved.iter().map(|&m| m as f64).collect()),
             _ => 0.0,
         };
         text.push_str(&format!(
@@ -42,7 +44,7 @@ pub fn table(figures: &Figures) -> String {
     );
     text.push_str("|---|---|---|---|---|\n");
     for case in figures.cases.iter().filter(|case| case.reaction) {
-        let reaction = median(&case.reaction_s);
+        let reaction = median(case.reaction_s.clone());
         text.push_str(&format!(
             "| {} | {} | {} x | {:.1} ms | {:.1} x |\n",
             case.way.name(),
@@ -79,7 +81,7 @@ fn verdicts(figures: &Figures) -> Vec<String> {
     let reactions = figures.cases.iter().filter(demand).filter(|c| c.reaction);
     let planned = reactions.filter(|case| case.chunk_bytes == figures.planned_bytes);
     let ratios = planned.map(|case| {
-        let ratio = plain_reaction(figures, case.factor) / median(&case.reaction_s);
+        let ratio = plain_reaction(figures, case.factor) / median(case.reaction_s.clone());
         (ratio, case.factor)
     });
     if let Some((ratio, factor)) = ratios.min_by(|one, other| one.0.total_cmp(&other.0)) {
@@ -101,18 +103,11 @@ fn plain_reaction(figures: &Figures, factor: u32) -> f64 {
             && case.chunk_bytes == LARGE_BYTES
             && case.factor == factor
     });
-    plain.map_or(f64::NAN, |case| median(&case.reaction_s))
+    plain.map_or(f64::NAN, |case| median(case.reaction_s.clone()))
 }
 
 fn over_ideal(case: &Case) -> f64 {
-    median(&case.seconds) / case.ideal_s
-}
-
-/// NaN of nothing.
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    median(case.seconds.clone()) / case.ideal_s
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Barriers and the state that moves at them.
 
-use slackwater_link::{Sender, channel};
+use std::sync::Arc;
+
+use slackwater_link::{Sender, Waiter, channel};
 
 use super::*;
 use crate::chunk::Message;
+use crate::counters::InstanceCounters;
 use crate::exchange::LinkReceiver;
 use crate::operator::union::Union;
-use crate::ports::Port;
+use crate::ports::{Port, Ports};
 use crate::testing::{Letters, schema};
 
 /// An instance of one operator, node 7, and the link that feeds it.
