@@ -55,6 +55,9 @@ pub enum Bench {
 impl Bench {
     /// Runs the experiment.
     pub fn run(self) -> Result<(), String> {
+        if cfg!(debug_assertions) && !self.is_part() {
+            eprintln!("warning: this is a debug build; its figures mean nothing");
+        }
         match self {
             Bench::Balance(arguments) => balance::run(&arguments),
             Bench::Broadcast(arguments) => broadcast::run(&arguments),
@@ -70,5 +73,16 @@ impl Bench {
             Bench::Wait(arguments) => wait::run(&arguments),
             Bench::WaitPart(arguments) => wait::run_part(&arguments),
         }
+    }
+
+    /// A process that an experiment has started.
+    fn is_part(&self) -> bool {
+        matches!(
+            self,
+            Bench::ChunkingPart(_)
+                | Bench::FleetPart(_)
+                | Bench::TargetPart(_)
+                | Bench::WaitPart(_)
+        )
     }
 }

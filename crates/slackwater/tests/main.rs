@@ -1,6 +1,7 @@
 //! All tests of the program, in one binary: they share its build.
 
 mod answers;
+mod bench_balance;
 mod bench_broadcast;
 mod bench_chunking;
 mod bench_placement;

@@ -147,3 +147,47 @@ fn a_sender_that_left_without_an_end_is_seen() {
     assert!(link.receiver.receive().unwrap().is_none());
     assert!(link.receiver.is_closed(), "ports make a loss of it");
 }
+
+/// A link inside the process.
+fn local() -> (LinkSender, LinkReceiver) {
+    let waiter = Waiter::new().unwrap();
+    let (sender, receiver) = slackwater_link::channel(16, waiter.waker(), waiter.waker());
+    (LinkSender::Local(sender), LinkReceiver::Local(receiver))
+}
+
+#[test]
+fn what_the_receiver_has_taken_is_acknowledged_and_no_more() {
+    let shared = link(1 << 20);
+    for (mut sender, mut receiver) in [local(), (shared.sender, shared.receiver)] {
+        let mut positions = Vec::new();
+        for first in 0..3 {
+            assert!(sender.post(chunk(first, 5)).unwrap().is_none());
+            positions.push(sender.position());
+        }
+        sender.ring(false);
+        assert!(
+            positions.is_sorted_by(|one, other| one < other),
+            "{positions:?}"
+        );
+        for taken in 0..=3 {
+            for (number, &position) in positions.iter().enumerate() {
+                assert_eq!(sender.is_acknowledged(position), number < taken);
+                assert_eq!(sender.await_acknowledged(position), number < taken);
+            }
+            if taken < 3 {
+                drop(receiver.receive().unwrap().expect("three were sent"));
+                receiver.settle();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_is_gone_has_taken_everything() {
+    let (mut sender, receiver) = local();
+    assert!(sender.post(chunk(0, 5)).unwrap().is_none());
+    let position = sender.position();
+    assert!(!sender.is_acknowledged(position));
+    drop(receiver);
+    assert!(sender.await_acknowledged(position));
+}

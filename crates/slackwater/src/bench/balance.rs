@@ -20,7 +20,7 @@ use clap::Args;
 use serde::Serialize;
 use slackwater_control::latency::chunk::{Demand, LinkPoint, plan_chunk};
 
-use crate::bench::common::{check_folders, write};
+use crate::bench::common::{check_folders, parse_seconds, write_json};
 use crate::calibrate;
 use crate::measure::Kind;
 use crate::run::{Failure, Outcome, RunOptions, run as run_query};
@@ -42,8 +42,8 @@ const CHUNK_COST_NS: f64 = 5_000.0;
 /// The share of a copy's time that chunks may cost beside their bytes.
 const CHUNK_SHARE_MAX: f64 = 0.1;
 
-/// When a copy becomes slow, where the reaction is measured.
-const SLOW_AFTER: Duration = Duration::from_millis(300);
+/// When a copy becomes slow, where the reaction is measured, as a share of the ideal time.
+const SLOW_AFTER: f64 = 0.3;
 
 /// What is measured.
 #[derive(Args)]
@@ -74,6 +74,10 @@ pub struct Arguments {
     /// 50 us only
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     ns_per_byte: u64,
+    /// For how long the copies work at each point if all is ideal, in seconds; four times as long where
+    /// rows go by key, since buckets move after some 0.4 s only
+    #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
+    seconds: f64,
     /// Write all figures as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -112,9 +116,8 @@ impl Way {
         }
     }
 
-    /// For how long the copies are to work if all is ideal: buckets move after some 0.4 s, which is to
-    /// be a small part.
-    fn ideal_s(self) -> f64 {
+    /// How many times longer than the others it is measured.
+    fn longer(self) -> f64 {
         if self.is_keyed() { 4.0 } else { 1.0 }
     }
 
@@ -192,7 +195,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if factors.contains(&0) || probabilities.iter().any(|&percent| percent > 100) {
         return Err("--factors are 1 or more, --probabilities 0 to 100".to_string());
     }
-    let mut cases = cases(&factors, &probabilities, planned_bytes);
+    let mut cases = cases(&factors, &probabilities, planned_bytes, arguments.seconds);
     let expected = cases.iter().map(|case| case.slowest_s()).sum::<f64>() * f64::from(rounds);
     eprintln!("{} cases, at most {expected:.0} s", cases.len());
     for round in 1..=rounds {
@@ -208,14 +211,10 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         cases,
     };
     print!("{}", table::table(&figures));
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
-        write(path, &(text + "\n"))?;
-    }
-    Ok(())
+    write_json(arguments.json.as_deref(), &figures)
 }
 
-fn cases(factors: &[u32], probabilities: &[u32], planned_bytes: usize) -> Vec<Case> {
+fn cases(factors: &[u32], probabilities: &[u32], planned_bytes: usize, seconds: f64) -> Vec<Case> {
     let case = |way, chunk_bytes, factor, probability_percent, reaction| Case {
         way,
         chunk_bytes,
@@ -223,7 +222,7 @@ fn cases(factors: &[u32], probabilities: &[u32], planned_bytes: usize) -> Vec<Ca
         probability_percent,
         reaction,
         seconds: Vec::new(),
-        ideal_s: way.ideal_s(),
+        ideal_s: way.longer() * seconds,
         reaction_s: Vec::new(),
         moved: Vec::new(),
     };
@@ -270,7 +269,7 @@ impl Case {
             factor: f64::from(self.factor),
             probability: f64::from(self.probability_percent) / 100.0,
             slow_after: if self.reaction {
-                SLOW_AFTER
+                Duration::from_secs_f64(SLOW_AFTER * self.ideal_s)
             } else {
                 Duration::ZERO
             },

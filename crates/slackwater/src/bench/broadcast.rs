@@ -30,7 +30,7 @@ use clap::Args;
 use figures::{Figures, Measured};
 use plan::{Plan, Point};
 
-use super::common::{check_folders, minutes, write};
+use super::common::{check_folders, minutes, write_json};
 use super::fleet::{self, Setup};
 use crate::calibrate::{Host, load_average};
 
@@ -59,9 +59,6 @@ pub struct Arguments {
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     check_folders(&[&arguments.json])?;
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this is a debug build; its figures mean nothing");
-    }
     let namespaces = fleet::namespaces_are_allowed();
     if !namespaces {
         eprintln!(
@@ -105,9 +102,5 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         ..figures
     };
     print!("{}", table::table(&figures));
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
-        write(path, &(text + "\n"))?;
-    }
-    Ok(())
+    write_json(arguments.json.as_deref(), &figures)
 }

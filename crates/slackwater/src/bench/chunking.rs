@@ -86,7 +86,7 @@ use figures::{Figures, Level};
 use plan::{Experiment, Plan, REGION_BYTES, RESERVE};
 use sweep::Sweep;
 
-use super::common::{check_folders, minutes, write};
+use super::common::{check_folders, minutes, write, write_json};
 use crate::calibrate::{Host, load_average};
 
 /// One stage of a pipeline, in a process of its own.
@@ -106,9 +106,6 @@ pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let plan = Plan::of(arguments)?;
     check_folders(&[&arguments.json, &arguments.svg])?;
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this is a debug build; its figures mean nothing");
-    }
     eprintln!(
         "about {}; up to {} where other processes disturb",
         minutes(plan.expected_s()),
@@ -116,10 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     );
     let figures = measure(&plan)?;
     print!("{}", figures.text());
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
-        write(path, &(text + "\n"))?;
-    }
+    write_json(arguments.json.as_deref(), &figures)?;
     if let Some(path) = &arguments.svg {
         write(path, &chart::draw(&figures))?;
     }

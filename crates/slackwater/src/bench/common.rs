@@ -9,6 +9,8 @@ use rustix::time::{ClockId, Timespec};
 use serde::{Deserialize, Serialize};
 use slackwater_engine::time::now_ns;
 
+use crate::calibrate::WaitCosts;
+
 /// The share of the time for which something else may hold a core that is measured before a point
 /// counts as disturbed.
 pub const DISTURBED_MAX: f64 = 0.01;
@@ -172,6 +174,25 @@ pub fn check_folders(files: &[&Option<PathBuf>]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Writes figures as JSON, where that was asked for.
+pub fn write_json(path: Option<&Path>, figures: &impl Serialize) -> Result<(), String> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    let text = serde_json::to_string_pretty(figures).map_err(|error| error.to_string())?;
+    write(path, &(text + "\n"))
+}
+
+/// What waiting is taken to cost, and whether that was measured: the end of a sentence.
+pub fn wait_costs(costs: WaitCosts, measured: bool) -> String {
+    let source = if measured { "calibrated" } else { "built in" };
+    format!(
+        "a wake-up to cost {:.1} us and a sleep {:.1} us ({source})",
+        costs.wake_ns as f64 / 1e3,
+        costs.sleep_ns as f64 / 1e3
+    )
 }
 
 /// Writes a file of figures.

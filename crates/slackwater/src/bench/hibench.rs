@@ -23,6 +23,7 @@ use figures::{Figures, Machine, Measured, MemoryRun, Spread};
 use folder::Folder;
 use workload::Workload;
 
+use crate::bench::common::write_json;
 use crate::report::count;
 
 /// What is measured.
@@ -90,12 +91,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         });
     }
     print!("{}", figures.table());
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
-        std::fs::write(path, text + "\n")
-            .map_err(|error| format!("--json {}: {error}", path.display()))?;
-    }
-    Ok(())
+    write_json(arguments.json.as_deref(), &figures)
 }
 
 /// The runs of one workload at one parallelism, each with its ratio to the run of the hand-written

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::common::{check_folders, time, write};
+use super::common::{check_folders, time, write_json};
 use super::fleet::{self, Links, Pace, Phase, Setup, Shape};
 use crate::calibrate::Host;
 use crate::measure::Spread;
@@ -85,9 +85,6 @@ struct Point {
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     check_folders(&[&arguments.json])?;
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this is a debug build; its figures mean nothing");
-    }
     let (rounds, messages) = match arguments.quick {
         true => (ROUNDS_QUICK, MESSAGES_QUICK),
         false => (ROUNDS, MESSAGES),
@@ -131,11 +128,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         limit: RATIO_MAX,
     };
     print!("{}", table(&figures));
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
-        write(path, &(text + "\n"))?;
-    }
-    Ok(())
+    write_json(arguments.json.as_deref(), &figures)
 }
 
 /// The medians of a line, in microseconds, by size.

@@ -24,6 +24,7 @@ use clap::Args;
 use figures::{Figures, Floor, Point, Round, Samples};
 use peers::Peers;
 
+use crate::bench::common::write_json;
 use crate::calibrate::{Host, cores, load_average};
 use crate::measure::leader::Leader;
 use crate::measure::order::{Order, Pattern, Waiting};
@@ -108,9 +109,6 @@ pub fn link_leader(kind: Kind, cores: Cores) -> Result<Command, String> {
 
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this is a debug build; its figures mean nothing");
-    }
     let cores = cores();
     if cores.leader == cores.follower {
         eprintln!("warning: this process may use one core only: polling sides take turns on it");
@@ -154,12 +152,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         points: samples.medians(),
     };
     print!("{}", table::table(&figures));
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
-        std::fs::write(path, text + "\n")
-            .map_err(|error| format!("--json {}: {error}", path.display()))?;
-    }
-    Ok(())
+    write_json(arguments.json.as_deref(), &figures)
 }
 
 /// The points in the order in which a round measures them.

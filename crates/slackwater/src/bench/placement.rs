@@ -19,7 +19,7 @@ use clap::Args;
 
 use figures::Figures;
 
-use super::common::{check_folders, write};
+use super::common::{check_folders, write_json};
 
 /// What is predicted and measured.
 #[derive(Args)]
@@ -84,9 +84,5 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         scaling,
     };
     print!("{}", figures.table());
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
-        write(path, &(text + "\n"))?;
-    }
-    Ok(())
+    write_json(arguments.json.as_deref(), &figures)
 }

@@ -51,7 +51,7 @@ use clap::Args;
 
 pub use plan::Arguments;
 
-use super::common::{REPEATED_SHARE_MAX, check_folders, minutes, rate, write};
+use super::common::{REPEATED_SHARE_MAX, check_folders, minutes, rate, write, write_json};
 use crate::calibrate::{self, Host, load_average};
 use child::Programs;
 use figures::{Figures, Summary, distinct};
@@ -76,9 +76,6 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let plan = Plan::of(arguments)?;
     check_folders(&[&arguments.json, &arguments.svg])?;
     let programs = Programs::find(plan.needs_hand())?;
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this is a debug build; its figures mean nothing");
-    }
     eprintln!(
         "{} points, about {}; up to {} where other processes disturb",
         plan.points(),
@@ -87,10 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     );
     let figures = measure(&plan, &programs)?;
     print!("{}", figures.text());
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
-        write(path, &(text + "\n"))?;
-    }
+    write_json(arguments.json.as_deref(), &figures)?;
     if let Some(path) = &arguments.svg {
         write(path, &chart::draw(&figures))?;
     }

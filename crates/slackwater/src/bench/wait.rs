@@ -52,7 +52,9 @@ use oversleep::Oversleep;
 use plan::Plan;
 use way::Way;
 
-use super::common::{DISTURBED_MAX, REPEATED_SHARE_MAX, check_folders, minutes, rate, write};
+use super::common::{
+    DISTURBED_MAX, REPEATED_SHARE_MAX, check_folders, minutes, rate, write, write_json,
+};
 use crate::calibrate::{Host, load_average};
 use crate::measure::median;
 
@@ -73,9 +75,6 @@ pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let plan = Plan::of(arguments)?;
     check_folders(&[&arguments.json, &arguments.svg])?;
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this is a debug build; its figures mean nothing");
-    }
     eprintln!(
         "{} points, about {}; up to {} where other processes disturb",
         plan.points(),
@@ -84,10 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     );
     let figures = measure(&plan)?;
     print!("{}", figures.text());
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
-        write(path, &(text + "\n"))?;
-    }
+    write_json(arguments.json.as_deref(), &figures)?;
     if let Some(path) = &arguments.svg {
         write(path, &chart::draw(&figures))?;
     }

@@ -66,9 +66,6 @@ impl Programs {
                 limit.display()
             ));
         }
-        if cfg!(debug_assertions) {
-            eprintln!("warning: this is a debug build; its figures mean nothing");
-        }
         Ok(Programs { engine, limit })
     }
 

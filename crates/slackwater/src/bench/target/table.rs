@@ -5,7 +5,7 @@ use super::figures::{Figures, Summary, at, distinct};
 use super::order::OTHERS_PERCENT_MAX;
 use super::query::Query;
 use super::setting::{Setting, duration};
-use crate::bench::common::{DISTURBED_MAX, rate, time};
+use crate::bench::common::{DISTURBED_MAX, rate, time, wait_costs};
 
 impl Figures {
     fn queries(&self) -> Vec<Query> {
@@ -79,14 +79,8 @@ impl Figures {
             self.core
         ));
         text.push_str(&format!(
-            "the engine takes a wake-up to cost {:.1} us and a sleep {:.1} us ({})\n",
-            self.costs.wake_ns as f64 / 1e3,
-            self.costs.sleep_ns as f64 / 1e3,
-            if self.costs_measured {
-                "calibrated"
-            } else {
-                "built in"
-            }
+            "the engine takes {}\n",
+            wait_costs(self.costs, self.costs_measured)
         ));
         text.push_str(&format!(
             "in {} of {} points the query's process waited for a core for more than {} % of the time, \

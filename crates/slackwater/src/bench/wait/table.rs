@@ -3,7 +3,7 @@
 use super::figures::{DISTURBED_MAX, Figures, Summary, rate};
 use super::order::tick_ns;
 use super::way::{Mode, Transport, Way};
-use crate::bench::common::time;
+use crate::bench::common::{time, wait_costs};
 
 impl Figures {
     fn at(&self, way: Way, rate_per_s: f64) -> Option<&Summary> {
@@ -63,14 +63,8 @@ impl Figures {
             self.cores.follower
         ));
         text.push_str(&format!(
-            "auto takes a wake-up to cost {:.1} us and a sleep {:.1} us ({})\n",
-            self.costs.wake_ns as f64 / 1e3,
-            self.costs.sleep_ns as f64 / 1e3,
-            if self.costs_measured {
-                "calibrated"
-            } else {
-                "built in"
-            }
+            "auto takes {}\n",
+            wait_costs(self.costs, self.costs_measured)
         ));
         for oversleep in &self.oversleeps {
             let late = oversleep.late;
