@@ -72,6 +72,8 @@ pub struct Route {
     /// the instance takes no further input while there are any.
     queues: Vec<VecDeque<Message>>,
     queued: usize,
+    /// The links are to be closed behind what is held back.
+    is_closing: bool,
     /// What the reader of each link has not been rung for yet.
     unrung: Vec<Unrung>,
 }
@@ -146,6 +148,7 @@ impl Route {
             undealt: VecDeque::new(),
             queues: senders.iter().map(|_| VecDeque::new()).collect(),
             queued: 0,
+            is_closing: false,
             unrung: vec![Unrung::Nothing; links],
             senders,
         }
@@ -247,12 +250,23 @@ impl Route {
                 sent += 1;
             }
         }
-        Ok(sent + self.deal()?)
+        sent += self.deal()?;
+        if self.is_closing {
+            self.close_behind_the_last();
+        }
+        Ok(sent)
     }
 
     /// No message follows; what was taken still has to get there.
     pub fn close(&mut self) {
-        self.senders.iter_mut().for_each(LinkSender::close);
+        self.is_closing = true;
+        self.close_behind_the_last();
+    }
+
+    fn close_behind_the_last(&mut self) {
+        if !self.is_blocked() {
+            self.senders.iter_mut().for_each(LinkSender::close);
+        }
     }
 
     /// Whether everything that was sent has left this process.

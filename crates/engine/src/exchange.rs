@@ -40,6 +40,8 @@ pub struct RemoteSender {
     encoder: Encoder,
     /// Frames of the last message that found no room.
     waiting: VecDeque<Vec<Buffer>>,
+    /// To be closed behind them.
+    is_closing: bool,
     encoded: Vec<Vec<Buffer>>,
     counters: Arc<LinkCounters>,
 }
@@ -51,6 +53,7 @@ impl LinkSender {
             frames,
             encoder: Encoder::new(),
             waiting: VecDeque::new(),
+            is_closing: false,
             encoded: Vec::new(),
             counters,
         }))
@@ -150,7 +153,7 @@ impl LinkSender {
     pub fn close(&mut self) {
         match self {
             LinkSender::Local(_) => {}
-            LinkSender::Remote(sender) => sender.frames.close(),
+            LinkSender::Remote(sender) => sender.close(),
             LinkSender::Fan(fan) => fan.close(),
         }
     }
@@ -182,6 +185,13 @@ impl RemoteSender {
         self.flush_waiting()?;
         LinkCounters::add(&self.counters.busy_ns, now_ns() - started);
         Ok(None)
+    }
+
+    fn close(&mut self) {
+        self.is_closing = true;
+        if self.waiting.is_empty() {
+            self.frames.close();
+        }
     }
 
     fn flush(&mut self) -> Result<bool> {
@@ -216,6 +226,9 @@ impl RemoteSender {
                     };
                 }
             }
+        }
+        if self.is_closing {
+            self.frames.close();
         }
         Ok(true)
     }

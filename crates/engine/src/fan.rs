@@ -44,6 +44,8 @@ struct Remote {
     frames: FrameSender<Buffer>,
     /// Frames of the last message that found no room.
     waiting: VecDeque<Vec<Buffer>>,
+    /// To be closed behind them.
+    is_closing: bool,
     counters: Arc<LinkCounters>,
 }
 
@@ -74,6 +76,7 @@ impl Fan {
                     fan.remote.push(Remote {
                         frames,
                         waiting: VecDeque::new(),
+                        is_closing: false,
                         counters,
                     });
                 }
@@ -209,7 +212,10 @@ impl Fan {
     /// No message follows: what was taken still has to get there.
     pub fn close(&mut self) {
         for link in &mut self.remote {
-            link.frames.close();
+            link.is_closing = true;
+            if link.waiting.is_empty() {
+                link.frames.close();
+            }
         }
     }
 
@@ -269,6 +275,9 @@ impl Remote {
                     }
                 }
             }
+        }
+        if self.is_closing && self.waiting.is_empty() {
+            self.frames.close();
         }
         LinkCounters::add(&self.counters.busy_ns, now_ns() - started);
         match self.frames.lost() {

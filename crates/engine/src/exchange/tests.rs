@@ -1,10 +1,15 @@
 //! Messages through shared memory, both ends on one thread.
 
 use arrow_array::{ArrayRef, Int64Array, StringArray};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
 use slackwater_link::Waiter;
 use slackwater_link::shm::{Inbox, Outbox, Peer};
+use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
 
 use super::*;
+use crate::balancer::{BalancerPlan, Route};
 use crate::chunk::{Chunk, Origin, Positions};
 use crate::counters::InstanceCounters;
 use crate::testing::batch;
@@ -190,4 +195,61 @@ fn a_receiver_that_is_gone_has_taken_everything() {
     assert!(!sender.is_acknowledged(position));
     drop(receiver);
     assert!(sender.await_acknowledged(position));
+}
+
+/// A sender over TCP whose window is full as long as its reader takes nothing.
+fn tcp() -> (LinkSender, LinkReceiver, Waiter, Acceptor) {
+    let waiter = Waiter::new().unwrap();
+    let identity = Identity {
+        epoch: 1,
+        token: [0; 16],
+    };
+    let settings = Settings {
+        window_bytes: 1 << 12,
+        ..Settings::default()
+    };
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let acceptor = Acceptor::bind(any_port, identity, settings).unwrap();
+    let reader = acceptor.reader(0, "the writer", &waiter);
+    let address = acceptor.local_address();
+    let writer = Writer::connect(address, identity, 0, "the reader", &waiter, settings);
+    let sender = LinkSender::remote(FrameSender::Tcp(Box::new(writer)), Arc::default());
+    let receiver = LinkReceiver::remote(FrameReceiver::Tcp(Box::new(reader)), Arc::default());
+    (sender, receiver, waiter, acceptor)
+}
+
+/// Over TCP the end of the link is a message of its own, which nothing may follow: what still waits
+/// for room when a query ends has to go first.
+#[test]
+fn regression_a_link_is_closed_behind_what_waits_for_room() {
+    type Wrap = fn(LinkSender) -> LinkSender;
+    let wraps: [Wrap; 2] = [
+        |sender| sender,
+        |sender| LinkSender::Fan(Box::new(Fan::new(vec![sender]))),
+    ];
+    for wrap in wraps {
+        let (sender, mut receiver, _waiter, _acceptor) = tcp();
+        let mut route = Route::new(BalancerPlan::PointToPoint, vec![wrap(sender)]);
+        // The link takes the first message, holds the second and leaves the others to the route.
+        for first in 0..4 {
+            route.control(&chunk(first * 500, 500)).unwrap();
+        }
+        let end = Message::EndOfStream {
+            ingest_ns: 2,
+            stopped: false,
+        };
+        route.control(&end).unwrap();
+        assert!(route.is_blocked(), "its window took everything");
+        route.close();
+        let start = Instant::now();
+        let mut received = Vec::new();
+        while received.len() < 5 || !route.is_drained() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{received:?}");
+            route.flush().unwrap();
+            received.extend(receiver.receive().unwrap());
+            receiver.settle();
+        }
+        let last = received.last().unwrap();
+        assert!(matches!(last, Message::EndOfStream { .. }), "{last:?}");
+    }
 }
