@@ -76,24 +76,17 @@ fn fuses_with(node: &Node, split: &Subqueries, parallelism: usize) -> Option<usi
 }
 
 fn instances(node: &Node, split: &Subqueries, parallelism: usize) -> usize {
-    let fed_by = node
-        .inputs
-        .iter()
-        .map(|edge| split.subqueries[split.of_node[edge.from]].instances);
+    let forward = node.inputs.iter();
+    let forward = forward.filter(|edge| edge.exchange == Exchange::Forward);
+    let fed_by = forward.map(|edge| split.subqueries[split.of_node[edge.from]].instances);
     let wanted = if node
         .inputs
         .iter()
         .any(|edge| edge.exchange == Exchange::Single)
     {
         1
-    } else if node
-        .inputs
-        .iter()
-        .any(|edge| edge.exchange == Exchange::Forward)
-    {
-        fed_by.max().unwrap_or(1)
     } else {
-        parallelism
+        fed_by.max().unwrap_or(parallelism)
     };
     wanted.min(node.instances_max).max(1)
 }

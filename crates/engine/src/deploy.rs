@@ -479,6 +479,7 @@ fn instance(
             InstanceInput::Source(Intake::new(parts.source, parts.intake, parts.dead_letters))
         }
         InputPlan::Ports(ports) => {
+            let first = first_input(steps.first().map(|(step, _)| step));
             let keeps = keeps_rows(steps.first_mut().map(|(step, _)| step), passes_on);
             // Those that it hands rows on to are instances of the same subquery, and keep rows if it
             // does; but where it has links to other processes, they may have some inside this one.
@@ -492,7 +493,8 @@ fn instance(
                 }
                 (receiver, relay)
             };
-            let ports = ports.iter().map(|links| Port {
+            let ports = ports.iter().enumerate().map(|(number, links)| Port {
+                first: first == Some(number),
                 acknowledges: links.iter().any(|link| traits.acknowledged.contains(link)),
                 in_step: traits.are_in_step(deployment, links),
                 links: links.iter().map(&mut take).collect(),
@@ -510,6 +512,13 @@ fn instance(
         deployment.chunk_rows,
         counters,
     ))
+}
+
+fn first_input(head: Option<&Step>) -> Option<usize> {
+    match head {
+        Some(Step::Operator { operator, .. }) => operator.first_input(),
+        _ => None,
+    }
 }
 
 /// Whether rows that an instance receives may stay in its state, or in a queue of this process that

@@ -66,8 +66,8 @@ pub struct Instance {
     /// Where the input goes.
     roots: Vec<usize>,
     output: Output,
-    /// A control message that the head operator is not done with.
-    unfinished: Option<Control>,
+    /// It comes before any further input.
+    unfinished: Option<Unfinished>,
     /// Barriers that a source is to send.
     requested: VecDeque<Barrier>,
     /// The barrier that it stands at until it has all the state that it is to get.
@@ -77,6 +77,14 @@ pub struct Instance {
     notices: Vec<Notice>,
     counters: Arc<InstanceCounters>,
     ended: bool,
+}
+
+/// What the head operator is not done with.
+enum Unfinished {
+    /// What its last `process` left.
+    Rest,
+    /// A control message.
+    Control(Control),
 }
 
 enum Control {
@@ -215,8 +223,11 @@ impl Instance {
                 }
                 return self.waits(worked);
             }
-            if let Some(control) = self.unfinished.take() {
-                self.control(control)?;
+            if let Some(unfinished) = self.unfinished.take() {
+                match unfinished {
+                    Unfinished::Rest => self.rest()?,
+                    Unfinished::Control(control) => self.control(control)?,
+                }
                 worked = true;
                 continue;
             }
@@ -361,9 +372,25 @@ impl Instance {
 
     fn chunk(&mut self, port: usize, chunk: Chunk) -> Result<()> {
         match &mut self.input {
-            InstanceInput::Ports(_) => self.deliver(0, port, chunk),
+            InstanceInput::Ports(_) => {
+                self.deliver(0, port, chunk)?;
+                self.rest()
+            }
             InstanceInput::Source(_) => self.fan_out(&self.roots.clone(), chunk),
         }
+    }
+
+    /// Lets the head operator emit what its last `process` left.
+    fn rest(&mut self) -> Result<()> {
+        let Step::Operator { operator, .. } = &mut self.steps[0].0 else {
+            return Ok(());
+        };
+        let begin_ns = now_ns();
+        if operator.rest(&mut self.output)? == Progress::More {
+            self.unfinished = Some(Unfinished::Rest);
+        }
+        self.counters.steps[0].add_busy(now_ns() - begin_ns);
+        self.emitted(0)
     }
 
     fn fan_out(&mut self, steps: &[usize], chunk: Chunk) -> Result<()> {
@@ -432,7 +459,7 @@ impl Instance {
                     matches!(self.input, InstanceInput::Ports(_)),
                     "only the head of an instance with links may emit in pieces"
                 );
-                self.unfinished = Some(control);
+                self.unfinished = Some(Unfinished::Control(control));
                 return Ok(());
             }
         }

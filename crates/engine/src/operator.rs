@@ -11,9 +11,12 @@
 //! [`Progress::More`]: what it emits is thus bounded per call and back-pressure reaches it.
 
 pub mod aggregate;
+pub mod drop_late;
 pub mod filter;
 pub mod join;
 pub mod map;
+pub mod table_join;
+pub mod temporal_join;
 pub mod union;
 pub mod window;
 
@@ -35,6 +38,12 @@ pub trait Operator: Send {
     /// Takes rows of input `input` and emits any number of chunks.
     fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()>;
 
+    /// Emits more of what the last `process` left, at most about [`Output::chunk_rows`] rows a call,
+    /// and says whether there is more. Asked of the head of an instance only, behind each `process`.
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
     /// The watermark has moved to `watermark`: emits what is complete now, at most about
     /// [`Output::chunk_rows`] rows a call, and says whether there is more to emit.
     fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
@@ -49,6 +58,12 @@ pub trait Operator: Send {
 
     /// The state that outlives a chunk, where there is any.
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        None
+    }
+
+    /// An input that is read to its end, however long that takes, before any other: a table. It brings
+    /// rows only; watermarks, units of work and barriers are those of the other inputs.
+    fn first_input(&self) -> Option<usize> {
         None
     }
 

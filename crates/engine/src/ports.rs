@@ -8,6 +8,9 @@
 //! `EndOfWork` and barriers are aligned: a lane that has delivered one is not read until all others
 //! have. The two don't meet: no barrier is sent through a query with units of work, where one source
 //! may end its unit before the barrier and another behind it.
+//!
+//! One port may come first ([`Port::first`]): a table, read to its end before anything else. Its lanes
+//! bring rows and an end; they have no part in what is worked out over all lanes.
 
 use crate::barrier::Barrier;
 use crate::chunk::{Chunk, Message};
@@ -61,6 +64,7 @@ struct Lane {
     receiver: LinkReceiver,
     /// Hands on what is received.
     relay: Option<Relay>,
+    first: bool,
     watermark: EventTime,
     idle: bool,
     held: bool,
@@ -79,6 +83,8 @@ pub struct Port {
     pub acknowledges: bool,
     /// The instances hear the same sources, hence the same control messages.
     pub in_step: bool,
+    /// It is read to its end before the other ports.
+    pub first: bool,
 }
 
 /// All inputs of an instance.
@@ -87,6 +93,8 @@ pub struct Ports {
     /// Of each port, whether its lanes are in step.
     in_step: Vec<bool>,
     next: usize,
+    /// Lanes of the port that comes first that have not ended.
+    first_open: usize,
     watermark: EventTime,
     ingest_ns: u64,
     all_idle: bool,
@@ -103,12 +111,13 @@ impl Ports {
     pub fn new(ports: Vec<Port>) -> Ports {
         let in_step = ports.iter().map(|port| port.in_step).collect();
         let lanes = ports.into_iter().enumerate().flat_map(|(port, of)| {
-            let acknowledges = of.acknowledges;
+            let (acknowledges, first) = (of.acknowledges, of.first);
             of.links.into_iter().map(move |(receiver, relay)| Lane {
                 port,
                 receiver,
                 relay,
                 acknowledges,
+                first,
                 watermark: MIN_WATERMARK,
                 idle: false,
                 held: false,
@@ -118,10 +127,13 @@ impl Ports {
         });
         let lanes = lanes.collect::<Vec<_>>();
         assert!(!lanes.is_empty(), "an instance without a source has links");
+        let first_open = lanes.iter().filter(|lane| lane.first).count();
+        assert!(first_open < lanes.len(), "something comes behind the first");
         Ports {
             lanes,
             in_step,
             next: 0,
+            first_open,
             watermark: MIN_WATERMARK,
             ingest_ns: 0,
             all_idle: false,
@@ -135,9 +147,14 @@ impl Ports {
     /// When to look again though nobody rings.
     pub fn due_ns(&self) -> Option<u64> {
         // Those that are not read now have nothing to be looked at for.
-        let lanes = self.lanes.iter().filter(|lane| !lane.ended && !lane.held);
+        let lanes = self.lanes.iter().filter(|lane| self.is_read(lane));
         let due = lanes.filter_map(|lane| lane.receiver.due_ns());
         due.chain(self.relays().filter_map(Relay::due_ns)).min()
+    }
+
+    /// Whether the lane's next message would be taken.
+    fn is_read(&self, lane: &Lane) -> bool {
+        !lane.ended && !lane.held && (lane.first || self.first_open == 0)
     }
 
     fn relays(&self) -> impl Iterator<Item = &Relay> {
@@ -196,11 +213,11 @@ impl Ports {
         while empty < self.lanes.len() && !self.ended {
             let index = self.next;
             self.next = (self.next + 1) % self.lanes.len();
-            let lane = &mut self.lanes[index];
-            if lane.ended || lane.held {
+            if !self.is_read(&self.lanes[index]) {
                 empty += 1;
                 continue;
             }
+            let lane = &mut self.lanes[index];
             let received = match &mut lane.relay {
                 None => lane.receiver.receive()?,
                 Some(relay) => {
@@ -234,6 +251,9 @@ impl Ports {
 
     fn take(&mut self, index: usize, message: Message) -> Option<Input> {
         let lane = &mut self.lanes[index];
+        if lane.first && !matches!(message, Message::Chunk(_)) {
+            return self.take_of_first(index, message);
+        }
         match message {
             Message::Chunk(chunk) => {
                 if lane.acknowledges {
@@ -277,6 +297,22 @@ impl Ports {
             }
         }
         self.settle()
+    }
+
+    /// A control message of the port that comes first: only its end matters.
+    fn take_of_first(&mut self, index: usize, message: Message) -> Option<Input> {
+        let Message::EndOfStream { ingest_ns, stopped } = message else {
+            return None;
+        };
+        let lane = &mut self.lanes[index];
+        lane.ended = true;
+        lane.receiver.settle();
+        self.first_open -= 1;
+        // Half a table must not be joined with anything.
+        stopped.then(|| {
+            self.ended = true;
+            Input::End { ingest_ns, stopped }
+        })
     }
 
     /// What follows from the lanes' states once one of them has changed.

@@ -246,7 +246,10 @@ impl<'a> ProgramCatalog<'a> {
             letters_of.push(match (node, inputs.as_slice()) {
                 (NodeSpec::Source(source), _) => letters[&source.table.name].clone(),
                 (
-                    NodeSpec::Map { .. } | NodeSpec::Filter { .. } | NodeSpec::Window { .. },
+                    NodeSpec::Map { .. }
+                    | NodeSpec::Filter { .. }
+                    | NodeSpec::DropLate { .. }
+                    | NodeSpec::Window { .. },
                     [edge],
                 ) => letters_of[edge.from].clone(),
                 _ => of_query.clone(),

@@ -140,6 +140,7 @@ pub fn query_costs(program: &Program, learned: &Learned) -> QueryCosts {
         let measured = learned.operators.get(&key(program, node)).copied();
         let assumed_out = match (&program.nodes[node], program.graph.nodes[node].kind) {
             (NodeSpec::Filter { .. }, _) => ROWS_OUT_FILTER,
+            (NodeSpec::TableJoin(_) | NodeSpec::TemporalJoin(_), _) => 1.0,
             (_, NodeKind::Stateful) => ROWS_OUT_STATEFUL,
             (_, NodeKind::Sink) => 0.0,
             _ => 1.0,
@@ -167,9 +168,13 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         | NodeSpec::Union { schema } => schema,
         NodeSpec::Aggregate { spec, .. } => &spec.schema,
         NodeSpec::Join(spec) => &spec.schema,
+        NodeSpec::TableJoin(spec) => &spec.schema,
+        NodeSpec::TemporalJoin(spec) => &spec.join.schema,
         NodeSpec::Sink(sink) => &sink.schema,
         // It passes on what it reads.
-        NodeSpec::Filter { .. } => schema_of(program, program.graph.nodes[node].inputs[0].from),
+        NodeSpec::Filter { .. } | NodeSpec::DropLate { .. } => {
+            schema_of(program, program.graph.nodes[node].inputs[0].from)
+        }
     }
 }
 

@@ -19,5 +19,6 @@ mod processes;
 mod random;
 mod sql_files;
 mod support;
+mod table_joins;
 mod topologies;
 mod updates;

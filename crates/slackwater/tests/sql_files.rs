@@ -238,6 +238,7 @@ files! {
     windows
     windows_of_windows
     joins
+    table_joins
     aggregates
     running
     statements
@@ -341,6 +342,8 @@ fn examples_of_the_reference_compile() {
         let text = format!("{before}{block}")
             .replace("'data/", &data)
             .replace("'bids.csv'", &format!("{data}bids.csv'"))
+            .replace("'airports.csv'", &format!("{data}cities.csv'"))
+            .replace("'rates.csv'", &format!("{data}rates.csv'"))
             .replace("'orders.jsonl'", &format!("{data}orders.jsonl'"));
         if let Err(error) = compile(&text, &[], &BuiltIn) {
             panic!("{}", error.render("docs/sql.md", &text));

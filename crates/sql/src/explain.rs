@@ -3,6 +3,7 @@
 use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_engine::operator::aggregate::AggregateSpec;
 use slackwater_engine::operator::join::JoinSpec;
+use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::window::Windows;
 
 use crate::error::without_literal_types;
@@ -116,6 +117,32 @@ pub fn join(spec: &JoinSpec) -> String {
         on.join(" and ")
     };
     format!("{kind}, {}: {on}", windows(&spec.windows))
+}
+
+/// A join of a stream with columns `stream` with a table.
+pub fn table_join(spec: &TableJoinSpec, stream: &SchemaRef) -> String {
+    let pairs = spec.keys[STREAM].iter().zip(&spec.keys[TABLE]);
+    let mut on = pairs
+        .map(|(&l, &r)| {
+            format!(
+                "{} = {}",
+                stream.field(l).name(),
+                spec.table.field(r).name()
+            )
+        })
+        .collect::<Vec<_>>();
+    if let Some(condition) = &spec.condition {
+        on.push(readable(&format!("{condition:?}")));
+    }
+    let kind = if spec.keeps_unmatched {
+        "left"
+    } else {
+        "inner"
+    };
+    match on.is_empty() {
+        true => format!("{kind}: every pair"),
+        false => format!("{kind}: {}", on.join(" and ")),
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use datafusion_expr::{
     Signature, Volatility,
 };
 
+use crate::as_of::SystemTimeAsOf;
 use crate::error::SqlError;
 use crate::types::sql_name;
 
@@ -17,6 +18,7 @@ use crate::types::sql_name;
 pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut functions = datafusion_functions::all_default_functions();
     functions.push(Arc::new(ScalarUDF::new_from_impl(ToTimestampLtz::new())));
+    functions.push(Arc::new(ScalarUDF::new_from_impl(SystemTimeAsOf::new())));
     functions
 }
 

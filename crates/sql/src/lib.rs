@@ -10,6 +10,7 @@ pub mod settings;
 pub mod statement;
 pub mod types;
 
+mod as_of;
 mod check;
 mod functions;
 mod operands;

@@ -4,23 +4,27 @@
 //! which its rows came (FIRST_VALUE and LAST_VALUE order them by event time, partition and position). So
 //! before it chunks may overtake each other, unless it sums floating-point numbers, whose last bits
 //! depend on order. Whatever else a row passes on its way to a sink shows order:
-//! the sink itself, running aggregates (in what they emit on the way), joins (in the order of their
+//! the sink itself, running aggregates (in what they emit on the way), window joins (in the order of their
 //! rows).
 
 use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
 
 use crate::specs::NodeSpec;
 
-/// Lets chunks of sources be dealt out by demand to unions, where nothing sees the order of their rows.
+/// Lets chunks of sources be dealt out by demand to unions and joins with tables, where nothing sees the order of their rows.
 /// Other stateless operators stay with their source: a hop and a second core cost a query of cheap
 /// operators a quarter more CPU time and bring it no row sooner, as decoding is what takes long.
 pub fn deal_where_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_order: bool) {
     let seen = order_is_seen(graph, nodes);
     let kinds = graph.nodes.iter().map(|node| node.kind);
     let kinds = kinds.collect::<Vec<NodeKind>>();
-    for (node, seen) in graph.nodes.iter_mut().zip(seen) {
-        let is_union = node.inputs.len() > 1;
-        if node.kind != NodeKind::Stateless || !is_union || (keep_order && seen) {
+    for ((node, spec), seen) in graph.nodes.iter_mut().zip(nodes).zip(seen) {
+        // Heads of subqueries whatever feeds them.
+        let is_head = matches!(
+            spec,
+            NodeSpec::Union { .. } | NodeSpec::TableJoin(_) | NodeSpec::TemporalJoin(_)
+        );
+        if !is_head || (keep_order && seen) {
             continue;
         }
         for edge in &mut node.inputs {
@@ -44,7 +48,10 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             NodeSpec::Source(_)
             | NodeSpec::Map { .. }
             | NodeSpec::Filter { .. }
+            | NodeSpec::DropLate { .. }
             | NodeSpec::Window { .. }
+            | NodeSpec::TableJoin(_)
+            | NodeSpec::TemporalJoin(_)
             | NodeSpec::Union { .. } => {
                 let consumers = graph.consumers(node);
                 consumers.into_iter().any(|(consumer, _)| seen[consumer])

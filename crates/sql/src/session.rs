@@ -23,6 +23,7 @@ use datafusion_optimizer::{Optimizer, OptimizerContext};
 use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr as AstExpr, Query, Statement as AstStatement};
 
+use crate::as_of;
 use crate::check;
 use crate::error::{Result, SqlError, nearest};
 use crate::functions;
@@ -139,6 +140,7 @@ impl Session {
 
     /// The logical plan of a query, as it was written.
     pub fn plan(&self, mut query: Query) -> Result<LogicalPlan> {
+        as_of::rewrite(&mut query, self)?;
         check::query(&query, &|name| self.is_aggregate(name))?;
         outputs::name(&mut query);
         let planner = SqlToRel::new_with_options(self, self.parser_options());

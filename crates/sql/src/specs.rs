@@ -7,9 +7,12 @@ use slackwater_engine::expression::Expression;
 use slackwater_engine::intake::EventTimeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::{Aggregate, AggregateSpec};
+use slackwater_engine::operator::drop_late::DropLate;
 use slackwater_engine::operator::filter::Filter;
 use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
 use slackwater_engine::operator::map::Map;
+use slackwater_engine::operator::table_join::{TableJoin, TableJoinSpec};
+use slackwater_engine::operator::temporal_join::{TemporalJoin, TemporalJoinSpec};
 use slackwater_engine::operator::union::Union;
 use slackwater_engine::operator::window::{AssignWindows, Windows};
 use slackwater_engine::sink::SinkConnector;
@@ -34,6 +37,11 @@ pub enum NodeSpec {
         /// It.
         condition: Arc<dyn Expression>,
     },
+    /// Late rows are left out.
+    DropLate {
+        /// The event-time column.
+        time_column: usize,
+    },
     /// Window assignment.
     Window {
         /// The event-time column.
@@ -52,6 +60,10 @@ pub enum NodeSpec {
     },
     /// A window join.
     Join(JoinSpec),
+    /// A join of a stream with a table that ends.
+    TableJoin(TableJoinSpec),
+    /// A join of a stream with the versions of a table that changes.
+    TemporalJoin(TemporalJoinSpec),
     /// A union.
     Union {
         /// The columns of all inputs.
@@ -101,6 +113,7 @@ impl NodeSpec {
                 schema,
             } => Box::new(Map::new(expressions.clone(), schema.clone())),
             NodeSpec::Filter { condition } => Box::new(Filter::new(condition.clone())),
+            NodeSpec::DropLate { time_column } => Box::new(DropLate::new(*time_column)),
             NodeSpec::Window {
                 time_column,
                 windows,
@@ -108,6 +121,8 @@ impl NodeSpec {
             } => Box::new(AssignWindows::new(*time_column, *windows, schema.clone())),
             NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
             NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
+            NodeSpec::TableJoin(spec) => Box::new(TableJoin::new(spec.clone())),
+            NodeSpec::TemporalJoin(spec) => Box::new(TemporalJoin::new(spec.clone())?),
             NodeSpec::Union { schema } => Box::new(Union::new(schema.clone())),
         }))
     }

@@ -9,6 +9,7 @@ mod aggregate;
 mod fields;
 mod join;
 mod source;
+mod table_join;
 mod union;
 
 use std::collections::{BTreeSet, HashMap};
@@ -52,6 +53,9 @@ pub struct Translator<'a> {
     fields: fields::UsedFields,
     /// Some aggregate orders rows by event time.
     orders_by_time: bool,
+    /// How many tables of joins the plan at hand lies in. A table is read to its end before the
+    /// stream that it is joined with, so the two share no source: it would wait for itself.
+    depth: usize,
 }
 
 /// What the columns of a plan are over a node of the graph.
@@ -93,6 +97,7 @@ impl<'a> Translator<'a> {
             used: HashMap::new(),
             fields: fields::UsedFields::default(),
             orders_by_time: false,
+            depth: 0,
         };
         for plan in plans {
             translator.collect(plan)?;

@@ -126,7 +126,7 @@ impl WindowJoin {
 const MERGED_ROWS_MAX: usize = 8192;
 
 /// The batch with the bytes of its texts copied out of the buffers that they point into.
-fn copy_views(batch: RecordBatch) -> Result<RecordBatch> {
+pub(super) fn copy_views(batch: RecordBatch) -> Result<RecordBatch> {
     use arrow_array::cast::AsArray;
     let columns = batch
         .columns()

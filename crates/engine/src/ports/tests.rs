@@ -23,6 +23,7 @@ fn ports_of(lanes: &[usize], in_step: bool) -> (Ports, Vec<Sender<Message>>) {
         links: (0..lanes).map(|_| (lane(), None)).collect(),
         acknowledges: false,
         in_step,
+        first: false,
     });
     let ports = Ports::new(ports.collect());
     (ports, senders)
@@ -321,4 +322,65 @@ fn regression_a_lane_that_has_not_heard_yet_that_its_source_is_back_holds_the_wa
     assert!(place("chunk 0") < place("watermark 30"), "{said:?}");
     lanes[0].send(Message::Idle).unwrap();
     assert_eq!(drain(&mut ports), ["idle"]);
+}
+
+/// A stream with two lanes, and a table with two that comes first.
+fn with_a_table() -> (Ports, Vec<Sender<Message>>) {
+    let waiter = Waiter::new().unwrap();
+    let mut senders = Vec::new();
+    let ports = [false, true].map(|first| Port {
+        links: (0..2)
+            .map(|_| {
+                let (sender, receiver) = channel(64, waiter.waker(), waiter.waker());
+                senders.push(sender);
+                (LinkReceiver::Local(receiver), None)
+            })
+            .collect(),
+        acknowledges: false,
+        in_step: false,
+        first,
+    });
+    (Ports::new(ports.into()), senders)
+}
+
+#[test]
+fn a_table_is_read_to_its_end_before_the_stream() {
+    let (mut ports, mut lanes) = with_a_table();
+    lanes[0].send(chunk()).unwrap();
+    lanes[0].send(watermark(9)).unwrap();
+    lanes[1].send(barrier(1)).unwrap();
+    assert!(drain(&mut ports).is_empty());
+    for message in [chunk(), watermark(3), barrier(1), Message::Idle] {
+        lanes[2].send(message).unwrap();
+    }
+    lanes[2].send(END_OF_WORK).unwrap();
+    lanes[2].send(chunk()).unwrap();
+    lanes[2].send(end(false)).unwrap();
+    assert_eq!(drain(&mut ports), ["chunk 1", "chunk 1"]);
+    lanes[3].send(chunk()).unwrap();
+    assert_eq!(drain(&mut ports), ["chunk 1"], "a lane has not ended");
+    lanes[3].send(end(false)).unwrap();
+    assert_eq!(drain(&mut ports), ["chunk 0"]);
+    // The table has no part in watermarks, barriers and ends.
+    lanes[0].send(barrier(1)).unwrap();
+    lanes[1].send(watermark(12)).unwrap();
+    assert_eq!(drain(&mut ports), ["barrier 1", "watermark 9"]);
+    lanes[0].send(end(false)).unwrap();
+    lanes[1].send(end(false)).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 12", "end false"]);
+}
+
+#[test]
+fn half_a_table_is_joined_with_nothing() {
+    let (mut ports, mut lanes) = with_a_table();
+    lanes[0].send(chunk()).unwrap();
+    lanes[2].send(chunk()).unwrap();
+    lanes[2].send(end(true)).unwrap();
+    lanes[3].send(chunk()).unwrap();
+    let said = drain(&mut ports);
+    assert_eq!(said.last().unwrap(), "end true");
+    assert!(!said.contains(&"chunk 0".to_string()), "{said:?}");
+    let (mut ports, lanes) = with_a_table();
+    drop(lanes);
+    assert_eq!(drain(&mut ports), ["lost"]);
 }

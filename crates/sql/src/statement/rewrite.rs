@@ -1,11 +1,13 @@
 //! What `sqlparser` does not read, rewritten on tokens into what it does: every token keeps its line
 //! and column.
 
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// Brings window table functions into a form that `sqlparser` reads: `TABLE(TUMBLE(…))` loses its
-/// outer call, `TABLE t` inside the call its keyword; `ROW<…>>` gets its brackets one by one.
+/// outer call, `TABLE t` inside the call its keyword; `ROW<…>>` gets its brackets one by one;
+/// `t FOR SYSTEM_TIME AS OF s.ts` becomes `t(SYSTEM_TIME => s.ts)`.
 pub fn rewrite(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let tokens = &versions(tokens);
     let solid = |from: usize| -> Vec<usize> {
         (from..tokens.len())
             .filter(|&i| !matches!(tokens[i].token, Token::Whitespace(_)))
@@ -63,6 +65,76 @@ pub fn rewrite(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         index += 1;
     }
     rewritten
+}
+
+/// What versions of tables a query reads, as arguments of these tables.
+fn versions(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let is_solid = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
+    let mut rewritten = Vec::with_capacity(tokens.len());
+    let mut rest = tokens;
+    while let Some((token, behind)) = rest.split_first() {
+        let mut solid = rest.iter().filter(is_solid);
+        let clause = ["FOR", VERSION, "AS", "OF"];
+        let is_clause = is_solid(&token)
+            && clause
+                .iter()
+                .all(|word| solid.next().is_some_and(|token| is_word(token, word)));
+        if !is_clause {
+            rewritten.push(token.clone());
+            rest = behind;
+            continue;
+        }
+        let with_span = |of: Token| TokenWithSpan::new(of, token.span);
+        rewritten.push(with_span(Token::LParen));
+        rewritten.push(with_span(Token::make_word(VERSION, None)));
+        rewritten.push(with_span(Token::RArrow));
+        let of = rest.iter().position(|token| is_word(token, "OF"));
+        rest = &rest[of.map_or(0, |of| of + 1)..];
+        let length = expression_length(rest);
+        rewritten.extend_from_slice(&rest[..length]);
+        rewritten.push(with_span(Token::RParen));
+        // So that a name that follows is not one with the bracket.
+        rewritten.push(with_span(Token::Whitespace(Whitespace::Space)));
+        rest = &rest[length..];
+    }
+    rewritten
+}
+
+/// The argument of a table that says which version of it is read.
+pub const VERSION: &str = "SYSTEM_TIME";
+
+/// How many tokens belong to the expression that they begin with, before an alias or what else may
+/// follow a table.
+fn expression_length(tokens: &[TokenWithSpan]) -> usize {
+    const FOLLOW: [&str; 16] = [
+        "AS", "ON", "USING", "JOIN", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "NATURAL", "WHERE",
+        "GROUP", "HAVING", "UNION", "ORDER", "LIMIT",
+    ];
+    let mut depth = 0;
+    let mut behind_a_value = false;
+    for (index, token) in tokens.iter().enumerate() {
+        match &token.token {
+            Token::Whitespace(_) => continue,
+            Token::LParen => depth += 1,
+            Token::RParen if depth > 0 => depth -= 1,
+            Token::RParen | Token::Comma | Token::SemiColon if depth == 0 => return index,
+            Token::Word(_) if depth == 0 => {
+                if behind_a_value || FOLLOW.iter().any(|word| is_word(token, word)) {
+                    return index;
+                }
+            }
+            _ => {}
+        }
+        behind_a_value = matches!(token.token, Token::Word(_) | Token::RParen);
+    }
+    tokens.len()
+}
+
+fn is_word(token: &TokenWithSpan, wanted: &str) -> bool {
+    match &token.token {
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted),
+        _ => false,
+    }
 }
 
 /// Table functions that assign windows.

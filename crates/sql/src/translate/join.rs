@@ -1,4 +1,4 @@
-//! Joins: of two inputs over the same window.
+//! Joins of two inputs over the same window.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use slackwater_engine::operator::join::{JoinKind, JoinSide, JoinSpec};
 use slackwater_engine::operator::window::Windows;
 
 use super::{Role, Stream, Translator};
+use crate::as_of;
 use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::{Physical, PhysicalExpression, column, physical, replace_columns};
@@ -32,7 +33,14 @@ impl Translator<'_> {
                 "a join in which NULL equals NULL is not known here",
             ));
         }
+        if let Some((times, filter)) = as_of::split(join.filter.as_ref()) {
+            return self.temporal_join(join, kind, times.each_ref(), filter.as_ref());
+        }
         let plans = [join.left.as_ref(), join.right.as_ref()];
+        let reasons = [self.no_table(plans[0])?, self.no_table(plans[1])?];
+        if reasons.iter().any(Option::is_none) {
+            return self.table_join(join, kind, reasons.map(|reason| reason.is_none()));
+        }
         let streams = [self.translate(plans[0])?, self.translate(plans[1])?];
         if streams.iter().any(|stream| stream.updates) {
             return Err(
@@ -68,12 +76,14 @@ impl Translator<'_> {
             }
         }
         let (Some((is_start, windows)), Some(window_pair)) = (window, window_pair) else {
-            return Err(SqlError::new("a join needs the same window on both sides")
-                .near("JOIN")
-                .mend(
-                    "join two window queries ON L.window_start = R.window_start AND \
-                 L.window_end = R.window_end AND …; joins without windows are a later feature",
-                ));
+            let [left, right] = reasons.map(Option::unwrap_or_default);
+            let error = format!(
+                "a join needs the same window on both sides, or a table on one: {left}, and {right}"
+            );
+            return Err(SqlError::new(error).near("JOIN").mend(
+                "join two window queries ON L.window_start = R.window_start AND L.window_end = \
+                 R.window_end AND …, or with a table that ends and has no WATERMARK",
+            ));
         };
         let mut sides = Vec::new();
         let mut nodes = Vec::new();

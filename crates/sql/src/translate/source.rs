@@ -80,7 +80,7 @@ impl Translator<'_> {
     }
 
     fn source(&mut self, table: &Arc<Table>) -> Result<usize> {
-        let key = format!("source {}", table.name);
+        let key = format!("source {} {}", self.depth, table.name);
         if let Some(&node) = self.known.get(&key) {
             return Ok(node);
         }

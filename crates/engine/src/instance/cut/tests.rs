@@ -20,6 +20,7 @@ fn instance() -> (Instance, Sender<Message>) {
         links: vec![(LinkReceiver::Local(receiver), None)],
         acknowledges: false,
         in_step: false,
+        first: false,
     }]);
     let operator = Step::Operator {
         operator: Box::new(Union::new(schema(&[]))),

@@ -1,0 +1,104 @@
+//! Leaves out late rows, for what decides by a row's own event time.
+//!
+//! A row is late when its event time is at or behind its own partition's watermark (I2). Windows don't
+//! need it: for them a row is late when all its windows are closed.
+
+use arrow_array::{Array, BooleanArray};
+
+use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
+use super::{Operator, Output};
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+
+/// Leaves out and counts late rows.
+pub struct DropLate {
+    time_column: usize,
+}
+
+impl DropLate {
+    /// By the timestamp column `time_column`.
+    pub fn new(time_column: usize) -> DropLate {
+        DropLate { time_column }
+    }
+}
+
+impl Operator for DropLate {
+    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let column = chunk.batch.column(self.time_column);
+        let unit = timestamp_unit(column.data_type());
+        let (0, Some(unit)) = (column.null_count(), unit) else {
+            return Err(
+                Error::new("join", "an event time is NULL behind the source")
+                    .mend("name the column that WATERMARK FOR names, unchanged"),
+            );
+        };
+        let watermarks = chunk.origin.as_ref();
+        let watermarks = watermarks.and_then(|origin| origin.watermarks.as_ref());
+        let mut kept = match watermarks {
+            None => chunk,
+            Some(watermarks) => {
+                let ticks = timestamp_ticks(column)?.iter();
+                let rows = ticks.zip(watermarks.values());
+                let keep = rows.map(|(&tick, &watermark)| ticks_to_us(tick, unit) > watermark);
+                let keep = keep.map(Some).collect::<BooleanArray>();
+                output.count_late((keep.len() - keep.true_count()) as u64);
+                chunk.filter(&keep)?
+            }
+        };
+        // Lateness is judged once.
+        if let Some(origin) = &mut kept.origin {
+            origin.watermarks = None;
+        }
+        output.emit(kept);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Int64Array, TimestampMillisecondArray};
+
+    use super::*;
+    use crate::chunk::{Origin, Positions};
+    use crate::testing::{batch, rows};
+
+    fn chunk(times_ms: Vec<Option<i64>>, watermarks_us: Option<Vec<i64>>) -> Chunk {
+        let times = Arc::new(TimestampMillisecondArray::from(times_ms));
+        let mut chunk = Chunk::new(batch(vec![("ts", times)]), 0);
+        chunk.origin = Some(Origin {
+            partition: 0,
+            positions: Positions::Run { first: 5 },
+            watermarks: watermarks_us.map(Int64Array::from),
+        });
+        chunk
+    }
+
+    #[test]
+    fn a_row_at_its_partitions_watermark_is_late() {
+        let mut output = Output::new(100);
+        let times = vec![Some(1), Some(2), Some(3)];
+        let watermarks = Some(vec![999, 2_000, 3_001]);
+        DropLate::new(0)
+            .process(0, chunk(times, watermarks), &mut output)
+            .unwrap();
+        assert_eq!(output.rows_late(), 2);
+        let chunks = output.take_chunks();
+        assert_eq!(rows(&chunks), ["ts=1970-01-01T00:00:00.001"]);
+        let origin = chunks[0].origin.as_ref().unwrap();
+        assert_eq!(origin.positions.at(0), 5);
+        assert!(origin.watermarks.is_none());
+    }
+
+    #[test]
+    fn without_watermarks_nothing_is_late_and_a_missing_time_is_a_mistake_of_the_query() {
+        let mut output = Output::new(100);
+        let mut operator = DropLate::new(0);
+        let in_time = chunk(vec![Some(1), Some(-7)], None);
+        operator.process(0, in_time, &mut output).unwrap();
+        assert_eq!(output.take_chunks()[0].rows(), 2);
+        let broken = operator.process(0, chunk(vec![None], None), &mut output);
+        assert!(broken.unwrap_err().to_string().contains("WATERMARK FOR"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Table join: a stream, whose rows go on at once, and a table that ends.
+//!
+//! The table is read to its end before the first row of the stream
+//! ([`Operator::first_input`]), so the result depends neither on time nor on which side is faster.
+//! Every instance gets the whole table by broadcast and keeps a copy of its own, in the memory of its
+//! core; rows of the stream stay where they are. In each unit of work it is the same table.
+//!
+//! The table is not state that a snapshot would have to hold: reading it again gives the same rows.
+
+pub(super) mod index;
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::SchemaRef;
+
+use super::join::copy_views;
+use super::{Operator, Output, Progress};
+use crate::chunk::{Chunk, Origin, Positions};
+use crate::error::{Error, Result};
+use crate::expression::{Expression, evaluate};
+use index::{Cursor, Index, Pairs, Search};
+
+/// The input of a table join that its rows come from.
+pub const STREAM: usize = 0;
+
+/// The input of a table join that is the table.
+pub const TABLE: usize = 1;
+
+/// What a table join does.
+#[derive(Debug, Clone)]
+pub struct TableJoinSpec {
+    /// Key columns of the stream, and those of the table in the same order and of the same types.
+    pub keys: [Vec<usize>; 2],
+    /// Columns of the table.
+    pub table: SchemaRef,
+    /// Rows of the stream that have no partner are emitted too, padded with NULL.
+    pub keeps_unmatched: bool,
+    /// A further condition over the columns of both (the stream's, then the table's).
+    pub condition: Option<Arc<dyn Expression>>,
+    /// All columns of the stream, then all of the table.
+    pub schema: SchemaRef,
+}
+
+/// Table join.
+pub struct TableJoin {
+    spec: TableJoinSpec,
+    table: Table,
+    /// Rows of the stream that have partners left.
+    rest: Option<Rest>,
+}
+
+enum Table {
+    /// Its rows so far.
+    Growing(Vec<RecordBatch>),
+    /// All of it.
+    Whole(Index),
+}
+
+/// A chunk of the stream that is being joined.
+struct Rest {
+    chunk: Chunk,
+    search: Search,
+    cursor: Cursor,
+}
+
+impl TableJoin {
+    /// A join whose table is empty so far.
+    pub fn new(spec: TableJoinSpec) -> TableJoin {
+        TableJoin {
+            spec,
+            table: Table::Growing(Vec::new()),
+            rest: None,
+        }
+    }
+
+    /// The table, which is whole once a row of the stream has come.
+    fn whole(&mut self) -> Result<&Index> {
+        if let Table::Growing(batches) = &mut self.table {
+            let rows = arrow_select::concat::concat_batches(&self.spec.table, batches.iter())?;
+            self.table = Table::Whole(Index::new(rows, &self.spec.keys[TABLE])?);
+        }
+        match &self.table {
+            Table::Whole(index) => Ok(index),
+            Table::Growing(_) => unreachable!("made whole just above"),
+        }
+    }
+
+    /// The pairs for which the condition holds.
+    fn holding(&mut self, pairs: Pairs, chunk: &Chunk, output: &mut Output) -> Result<Pairs> {
+        let Some(condition) = self.spec.condition.clone() else {
+            return Ok(pairs);
+        };
+        let candidates = self.joined(&pairs, chunk)?;
+        let kept = holding(&condition, candidates, chunk, &pairs.stream, output)?;
+        Ok(pairs.only(kept.into_iter()))
+    }
+
+    /// Rows of both sides beside each other, from where the stream's came.
+    fn joined(&mut self, pairs: &Pairs, chunk: &Chunk) -> Result<Chunk> {
+        let schema = self.spec.schema.clone();
+        let partners = UInt32Array::from(pairs.table.clone());
+        let rows = UInt32Array::from(pairs.stream.clone());
+        let in_place = pairs.stream.iter().copied().eq(0..chunk.rows() as u32);
+        let taken = if in_place {
+            chunk.clone()
+        } else {
+            chunk.take(&rows)?
+        };
+        let mut columns = taken.batch.columns().to_vec();
+        for column in self.whole()?.rows().columns() {
+            columns.push(arrow_select::take::take(column, &partners, None)?);
+        }
+        taken.with_columns(schema, columns)
+    }
+}
+
+impl Operator for TableJoin {
+    fn process(&mut self, input: usize, chunk: Chunk, _output: &mut Output) -> Result<()> {
+        if input == TABLE {
+            let Table::Growing(batches) = &mut self.table else {
+                return Err(Error::new("table join", "the table goes on behind its end"));
+            };
+            batches.push(copied(chunk.batch)?);
+            return Ok(());
+        }
+        let keys = self.spec.keys[STREAM].iter();
+        let keys = keys.map(|&key| chunk.batch.column(key).clone());
+        let keys = keys.collect::<Vec<ArrayRef>>();
+        let search = self.whole()?.search(keys, chunk.rows())?;
+        self.rest = Some(Rest {
+            chunk,
+            search,
+            cursor: Cursor::default(),
+        });
+        Ok(())
+    }
+
+    /// One row may have as many partners as the table has rows: a chunk of them at a time.
+    fn rest(&mut self, output: &mut Output) -> Result<Progress> {
+        let Some(mut rest) = self.rest.take() else {
+            return Ok(Progress::Done);
+        };
+        let before = rest.cursor;
+        let found = self
+            .whole()?
+            .pairs(&rest.search, &mut rest.cursor, output.chunk_rows);
+        let mut pairs = self.holding(found, &rest.chunk, output)?;
+        if self.spec.keeps_unmatched {
+            pairs = pairs.padded(before, &mut rest.cursor);
+        }
+        if pairs.len() > 0 {
+            output.emit(self.joined(&pairs, &rest.chunk)?);
+        }
+        if rest.cursor.row == rest.chunk.rows() {
+            return Ok(Progress::Done);
+        }
+        self.rest = Some(rest);
+        Ok(Progress::More)
+    }
+
+    fn first_input(&self) -> Option<usize> {
+        Some(TABLE)
+    }
+}
+
+/// Which of the candidates the condition holds for. A candidate for which it fails is refused, and not
+/// those beside it. Candidate `i` was made from row `rows[i]` of `chunk`.
+pub(super) fn holding(
+    condition: &Arc<dyn Expression>,
+    mut candidates: Chunk,
+    chunk: &Chunk,
+    rows: &[u32],
+    output: &mut Output,
+) -> Result<Vec<usize>> {
+    // Their positions are their numbers for a moment: they tell which are left.
+    let numbers = UInt64Array::from_iter_values(0..rows.len() as u64);
+    candidates.origin = Some(Origin {
+        partition: 0,
+        positions: Positions::List(numbers),
+        watermarks: None,
+    });
+    let evaluated = evaluate(std::slice::from_ref(condition), candidates)?;
+    for mut rejected in evaluated.rejected {
+        let row = rows[rejected.position.unwrap_or(0) as usize] as usize;
+        let origin = chunk.origin.as_ref();
+        rejected.partition = origin.map(|origin| origin.partition);
+        rejected.position = origin.map(|origin| origin.positions.at(row));
+        output.reject(rejected);
+    }
+    let kept = evaluated.chunk.filter(evaluated.columns[0].as_boolean())?;
+    let origin = kept.origin.as_ref().expect("set just above");
+    let numbers = (0..kept.rows()).map(|row| origin.positions.at(row) as usize);
+    Ok(numbers.collect())
+}
+
+/// The rows in memory of their own: neither the link's frame nor the source's block is held by them.
+pub(super) fn copied(batch: RecordBatch) -> Result<RecordBatch> {
+    let all = UInt32Array::from_iter_values(0..batch.num_rows() as u32);
+    copy_views(arrow_select::take::take_record_batch(&batch, &all)?)
+}
+
+#[cfg(test)]
+mod tests;

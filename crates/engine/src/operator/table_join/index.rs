@@ -1,0 +1,208 @@
+//! A table's rows by their keys.
+
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_row::{RowConverter, Rows, SortField};
+use arrow_schema::SchemaRef;
+use hashbrown::HashTable;
+
+use crate::error::{Error, Result};
+use crate::hash::hash_rows;
+
+/// No further row.
+const NONE: u32 = u32::MAX;
+
+/// The rows of a table and where those of a key are.
+pub struct Index {
+    rows: RecordBatch,
+    converter: RowConverter,
+    /// The rows' keys, encoded.
+    keys: Rows,
+    /// The first row of each key.
+    first: HashTable<u32>,
+    /// The next row of the same key, behind each row.
+    next: Vec<u32>,
+}
+
+/// Keys that are looked for.
+pub struct Search {
+    pub hashes: Vec<u64>,
+    /// Encoded.
+    pub keys: Rows,
+    /// Those of which a column is NULL: it equals nothing.
+    pub is_null: Vec<bool>,
+}
+
+/// How far a search has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cursor {
+    /// The row of the stream that is next.
+    pub row: usize,
+    /// Its next partner, where it had others before.
+    partner: Option<u32>,
+    /// One of those was kept.
+    is_matched: bool,
+}
+
+/// Rows of the stream with their partners in the table.
+#[derive(Debug, Default, PartialEq)]
+pub struct Pairs {
+    /// Increasing.
+    pub stream: Vec<u32>,
+    /// `None` for a row that has no partner.
+    pub table: Vec<Option<u32>>,
+}
+
+impl Index {
+    /// An index of the rows by the columns `keys`; without any, all rows have the same key.
+    pub fn new(rows: RecordBatch, keys: &[usize]) -> Result<Index> {
+        if rows.num_rows() >= NONE as usize {
+            let reason = format!("a table of {} rows is too large", rows.num_rows());
+            return Err(Error::new("table join", reason)
+                .mend("join with a table of fewer than 4,294,967,295 rows"));
+        }
+        let converter = converter(&rows.schema(), keys)?;
+        let columns = keys.iter().map(|&key| rows.column(key).clone());
+        let searched = encode(&converter, columns.collect(), rows.num_rows())?;
+        let mut index = Index {
+            converter,
+            keys: searched.keys,
+            first: HashTable::with_capacity(rows.num_rows()),
+            next: vec![NONE; rows.num_rows()],
+            rows,
+        };
+        // Backwards, so that each key's rows stand in the order of the table.
+        for row in (0..index.next.len() as u32).rev() {
+            if searched.is_null[row as usize] {
+                continue;
+            }
+            let (keys, hashes) = (&index.keys, &searched.hashes);
+            let same = |other: &u32| keys.row(*other as usize) == keys.row(row as usize);
+            match index.first.find_mut(hashes[row as usize], same) {
+                Some(first) => index.next[row as usize] = std::mem::replace(first, row),
+                None => {
+                    let hash_of = |row: &u32| hashes[*row as usize];
+                    index
+                        .first
+                        .insert_unique(hashes[row as usize], row, hash_of);
+                }
+            }
+        }
+        Ok(index)
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &RecordBatch {
+        &self.rows
+    }
+
+    /// Keys of `rows` rows to look for: columns of the index's types.
+    pub fn search(&self, keys: Vec<ArrayRef>, rows: usize) -> Result<Search> {
+        encode(&self.converter, keys, rows)
+    }
+
+    /// The next pairs, at most `limit`.
+    pub fn pairs(&self, search: &Search, cursor: &mut Cursor, limit: usize) -> Pairs {
+        let mut pairs = Pairs::default();
+        while cursor.row < search.hashes.len() && pairs.len() < limit {
+            let mut partner = match cursor.partner {
+                Some(partner) => partner,
+                None => self.first_partner(search, cursor.row),
+            };
+            while partner != NONE && pairs.len() < limit {
+                pairs.stream.push(cursor.row as u32);
+                pairs.table.push(Some(partner));
+                partner = self.next[partner as usize];
+            }
+            if partner != NONE {
+                cursor.partner = Some(partner);
+                break;
+            }
+            cursor.partner = None;
+            cursor.row += 1;
+        }
+        pairs
+    }
+
+    fn first_partner(&self, search: &Search, row: usize) -> u32 {
+        if search.is_null[row] {
+            return NONE;
+        }
+        let same = |first: &u32| self.keys.row(*first as usize) == search.keys.row(row);
+        let first = self.first.find(search.hashes[row], same);
+        first.copied().unwrap_or(NONE)
+    }
+}
+
+/// Encodes the columns `keys`.
+pub fn converter(schema: &SchemaRef, keys: &[usize]) -> Result<RowConverter> {
+    let fields = keys.iter();
+    let fields = fields.map(|&key| SortField::new(schema.field(key).data_type().clone()));
+    Ok(RowConverter::new(fields.collect())?)
+}
+
+/// The keys of `rows` rows.
+pub fn encode(converter: &RowConverter, columns: Vec<ArrayRef>, rows: usize) -> Result<Search> {
+    let mut hashes = Vec::new();
+    hash_rows(&columns, rows, &mut hashes)?;
+    let mut is_null = vec![false; rows];
+    for column in columns.iter().filter(|column| column.null_count() > 0) {
+        for (row, is_null) in is_null.iter_mut().enumerate() {
+            *is_null |= column.is_null(row);
+        }
+    }
+    let keys = if columns.is_empty() {
+        let mut empty = converter.empty_rows(rows, 0);
+        let parser = converter.parser();
+        let one = parser.parse(&[]);
+        (0..rows).for_each(|_| empty.push(one));
+        empty
+    } else {
+        converter.convert_columns(&columns)?
+    };
+    Ok(Search {
+        hashes,
+        keys,
+        is_null,
+    })
+}
+
+impl Pairs {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.stream.len()
+    }
+
+    /// Those of the numbers `kept`.
+    pub fn only(&self, kept: impl Iterator<Item = usize>) -> Pairs {
+        let kept = kept.map(|pair| (self.stream[pair], self.table[pair]));
+        let (stream, table) = kept.unzip();
+        Pairs { stream, table }
+    }
+
+    /// With the rows in between that have no partner: those from `before`, where these pairs begin,
+    /// to `cursor`, where they end.
+    pub fn padded(&self, before: Cursor, cursor: &mut Cursor) -> Pairs {
+        let mut padded = Pairs::default();
+        let mut pair = 0;
+        let is_cut = cursor.partner.is_some();
+        for row in before.row..cursor.row + usize::from(is_cut) {
+            let first = pair;
+            while pair < self.len() && self.stream[pair] == row as u32 {
+                padded.stream.push(row as u32);
+                padded.table.push(self.table[pair]);
+                pair += 1;
+            }
+            let is_matched = pair > first || (row == before.row && before.is_matched);
+            if row == cursor.row {
+                cursor.is_matched = is_matched;
+            } else if !is_matched {
+                padded.stream.push(row as u32);
+                padded.table.push(None);
+            }
+        }
+        if !is_cut {
+            cursor.is_matched = false;
+        }
+        padded
+    }
+}

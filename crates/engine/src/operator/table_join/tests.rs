@@ -1,0 +1,186 @@
+//! Table joins against a naive nested loop, in the order of the stream.
+
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, BooleanArray, Int64Array, StringViewArray};
+use arrow_schema::DataType;
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::Error;
+use crate::testing::{batch, rows, schema};
+
+type Row = (Option<u8>, Option<u8>);
+
+/// Two keys, one of them a text that is too long for its view, and the row's number.
+fn chunk(of: &[Row], first: usize) -> Chunk {
+    let texts = of
+        .iter()
+        .map(|row| row.0.map(|key| format!("key {key:020}")));
+    let texts: ArrayRef = Arc::new(texts.collect::<StringViewArray>());
+    let twos = of.iter().map(|row| row.1.map(i64::from));
+    let twos: ArrayRef = Arc::new(twos.collect::<Int64Array>());
+    let numbers = (first..first + of.len()).map(|number| number as i64);
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
+    let mut chunk = Chunk::new(batch(vec![("k", texts), ("l", twos), ("n", numbers)]), 7);
+    chunk.origin = Some(Origin {
+        partition: 2,
+        positions: Positions::Run {
+            first: first as u64,
+        },
+        watermarks: None,
+    });
+    chunk
+}
+
+/// `(stream n + table n) % 3 != 0`; fails where the stream's is 13.
+#[derive(Debug)]
+struct Condition;
+
+impl Expression for Condition {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let numbers = [2, 5].map(|column| batch.column(column).as_primitive::<Int64Type>());
+        let pairs = numbers[0].values().iter().zip(numbers[1].values());
+        let holds = pairs.map(|(&stream, &table)| match stream {
+            13 => Err(Error::new("condition", "thirteen")),
+            _ => Ok(Some((stream + table) % 3 != 0)),
+        });
+        let holds = holds.collect::<Result<BooleanArray>>()?;
+        Ok(Arc::new(holds))
+    }
+    fn data_type(&self) -> DataType {
+        DataType::Boolean
+    }
+}
+
+fn spec(keys: &[usize], keeps_unmatched: bool, conditional: bool) -> TableJoinSpec {
+    let side = [
+        ("k", DataType::Utf8View),
+        ("l", DataType::Int64),
+        ("n", DataType::Int64),
+    ];
+    TableJoinSpec {
+        keys: [keys.to_vec(), keys.to_vec()],
+        table: schema(&side),
+        keeps_unmatched,
+        condition: conditional.then(|| Arc::new(Condition) as _),
+        schema: schema(&[side.clone(), side].concat()),
+    }
+}
+
+/// Pairs of row numbers, `None` for no partner.
+fn naive(
+    stream: &[Row],
+    table: &[Row],
+    keys: &[usize],
+    keeps_unmatched: bool,
+    conditional: bool,
+) -> Vec<(i64, Option<i64>)> {
+    let part = |row: &Row, key: usize| if key == 0 { row.0 } else { row.1 };
+    let equal = |one: &Row, other: &Row| {
+        let mut keys = keys.iter();
+        keys.all(|&key| part(one, key).is_some() && part(one, key) == part(other, key))
+    };
+    let mut pairs = Vec::new();
+    for (number, row) in stream.iter().enumerate() {
+        let partners = table.iter().enumerate();
+        let partners = partners.filter(|(partner, candidate)| {
+            let holds = number != 13 && (number + partner) % 3 != 0;
+            equal(row, candidate) && (!conditional || holds)
+        });
+        let before = pairs.len();
+        pairs.extend(partners.map(|(partner, _)| (number as i64, Some(partner as i64))));
+        if keeps_unmatched && pairs.len() == before {
+            pairs.push((number as i64, None));
+        }
+    }
+    pairs
+}
+
+fn feed(join: &mut TableJoin, stream: Chunk, output: &mut Output) {
+    join.process(STREAM, stream, output).unwrap();
+    let mut chunks = output.chunks.len();
+    while join.rest(output).unwrap() == Progress::More {
+        let more = output.chunks.len() - chunks;
+        assert!(more <= 1, "one chunk a call");
+        chunks = output.chunks.len();
+    }
+}
+
+fn any_rows(most: usize) -> impl Strategy<Value = Vec<Row>> {
+    let row = (
+        prop::option::weighted(0.8, 0u8..4),
+        prop::option::weighted(0.8, 0u8..2),
+    );
+    prop::collection::vec(row, 0..most)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn a_table_join_is_a_nested_loop_in_the_order_of_the_stream(
+        stream in any_rows(40),
+        table in any_rows(30),
+        keys in prop::sample::select(vec![vec![], vec![0], vec![1], vec![0, 1]]),
+        (keeps_unmatched, conditional) in any::<(bool, bool)>(),
+        pieces in (1usize..20, 1usize..20),
+        limit in 1usize..12,
+    ) {
+        let mut join = TableJoin::new(spec(&keys, keeps_unmatched, conditional));
+        let mut output = Output::new(limit);
+        let mut first = 0;
+        for piece in table.chunks(pieces.0) {
+            join.process(TABLE, chunk(piece, first), &mut output).unwrap();
+            first += piece.len();
+        }
+        first = 0;
+        for piece in stream.chunks(pieces.1) {
+            feed(&mut join, chunk(piece, first), &mut output);
+            first += piece.len();
+        }
+        let refused = output.rejected().iter().map(|rejected| (rejected.partition, rejected.position));
+        prop_assert!(refused.eq(output.rejected().iter().map(|_| (Some(2), Some(13)))));
+        let mut found = Vec::new();
+        for chunk in output.take_chunks() {
+            prop_assert!(chunk.rows() <= limit + pieces.1, "{} rows", chunk.rows());
+            prop_assert_eq!(chunk.ingest_ns, 7);
+            let origin = chunk.origin.as_ref().unwrap();
+            let numbers = [2, 5].map(|column| chunk.batch.column(column).as_primitive::<Int64Type>().clone());
+            for row in 0..chunk.rows() {
+                let stream = numbers[0].value(row);
+                prop_assert_eq!(origin.positions.at(row), stream as u64);
+                found.push((stream, numbers[1].is_valid(row).then(|| numbers[1].value(row))));
+            }
+        }
+        prop_assert_eq!(found, naive(&stream, &table, &keys, keeps_unmatched, conditional));
+    }
+}
+
+#[test]
+fn an_empty_table_pads_or_drops_every_row() {
+    for keeps_unmatched in [false, true] {
+        let mut join = TableJoin::new(spec(&[0], keeps_unmatched, false));
+        let mut output = Output::new(100);
+        feed(&mut join, chunk(&[(Some(1), None)], 0), &mut output);
+        let rows = rows(&output.take_chunks());
+        match keeps_unmatched {
+            false => assert!(rows.is_empty(), "{rows:?}"),
+            true => assert!(rows[0].ends_with("k=NULL, l=NULL, n=NULL"), "{rows:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_table_is_the_same_in_the_next_unit_of_work() {
+    let mut join = TableJoin::new(spec(&[0], false, false));
+    let mut output = Output::new(100);
+    join.process(TABLE, chunk(&[(Some(1), None)], 0), &mut output)
+        .unwrap();
+    for _ in 0..2 {
+        join.initialise().unwrap();
+        feed(&mut join, chunk(&[(Some(1), None)], 0), &mut output);
+        assert_eq!(output.take_chunks().len(), 1);
+        join.finalise(&mut output).unwrap();
+    }
+    let late = join.process(TABLE, chunk(&[(Some(1), None)], 0), &mut output);
+    assert!(late.is_err(), "half a table was joined");
+}

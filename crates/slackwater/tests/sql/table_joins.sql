@@ -1,0 +1,153 @@
+-- Joins of a stream with a table: one that ends, or the versions of one that changes.
+
+CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
+
+CREATE TABLE people (ms BIGINT, name STRING, city STRING)
+WITH ('connector' = 'file', 'path' = 'data/people.csv');
+
+CREATE TABLE cities (city STRING, country STRING, inhabitants BIGINT)
+WITH ('connector' = 'file', 'path' = 'data/cities.csv');
+
+CREATE TABLE rates (ms BIGINT, auction INT, rate DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '10' SECOND)
+WITH ('connector' = 'file', 'path' = 'data/rates.csv');
+
+CREATE TABLE endless (k INT, v INT) WITH ('connector' = 'stdin', 'format' = 'csv');
+
+--- inner
+SELECT b.ms, b.bidder, p.city FROM bids AS b JOIN people AS p ON b.bidder = p.name;
+
+--- the table on the left
+SELECT b.ms, b.bidder, p.city FROM people AS p JOIN bids AS b ON b.bidder = p.name;
+
+--- left: rows without a partner are padded, and NULL equals nothing
+SELECT b.ms, b.bidder, p.city FROM bids AS b LEFT JOIN people AS p ON b.bidder = p.name;
+
+--- right, with the table on the left
+SELECT b.ms, b.bidder, p.city FROM people AS p RIGHT JOIN bids AS b ON b.bidder = p.name;
+
+--- left, with another condition
+SELECT b.ms, b.bidder, p.city FROM bids AS b LEFT JOIN people AS p ON b.bidder = p.name AND p.ms < b.ms;
+
+--- a condition that fails for a pair refuses that pair
+SELECT b.ms, b.bidder, p.city FROM bids AS b JOIN people AS p ON b.bidder = p.name AND 10 / (b.auction - 2) < p.ms;
+
+--- USING, WHERE, and a table with conditions
+SELECT bidder, city, country FROM bids JOIN (SELECT name AS bidder, city FROM people WHERE city <> 'Turin') AS p USING (bidder)
+LEFT JOIN cities USING (city) WHERE price > 5;
+
+--- a join of tables as the table
+SELECT b.ms, h.name, h.country FROM bids AS b
+JOIN (SELECT p.name, c.country FROM people AS p JOIN cities AS c ON p.city = c.city) AS h ON b.bidder = h.name;
+
+--- a table that is joined with itself
+SELECT one.name, other.name AS namesake FROM people AS one JOIN people AS other ON one.city = other.city;
+
+--- a stream that is joined twice, and with the same table
+SELECT b.ms, p.city, c.country, q.name AS neighbour FROM bids AS b JOIN people AS p ON b.bidder = p.name
+JOIN cities AS c ON p.city = c.city JOIN people AS q ON q.city = p.city WHERE b.auction = 1;
+
+--- every pair
+SELECT b.ms, c.city FROM bids AS b CROSS JOIN cities AS c WHERE b.auction = 3;
+
+--- by an expression on both sides
+SELECT b.ms, p.name FROM bids AS b JOIN people AS p ON UPPER(b.bidder) = UPPER(p.name) AND b.ms / 1000 = (p.ms + 500) / 1000;
+
+--- windows behind the join, with late rows
+SELECT window_start, city, COUNT(*) AS n, SUM(price) AS total FROM TUMBLE(TABLE (
+  SELECT b.ts, b.price, p.city FROM bids AS b JOIN people AS p ON b.bidder = p.name), DESCRIPTOR(ts), INTERVAL '2' SECOND)
+GROUP BY window_start, window_end, city;
+
+--- a running aggregate behind the join
+-- last per 1
+SELECT c.country, COUNT(*) AS n FROM bids AS b JOIN people AS p ON b.bidder = p.name JOIN cities AS c ON c.city = p.city
+GROUP BY c.country;
+
+--- windows before the join
+SELECT w.window_start, w.bidder, w.n, p.city FROM (
+  SELECT window_start, window_end, bidder, COUNT(*) AS n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)
+  GROUP BY window_start, window_end, bidder) AS w JOIN people AS p ON w.bidder = p.name;
+
+--- explained
+-- explain
+EXPLAIN SELECT b.ms, b.bidder, p.city FROM bids AS b LEFT JOIN people AS p ON b.bidder = p.name AND p.ms < b.ms;
+
+--- a full join with a table has no end
+SELECT * FROM bids AS b FULL JOIN people AS p ON b.bidder = p.name;
+
+--- nor has a left join that keeps the table
+SELECT * FROM people AS p LEFT JOIN bids AS b ON b.bidder = p.name;
+
+--- two streams
+SELECT * FROM bids AS b JOIN endless AS e ON b.auction = e.k;
+
+--- two streams of event time
+SELECT * FROM bids AS b JOIN rates AS r ON b.auction = r.auction;
+
+--- a running aggregate as a table
+SELECT * FROM bids AS b JOIN (SELECT name, COUNT(*) AS n FROM people GROUP BY name) AS p ON b.bidder = p.name;
+
+--- the version that is valid at a row's time
+SELECT b.ms, b.auction, b.price, r.rate FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
+
+--- the same, padded
+SELECT b.ms, b.auction, r.ms AS since, r.rate FROM bids AS b
+LEFT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
+
+--- with another condition
+SELECT b.ms, b.auction, r.rate FROM bids AS b
+LEFT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction AND r.rate > 1;
+
+--- without an alias
+SELECT bids.ms, rate FROM bids JOIN rates FOR SYSTEM_TIME AS OF bids.ts ON bids.auction = rates.auction;
+
+--- at a window's time
+SELECT w.window_end, w.auction, w.n, r.rate FROM (
+  SELECT window_start, window_end, window_time, auction, COUNT(*) AS n
+  FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)
+  GROUP BY window_start, window_end, window_time, auction) AS w
+JOIN rates FOR SYSTEM_TIME AS OF w.window_time AS r ON w.auction = r.auction;
+
+--- and aggregated
+SELECT window_start, SUM(value) AS total FROM TUMBLE(TABLE (
+  SELECT b.ts, b.price * r.rate AS value FROM bids AS b
+  JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction), DESCRIPTOR(ts), INTERVAL '10' SECOND)
+GROUP BY window_start, window_end;
+
+--- both kinds of tables
+SELECT b.ms, p.city, r.rate FROM bids AS b JOIN people AS p ON b.bidder = p.name
+JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON r.auction = b.auction;
+
+--- versions explained
+-- explain
+EXPLAIN SELECT b.ms, r.rate FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
+
+--- versions of a table without event time
+SELECT * FROM bids AS b JOIN people FOR SYSTEM_TIME AS OF b.ts AS p ON b.bidder = p.name;
+
+--- versions at a column that is not event time
+SELECT * FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF b.ms AS r ON b.auction = r.auction;
+
+--- versions at processing time
+SELECT * FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON b.auction = r.auction;
+
+--- versions without a key
+SELECT * FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.price > r.rate;
+
+--- versions of the right side that a right join keeps
+SELECT * FROM bids AS b RIGHT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
+
+--- versions by USING
+SELECT * FROM bids JOIN rates FOR SYSTEM_TIME AS OF bids.ts USING (auction);
+
+--- versions of what is not joined
+SELECT * FROM rates FOR SYSTEM_TIME AS OF ts;
+
+--- versions of an unknown table
+SELECT * FROM bids AS b JOIN prices FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
+
+--- versions of a view
+CREATE VIEW v AS SELECT * FROM rates;
+SELECT * FROM bids AS b JOIN v FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;

@@ -1,0 +1,222 @@
+//! `JOIN table FOR SYSTEM_TIME AS OF stream.ts`: the version of each row that was valid then.
+//!
+//! The parser is given the time as an argument of the table (`statement/rewrite.rs`). The planner has no
+//! such join either, so what it says becomes a condition of the join that names both event
+//! times, and that the translation takes out again.
+
+use std::ops::ControlFlow;
+
+use arrow_schema::DataType;
+use datafusion_common::{DataFusionError, Result as PlanResult};
+use datafusion_expr::utils::{conjunction, split_conjunction};
+use datafusion_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+use sqlparser::ast::{
+    BinaryOperator, Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, Spanned,
+    TableFactor, TableWithJoins, VisitMut, VisitorMut,
+};
+
+use crate::error::{Result, SqlError};
+use crate::session::Session;
+use crate::statement::VERSION;
+
+/// What stands in a join's condition for FOR SYSTEM_TIME AS OF.
+const NAME: &str = "system_time_as_of";
+
+/// Puts what the query says of versions into the conditions of its joins.
+pub fn rewrite(query: &mut Query, session: &Session) -> Result<()> {
+    match query.visit(&mut Rewrite { session }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Rewrite<'a> {
+    session: &'a Session,
+}
+
+impl VisitorMut for Rewrite<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        for from in &mut select.from {
+            if let Err(error) = self.from(from) {
+                return ControlFlow::Break(error);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Rewrite<'_> {
+    fn from(&self, from: &mut TableWithJoins) -> Result<()> {
+        if let Some(time) = take_version(&mut from.relation)? {
+            return Err(
+                SqlError::new("FOR SYSTEM_TIME AS OF belongs to the table that is joined")
+                    .at(time.span())
+                    .mend("FROM stream AS s JOIN table FOR SYSTEM_TIME AS OF s.ts AS t ON …"),
+            );
+        }
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = &mut from.relation
+        {
+            self.from(table_with_joins)?;
+        }
+        for join in &mut from.joins {
+            let Some(time) = take_version(&mut join.relation)? else {
+                continue;
+            };
+            let versions = self.event_time_of(&join.relation, &time)?;
+            let condition = condition(time.clone(), versions);
+            let on = match &mut join.join_operator {
+                JoinOperator::Join(JoinConstraint::On(on))
+                | JoinOperator::Inner(JoinConstraint::On(on))
+                | JoinOperator::Left(JoinConstraint::On(on))
+                | JoinOperator::LeftOuter(JoinConstraint::On(on)) => on,
+                _ => {
+                    return Err(SqlError::new(
+                        "FOR SYSTEM_TIME AS OF needs an INNER or LEFT JOIN … ON …",
+                    )
+                    .at(time.span())
+                    .mend("JOIN table FOR SYSTEM_TIME AS OF s.ts AS t ON s.key = t.key"));
+                }
+            };
+            let left = std::mem::replace(on, condition.clone());
+            *on = AstExpr::BinaryOp {
+                left: Box::new(AstExpr::Nested(Box::new(left))),
+                op: BinaryOperator::And,
+                right: Box::new(condition),
+            };
+        }
+        Ok(())
+    }
+
+    /// The table's event time, as a column of the join.
+    fn event_time_of(&self, relation: &TableFactor, time: &AstExpr) -> Result<AstExpr> {
+        let error = |text: String| SqlError::new(text).at(time.span());
+        let TableFactor::Table { name, alias, .. } = relation else {
+            return Err(error("FOR SYSTEM_TIME AS OF needs a table".to_string()));
+        };
+        let known = name.0.last().and_then(|part| part.as_ident());
+        let known = known.map(|name| name.value.clone()).unwrap_or_default();
+        let Some(table) = self.session.tables.get(&known) else {
+            return Err(match self.session.is_view(&known) {
+                true => error(format!(
+                    "FOR SYSTEM_TIME AS OF needs a table, and '{known}' is a view"
+                ))
+                .mend("join with its table, and put its conditions behind ON"),
+                false => error(format!("there is no table '{known}'")),
+            });
+        };
+        let Some((column, _)) = table.event_time else {
+            return Err(error(format!(
+                "'{known}' has no event time, so no version of it is valid at a time"
+            ))
+            .mend("declare it with the table (WATERMARK FOR …), or join without FOR SYSTEM_TIME"));
+        };
+        let mut qualifier = Ident::new(known);
+        if let Some(alias) = alias {
+            qualifier = alias.name.clone();
+        }
+        let column = Ident::with_quote('"', table.schema.field(column).name());
+        Ok(AstExpr::CompoundIdentifier(vec![qualifier, column]))
+    }
+}
+
+/// What the table is to be read as of.
+fn take_version(relation: &mut TableFactor) -> Result<Option<AstExpr>> {
+    let TableFactor::Table { args, .. } = relation else {
+        return Ok(None);
+    };
+    let Some([FunctionArg::Named { name, arg, .. }]) = args.as_ref().map(|args| &args.args[..])
+    else {
+        return Ok(None);
+    };
+    if name.value != VERSION {
+        return Ok(None);
+    }
+    let time = match arg {
+        FunctionArgExpr::Expr(time @ (AstExpr::Identifier(_) | AstExpr::CompoundIdentifier(_))) => {
+            time.clone()
+        }
+        _ => {
+            return Err(
+                SqlError::new("a version is chosen by the stream's event time")
+                    .at(name.span)
+                    .mend("FOR SYSTEM_TIME AS OF s.ts; processing time is not known here yet"),
+            );
+        }
+    };
+    *args = None;
+    Ok(Some(time))
+}
+
+fn condition(time: AstExpr, versions: AstExpr) -> AstExpr {
+    let argument = |of| FunctionArg::Unnamed(FunctionArgExpr::Expr(of));
+    AstExpr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(NAME)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: vec![argument(time), argument(versions)],
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// The event times of a join's two sides, if it is one of versions, and the rest of its condition.
+pub fn split(filter: Option<&Expr>) -> Option<([Expr; 2], Option<Expr>)> {
+    let parts = split_conjunction(filter?);
+    let times = parts.iter().find_map(|part| match part {
+        Expr::ScalarFunction(call) if call.name() == NAME => match call.args.as_slice() {
+            [time, versions] => Some([time.clone(), versions.clone()]),
+            _ => None,
+        },
+        _ => None,
+    })?;
+    let is_call = |part: &Expr| matches!(part, Expr::ScalarFunction(call) if call.name() == NAME);
+    let rest = parts.into_iter().filter(|part| !is_call(part)).cloned();
+    Some((times, conjunction(rest)))
+}
+
+/// The function of that condition. Nothing ever calls it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct SystemTimeAsOf {
+    signature: Signature,
+}
+
+impl SystemTimeAsOf {
+    /// It.
+    pub fn new() -> SystemTimeAsOf {
+        SystemTimeAsOf {
+            signature: Signature::any(2, Volatility::Immutable),
+        }
+    }
+}
+
+impl ScalarUDFImpl for SystemTimeAsOf {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let error = SqlError::new("FOR SYSTEM_TIME AS OF is known in joins only");
+        Err(DataFusionError::External(Box::new(error)))
+    }
+}

@@ -1,0 +1,316 @@
+//! Joins of a stream with a table: one that ends and has no event time, or, `FOR SYSTEM_TIME AS OF`,
+//! the versions of one that has.
+
+use std::sync::Arc;
+
+use arrow_schema::{Schema, SchemaRef};
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_expr::logical_plan::Join;
+use datafusion_expr::{Expr, LogicalPlan};
+use slackwater_control::query::{Edge, Exchange, NodeKind};
+use slackwater_engine::operator::join::JoinKind;
+use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
+use slackwater_engine::operator::temporal_join::TemporalJoinSpec;
+
+use super::{Role, Stream, Translator};
+use crate::error::{Result, SqlError};
+use crate::explain;
+use crate::expression::{Physical, PhysicalExpression, column, physical, replace_columns};
+use crate::specs::NodeSpec;
+use crate::table::TableHandle;
+
+impl Translator<'_> {
+    /// Why a plan can't be the table of a join; `None` if it can.
+    pub(super) fn no_table(&self, plan: &LogicalPlan) -> Result<Option<String>> {
+        let mut tables = Vec::new();
+        plan.apply(|part| {
+            if let LogicalPlan::TableScan(scan) = part
+                && let Some(handle) = scan.source.downcast_ref::<TableHandle>()
+            {
+                tables.push(handle.0.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        for table in tables {
+            let name = &table.name;
+            if table.event_time.is_some() {
+                return Ok(Some(format!("'{name}' has a WATERMARK")));
+            }
+            if !self.connectors.source(&table)?.describe().bounded {
+                return Ok(Some(format!("'{name}' never ends")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A join of which the sides that `may_be_table` says can be read to their end first.
+    pub(super) fn table_join(
+        &mut self,
+        join: &Join,
+        kind: JoinKind,
+        may_be_table: [bool; 2],
+    ) -> Result<Stream> {
+        let plans = [join.left.as_ref(), join.right.as_ref()];
+        // The side that is the table, as an index into `plans`.
+        let table_side = match kind {
+            JoinKind::Inner => usize::from(may_be_table[1]),
+            JoinKind::Left if may_be_table[1] => 1,
+            JoinKind::Right if may_be_table[0] => 0,
+            JoinKind::Left | JoinKind::Right | JoinKind::Full => {
+                let name = format!("{kind:?}").to_uppercase();
+                return Err(SqlError::new(format!(
+                    "a {name} JOIN that keeps rows of a table has no end to emit them at"
+                ))
+                .near(&name)
+                .mend("keep the stream's rows: FROM stream LEFT JOIN table ON …"));
+            }
+        };
+        let stream_side = 1 - table_side;
+        let stream = self.translate(plans[stream_side])?;
+        self.depth += 1;
+        let table = self.translate(plans[table_side]);
+        self.depth -= 1;
+        let filter = join.filter.as_ref();
+        let keeps_unmatched = kind != JoinKind::Inner;
+        let sides = Sides {
+            join,
+            stream_side,
+            streams: [stream, table?],
+        };
+        let beside = self.beside(&sides, keeps_unmatched, filter, None)?;
+        let detail = explain::table_join(&beside.spec, &beside.stream);
+        let key = format!("table join {:?}", beside.spec);
+        let spec = NodeSpec::TableJoin(beside.spec.clone());
+        Ok(self.joined("table join", detail, spec, &key, sides, beside))
+    }
+
+    /// A join with a table `FOR SYSTEM_TIME AS OF` an event time: `times` are that and the table's.
+    pub(super) fn temporal_join(
+        &mut self,
+        join: &Join,
+        kind: JoinKind,
+        times: [&Expr; 2],
+        filter: Option<&Expr>,
+    ) -> Result<Stream> {
+        let near = |error: SqlError| error.near("SYSTEM_TIME");
+        if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
+            let error = "FOR SYSTEM_TIME AS OF stands on the right of an INNER or LEFT JOIN";
+            return Err(near(SqlError::new(error)));
+        }
+        if join.on.is_empty() {
+            let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
+            return Err(near(SqlError::new(error)).mend("… AS r ON s.currency = r.currency"));
+        }
+        let plans = [join.left.as_ref(), join.right.as_ref()];
+        let streams = [self.translate(plans[0])?, self.translate(plans[1])?];
+        let mut bound = Vec::new();
+        for ((time, stream), plan) in times.into_iter().zip(&streams).zip(plans) {
+            if self.role(time, stream, plan)? != Role::Time {
+                let error = format!("'{time}' is not event time, so no version belongs to it");
+                return Err(near(SqlError::new(error))
+                    .mend("name the column that WATERMARK FOR names, or a window's window_time"));
+            }
+            bound.push(self.bind(time, stream, plan)?);
+        }
+        let sides = Sides {
+            join,
+            stream_side: 0,
+            streams,
+        };
+        let times = [bound[0].clone(), bound[1].clone()];
+        let beside = self.beside(&sides, kind == JoinKind::Left, filter, Some(times))?;
+        let detail = explain::table_join(&beside.spec, &beside.stream);
+        let detail = format!("{detail}, as of {}", explain::expression(&bound[0]));
+        let spec = TemporalJoinSpec {
+            join: beside.spec.clone(),
+            times: beside.times.expect("given just above"),
+        };
+        let key = format!("temporal join {spec:?}");
+        let spec = NodeSpec::TemporalJoin(spec);
+        Ok(self.joined("temporal join", detail, spec, &key, sides, beside))
+    }
+
+    /// The nodes of both sides, and where in them what is needed stands.
+    fn beside(
+        &mut self,
+        sides: &Sides,
+        keeps_unmatched: bool,
+        filter: Option<&Expr>,
+        times: Option<[Physical; 2]>,
+    ) -> Result<Beside> {
+        let Sides { join, streams, .. } = sides;
+        let sides_of = sides.in_order();
+        if streams.iter().any(|stream| stream.updates) {
+            return Err(
+                SqlError::new("a join with a running aggregate needs retraction")
+                    .near("JOIN")
+                    .mend("aggregate behind the join, or in windows"),
+            );
+        }
+        let mut pairs = Vec::new();
+        for (left, right) in &join.on {
+            let expressions = [left, right];
+            let bind = |input: usize| {
+                let (side, plan) = sides_of[input];
+                self.bind(expressions[side], &streams[input], plan)
+            };
+            pairs.push([bind(STREAM)?, bind(TABLE)?]);
+        }
+        let mut nodes = [0; 2];
+        let mut keys = [Vec::new(), Vec::new()];
+        let mut time = None;
+        let mut placed_times = [0; 2];
+        for (input, (_, plan)) in sides_of.into_iter().enumerate() {
+            let fields = plan.schema().fields().iter();
+            let mut names = fields.map(|field| field.name().clone()).collect();
+            let mut columns = streams[input].columns.clone();
+            let mut place = |expression: &Physical, name: String| {
+                place(expression, name, &mut columns, &mut names)
+            };
+            for (number, pair) in pairs.iter().enumerate() {
+                keys[input].push(place(&pair[input], format!("key{number}")));
+            }
+            if let Some(times) = &times {
+                placed_times[input] = place(&times[input], "as_of".to_string());
+            }
+            if input == STREAM && self.orders_by_time {
+                let event_time = streams[STREAM].time.as_ref();
+                time = event_time.map(|time| place(time, "event_time".to_string()));
+            }
+            let node = self.materialise(&streams[input], &columns, &names, None)?;
+            nodes[input] = match &times {
+                Some(_) => self.drop_late(node, placed_times[input]),
+                None => node,
+            };
+        }
+        let [stream, table] = nodes.map(|node| self.schemas[node].clone());
+        let fields = stream.fields().iter().chain(table.fields());
+        let schema: SchemaRef = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
+        // The columns of the join as SQL has them: the left side's, then the right one's.
+        let plans = [&join.left, &join.right];
+        let columns = [0, 1].into_iter().flat_map(|side| {
+            let is_stream = side == sides.stream_side;
+            let start = if is_stream { 0 } else { stream.fields().len() };
+            (0..plans[side].schema().fields().len()).map(move |index| start + index)
+        });
+        let columns = columns.map(|index| column(index, &schema));
+        let columns = columns.collect::<Vec<Physical>>();
+        let condition = match filter {
+            None => None,
+            Some(filter) => {
+                super::refuse_subqueries(filter)?;
+                let both = join.left.schema().join(join.right.schema())?;
+                let bound = replace_columns(&physical(filter, &both)?, &columns)?;
+                Some(PhysicalExpression::over(bound, &schema)? as _)
+            }
+        };
+        Ok(Beside {
+            nodes,
+            spec: TableJoinSpec {
+                keys,
+                table,
+                keeps_unmatched,
+                condition,
+                schema: schema.clone(),
+            },
+            stream,
+            columns,
+            times: times.map(|_| placed_times),
+            time: time.map(|time| column(time, &schema)),
+        })
+    }
+
+    /// A node without the late rows of `node`.
+    fn drop_late(&mut self, node: usize, time_column: usize) -> usize {
+        let schema = self.schemas[node].clone();
+        let detail = format!("by {}", schema.field(time_column).name());
+        let key = format!("drop late {time_column}");
+        let inputs = vec![self.edge(node, Exchange::Forward)];
+        let (kind, spec) = (NodeKind::Stateless, NodeSpec::DropLate { time_column });
+        self.node("drop late", detail, kind, inputs, spec, schema, &key)
+    }
+
+    /// The node of a join, and what it makes.
+    fn joined(
+        &mut self,
+        name: &str,
+        detail: String,
+        spec: NodeSpec,
+        key: &str,
+        sides: Sides,
+        beside: Beside,
+    ) -> Stream {
+        let [stream, table] = beside.nodes;
+        let inputs = vec![
+            self.edge(stream, Exchange::Forward),
+            Edge {
+                from: table,
+                exchange: Exchange::Broadcast,
+            },
+        ];
+        let schema = beside.spec.schema;
+        let node = self.node(name, detail, NodeKind::Stateful, inputs, spec, schema, key);
+        let plans = [&sides.join.left, &sides.join.right];
+        let roles = [0, 1].into_iter().flat_map(|side| {
+            if side == sides.stream_side {
+                sides.streams[STREAM].roles.clone()
+            } else {
+                vec![Role::Plain; plans[side].schema().fields().len()]
+            }
+        });
+        Stream {
+            node,
+            columns: beside.columns,
+            roles: roles.collect(),
+            time: beside.time,
+            updates: false,
+        }
+    }
+}
+
+/// The two sides of a join with a table.
+struct Sides<'a> {
+    join: &'a Join,
+    /// Which side of the join is the stream: 0 the left one, 1 the right one.
+    stream_side: usize,
+    /// The stream, then the table.
+    streams: [Stream; 2],
+}
+
+impl<'a> Sides<'a> {
+    /// Which side the stream is, then which the table is; with their plans.
+    fn in_order(&self) -> [(usize, &'a LogicalPlan); 2] {
+        let join = self.join;
+        let plans = [join.left.as_ref(), join.right.as_ref()];
+        [self.stream_side, 1 - self.stream_side].map(|side| (side, plans[side]))
+    }
+}
+
+/// What a join with a table is made from.
+struct Beside {
+    /// The stream's node and the table's.
+    nodes: [usize; 2],
+    spec: TableJoinSpec,
+    /// Columns of the stream.
+    stream: SchemaRef,
+    /// The join's columns, as SQL has them.
+    columns: Vec<Physical>,
+    /// Where the event times stand that a version is looked up by.
+    times: Option<[usize; 2]>,
+    time: Option<Physical>,
+}
+
+/// Where an expression stands among the columns, added if it does not.
+fn place(
+    expression: &Physical,
+    name: String,
+    columns: &mut Vec<Physical>,
+    names: &mut Vec<String>,
+) -> usize {
+    let known = columns.iter().position(|known| known == expression);
+    known.unwrap_or_else(|| {
+        columns.push(expression.clone());
+        names.push(name);
+        columns.len() - 1
+    })
+}
