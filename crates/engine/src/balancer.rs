@@ -5,11 +5,13 @@
 mod demand;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use arrow_array::UInt32Array;
+use arrow_array::cast::AsArray;
 
 use crate::barrier::Barrier;
-use crate::chunk::{Chunk, Message};
+use crate::chunk::{Chunk, KeyHashes, Message};
 use crate::counters::StepCounters;
 use crate::error::Result;
 use crate::exchange::LinkSender;
@@ -92,7 +94,7 @@ enum Dealing {
 
 /// Rows by their keys.
 struct Keyed {
-    columns: Vec<usize>,
+    columns: Arc<[usize]>,
     keep_origin: bool,
     to: usize,
     /// The link of each bucket.
@@ -128,7 +130,7 @@ impl Route {
                 keep_origin,
                 to,
             } if links > 1 => Dealing::Keyed(Keyed {
-                columns,
+                columns: columns.into(),
                 keep_origin,
                 to,
                 owners: first_owners(links),
@@ -349,13 +351,41 @@ impl Keyed {
         let mut parts = Vec::with_capacity(links);
         for link in 0..links {
             let rows = std::mem::take(&mut self.rows[link]);
-            if rows.len() == chunk.rows() {
-                parts.push((link, chunk.clone()));
-            } else if !rows.is_empty() {
-                parts.push((link, chunk.take(&UInt32Array::from(rows))?));
+            if rows.is_empty() {
+                continue;
             }
+            let hashes = rows.iter().map(|&row| self.hashes[row as usize]);
+            let key_hashes = Some(KeyHashes {
+                columns: Arc::clone(&self.columns),
+                hashes: hashes.collect(),
+            });
+            let mut part = if rows.len() == chunk.rows() {
+                chunk.clone()
+            } else {
+                self.gathered(chunk.take(&UInt32Array::from(rows))?)?
+            };
+            part.key_hashes = key_hashes;
+            parts.push((link, part));
         }
         Ok(parts)
+    }
+
+    /// The rows with the bytes of their text keys side by side. Whoever gets them looks at each key, and
+    /// would fetch a cache line for each from where the source has read it; here they have just been
+    /// looked at.
+    fn gathered(&self, chunk: Chunk) -> Result<Chunk> {
+        let mut columns = chunk.batch.columns().to_vec();
+        let mut has_texts = false;
+        for &column in self.columns.iter() {
+            if let Some(texts) = columns[column].as_string_view_opt() {
+                columns[column] = Arc::new(texts.gc());
+                has_texts = true;
+            }
+        }
+        match has_texts {
+            true => chunk.with_columns(chunk.batch.schema(), columns),
+            false => Ok(chunk),
+        }
     }
 
     fn change(&mut self, barrier: &Barrier) {

@@ -4,6 +4,8 @@
 //! while something downstream needs it, where its rows came from ([`Origin`]) and what they do to
 //! the result ([`RowKind`]).
 
+use std::sync::Arc;
+
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBatch, RecordBatchOptions,
     UInt32Array, UInt64Array,
@@ -25,6 +27,17 @@ pub struct Chunk {
     pub origin: Option<Origin>,
     /// What each row does to the result ([`RowKind`] as its number); `None` means all insert.
     pub kinds: Option<Int8Array>,
+    /// The hashes of the rows' keys, where whoever routed them by these has computed them.
+    pub key_hashes: Option<KeyHashes>,
+}
+
+/// Hashes of the rows of a chunk. They stay in the process: a link to another one leaves them out.
+#[derive(Debug, Clone)]
+pub struct KeyHashes {
+    /// The key columns.
+    pub columns: Arc<[usize]>,
+    /// [`crate::hash::hash_rows`] over these.
+    pub hashes: Arc<[u64]>,
 }
 
 /// The source partition that the rows of a chunk came from. One chunk has rows of one partition.
@@ -115,6 +128,7 @@ impl Chunk {
             ingest_ns,
             origin: None,
             kinds: None,
+            key_hashes: None,
         }
     }
 
@@ -128,7 +142,10 @@ impl Chunk {
         debug_assert_eq!(batch.num_rows(), self.rows());
         Chunk {
             batch,
-            ..self.clone()
+            ingest_ns: self.ingest_ns,
+            origin: self.origin.clone(),
+            kinds: self.kinds.clone(),
+            key_hashes: None,
         }
     }
 
@@ -185,6 +202,7 @@ impl Chunk {
             ingest_ns: self.ingest_ns,
             origin,
             kinds,
+            key_hashes: None,
         })
     }
 
@@ -204,6 +222,7 @@ impl Chunk {
                 watermarks: origin.watermarks.as_ref().map(|w| w.slice(offset, length)),
             }),
             kinds: self.kinds.as_ref().map(|kinds| kinds.slice(offset, length)),
+            key_hashes: None,
         }
     }
 }

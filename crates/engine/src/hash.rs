@@ -106,13 +106,13 @@ pub fn hash_rows(columns: &[ArrayRef], rows: usize, hashes: &mut Vec<u64>) -> Re
 }
 
 /// How far ahead texts are asked for: the time of so many rows is that of a line from another core.
-const ROWS_AHEAD: usize = 16;
+pub(crate) const ROWS_AHEAD: usize = 16;
 
 /// Asks for the first cache line of a text that is not in its view. A row that was routed comes from
 /// another core's caches, and texts of different lengths are hashed by branches that the processor
 /// guesses wrong, so that without this it waits for one line after the other.
 #[inline]
-fn fetch_text(array: &StringViewArray, row: usize) {
+pub(crate) fn fetch_text(array: &StringViewArray, row: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(&view) = array.views().get(row)
         && view as u32 > INLINE_BYTES_MAX

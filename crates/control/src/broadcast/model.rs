@@ -11,7 +11,9 @@
 //!   the cores.
 //!
 //! A message that is cut into segments travels like a train: its first segment takes the tree's latency,
-//! each other one a period more. So relays hand on one segment while the next is under way to them.
+//! each other one a period more, and a ring, since those that receive it fall asleep between two. So
+//! relays hand on one segment while the next is under way to them. Cutting makes no byte cheaper: what
+//! links measured with small messages gain by fitting into caches, a train of them does not.
 //!
 //! Where cores are fewer than processes, the work decides, and the way with the least of it wins both:
 //! the ordering of Kamburugamuve et al. (2016), ring for throughput and tree for latency, is one of
@@ -28,6 +30,11 @@ pub const SEGMENT_BYTES_MIN: usize = 16 << 10;
 /// at once, and as many of that size leave the caches and come from fresh pages each time, which costs
 /// more than the messages (`docs/benchmarks/broadcast.md`).
 pub const RELAYED_BYTES_MAX: usize = 256 << 10;
+
+/// Share of the busiest participant's work that the others wait for where they share cores: of two ways
+/// of about equal work the one that spreads it is quicker. A tenth decides between those; measured, the
+/// origin of a flat tree, which makes all system calls, makes it slower by up to a half.
+const BUSIEST_SHARE: f64 = 0.1;
 
 /// What a broadcast is made of, on one host.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,14 +129,15 @@ pub fn with_segments(
     let mut best = Choice {
         algorithm,
         segment_bytes: None,
-        estimate: whole(costs, tree, origin, receivers, message_bytes).estimate(1, costs.cores),
+        estimate: passage(costs, tree, origin, receivers, message_bytes, message_bytes)
+            .estimate(1, costs),
     };
     let relayed = tree.children.iter().any(|below| !below.is_empty());
     let mut segment_bytes = message_bytes.next_power_of_two() / 2;
     while segment_bytes >= SEGMENT_BYTES_MIN {
         let segments = message_bytes.div_ceil(segment_bytes);
-        let one = whole(costs, tree, origin, receivers, segment_bytes);
-        let estimate = one.estimate(segments, costs.cores);
+        let one = passage(costs, tree, origin, receivers, segment_bytes, message_bytes);
+        let estimate = one.estimate(segments, costs);
         let must_be_cut =
             relayed && best.segment_bytes.unwrap_or(message_bytes) > RELAYED_BYTES_MAX;
         if must_be_cut || is_cheaper(&estimate, &best.estimate, aim) {
@@ -165,11 +173,12 @@ struct Passage {
 }
 
 impl Passage {
-    /// So many of them on so many cores.
-    fn estimate(&self, messages: usize, cores: usize) -> Estimate {
-        let (messages, cores) = (messages as f64, cores.max(1) as f64);
-        let period_ns = self.busiest_ns.max(self.work_ns / cores);
-        let path_ns = self.path_ns + (messages - 1.0) * period_ns;
+    /// So many of them.
+    fn estimate(&self, messages: usize, costs: &Costs) -> Estimate {
+        let (messages, cores) = (messages as f64, costs.cores.max(1) as f64);
+        let shared_ns = self.work_ns / cores + BUSIEST_SHARE * self.busiest_ns;
+        let period_ns = self.busiest_ns.max(shared_ns);
+        let path_ns = self.path_ns + (messages - 1.0) * (period_ns + costs.wake.ring_ns);
         let work_ns = (messages * self.work_ns + self.wakes_ns) / cores;
         Estimate {
             latency_ns: path_ns.max(work_ns),
@@ -178,14 +187,18 @@ impl Passage {
     }
 }
 
-fn whole(
+/// What `bytes` of a message of `message_bytes` cost.
+fn passage(
     costs: &Costs,
     tree: &Tree,
     origin: Place,
     receivers: &[Place],
+    bytes: usize,
     message_bytes: usize,
 ) -> Passage {
-    let (link_ns, latency_ns) = costs.of_link(message_bytes);
+    let (alone_ns, latency_ns) = costs.of_link(bytes);
+    let share = bytes as f64 / message_bytes.max(1) as f64;
+    let link_ns = alone_ns.max(share * costs.of_link(message_bytes).0);
     let on_the_way_ns = (latency_ns - link_ns).max(0.0);
     let mut passage = Passage {
         path_ns: 0.0,

@@ -176,16 +176,22 @@ impl Aggregate {
             .iter()
             .map(|&key| chunk.batch.column(key).clone());
         let keys = keys.collect::<Vec<ArrayRef>>();
-        let mut hashes = std::mem::take(&mut self.hashes);
+        let mut own = std::mem::take(&mut self.hashes);
         let mut groups = std::mem::take(&mut self.groups);
-        hash_rows(&keys, chunk.rows(), &mut hashes)?;
+        let (hashes, are_cold): (&[u64], bool) = match &chunk.key_hashes {
+            Some(known) if *known.columns == *self.spec.keys => (&known.hashes, true),
+            _ => {
+                hash_rows(&keys, chunk.rows(), &mut own)?;
+                (&own, false)
+            }
+        };
         let mark = self.mark;
         let table = self.table(end)?;
         let before = table.keys.len();
-        table.keys.groups(&keys, &hashes, &mut groups)?;
+        table.keys.groups(&keys, hashes, are_cold, &mut groups)?;
         table.resize();
         table.touch(&groups, mark);
-        (self.hashes, self.groups) = (hashes, groups);
+        (self.hashes, self.groups) = (own, groups);
         Ok(before)
     }
 

@@ -206,6 +206,7 @@ impl Rows {
             ingest_ns,
             origin,
             kinds,
+            key_hashes: None,
         })
     }
 

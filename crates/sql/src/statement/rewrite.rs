@@ -110,6 +110,7 @@ fn expression_length(tokens: &[TokenWithSpan]) -> usize {
         "AS", "ON", "USING", "JOIN", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "NATURAL", "WHERE",
         "GROUP", "HAVING", "UNION", "ORDER", "LIMIT",
     ];
+    let follows = |token: &TokenWithSpan| FOLLOW.iter().any(|word| is_word(token, word));
     let mut depth = 0;
     let mut behind_a_value = false;
     for (index, token) in tokens.iter().enumerate() {
@@ -118,11 +119,7 @@ fn expression_length(tokens: &[TokenWithSpan]) -> usize {
             Token::LParen => depth += 1,
             Token::RParen if depth > 0 => depth -= 1,
             Token::RParen | Token::Comma | Token::SemiColon if depth == 0 => return index,
-            Token::Word(_) if depth == 0 => {
-                if behind_a_value || FOLLOW.iter().any(|word| is_word(token, word)) {
-                    return index;
-                }
-            }
+            Token::Word(_) if depth == 0 && (behind_a_value || follows(token)) => return index,
             _ => {}
         }
         behind_a_value = matches!(token.token, Token::Word(_) | Token::RParen);

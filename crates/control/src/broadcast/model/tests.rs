@@ -33,7 +33,7 @@ fn places(processes: usize, each: usize) -> (Place, Vec<Place>) {
 fn estimate(costs: &Costs, algorithm: Algorithm, receivers: usize, bytes: usize) -> Estimate {
     let (origin, receivers) = places(receivers, 1);
     let tree = Tree::new(algorithm, origin, &receivers);
-    whole(costs, &tree, origin, &receivers, bytes).estimate(1, costs.cores)
+    passage(costs, &tree, origin, &receivers, bytes, bytes).estimate(1, costs)
 }
 
 #[test]

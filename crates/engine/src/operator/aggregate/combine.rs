@@ -79,7 +79,9 @@ impl Combine {
         let keys = keys.collect::<Vec<ArrayRef>>();
         hash_rows(&keys, chunk.rows(), &mut self.hashes)?;
         let table = &mut self.table;
-        table.keys.groups(&keys, &self.hashes, &mut self.groups)?;
+        table
+            .keys
+            .groups(&keys, &self.hashes, false, &mut self.groups)?;
         let count = table.keys.len();
         if count as f64 > GROUPS_PER_ROW_MAX * chunk.rows() as f64 {
             return Ok(None);

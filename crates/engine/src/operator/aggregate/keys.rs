@@ -15,7 +15,7 @@ use arrow_schema::DataType;
 use hashbrown::HashTable;
 
 use crate::error::Result;
-use crate::hash::INLINE_BYTES_MAX;
+use crate::hash::{INLINE_BYTES_MAX, ROWS_AHEAD, fetch_text};
 
 /// The keys of a set of groups.
 pub struct Keys {
@@ -182,11 +182,13 @@ impl Keys {
     }
 
     /// The group of each row, new ones made as needed, into `groups` (cleared first). `hashes` are
-    /// those of [`crate::hash::hash_rows`] over `columns`.
+    /// those of [`crate::hash::hash_rows`] over `columns`. Where they were computed elsewhere nobody
+    /// here has looked at the keys: they are in another core's caches (`are_cold`).
     pub fn groups(
         &mut self,
         columns: &[ArrayRef],
         hashes: &[u64],
+        are_cold: bool,
         groups: &mut Vec<u32>,
     ) -> Result<()> {
         groups.clear();
@@ -206,6 +208,9 @@ impl Keys {
             Store::Text(store) => {
                 let column = columns[0].as_string_view();
                 for (row, &hash) in hashes.iter().enumerate() {
+                    if are_cold {
+                        fetch_text(column, row + ROWS_AHEAD);
+                    }
                     if column.is_null(row) {
                         let group = *store.null.get_or_insert_with(|| {
                             store.views.push(0);
@@ -353,7 +358,7 @@ mod tests {
         for _ in 0..2 {
             for _ in 0..2 {
                 hash_rows(&columns, expected_groups.len(), &mut hashes).unwrap();
-                keys.groups(&columns, &hashes, &mut groups).unwrap();
+                keys.groups(&columns, &hashes, false, &mut groups).unwrap();
                 assert_eq!(groups, expected_groups);
             }
             let all = keys.columns(&groups).unwrap();

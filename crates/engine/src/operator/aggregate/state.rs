@@ -111,7 +111,7 @@ impl KeyedState for Aggregate {
         let end = ends.value(0);
         let table = self.table(end)?;
         let before = table.keys.len();
-        table.keys.groups(&keys, &hashes, &mut groups)?;
+        table.keys.groups(&keys, &hashes, false, &mut groups)?;
         if groups.iter().any(|&group| (group as usize) < before) {
             self.replace(end, before, &groups)?;
             return self.restore(batch);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use slackwater_control::broadcast::model::{Aim, Choice, Costs, choose, with_segments};
-use slackwater_control::broadcast::{Algorithm, Place};
+use slackwater_control::broadcast::{Algorithm, Place, Tree};
 
 use crate::bench::fleet::{Links, Pace, Phase, Shape};
 use crate::broadcast::costs;
@@ -113,6 +113,22 @@ pub struct Point {
     pub processes: usize,
     /// Bytes of a message.
     pub size_bytes: usize,
+}
+
+impl Point {
+    /// Whether two ways lay the very same links here, in whatever order: with one receiver in each
+    /// process, say, a flat tree is the serial broadcast.
+    pub fn lays_the_same(&self, one: Way, other: Way) -> bool {
+        let (origin, receivers) = places(self.receivers, self.processes);
+        let links = |way: Way| {
+            let algorithm = Algorithm::named(way.algorithm)?;
+            let mut tree = Tree::new(algorithm, origin, &receivers);
+            tree.roots.sort();
+            tree.children.iter_mut().for_each(|below| below.sort());
+            Some((way.link, way.segment_bytes, tree))
+        };
+        one == other || links(one) == links(other)
+    }
 }
 
 /// Processes that go through some sizes one after the other.
@@ -355,6 +371,37 @@ mod tests {
         for text in ["32", "8x9", "0x0", "65x2", "2xtwo"] {
             assert!(parse_setting(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn ways_that_lay_the_same_links_are_known() {
+        let way = |algorithm| Way {
+            link: Link::Shm,
+            algorithm,
+            segment_bytes: None,
+        };
+        let same = |receivers, processes, one, other| {
+            let point = Point {
+                receivers,
+                processes,
+                size_bytes: 64,
+            };
+            point.lays_the_same(way(one), way(other))
+        };
+        assert!(same(8, 1, "serial", "ring"));
+        assert!(same(8, 8, "serial", "flat_tree"));
+        assert!(!same(8, 8, "serial", "ring"));
+        assert!(!same(8, 4, "serial", "flat_tree"));
+        let over = |link| Way {
+            link,
+            ..way("serial")
+        };
+        let point = Point {
+            receivers: 8,
+            processes: 1,
+            size_bytes: 64,
+        };
+        assert!(!point.lays_the_same(over(Link::Shm), over(Link::Tcp)));
     }
 
     #[test]

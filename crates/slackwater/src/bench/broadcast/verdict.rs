@@ -1,6 +1,8 @@
 //! What broadcasts have to reach, and whether they do; and whether the published ordering of the
 //! algorithms holds here.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::figures::{Measured, PointFigures, WayFigures};
@@ -115,7 +117,8 @@ pub fn goals(points: &[PointFigures], measured: &[Measured]) -> Vec<Goal> {
 }
 
 /// How many times the cost of the best of some ways the chosen one has at a point: the median over
-/// rounds, in each of which they are neighbours. The best way is the one with the lowest median.
+/// rounds, in each of which they are neighbours. The best way is the one with the lowest median. Ways
+/// that lay the very same links are one way, measured several times.
 fn of_the_best(
     measured: &[Measured],
     point: Point,
@@ -126,10 +129,13 @@ fn of_the_best(
     let each = |way: Way| {
         let own = measured
             .iter()
-            .filter(|one| one.point == point && one.way == way);
-        let mut own = own.map(|one| (one.round, cost(one))).collect::<Vec<_>>();
-        own.sort_by_key(|(round, _)| *round);
-        own.into_iter().map(|(_, cost)| cost).collect::<Vec<f64>>()
+            .filter(|one| one.point == point && point.lays_the_same(one.way, way));
+        let mut rounds = BTreeMap::<u32, Vec<f64>>::new();
+        for one in own {
+            rounds.entry(one.round).or_default().push(cost(one));
+        }
+        let means = rounds.values().map(|costs| geometric_mean(costs));
+        means.collect::<Vec<f64>>()
     };
     let of_ways = ways.iter().map(|&way| each(way));
     let of_ways = of_ways.filter(|costs| !costs.is_empty());
