@@ -149,6 +149,10 @@ impl Operator for Slow {
         self.inner.process(input, chunk, output)
     }
 
+    fn rest(&mut self, output: &mut Output) -> Result<Progress> {
+        self.inner.rest(output)
+    }
+
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
         self.inner.advance(watermark, output)
     }
@@ -159,6 +163,10 @@ impl Operator for Slow {
 
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         self.inner.state()
+    }
+
+    fn first_input(&self) -> Option<usize> {
+        self.inner.first_input()
     }
 
     fn shares_input(&self) -> bool {

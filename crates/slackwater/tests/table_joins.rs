@@ -6,7 +6,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use crate::support::{rows, run_text};
+use crate::support::{rows, run_slowly};
 
 /// Time in ms, key (`None` is NULL), value.
 type Row = (i64, Option<u8>, i64);
@@ -18,6 +18,8 @@ struct Case {
     delay_ms: i64,
     left: bool,
     settings: Vec<(&'static str, String)>,
+    /// Which operators are slow.
+    slow: Option<u64>,
 }
 
 fn partitions() -> impl Strategy<Value = Vec<Vec<Row>>> {
@@ -57,20 +59,18 @@ fn settings() -> impl Strategy<Value = Vec<(&'static str, String)>> {
 
 fn case() -> impl Strategy<Value = Case> {
     let delays = prop_oneof![Just(0i64), 1..3_000i64, Just(30_000i64)];
-    (
-        partitions(),
-        partitions(),
-        delays,
-        any::<bool>(),
-        settings(),
-    )
-        .prop_map(|(stream, table, delay_ms, left, settings)| Case {
+    let slow = prop::option::weighted(0.3, any::<u64>());
+    let tables = (partitions(), partitions());
+    (tables, delays, any::<bool>(), settings(), slow).prop_map(
+        |((stream, table), delay_ms, left, settings, slow)| Case {
             stream,
             table,
             delay_ms,
             left,
             settings,
-        })
+            slow,
+        },
+    )
 }
 
 fn shown(key: Option<u8>) -> String {
@@ -128,7 +128,7 @@ fn found(case: &Case, from: &str, watermarked: bool) -> (Vec<String>, u64) {
     );
     let settings = case.settings.iter();
     let settings = settings.map(|(key, value)| (*key, value.as_str()));
-    let report = run_text(&text, &settings.collect::<Vec<_>>()).unwrap();
+    let report = run_slowly(&text, &settings.collect::<Vec<_>>(), case.slow).unwrap();
     (rows(&out), report.rows_late)
 }
 
