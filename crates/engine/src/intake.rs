@@ -180,7 +180,12 @@ impl Intake {
                 if let Some(partition) = self.partitions.get_mut(&partition) {
                     partition.ended = true;
                 }
-                self.move_watermark();
+                // After the last of them the source may have ended, too. It must not fall silent before
+                // it says so: what still comes of its last rows would be late where other sources
+                // are further.
+                if self.is_active() {
+                    self.move_watermark();
+                }
             }
             SourcePoll::EndOfWork => {
                 self.partitions.clear();
@@ -298,11 +303,16 @@ impl Intake {
         chunk.filter(&BooleanArray::from(keep))
     }
 
-    /// A source that waits for its first partition (a listening socket) holds nobody back.
+    /// A source that waits for its first or next partition (a listening socket) holds nobody back.
     fn find_none(&mut self) {
-        if self.partitions.is_empty() {
+        if !self.is_active() {
             self.move_watermark();
         }
+    }
+
+    /// Whether some partition is neither idle nor ended.
+    fn is_active(&self) -> bool {
+        self.partitions.values().any(|p| !p.idle && !p.ended)
     }
 
     /// Marks partitions idle that have been silent too long; returns when the next one will be.

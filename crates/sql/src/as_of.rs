@@ -1,16 +1,25 @@
 //! `JOIN table FOR SYSTEM_TIME AS OF stream.ts`: the version of each row that was valid then.
 //!
+//! The table itself lies behind a node of its own in the plan ([`VersionsNode`]): a condition on versions
+//! is one on what was joined. Below the join it would take newer versions away and bring older ones back.
+//!
 //! The parser is given the time as an argument of the table (`statement/rewrite.rs`). The planner has no
 //! such join either, so what it says becomes a condition of the join that names both event
 //! times, and that the translation takes out again.
 
+use std::cmp::Ordering;
+use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use arrow_schema::DataType;
-use datafusion_common::{DataFusionError, Result as PlanResult};
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{DFSchemaRef, DataFusionError, Result as PlanResult};
+use datafusion_expr::logical_plan::Extension;
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    UserDefinedLogicalNodeCore, Volatility,
 };
 use sqlparser::ast::{
     BinaryOperator, Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
@@ -18,7 +27,7 @@ use sqlparser::ast::{
     TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, nearest};
 use crate::session::Session;
 use crate::statement::VERSION;
 
@@ -96,19 +105,28 @@ impl Rewrite<'_> {
 
     /// The table's event time, as a column of the join.
     fn event_time_of(&self, relation: &TableFactor, time: &AstExpr) -> Result<AstExpr> {
-        let error = |text: String| SqlError::new(text).at(time.span());
         let TableFactor::Table { name, alias, .. } = relation else {
-            return Err(error("FOR SYSTEM_TIME AS OF needs a table".to_string()));
+            let error = SqlError::new("FOR SYSTEM_TIME AS OF needs a table");
+            return Err(error.at(time.span()));
         };
         let known = name.0.last().and_then(|part| part.as_ident());
+        let place = known.map_or(time.span(), |known| known.span);
         let known = known.map(|name| name.value.clone()).unwrap_or_default();
+        let error = |text: String| SqlError::new(text).at(place);
         let Some(table) = self.session.tables.get(&known) else {
             return Err(match self.session.is_view(&known) {
                 true => error(format!(
                     "FOR SYSTEM_TIME AS OF needs a table, and '{known}' is a view"
                 ))
-                .mend("join with its table, and put its conditions behind ON"),
-                false => error(format!("there is no table '{known}'")),
+                .mend("join with its table, and put its conditions into WHERE"),
+                false => {
+                    let error = error(format!("there is no table '{known}'"));
+                    let tables = self.session.tables.keys().cloned();
+                    match nearest(&known, &tables.collect::<Vec<String>>()) {
+                        Some(near) => error.mend(format!("did you mean '{near}'?")),
+                        None => error.mend("declare it first: CREATE TABLE …"),
+                    }
+                }
             });
         };
         let Some((column, _)) = table.event_time else {
@@ -120,6 +138,17 @@ impl Rewrite<'_> {
         let mut qualifier = Ident::new(known);
         if let Some(alias) = alias {
             qualifier = alias.name.clone();
+        }
+        if let AstExpr::CompoundIdentifier(parts) = time
+            && parts
+                .first()
+                .is_some_and(|part| part.value == qualifier.value)
+        {
+            let error =
+                format!("'{time}' is the table's own time, not that of the rows it is joined with");
+            return Err(SqlError::new(error)
+                .at(time.span())
+                .mend("name the stream's event time: FOR SYSTEM_TIME AS OF s.ts"));
         }
         let column = Ident::with_quote('"', table.schema.field(column).name());
         Ok(AstExpr::CompoundIdentifier(vec![qualifier, column]))
@@ -185,6 +214,76 @@ pub fn split(filter: Option<&Expr>) -> Option<([Expr; 2], Option<Expr>)> {
     let is_call = |part: &Expr| matches!(part, Expr::ScalarFunction(call) if call.name() == NAME);
     let rest = parts.into_iter().filter(|part| !is_call(part)).cloned();
     Some((times, conjunction(rest)))
+}
+
+/// The versions of a table that is joined as of a time. Conditions stay above it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct VersionsNode {
+    /// The table.
+    pub input: LogicalPlan,
+}
+
+impl VersionsNode {
+    /// Whether a node is one.
+    pub fn is(extension: &Extension) -> bool {
+        extension.node.as_any().is::<VersionsNode>()
+    }
+}
+
+impl PartialOrd for VersionsNode {
+    fn partial_cmp(&self, _: &VersionsNode) -> Option<Ordering> {
+        None
+    }
+}
+
+impl UserDefinedLogicalNodeCore for VersionsNode {
+    fn name(&self) -> &str {
+        "Versions"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Versions")
+    }
+
+    fn with_exprs_and_inputs(
+        &self,
+        _: Vec<Expr>,
+        mut inputs: Vec<LogicalPlan>,
+    ) -> PlanResult<VersionsNode> {
+        let input = inputs.pop();
+        let input = input.ok_or_else(|| DataFusionError::Internal("versions of nothing".into()))?;
+        Ok(VersionsNode { input })
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output_columns.to_vec()])
+    }
+}
+
+/// Puts tables that are joined as of a time behind nodes of their own.
+pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let guarded = plan.transform_up(|part| match part {
+        LogicalPlan::Join(mut join) if split(join.filter.as_ref()).is_some() => {
+            let input = Arc::unwrap_or_clone(join.right);
+            let node = Arc::new(VersionsNode { input });
+            join.right = Arc::new(LogicalPlan::Extension(Extension { node }));
+            Ok(Transformed::yes(LogicalPlan::Join(join)))
+        }
+        part => Ok(Transformed::no(part)),
+    })?;
+    Ok(guarded.data)
 }
 
 /// The function of that condition. Nothing ever calls it.

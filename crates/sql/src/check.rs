@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     AccessExpr, DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, GroupByExpr, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator,
-    Spanned, Subscript, TableFactor, Value, ValueWithSpan, Visit, Visitor,
+    FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
+    SetExpr, SetOperator, Spanned, Subscript, TableFactor, Value, ValueWithSpan, Visit, Visitor,
 };
 
 use crate::error::{Result, SqlError, nearest};
@@ -221,6 +221,27 @@ impl<'a> Check<'a> {
                 SqlError::new("a query without a table has no stream to read")
                     .at(select.select_token.0.span)
                     .mend("read one: … FROM table"),
+            );
+        }
+        let joins = select.from.iter().flat_map(|from| &from.joins);
+        for join in joins {
+            use JoinOperator::{FullOuter, Left, LeftOuter, Right, RightOuter};
+            let (Left(on) | LeftOuter(on) | Right(on) | RightOuter(on) | FullOuter(on)) =
+                &join.join_operator
+            else {
+                continue;
+            };
+            let word = match on {
+                JoinConstraint::Using(_) => "USING",
+                JoinConstraint::Natural => "NATURAL",
+                JoinConstraint::On(_) | JoinConstraint::None => continue,
+            };
+            let error =
+                format!("{word} in an outer join is not known here: say which side is meant");
+            return Some(
+                SqlError::new(error)
+                    .near(word)
+                    .mend("ON l.k = r.k, and l.k, or COALESCE(l.k, r.k), where k is used"),
             );
         }
         let unknown = [

@@ -147,7 +147,7 @@ impl Session {
         let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
         let plan = plan.map_err(|error| self.with_nearest_field(error.into()))?;
         check_filters(&plan)?;
-        Ok(plan)
+        as_of::guard(plan)
     }
 
     /// The planner says which field of a ROW is unknown, but not which ones there are.

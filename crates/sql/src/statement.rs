@@ -113,7 +113,7 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
             continue;
         }
         limits::check(tokens)?;
-        let statement = parse_one(rewrite(tokens));
+        let statement = rewrite(tokens).and_then(parse_one);
         let statement = statement.map_err(|error| misspelt(error.among(tokens), tokens))?;
         statements.push(Placed {
             statement,

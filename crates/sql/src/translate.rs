@@ -22,6 +22,7 @@ use slackwater_control::query::{Edge, Exchange, Node, NodeKind, QueryGraph};
 use slackwater_engine::expression::Expression;
 use slackwater_engine::operator::window::Windows;
 
+use crate::as_of;
 use crate::error::{Result, SqlError, to_span};
 use crate::explain;
 use crate::expression::{
@@ -193,6 +194,9 @@ impl<'a> Translator<'a> {
             LogicalPlan::Extension(extension) => {
                 match extension.node.as_any().downcast_ref::<WindowNode>() {
                     Some(window) => self.window(window),
+                    None if as_of::VersionsNode::is(extension) => {
+                        self.translate(extension.node.inputs()[0])
+                    }
                     None => Err(SqlError::new(format!(
                         "{} is not known here",
                         extension.node.name()

@@ -487,3 +487,26 @@ fn a_table_without_event_time_has_no_watermarks() {
     );
     assert!(letters.0.lock().unwrap().is_empty());
 }
+
+/// Between the two a join of this source with one that is further would take its watermark from the
+/// other alone, and what this one's windows still say would be late.
+#[test]
+fn regression_a_source_that_ends_does_not_fall_silent_before() {
+    let ended = |partition| SourcePoll::PartitionEnded { partition };
+    let says = vec![times(0, 1, &[100]), ended(0), SourcePoll::End];
+    let (mut one, _) = intake(spec(), 1, says);
+    assert_eq!(control(&drain(&mut one)), ["watermark 95", "end false"]);
+    // One that waits for its next partition is silent.
+    let says = vec![
+        times(0, 1, &[100]),
+        ended(0),
+        SourcePoll::Pending,
+        SourcePoll::End,
+    ];
+    let (mut waiting, _) = intake(spec(), 1, says);
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        said.extend(drain(&mut waiting));
+    }
+    assert_eq!(control(&said), ["watermark 95", "idle", "end false"]);
+}

@@ -1,7 +1,9 @@
 //! Leaves out late rows, for what decides by a row's own event time.
 //!
-//! A row is late when its event time is at or behind its own partition's watermark (I2). Windows don't
-//! need it: for them a row is late when all its windows are closed.
+//! A row is late when its event time is behind its own partition's watermark (I2). One at the watermark
+//! is not: a table may have several rows of one time. So what needs all rows up to a time waits until
+//! the watermark is beyond it. Windows don't need this: for them a row is late when all its windows
+//! are closed.
 
 use arrow_array::{Array, BooleanArray};
 
@@ -39,7 +41,7 @@ impl Operator for DropLate {
             Some(watermarks) => {
                 let ticks = timestamp_ticks(column)?.iter();
                 let rows = ticks.zip(watermarks.values());
-                let keep = rows.map(|(&tick, &watermark)| ticks_to_us(tick, unit) > watermark);
+                let keep = rows.map(|(&tick, &watermark)| ticks_to_us(tick, unit) >= watermark);
                 let keep = keep.map(Some).collect::<BooleanArray>();
                 output.count_late((keep.len() - keep.true_count()) as u64);
                 chunk.filter(&keep)?
@@ -76,18 +78,18 @@ mod tests {
     }
 
     #[test]
-    fn a_row_at_its_partitions_watermark_is_late() {
+    fn a_row_behind_its_partitions_watermark_is_late() {
         let mut output = Output::new(100);
         let times = vec![Some(1), Some(2), Some(3)];
-        let watermarks = Some(vec![999, 2_000, 3_001]);
+        let watermarks = Some(vec![1_001, 2_000, 3_001]);
         DropLate::new(0)
             .process(0, chunk(times, watermarks), &mut output)
             .unwrap();
         assert_eq!(output.rows_late(), 2);
         let chunks = output.take_chunks();
-        assert_eq!(rows(&chunks), ["ts=1970-01-01T00:00:00.001"]);
+        assert_eq!(rows(&chunks), ["ts=1970-01-01T00:00:00.002"]);
         let origin = chunks[0].origin.as_ref().unwrap();
-        assert_eq!(origin.positions.at(0), 5);
+        assert_eq!(origin.positions.at(0), 6);
         assert!(origin.watermarks.is_none());
     }
 

@@ -87,14 +87,19 @@ impl TableJoin {
         }
     }
 
-    /// The pairs for which the condition holds.
-    fn holding(&mut self, pairs: Pairs, chunk: &Chunk, output: &mut Output) -> Result<Pairs> {
+    /// The pairs for which the condition holds, and the rows for which it failed.
+    fn holding(
+        &mut self,
+        pairs: Pairs,
+        chunk: &Chunk,
+        output: &mut Output,
+    ) -> Result<(Pairs, Vec<u32>)> {
         let Some(condition) = self.spec.condition.clone() else {
-            return Ok(pairs);
+            return Ok((pairs, Vec::new()));
         };
         let candidates = self.joined(&pairs, chunk)?;
-        let kept = holding(&condition, candidates, chunk, &pairs.stream, output)?;
-        Ok(pairs.only(kept.into_iter()))
+        let (kept, failed) = holding(&condition, candidates, chunk, &pairs.stream, output)?;
+        Ok((pairs.only(kept.into_iter()), failed))
     }
 
     /// Rows of both sides beside each other, from where the stream's came.
@@ -146,9 +151,9 @@ impl Operator for TableJoin {
         let found = self
             .whole()?
             .pairs(&rest.search, &mut rest.cursor, output.chunk_rows);
-        let mut pairs = self.holding(found, &rest.chunk, output)?;
+        let (mut pairs, failed) = self.holding(found, &rest.chunk, output)?;
         if self.spec.keeps_unmatched {
-            pairs = pairs.padded(before, &mut rest.cursor);
+            pairs = pairs.padded(before, &mut rest.cursor, &failed);
         }
         if pairs.len() > 0 {
             output.emit(self.joined(&pairs, &rest.chunk)?);
@@ -165,15 +170,16 @@ impl Operator for TableJoin {
     }
 }
 
-/// Which of the candidates the condition holds for. A candidate for which it fails is refused, and not
-/// those beside it. Candidate `i` was made from row `rows[i]` of `chunk`.
+/// Which of the candidates the condition holds for, and the rows for which it failed, increasing. A
+/// candidate for which it fails is refused, and not those beside it; its row has no other way out: it is
+/// not padded. Candidate `i` was made from row `rows[i]` of `chunk`.
 pub(super) fn holding(
     condition: &Arc<dyn Expression>,
     mut candidates: Chunk,
     chunk: &Chunk,
     rows: &[u32],
     output: &mut Output,
-) -> Result<Vec<usize>> {
+) -> Result<(Vec<usize>, Vec<u32>)> {
     // Their positions are their numbers for a moment: they tell which are left.
     let numbers = UInt64Array::from_iter_values(0..rows.len() as u64);
     candidates.origin = Some(Origin {
@@ -182,17 +188,19 @@ pub(super) fn holding(
         watermarks: None,
     });
     let evaluated = evaluate(std::slice::from_ref(condition), candidates)?;
+    let mut failed = Vec::new();
     for mut rejected in evaluated.rejected {
-        let row = rows[rejected.position.unwrap_or(0) as usize] as usize;
+        let row = rows[rejected.position.unwrap_or(0) as usize];
         let origin = chunk.origin.as_ref();
         rejected.partition = origin.map(|origin| origin.partition);
-        rejected.position = origin.map(|origin| origin.positions.at(row));
+        rejected.position = origin.map(|origin| origin.positions.at(row as usize));
         output.reject(rejected);
+        failed.push(row);
     }
     let kept = evaluated.chunk.filter(evaluated.columns[0].as_boolean())?;
     let origin = kept.origin.as_ref().expect("set just above");
     let numbers = (0..kept.rows()).map(|row| origin.positions.at(row) as usize);
-    Ok(numbers.collect())
+    Ok((numbers.collect(), failed))
 }
 
 /// The rows in memory of their own: neither the link's frame nor the source's block is held by them.

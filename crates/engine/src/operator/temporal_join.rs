@@ -80,10 +80,11 @@ impl TemporalJoin {
         Ok(Waiting { chunk, times })
     }
 
-    /// Moves the rows up to `watermark` from those that wait to those that are ready.
+    /// Moves the rows before `watermark` from those that wait to those that are ready: at the watermark
+    /// there may be more versions to come.
     fn release(&mut self, watermark: EventTime) -> Result<()> {
         for waiting in std::mem::take(&mut self.waiting) {
-            let is_ready = waiting.times.iter().map(|&time| time <= watermark);
+            let is_ready = waiting.times.iter().map(|&time| time < watermark);
             let is_ready = is_ready.collect::<Vec<bool>>();
             if is_ready.iter().all(|&ready| ready) {
                 self.ready.push_back(waiting.chunk);
@@ -122,9 +123,11 @@ impl TemporalJoin {
         let mut partners = partners.by_ref().collect::<Vec<Option<(u32, u32)>>>();
         let matched = (0..chunk.rows() as u32).filter(|&row| partners[row as usize].is_some());
         let mut rows = matched.collect::<Vec<u32>>();
+        let mut failed = Vec::new();
         if let Some(condition) = &self.spec.join.condition {
             let candidates = self.joined(chunk, &rows, &partners)?;
-            let kept = holding(condition, candidates, chunk, &rows, output)?;
+            let (kept, of_rows) = holding(condition, candidates, chunk, &rows, output)?;
+            failed = of_rows;
             rows = kept.into_iter().map(|candidate| rows[candidate]).collect();
         }
         if self.spec.join.keeps_unmatched {
@@ -133,7 +136,10 @@ impl TemporalJoin {
                 kept[row as usize] = partners[row as usize];
             }
             partners = kept;
-            rows = (0..chunk.rows() as u32).collect();
+            let all = 0..chunk.rows() as u32;
+            rows = all
+                .filter(|row| failed.binary_search(row).is_err())
+                .collect();
         }
         if !rows.is_empty() {
             let mut joined = self.joined(chunk, &rows, &partners)?;

@@ -107,3 +107,13 @@ JOIN b ON s.window_start = b.window_start AND s.window_end = b.window_end AND s.
 CREATE VIEW x AS SELECT window_start, window_end, bidder AS who, price FROM b;
 CREATE VIEW y AS SELECT window_start, window_end, name AS who, city FROM p;
 SELECT * FROM x NATURAL JOIN y;
+
+--- a side that ends long before the other
+CREATE TABLE short (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'file', 'path' = 'data/short.csv');
+CREATE TABLE long (ms BIGINT, k STRING, x INT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'file', 'path' = 'data/long.csv');
+SELECT a.window_start, a.k, a.c, b.x FROM (SELECT window_start, window_end, k, COUNT(*) c
+  FROM TUMBLE(TABLE short, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end, k) a
+JOIN (SELECT * FROM TUMBLE(TABLE long, DESCRIPTOR(ts), INTERVAL '10' SECOND)) b
+ON a.k = b.k AND a.window_start = b.window_start AND a.window_end = b.window_end;

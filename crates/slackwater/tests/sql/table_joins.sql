@@ -34,9 +34,12 @@ SELECT b.ms, b.bidder, p.city FROM bids AS b LEFT JOIN people AS p ON b.bidder =
 --- a condition that fails for a pair refuses that pair
 SELECT b.ms, b.bidder, p.city FROM bids AS b JOIN people AS p ON b.bidder = p.name AND 10 / (b.auction - 2) < p.ms;
 
+--- a condition that fails for a row leaves it out
+SELECT b.ms, p.city FROM bids AS b LEFT JOIN people AS p ON b.bidder = p.name AND 10 / (b.auction - 2) < p.ms;
+
 --- USING, WHERE, and a table with conditions
-SELECT bidder, city, country FROM bids JOIN (SELECT name AS bidder, city FROM people WHERE city <> 'Turin') AS p USING (bidder)
-LEFT JOIN cities USING (city) WHERE price > 5;
+SELECT bidder, p.city, country FROM bids JOIN (SELECT name AS bidder, city FROM people WHERE city <> 'Turin') AS p USING (bidder)
+LEFT JOIN cities ON cities.city = p.city WHERE price > 5;
 
 --- a join of tables as the table
 SELECT b.ms, h.name, h.country FROM bids AS b
@@ -100,6 +103,23 @@ LEFT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
 SELECT b.ms, b.auction, r.rate FROM bids AS b
 LEFT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction AND r.rate > 1;
 
+--- a condition behind the join does not bring older versions back
+SELECT b.ms, r.rate FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction WHERE r.rate < 1.2;
+
+--- nor does one of the join
+SELECT b.ms, r.rate FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction AND r.rate < 1.2;
+
+--- nor one of a left join
+SELECT b.ms, r.rate FROM bids AS b LEFT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction AND r.rate < 1.2;
+
+--- nor one of a query around it
+SELECT ms, rate FROM (SELECT b.ms, b.price, r.rate FROM bids AS b
+  JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction) AS x WHERE rate < 1.2 AND price > 5;
+
+--- nor one that fails
+SELECT b.ms, r.rate FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction
+WHERE 10 / CAST(r.rate - 1.25 AS INT) < 100;
+
 --- without an alias
 SELECT bids.ms, rate FROM bids JOIN rates FOR SYSTEM_TIME AS OF bids.ts ON bids.auction = rates.auction;
 
@@ -151,3 +171,21 @@ SELECT * FROM bids AS b JOIN prices FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction
 --- versions of a view
 CREATE VIEW v AS SELECT * FROM rates;
 SELECT * FROM bids AS b JOIN v FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
+
+--- versions at the table's own time
+SELECT * FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF r.ts AS r ON b.auction = r.auction;
+
+--- versions behind the alias
+SELECT * FROM bids AS b JOIN rates AS r FOR SYSTEM_TIME AS OF b.ts ON b.auction = r.auction;
+
+--- versions of a query
+SELECT * FROM bids AS b JOIN (SELECT * FROM rates) FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
+
+--- versions of a table that is nearly right
+SELECT * FROM bids AS b JOIN rate FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
+
+--- USING in an outer join
+SELECT * FROM bids LEFT JOIN people USING (ms);
+
+--- NATURAL in an outer join
+SELECT * FROM bids NATURAL FULL JOIN people;

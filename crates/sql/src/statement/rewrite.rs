@@ -1,13 +1,14 @@
 //! What `sqlparser` does not read, rewritten on tokens into what it does: every token keeps its line
 //! and column.
 
+use crate::error::{Result, SqlError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// Brings window table functions into a form that `sqlparser` reads: `TABLE(TUMBLE(…))` loses its
 /// outer call, `TABLE t` inside the call its keyword; `ROW<…>>` gets its brackets one by one;
 /// `t FOR SYSTEM_TIME AS OF s.ts` becomes `t(SYSTEM_TIME => s.ts)`.
-pub fn rewrite(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
-    let tokens = &versions(tokens);
+pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
+    let tokens = &versions(tokens)?;
     let solid = |from: usize| -> Vec<usize> {
         (from..tokens.len())
             .filter(|&i| !matches!(tokens[i].token, Token::Whitespace(_)))
@@ -64,11 +65,11 @@ pub fn rewrite(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         rewritten.push(token.clone());
         index += 1;
     }
-    rewritten
+    Ok(rewritten)
 }
 
 /// What versions of tables a query reads, as arguments of these tables.
-fn versions(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+fn versions(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let is_solid = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
     let mut rewritten = Vec::with_capacity(tokens.len());
     let mut rest = tokens;
@@ -84,6 +85,15 @@ fn versions(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
             rest = behind;
             continue;
         }
+        let mut before = rewritten.iter().rev().filter(is_solid);
+        let (table, as_word) = (before.next(), before.next());
+        let is_name = table.is_some_and(|table| matches!(table.token, Token::Word(_)));
+        if !is_name || as_word.is_some_and(|word| is_word(word, "AS")) {
+            let error = "FOR SYSTEM_TIME AS OF stands right behind the name of a table";
+            return Err(SqlError::new(error)
+                .at(token.span)
+                .mend("JOIN rates FOR SYSTEM_TIME AS OF s.ts AS r ON …"));
+        }
         let with_span = |of: Token| TokenWithSpan::new(of, token.span);
         rewritten.push(with_span(Token::LParen));
         rewritten.push(with_span(Token::make_word(VERSION, None)));
@@ -97,7 +107,7 @@ fn versions(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         rewritten.push(with_span(Token::Whitespace(Whitespace::Space)));
         rest = &rest[length..];
     }
-    rewritten
+    Ok(rewritten)
 }
 
 /// The argument of a table that says which version of it is read.

@@ -9,7 +9,7 @@ fn tokens(text: &str) -> Vec<TokenWithSpan> {
 
 /// What a text looks like to the parser.
 fn rewritten(text: &str) -> String {
-    let shown = rewrite(&tokens(text)).into_iter();
+    let shown = rewrite(&tokens(text)).unwrap().into_iter();
     let shown = shown.map(|token| token.token.to_string());
     let text = shown.collect::<String>();
     text.split_whitespace().collect::<Vec<_>>().join(" ")

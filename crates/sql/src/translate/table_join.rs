@@ -1,12 +1,14 @@
 //! Joins of a stream with a table: one that ends and has no event time, or, `FOR SYSTEM_TIME AS OF`,
 //! the versions of one that has.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::logical_plan::Join;
-use datafusion_expr::{Expr, LogicalPlan};
+use datafusion_expr::{Expr, LogicalPlan, Operator};
+use datafusion_physical_expr::expressions::BinaryExpr;
 use slackwater_control::query::{Edge, Exchange, NodeKind};
 use slackwater_engine::operator::join::JoinKind;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
@@ -15,7 +17,9 @@ use slackwater_engine::operator::temporal_join::TemporalJoinSpec;
 use super::{Role, Stream, Translator};
 use crate::error::{Result, SqlError};
 use crate::explain;
-use crate::expression::{Physical, PhysicalExpression, column, physical, replace_columns};
+use crate::expression::{
+    Physical, PhysicalExpression, column, column_index, physical, replace_columns,
+};
 use crate::specs::NodeSpec;
 use crate::table::TableHandle;
 
@@ -37,7 +41,7 @@ impl Translator<'_> {
                 return Ok(Some(format!("'{name}' has a WATERMARK")));
             }
             if !self.connectors.source(&table)?.describe().bounded {
-                return Ok(Some(format!("'{name}' never ends")));
+                return Ok(Some(format!("'{name}' may never end")));
             }
         }
         Ok(None)
@@ -102,7 +106,9 @@ impl Translator<'_> {
             return Err(near(SqlError::new(error)).mend("… AS r ON s.currency = r.currency"));
         }
         let plans = [join.left.as_ref(), join.right.as_ref()];
-        let streams = [self.translate(plans[0])?, self.translate(plans[1])?];
+        let stream = self.translate(plans[0])?;
+        let (versions, conditions) = self.versions(plans[1])?;
+        let streams = [stream, versions];
         let mut bound = Vec::new();
         for ((time, stream), plan) in times.into_iter().zip(&streams).zip(plans) {
             if self.role(time, stream, plan)? != Role::Time {
@@ -118,7 +124,8 @@ impl Translator<'_> {
             streams,
         };
         let times = [bound[0].clone(), bound[1].clone()];
-        let beside = self.beside(&sides, kind == JoinKind::Left, filter, Some(times))?;
+        let versions = Some((times, conditions));
+        let beside = self.beside(&sides, kind == JoinKind::Left, filter, versions)?;
         let detail = explain::table_join(&beside.spec, &beside.stream);
         let detail = format!("{detail}, as of {}", explain::expression(&bound[0]));
         let spec = TemporalJoinSpec {
@@ -130,17 +137,55 @@ impl Translator<'_> {
         Ok(self.joined("temporal join", detail, spec, &key, sides, beside))
     }
 
+    /// The versions of a table, and the conditions that the planner has put upon them: they hold for
+    /// what was joined.
+    fn versions(&mut self, plan: &LogicalPlan) -> Result<(Stream, Vec<Physical>)> {
+        match plan {
+            LogicalPlan::Filter(filter) => {
+                let (stream, mut conditions) = self.versions(&filter.input)?;
+                conditions.push(self.bind(&filter.predicate, &stream, &filter.input)?);
+                Ok((stream, conditions))
+            }
+            LogicalPlan::SubqueryAlias(alias) => self.versions(&alias.input),
+            LogicalPlan::Projection(projection) => {
+                let (stream, conditions) = self.versions(&projection.input)?;
+                let node = stream.node;
+                let stream = self.project(stream, &projection.expr, &projection.input)?;
+                match stream.node == node {
+                    true => Ok((stream, conditions)),
+                    false => Err(
+                        SqlError::new("versions of a computed table are not known here")
+                            .near("SYSTEM_TIME"),
+                    ),
+                }
+            }
+            _ => Ok((self.translate(plan)?, Vec::new())),
+        }
+    }
+
     /// The nodes of both sides, and where in them what is needed stands.
     fn beside(
         &mut self,
         sides: &Sides,
         keeps_unmatched: bool,
         filter: Option<&Expr>,
-        times: Option<[Physical; 2]>,
+        versions: Option<([Physical; 2], Vec<Physical>)>,
     ) -> Result<Beside> {
+        let (times, conditions) = match versions {
+            Some((times, conditions)) => (Some(times), conditions),
+            None => (None, Vec::new()),
+        };
+        // Where the columns stand that conditions on versions look at.
+        let mut looked_at = HashMap::new();
+
         let Sides { join, streams, .. } = sides;
         let sides_of = sides.in_order();
-        if streams.iter().any(|stream| stream.updates) {
+        if streams[TABLE].updates {
+            return Err(SqlError::new("the table of a join can't be aggregated yet")
+                .near("JOIN")
+                .mend("join with the table itself, and aggregate behind the join"));
+        }
+        if streams[STREAM].updates {
             return Err(
                 SqlError::new("a join with a running aggregate needs retraction")
                     .near("JOIN")
@@ -173,6 +218,19 @@ impl Translator<'_> {
             if let Some(times) = &times {
                 placed_times[input] = place(&times[input], "as_of".to_string());
             }
+            if input == TABLE {
+                let node = self.schemas[streams[input].node].clone();
+                for condition in &conditions {
+                    condition.apply(|part| {
+                        if let Some(index) = column_index(part) {
+                            let of = column(index, &node);
+                            let name = node.field(index).name().clone();
+                            looked_at.insert(index, place(&of, name));
+                        }
+                        Ok(TreeNodeRecursion::Continue)
+                    })?;
+                }
+            }
             if input == STREAM && self.orders_by_time {
                 let event_time = streams[STREAM].time.as_ref();
                 time = event_time.map(|time| place(time, "event_time".to_string()));
@@ -195,14 +253,22 @@ impl Translator<'_> {
         });
         let columns = columns.map(|index| column(index, &schema));
         let columns = columns.collect::<Vec<Physical>>();
-        let condition = match filter {
+        let mut bound = Vec::new();
+        if let Some(filter) = filter {
+            super::refuse_subqueries(filter)?;
+            let both = join.left.schema().join(join.right.schema())?;
+            bound.push(replace_columns(&physical(filter, &both)?, &columns)?);
+        }
+        for condition in &conditions {
+            let node = self.schemas[streams[TABLE].node].fields().len();
+            let at = (0..node).map(|index| looked_at.get(&index).copied().unwrap_or(0));
+            let at = at.map(|index| column(stream.fields().len() + index, &schema));
+            bound.push(replace_columns(condition, &at.collect::<Vec<Physical>>())?);
+        }
+        let and = |one, other| Arc::new(BinaryExpr::new(one, Operator::And, other)) as Physical;
+        let condition = match bound.into_iter().reduce(and) {
             None => None,
-            Some(filter) => {
-                super::refuse_subqueries(filter)?;
-                let both = join.left.schema().join(join.right.schema())?;
-                let bound = replace_columns(&physical(filter, &both)?, &columns)?;
-                Some(PhysicalExpression::over(bound, &schema)? as _)
-            }
+            Some(bound) => Some(PhysicalExpression::over(bound, &schema)? as _),
         };
         Ok(Beside {
             nodes,

@@ -163,6 +163,13 @@ impl Matching {
             });
             let evaluated = evaluate(std::slice::from_ref(condition), chunk)?;
             for mut rejected in evaluated.rejected {
+                // Its rows are refused: they are not padded.
+                let pair = rejected.position.unwrap_or(0) as usize;
+                for (matched, rows) in self.matched.iter_mut().zip([&left, &right]) {
+                    if let Some(matched) = matched.get_mut(rows.value(pair) as usize) {
+                        *matched = true;
+                    }
+                }
                 (rejected.partition, rejected.position) = (None, None);
                 output.reject(rejected);
             }

@@ -39,7 +39,7 @@ pub struct Cursor {
     pub row: usize,
     /// Its next partner, where it had others before.
     partner: Option<u32>,
-    /// One of those was kept.
+    /// One of those was kept, or failed.
     is_matched: bool,
 }
 
@@ -180,8 +180,8 @@ impl Pairs {
     }
 
     /// With the rows in between that have no partner: those from `before`, where these pairs begin,
-    /// to `cursor`, where they end.
-    pub fn padded(&self, before: Cursor, cursor: &mut Cursor) -> Pairs {
+    /// to `cursor`, where they end. Those that `failed` (increasing) are left out.
+    pub fn padded(&self, before: Cursor, cursor: &mut Cursor, failed: &[u32]) -> Pairs {
         let mut padded = Pairs::default();
         let mut pair = 0;
         let is_cut = cursor.partner.is_some();
@@ -192,7 +192,9 @@ impl Pairs {
                 padded.table.push(self.table[pair]);
                 pair += 1;
             }
-            let is_matched = pair > first || (row == before.row && before.is_matched);
+            let is_matched = pair > first
+                || (row == before.row && before.is_matched)
+                || failed.binary_search(&(row as u32)).is_ok();
             if row == cursor.row {
                 cursor.is_matched = is_matched;
             } else if !is_matched {

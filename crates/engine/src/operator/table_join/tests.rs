@@ -89,7 +89,9 @@ fn naive(
         });
         let before = pairs.len();
         pairs.extend(partners.map(|(partner, _)| (number as i64, Some(partner as i64))));
-        if keeps_unmatched && pairs.len() == before {
+        // The condition fails for row 13: with a partner it is refused.
+        let fails = conditional && number == 13 && table.iter().any(|other| equal(row, other));
+        if keeps_unmatched && pairs.len() == before && !fails {
             pairs.push((number as i64, None));
         }
     }
