@@ -23,3 +23,12 @@ mod runner;
 mod store;
 pub use runner::Runner;
 pub use store::{Found, Incarnation, PartRequest, PartWriter, Store, Swept};
+
+pub mod chain;
+mod clock;
+pub mod compatible;
+pub mod coordinator;
+pub mod recovery;
+
+#[cfg(test)]
+mod simulation;
