@@ -121,10 +121,7 @@ pub(crate) fn decode_checked(bytes: &Buffer) -> std::result::Result<Vec<RecordBa
     let mut schema = None;
     let mut batches = Vec::new();
     let none = HashMap::new();
-    loop {
-        let Some((metadata, body_at)) = check::frame(bytes, at)? else {
-            break;
-        };
+    while let Some((metadata, body_at)) = check::frame(bytes, at)? {
         let message = root_as_message(metadata).map_err(|error| error.to_string())?;
         let body = usize::try_from(message.bodyLength())
             .ok()

@@ -94,7 +94,8 @@ pub enum Input {
         /// The incarnation.
         epoch: u64,
     },
-    /// A process or an instance has died, or a step of its start failed.
+    /// A process or an instance has died, or a step of its start failed. Not before
+    /// [`Input::Claimed`] was said.
     Failed {
         /// The incarnation.
         epoch: u64,

@@ -77,10 +77,10 @@ impl World {
             run: None,
         });
         self.seen.deployments += 1;
-        self.to_recovery(index, recovery::Input::Start);
+        self.tell_recovery(index, recovery::Input::Start);
     }
 
-    pub fn to_recovery(&mut self, index: usize, input: recovery::Input) {
+    pub fn tell_recovery(&mut self, index: usize, input: recovery::Input) {
         let clock = self.clock();
         let deployment = &mut self.deployments[index];
         if deployment.over {
@@ -359,7 +359,7 @@ impl World {
             restore,
             finished,
         };
-        self.soon(Event::ToRecovery { deployment, input });
+        self.tell_recovery(deployment, input);
     }
 
     pub fn recommit(&mut self, run: usize, next: usize) {
@@ -394,7 +394,7 @@ impl World {
         self.ledger.commit(transaction, &requests.durable);
     }
 
-    pub fn to_coordinator(&mut self, run: usize, input: coordinator::Input) {
+    pub fn tell_coordinator(&mut self, run: usize, input: coordinator::Input) {
         if self.runs[run].over {
             return;
         }
@@ -500,7 +500,7 @@ impl World {
         }
     }
 
-    pub fn to_member(&mut self, run: usize, member: usize, command: Command) {
+    pub fn tell_member(&mut self, run: usize, member: usize, command: Command) {
         let one = &mut self.runs[run];
         let Some(place) = one.members.get_mut(member).filter(|member| member.alive) else {
             return;

@@ -361,27 +361,27 @@ impl World {
         match event {
             Event::Answered { request, task } => self.answer(request, task),
             Event::Step { run, member } => self.step(run, member),
-            Event::ToCoordinator { run, input } => self.to_coordinator(run, input),
+            Event::ToCoordinator { run, input } => self.tell_coordinator(run, input),
             Event::ToMember {
                 run,
                 member,
                 command,
-            } => self.to_member(run, member, command),
-            Event::ToRecovery { deployment, input } => self.to_recovery(deployment, input),
+            } => self.tell_member(run, member, command),
+            Event::ToRecovery { deployment, input } => self.tell_recovery(deployment, input),
             Event::TickCoordinator { run } => {
                 self.runs[run].tick = None;
-                self.to_coordinator(run, coordinator::Input::Tick);
+                self.tell_coordinator(run, coordinator::Input::Tick);
             }
             Event::TickRecovery { deployment } => {
                 self.deployments[deployment].tick = None;
-                self.to_recovery(deployment, recovery::Input::Tick);
+                self.tell_recovery(deployment, recovery::Input::Tick);
             }
             Event::Recommit { run, next } => self.recommit(run, next),
             Event::StopProcess { run, process } => self.kill_process(run, process),
             Event::Stopped { run } => {
                 let deployment = self.runs[run].deployment;
                 let epoch = self.runs[run].epoch;
-                self.to_recovery(deployment, recovery::Input::Stopped { epoch });
+                self.tell_recovery(deployment, recovery::Input::Stopped { epoch });
             }
             Event::Deploy => self.deploy(),
             Event::Fault => self.fault(),
