@@ -30,5 +30,8 @@ pub mod compatible;
 pub mod coordinator;
 pub mod recovery;
 
+#[doc(hidden)]
+pub mod fuzz;
+
 #[cfg(test)]
 mod simulation;

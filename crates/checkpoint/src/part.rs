@@ -159,4 +159,4 @@ pub(crate) fn decode_checked(bytes: &Buffer) -> std::result::Result<Vec<RecordBa
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

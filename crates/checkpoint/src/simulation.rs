@@ -13,7 +13,7 @@ use std::env;
 mod disk;
 mod ledger;
 mod pipeline;
-mod random;
+pub mod random;
 mod supervisor;
 mod world;
 

@@ -170,5 +170,10 @@ pub(crate) fn checksum_text(checksum: u32) -> String {
     format!("crc32:{checksum:08x}")
 }
 
+/// A body behind a first line that fits it, for tests and fuzzing.
+pub(crate) fn with_head(kind: &str, body: &[u8]) -> Vec<u8> {
+    [&head(kind, FORMAT, body), body, b"\n"].concat()
+}
+
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -250,9 +250,15 @@ impl Walk {
         buffer.ok_or_else(|| "a batch has too few buffers".to_string())
     }
 
-    fn enough(&mut self, wanted: u64) -> Check {
-        if self.buffer()? < wanted {
+    /// Takes a buffer of so many elements or more, each of this width.
+    fn enough(&mut self, count: u64, width: u64) -> Check {
+        let bytes = self.buffer()?;
+        if bytes < count * width {
             return Err("a buffer is too short for its array".to_string());
+        }
+        // The validation of arrays looks at whole buffers as elements, and asserts that they are.
+        if width > 0 && bytes % width != 0 {
+            return Err("a buffer ends within an element".to_string());
         }
         Ok(())
     }
@@ -270,32 +276,32 @@ impl Walk {
             return Err("a bitmap is too short for its array".to_string());
         }
         // An empty array may go without offsets.
-        let offsets = |width: u64| if length == 0 { 0 } else { (length + 1) * width };
+        let offsets = if length == 0 { 0 } else { length + 1 };
         match data_type {
-            Boolean => self.enough(length.div_ceil(8))?,
+            Boolean => self.enough(length.div_ceil(8), 1)?,
             Utf8 | Binary => {
-                self.enough(offsets(4))?;
+                self.enough(offsets, 4)?;
                 self.buffer()?;
             }
             LargeUtf8 | LargeBinary => {
-                self.enough(offsets(8))?;
+                self.enough(offsets, 8)?;
                 self.buffer()?;
             }
             Utf8View | BinaryView => {
-                self.enough(length * 16)?;
+                self.enough(length, 16)?;
                 let count = self.variadic.next();
                 let count = count.ok_or("a batch has too few buffers")?;
                 for _ in 0..count.max(0) {
                     self.buffer()?;
                 }
             }
-            FixedSizeBinary(width) => self.enough(length * *width as u64)?,
+            FixedSizeBinary(width) => self.enough(length, *width as u64)?,
             List(item) | Map(item, _) => {
-                self.enough(offsets(4))?;
+                self.enough(offsets, 4)?;
                 self.array(item.data_type())?;
             }
             LargeList(item) => {
-                self.enough(offsets(8))?;
+                self.enough(offsets, 8)?;
                 self.array(item.data_type())?;
             }
             FixedSizeList(item, width) => {
@@ -312,7 +318,7 @@ impl Walk {
             }
             other => {
                 let width = other.primitive_width().ok_or("a column can't be read")?;
-                self.enough(length * width as u64)?;
+                self.enough(length, width as u64)?;
             }
         }
         Ok(length)
