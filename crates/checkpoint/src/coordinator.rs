@@ -15,7 +15,8 @@
 //! - **Aborts.** A barrier that takes longer than the time-out is given up, like one whose snapshot or
 //!   storing failed. Sinks keep what they have prepared, and name it as pending at the next barrier: a
 //!   manifest whose storing seemed to fail may be there after all. The next try comes after a tenth of the
-//!   interval, doubled each time up to the interval; after [`Settings::failures_max`] in a row it is over.
+//!   interval, doubled each time up to the interval, and from the second on everybody writes a base: parts
+//!   that it would build upon may be gone. After [`Settings::failures_max`] in a row it is over.
 //! - **The end.** A member that has ended is asked no more; what it said last counts at every later
 //!   barrier. When all have, one last checkpoint says so, its commits are made, and then the query is
 //!   finished.
@@ -340,11 +341,12 @@ impl Coordinator {
             return;
         };
         let barrier = flight.barrier;
-        for &index in &flight.bases {
-            self.members[index].has_moved = true;
-        }
         self.costs.aborted += 1;
         self.failures += 1;
+        for (index, member) in self.members.iter_mut().enumerate() {
+            // What fails twice may fail because of what it builds upon.
+            member.has_moved |= self.failures > 1 || flight.bases.contains(&index);
+        }
         self.ended_ns = Some(self.clock.ns());
         let text = reason.clone();
         outputs.push(Output::Abort { barrier, reason });

@@ -76,6 +76,10 @@ pub enum Input {
     ClaimFailed {
         /// Why.
         reason: String,
+        /// Trying again would be of no use: somebody else runs the query, or a later version has written
+        /// there. (The store's error is neither [`crate::Kind::Unavailable`] nor
+        /// [`crate::Kind::Missing`].)
+        is_fatal: bool,
     },
     /// Every instance has its state and positions, and waits.
     Restored {
@@ -276,8 +280,8 @@ impl Recovery {
                     outputs.push(Output::Restore { epoch, checkpoint });
                 }
             }
-            (State::Claiming, Input::ClaimFailed { reason }) => {
-                if self.has_begun {
+            (State::Claiming, Input::ClaimFailed { reason, is_fatal }) => {
+                if self.has_begun && !is_fatal {
                     self.failed(None, reason, &mut outputs);
                 } else {
                     // The user is there, and can mend it.

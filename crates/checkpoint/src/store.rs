@@ -99,7 +99,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Kind::Unavailable`] when the store can't be read or written, [`Kind::Invalid`] when a later
-    /// version wrote there.
+    /// version wrote there, [`Kind::Fenced`] when another incarnation has begun at the same time.
     pub async fn begin(&self, before: Option<u64>) -> Result<(Incarnation, Found)> {
         Incarnation::begin(self, before).await
     }
@@ -205,10 +205,12 @@ impl Store {
                 Some(length) => format!("has {length} bytes instead of {}", part.bytes),
                 None => "is not there".to_string(),
             };
-            return Err(Error::corrupt(
-                self.name(&record_name(manifest.number)),
-                format!("its part '{}' {wrong}", part.object),
-            ));
+            let place = match manifest.number {
+                0 => self.name("a new checkpoint"),
+                number => self.name(&record_name(number)),
+            };
+            let reason = format!("its part '{}' {wrong}", part.object);
+            return Err(Error::corrupt(place, reason));
         }
         Ok(())
     }

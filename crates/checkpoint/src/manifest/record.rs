@@ -175,5 +175,11 @@ pub(crate) fn with_head(kind: &str, body: &[u8]) -> Vec<u8> {
     [&head(kind, FORMAT, body), body, b"\n"].concat()
 }
 
+/// As a later version would write it.
+#[cfg(test)]
+pub(crate) fn with_later_head(kind: &str, body: &[u8]) -> Vec<u8> {
+    [&head(kind, FORMAT + 1, body), body, b"\n"].concat()
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

@@ -25,7 +25,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 
 /// Columns of the kinds that state has.
 pub fn state(rows: usize) -> RecordBatch {
-    let number = |row: usize| (row % 5 != 0).then_some(row as i64 * 7);
+    let number = |row: usize| (!row.is_multiple_of(5)).then_some(row as i64 * 7);
     let text = |row: usize| (row % 4 != 1).then(|| format!("a text of some length, {row}"));
     let mut views = StringViewBuilder::new();
     let mut lists = ListBuilder::new(Int64Builder::new());

@@ -156,6 +156,7 @@ fn a_corrupt_checkpoint_leads_to_the_one_before_and_never_to_none() {
 fn the_first_start_fails_at_once_and_later_ones_are_tried_again() {
     let failed_claim = || Input::ClaimFailed {
         reason: "s3://x: no such bucket".to_string(),
+        is_fatal: false,
     };
     let mut recovery = Recovery::new(Limits::default());
     recovery.handle(0, Input::Start);
@@ -173,6 +174,13 @@ fn the_first_start_fails_at_once_and_later_ones_are_tried_again() {
     let at = recovery.next_ns().unwrap();
     let outputs = recovery.handle(at, Input::Tick);
     assert_eq!(outputs, [Output::Claim { before: None }]);
+    let reason = "incarnation 9 has taken over".to_string();
+    let is_fatal = true;
+    let outputs = recovery.handle(at, Input::ClaimFailed { reason, is_fatal });
+    assert!(
+        matches!(&outputs[..], [Output::GiveUp { .. }]),
+        "{outputs:?}"
+    );
 }
 
 #[test]

@@ -293,8 +293,10 @@ impl World {
         let (incarnation, found) = match result {
             Ok(begun) => begun,
             Err(error) => {
+                self.note(Some(&error));
                 let reason = error.to_string();
-                let input = recovery::Input::ClaimFailed { reason };
+                let is_fatal = !matches!(error.kind, Kind::Unavailable | Kind::Missing);
+                let input = recovery::Input::ClaimFailed { reason, is_fatal };
                 self.soon(Event::ToRecovery { deployment, input });
                 return;
             }

@@ -86,12 +86,9 @@ impl Incarnation {
                 last: number,
                 barrier: 0,
             };
-            match incarnation.check_latest().await {
-                Ok(()) => return Ok((incarnation, found)),
-                // Somebody was faster, and has removed what had this number before.
-                Err(error) if error.kind == Kind::Fenced => {}
-                Err(error) => return Err(error),
-            }
+            // Somebody may have begun behind it already. Trying again would only fence that one in turn.
+            incarnation.check_latest().await?;
+            return Ok((incarnation, found));
         }
         let reason = format!("others have written there {CLAIMS_MAX} times meanwhile");
         Err(
@@ -122,7 +119,12 @@ impl Incarnation {
     /// # Errors
     ///
     /// [`Kind::Fenced`] when a later incarnation has begun: then nothing of this one counts any more.
+    /// [`Kind::Missing`] or [`Kind::Corrupt`] when a part or an earlier record was removed or changed by
+    /// somebody else.
     pub async fn put_manifest(&mut self, mut manifest: Manifest) -> Result<u64> {
+        self.check_latest().await?;
+        let lengths = self.store.lengths().await?;
+        self.store.check_parts(&manifest, &lengths)?;
         manifest.epoch = self.epoch;
         manifest.time_ms = now_ms();
         let barrier = manifest.barrier;
@@ -171,12 +173,17 @@ impl Incarnation {
         ))
     }
 
-    /// Nothing lies behind its last record.
+    /// Its last record is there, and nothing lies behind it.
     pub(super) async fn check_latest(&self) -> Result<()> {
         let numbers = self.store.numbers().await?;
         match numbers.last() {
             Some(&number) if number > self.last => Err(self.fenced(number)),
-            _ => Ok(()),
+            Some(_) if numbers.contains(&self.last) => Ok(()),
+            _ => {
+                let place = self.store.name(&record_name(self.last));
+                let error = Error::new(Kind::Missing, place, "it was removed by somebody else");
+                Err(error.mend("keep others from the place, and start the query again"))
+            }
         }
     }
 
