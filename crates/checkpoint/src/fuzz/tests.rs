@@ -44,14 +44,19 @@ fn mutated(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Mutations of each input; `SLACKWATER_MUTATIONS=1000000` is for a compiler without a fuzzer.
+const MUTATIONS: u64 = 2_000;
+
 fn run_corpus(target: &str, body: fn(&[u8]), least: usize) {
     let mut random = Random(17);
+    let mutations = std::env::var("SLACKWATER_MUTATIONS").ok();
+    let mutations = mutations.and_then(|text| text.parse().ok());
     let mut inputs = 0;
     for entry in fs::read_dir(directory(target)).expect("the corpus is part of the repository") {
         let input = fs::read(entry.unwrap().path()).unwrap();
         inputs += 1;
         body(&input);
-        for _ in 0..2_000 {
+        for _ in 0..mutations.unwrap_or(MUTATIONS) {
             body(&mutated(&mut random, &input));
         }
     }

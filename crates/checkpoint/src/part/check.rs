@@ -60,6 +60,10 @@ fn kind(data_type: &DataType, depth: usize) -> Check {
         return Err("nests too deep".to_string());
     }
     match data_type {
+        // It would come back without one.
+        Timestamp(_, Some(zone)) if zone.is_empty() => {
+            Err("has a time zone of no name".to_string())
+        }
         Null | Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64
         | Float16 | Float32 | Float64 | Timestamp(..) | Date32 | Date64 | Time32(_) | Time64(_)
         | Duration(_) | Interval(_) | Binary | LargeBinary | BinaryView | Utf8 | LargeUtf8
@@ -144,7 +148,7 @@ fn wire_type(field: &WireField<'_>) -> (Option<usize>, bool) {
         }),
         Type::Timestamp => field
             .type_as_timestamp()
-            .is_some_and(|found| is_unit(found.unit())),
+            .is_some_and(|found| is_unit(found.unit()) && found.timezone() != Some("")),
         Type::Duration => field
             .type_as_duration()
             .is_some_and(|found| is_unit(found.unit())),
@@ -289,9 +293,9 @@ impl Walk {
             }
             Utf8View | BinaryView => {
                 self.enough(length, 16)?;
-                let count = self.variadic.next();
-                let count = count.ok_or("a batch has too few buffers")?;
-                for _ in 0..count.max(0) {
+                let count = self.variadic.next().filter(|&count| count >= 0);
+                let count = count.ok_or("a batch has a wrong number of buffers")?;
+                for _ in 0..count {
                     self.buffer()?;
                 }
             }
