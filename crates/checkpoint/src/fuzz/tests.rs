@@ -1,6 +1,7 @@
 //! The committed inputs of the fuzz targets, run as ordinary tests.
 
 use std::fs;
+use std::panic::{catch_unwind, resume_unwind};
 use std::path::PathBuf;
 
 use super::*;
@@ -57,7 +58,13 @@ fn run_corpus(target: &str, body: fn(&[u8]), least: usize) {
         inputs += 1;
         body(&input);
         for _ in 0..mutations.unwrap_or(MUTATIONS) {
-            body(&mutated(&mut random, &input));
+            let changed = mutated(&mut random, &input);
+            if let Err(panic) = catch_unwind(|| body(&changed)) {
+                let path = std::env::temp_dir().join(format!("slackwater-found-{target}"));
+                fs::write(&path, changed).unwrap();
+                println!("the input is {}", path.display());
+                resume_unwind(panic);
+            }
         }
     }
     assert!(inputs >= least, "{inputs} inputs are left of the corpus");

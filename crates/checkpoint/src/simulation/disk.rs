@@ -41,6 +41,8 @@ pub struct Requests {
     pub answered: HashMap<u64, Fate>,
     /// What valid manifests have held as pending.
     pub durable: HashSet<Transaction>,
+    /// The number of the last claim.
+    pub latest_claim: u64,
 }
 
 #[derive(Clone)]
@@ -111,10 +113,17 @@ impl Disk {
     }
 
     fn note(&self, bytes: &[u8]) {
-        if let Ok(Record::Checkpoint(manifest)) = Record::decode(bytes) {
-            let pending = manifest.nodes.iter().flat_map(|node| &node.pending);
-            let pending = pending.map(|pending| Transaction::of(&pending.commit));
-            self.requests.lock().unwrap().durable.extend(pending);
+        let mut requests = self.requests.lock().unwrap();
+        match Record::decode(bytes) {
+            Ok(Record::Checkpoint(manifest)) => {
+                let pending = manifest.nodes.iter().flat_map(|node| &node.pending);
+                let pending = pending.map(|pending| Transaction::of(&pending.commit));
+                requests.durable.extend(pending);
+            }
+            Ok(Record::Claim(claim)) => {
+                requests.latest_claim = requests.latest_claim.max(claim.number);
+            }
+            Err(_) => {}
         }
     }
 }

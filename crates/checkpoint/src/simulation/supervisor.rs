@@ -257,7 +257,7 @@ impl World {
                 result,
             } => {
                 self.runs[run].incarnation = Some(incarnation);
-                self.note(result.as_ref().err());
+                self.note_fenced(self.runs[run].epoch, result.as_ref().err());
                 let input = match result {
                     Ok(_) => coordinator::Input::ManifestStored { barrier },
                     Err(error) => failed(barrier, &error),
@@ -271,7 +271,7 @@ impl World {
                 result,
             } => {
                 self.runs[run].incarnation = Some(incarnation);
-                self.note(result.as_ref().err());
+                self.note_fenced(self.runs[run].epoch, result.as_ref().err());
                 if let Err(error) = result
                     && error.kind == Kind::Fenced
                 {
@@ -284,8 +284,14 @@ impl World {
         }
     }
 
-    fn note(&mut self, error: Option<&Error>) {
-        self.seen.fenced += u64::from(error.is_some_and(|error| error.kind == Kind::Fenced));
+    /// Nobody may be fenced by what he has written himself.
+    fn note_fenced(&mut self, epoch: u64, error: Option<&Error>) {
+        if error.is_some_and(|error| error.kind == Kind::Fenced) {
+            self.seen.fenced += 1;
+            if self.latest_claim() <= epoch {
+                self.ledger.complain(format!("{epoch} is fenced by nobody"));
+            }
+        }
     }
 
     fn begun(&mut self, index: usize, result: crate::Result<(Incarnation, crate::Found)>) {
@@ -293,7 +299,7 @@ impl World {
         let (incarnation, found) = match result {
             Ok(begun) => begun,
             Err(error) => {
-                self.note(Some(&error));
+                self.note_fenced(0, Some(&error));
                 let reason = error.to_string();
                 let is_fatal = !matches!(error.kind, Kind::Unavailable | Kind::Missing);
                 let input = recovery::Input::ClaimFailed { reason, is_fatal };

@@ -335,6 +335,11 @@ impl World {
         Ok(())
     }
 
+    /// The latest incarnation, whether anybody knows of it or not.
+    pub fn latest_claim(&self) -> u64 {
+        self.requests.lock().unwrap().latest_claim
+    }
+
     /// While a sweep removes something, what is newest has to stay whole.
     pub fn check_newest(&mut self) {
         let store = Store::new(self.disk.objects(), "memory");

@@ -1,5 +1,6 @@
 //! Writing checkpoints, as one incarnation of a query.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -122,7 +123,9 @@ impl Incarnation {
     /// [`Kind::Missing`] or [`Kind::Corrupt`] when a part or an earlier record was removed or changed by
     /// somebody else.
     pub async fn put_manifest(&mut self, mut manifest: Manifest) -> Result<u64> {
-        self.check_latest().await?;
+        // Later records may be its own: it may have been told that they failed.
+        let numbers = self.store.numbers().await?;
+        self.check_present(&numbers)?;
         let lengths = self.store.lengths().await?;
         self.store.check_parts(&manifest, &lengths)?;
         manifest.epoch = self.epoch;
@@ -178,13 +181,18 @@ impl Incarnation {
         let numbers = self.store.numbers().await?;
         match numbers.last() {
             Some(&number) if number > self.last => Err(self.fenced(number)),
-            Some(_) if numbers.contains(&self.last) => Ok(()),
-            _ => {
-                let place = self.store.name(&record_name(self.last));
-                let error = Error::new(Kind::Missing, place, "it was removed by somebody else");
-                Err(error.mend("keep others from the place, and start the query again"))
-            }
+            _ => self.check_present(&numbers),
         }
+    }
+
+    /// Its last record is there, or was removed because there are later ones.
+    fn check_present(&self, numbers: &BTreeSet<u64>) -> Result<()> {
+        if numbers.last().is_some_and(|&last| last >= self.last) {
+            return Ok(());
+        }
+        let place = self.store.name(&record_name(self.last));
+        let error = Error::new(Kind::Missing, place, "it was removed by somebody else");
+        Err(error.mend("keep others from the place, and start the query again"))
     }
 
     pub(super) fn fenced(&self, by: u64) -> Error {
