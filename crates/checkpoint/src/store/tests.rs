@@ -8,6 +8,8 @@ use crate::simulation::random::Random;
 use crate::{PartRequest, Runner};
 
 mod faults;
+#[cfg(feature = "s3")]
+mod s3;
 
 /// A store in a directory of its own.
 pub(super) struct Place {
