@@ -1,0 +1,190 @@
+use serde_json::json;
+
+use super::*;
+use crate::manifest::{Part, Partition, Pending};
+use crate::part::PartName;
+
+fn identity(key: &str, kind: NodeKind, aspects: &[(&str, &str)]) -> Identity {
+    let aspects = aspects.iter();
+    Identity {
+        key: key.to_string(),
+        kind,
+        aspects: aspects
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect(),
+    }
+}
+
+const SUMS: [(&str, &str); 3] = [
+    ("keys", "user VARCHAR"),
+    ("aggregates", "SUM(amount BIGINT)"),
+    ("window", "TUMBLE 10 s"),
+];
+
+fn node(identity: Identity) -> Node {
+    Node {
+        identity,
+        instances: 2,
+        watermark: None,
+        parts: Vec::new(),
+        partitions: Vec::new(),
+        pending: Vec::new(),
+    }
+}
+
+/// `events` → `per_user` → `out`, with something in each.
+fn manifest() -> Manifest {
+    let mut events = node(identity(
+        "events",
+        NodeKind::Source,
+        &[("connector", "file")],
+    ));
+    events.partitions.push(Partition {
+        name: "a.csv".to_string(),
+        position: 10,
+        extra: None,
+        watermark: None,
+        ended: false,
+    });
+    let mut sums = node(identity("per_user", NodeKind::Stateful, &SUMS));
+    let name = PartName {
+        epoch: 1,
+        barrier: 1,
+    };
+    sums.parts.push(Part {
+        instance: 0,
+        barrier: 1,
+        since: None,
+        buckets: (0, 4_095),
+        object: name.object("per_user", 0, 0),
+        bytes: 1,
+        rows: 1,
+        checksum: String::new(),
+    });
+    let out = node(identity("out", NodeKind::Sink, &[("connector", "file")]));
+    Manifest {
+        number: 3,
+        buckets: 4_096,
+        nodes: vec![events, sums, out],
+        ..Manifest::default()
+    }
+}
+
+/// The same query.
+fn query() -> Vec<Wanted> {
+    let nodes = manifest().nodes.into_iter();
+    let wanted = nodes.map(|node| Wanted {
+        sources: match node.identity.kind {
+            NodeKind::Source => Vec::new(),
+            _ => vec!["events".to_string()],
+        },
+        identity: node.identity,
+        may_begin_empty: false,
+    });
+    wanted.collect()
+}
+
+fn wanted(key: &str, kind: NodeKind, sources: &[&str]) -> Wanted {
+    Wanted {
+        identity: identity(key, kind, &[]),
+        sources: sources.iter().map(ToString::to_string).collect(),
+        may_begin_empty: false,
+    }
+}
+
+fn reasons(manifest: &Manifest, query: &[Wanted]) -> Vec<String> {
+    let refused = map(manifest, 4_096, query, &[]).unwrap_err();
+    refused.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_same_query_goes_on_whatever_is_in_front_of_its_state() {
+    let mapping = map(&manifest(), 4_096, &query(), &[]).unwrap();
+    assert_eq!(mapping.from, [Some(0), Some(1), Some(2)]);
+    // In another order, too; a filter is no aspect.
+    let mut query = query();
+    query.reverse();
+    let mapping = map(&manifest(), 4_096, &query, &[]).unwrap();
+    assert_eq!(mapping.from, [Some(2), Some(1), Some(0)]);
+}
+
+#[test]
+fn other_keys_aggregates_and_connectors_are_refused_with_both_values() {
+    let mut query = query();
+    query[0].identity.aspects[0].1 = "kafka".to_string();
+    query[1].identity.aspects[0].1 = "user VARCHAR, country VARCHAR".to_string();
+    let found = reasons(&manifest(), &query);
+    assert_eq!(
+        found,
+        [
+            "'events': its state has other connector: 'file' before, 'kafka' now (give the new one \
+             another name, or go back to what it was)",
+            "'per_user': its state has other keys: 'user VARCHAR' before, 'user VARCHAR, country \
+             VARCHAR' now (give the new one another name, or go back to what it was)",
+        ]
+    );
+    let mut less = super::tests::query();
+    less[1].identity.aspects.pop();
+    let found = reasons(&manifest(), &less);
+    assert!(
+        found[0].contains("'TUMBLE 10 s' before, nothing now"),
+        "{found:?}"
+    );
+    let mut kind = super::tests::query();
+    kind[1].identity.kind = NodeKind::Sink;
+    assert!(reasons(&manifest(), &kind)[0].contains("it was a stateful operator, and is a sink"));
+}
+
+#[test]
+fn a_node_that_is_gone_has_to_be_given_up_by_name() {
+    let query = &query()[..1];
+    let found = reasons(&manifest(), query);
+    assert_eq!(
+        found.len(),
+        1,
+        "a sink that has committed all may go: {found:?}"
+    );
+    assert!(found[0].starts_with("'per_user': it is gone from the query, and has state"));
+    let mapping = map(&manifest(), 4_096, query, &["per_user".to_string()]).unwrap();
+    assert_eq!(mapping.dropped, ["per_user"]);
+    let mut pending = manifest();
+    pending.nodes[2].pending.push(Pending {
+        instance: 0,
+        commit: json!(1),
+    });
+    assert!(reasons(&pending, query)[1].contains("rows wait to be committed"));
+    let mut source = super::tests::query();
+    source.remove(0);
+    assert!(reasons(&manifest(), &source)[0].contains("its positions would be forgotten"));
+}
+
+#[test]
+fn a_new_sink_or_source_is_fine_and_a_new_aggregate_only_over_unread_rows() {
+    let mut query = query();
+    query.push(wanted("out2", NodeKind::Sink, &["events"]));
+    query.push(wanted("more", NodeKind::Source, &[]));
+    query.push(wanted("of_more", NodeKind::Stateful, &["more"]));
+    let mapping = map(&manifest(), 4_096, &query, &[]).unwrap();
+    assert_eq!(mapping.from[3..], [None, None, None]);
+    query.push(wanted("late", NodeKind::Stateful, &["more", "events"]));
+    let found = reasons(&manifest(), &query);
+    assert!(
+        found[0].starts_with("'late': it is new, and rows of 'events' that belong to it were read"),
+        "{found:?}"
+    );
+    query[6].may_begin_empty = true;
+    assert!(map(&manifest(), 4_096, &query, &[]).is_ok());
+    query[6].may_begin_empty = false;
+    let mut unread = manifest();
+    unread.nodes[0].partitions[0].position = 0;
+    assert!(map(&unread, 4_096, &query, &[]).is_ok());
+}
+
+#[test]
+fn other_buckets_and_double_keys_are_refused() {
+    let refused = map(&manifest(), 1_024, &query(), &[]).unwrap_err();
+    assert!(refused[0].to_string().contains("4096 buckets"));
+    let mut query = query();
+    query.push(query[1].clone());
+    assert!(reasons(&manifest(), &query)[0].contains("two nodes of the query"));
+}

@@ -1,0 +1,247 @@
+//! A checkpoint in flight: who has answered, and what becomes of it.
+
+use super::{
+    Chain, Coordinator, Flight, Manifest, Member, Node, NodeKind, Output, Part, Partition, Plan,
+    Report, State,
+};
+use crate::manifest::Pending;
+
+/// Members that are named when a barrier is late.
+const NAMED_MAX: usize = 3;
+
+impl Flight {
+    /// Why it has taken too long.
+    pub(super) fn late(&self, plan: &Plan, members: &[Member], taken_ns: u64) -> String {
+        let seconds = taken_ns as f64 / 1e9;
+        if self.storing {
+            return format!("the manifest was not stored within {seconds:.1} s");
+        }
+        let name = |index: usize| {
+            let member = &members[index];
+            format!("'{}' #{}", plan.nodes[member.node].key, member.instance)
+        };
+        let missing = self.missing(members);
+        if missing.is_empty() {
+            return format!("its parts were not stored within {seconds:.1} s");
+        }
+        let named = missing.iter().take(NAMED_MAX).map(|&index| name(index));
+        let mut named = named.collect::<Vec<String>>().join(", ");
+        if missing.len() > NAMED_MAX {
+            named.push_str(&format!(" and {} more", missing.len() - NAMED_MAX));
+        }
+        format!("the barrier did not pass {named} within {seconds:.1} s")
+    }
+
+    fn missing(&self, members: &[Member]) -> Vec<usize> {
+        let missing = |index: &usize| self.answer(*index, &members[*index]).is_none();
+        (0..members.len()).filter(missing).collect()
+    }
+
+    /// What a member says of this cut: its answer, or its end where it came before the barrier.
+    fn answer<'a>(&'a self, index: usize, member: &'a Member) -> Option<&'a Report> {
+        let before = member.ended.as_ref();
+        let before = before.filter(|(last_barrier, _)| *last_barrier < self.barrier);
+        let end = before.map(|(_, report)| report);
+        self.reports[index].as_ref().or(end)
+    }
+
+    /// Parts that are to come from a member that has ended: none, its state is empty.
+    fn parts_wanted(&self, index: usize) -> usize {
+        self.reports[index]
+            .as_ref()
+            .map_or(0, |report| report.parts)
+    }
+}
+
+impl Coordinator {
+    pub(super) fn done(
+        &mut self,
+        barrier: u64,
+        member: usize,
+        report: Report,
+        outputs: &mut Vec<Output>,
+    ) {
+        if let State::Flying(flight) = &mut self.state
+            && flight.barrier == barrier
+            && let Some(place) = flight.reports.get_mut(member)
+        {
+            place.get_or_insert(report);
+            self.advance(outputs);
+        }
+    }
+
+    pub(super) fn part_stored(
+        &mut self,
+        barrier: u64,
+        member: usize,
+        part: Part,
+        outputs: &mut Vec<Output>,
+    ) {
+        if let State::Flying(flight) = &mut self.state
+            && flight.barrier == barrier
+            && let Some(owner) = self.members.get(member)
+        {
+            let is_base = flight.bases.contains(&member);
+            let since = if is_base { None } else { self.stored };
+            let wanted = (owner.instance, barrier, since);
+            if (part.instance, part.barrier, part.since) != wanted {
+                let reason = format!("'{}' is not what was asked for", part.object);
+                self.abort(reason, outputs);
+                return;
+            }
+            let is_new = flight
+                .parts
+                .iter()
+                .all(|(_, known)| known.object != part.object);
+            if is_new {
+                flight.parts.push((member, part));
+            }
+            self.advance(outputs);
+        }
+    }
+
+    pub(super) fn member_ended(
+        &mut self,
+        member: usize,
+        last_barrier: u64,
+        report: Report,
+        outputs: &mut Vec<Output>,
+    ) {
+        let Some(place) = self.members.get_mut(member) else {
+            return;
+        };
+        place.ended.get_or_insert((last_barrier, report));
+        self.advance(outputs);
+        if self.all_ended() {
+            match &self.state {
+                // The last checkpoint says all that this one would.
+                State::Flying(flight) if !flight.storing => {
+                    let barrier = flight.barrier;
+                    self.state = State::Waiting;
+                    let reason = "the query has ended".to_string();
+                    outputs.push(Output::Abort { barrier, reason });
+                    self.due_ns = Some(self.clock.ns());
+                }
+                State::Waiting => self.due_ns = Some(self.clock.ns()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Stores the manifest once everybody has answered and every part is stored.
+    pub(super) fn advance(&mut self, outputs: &mut Vec<Output>) {
+        let now_ns = self.clock.ns();
+        let State::Flying(flight) = &mut self.state else {
+            return;
+        };
+        if flight.storing || !flight.missing(&self.members).is_empty() {
+            return;
+        }
+        flight.aligned_ns.get_or_insert(now_ns);
+        for index in 0..self.members.len() {
+            let stored = flight.parts.iter().filter(|(member, _)| *member == index);
+            if stored.count() < flight.parts_wanted(index) {
+                return;
+            }
+        }
+        flight.storing = true;
+        let flight = flight.clone();
+        let manifest = self.manifest(&flight);
+        outputs.push(Output::Store(Box::new(manifest)));
+    }
+
+    /// A member's parts if this checkpoint is stored.
+    fn parts_after(&self, flight: &Flight, index: usize) -> Vec<Part> {
+        let member = &self.members[index];
+        let ended_before = flight.reports[index].is_none();
+        let fresh = flight.parts.iter();
+        let fresh = fresh.filter(|(owner, _)| *owner == index);
+        let mut fresh = fresh.map(|(_, part)| part.clone()).collect::<Vec<Part>>();
+        fresh.sort_by(|a, b| a.object.cmp(&b.object));
+        if ended_before {
+            Vec::new()
+        } else if flight.bases.contains(&index) {
+            fresh
+        } else {
+            [member.parts.clone(), fresh].concat()
+        }
+    }
+
+    fn manifest(&self, flight: &Flight) -> Manifest {
+        let nodes = self.plan.nodes.iter().enumerate().map(|(at, identity)| {
+            let members = self.members.iter().enumerate();
+            let members = members.filter(|(_, member)| member.node == at);
+            let mut node = Node {
+                identity: identity.clone(),
+                instances: 0,
+                watermark: None,
+                parts: Vec::new(),
+                partitions: Vec::new(),
+                pending: Vec::new(),
+            };
+            for (index, member) in members {
+                let report = flight.answer(index, member).cloned().unwrap_or_default();
+                node.instances += 1;
+                node.watermark = match (node.watermark, report.watermark) {
+                    (Some(one), Some(other)) => Some(one.min(other)),
+                    (one, other) => one.or(other),
+                };
+                if identity.kind == NodeKind::Stateful {
+                    node.parts.extend(self.parts_after(flight, index));
+                }
+                node.partitions.extend(report.partitions);
+                let instance = member.instance;
+                let pending = report.pending.into_iter();
+                let pending = pending.map(|commit| Pending { instance, commit });
+                node.pending.extend(pending);
+            }
+            let restored = self.plan.restored.iter().filter(|(node, _)| *node == at);
+            carry(
+                &mut node.partitions,
+                restored.map(|(_, partition)| partition),
+            );
+            node
+        });
+        Manifest {
+            barrier: flight.barrier,
+            buckets: self.plan.buckets,
+            finished: flight.is_final,
+            nodes: nodes.collect(),
+            ..Manifest::default()
+        }
+    }
+
+    /// What the next checkpoint builds upon.
+    pub(super) fn keep_chains(&mut self, flight: Flight) {
+        for index in 0..self.members.len() {
+            let parts = self.parts_after(&flight, index);
+            let fresh = |part: &&Part| part.barrier == flight.barrier;
+            let fresh_bytes = parts.iter().filter(fresh).map(|part| part.bytes).sum();
+            let count = parts.len();
+            let member = &mut self.members[index];
+            let memory = flight.reports[index].as_ref().map_or(0, |r| r.memory);
+            let chain = &mut member.chain;
+            if flight.bases.contains(&index) {
+                *chain = Chain {
+                    base_bytes: fresh_bytes,
+                    base_memory: memory,
+                    ..Chain::default()
+                };
+            } else if fresh_bytes > 0 {
+                chain.increment_bytes += fresh_bytes;
+                chain.last_bytes = fresh_bytes;
+            }
+            chain.parts = count;
+            chain.memory = memory;
+            member.parts = parts;
+        }
+    }
+}
+
+/// Partitions that nobody reads now keep the positions that they had.
+fn carry<'a>(partitions: &mut Vec<Partition>, restored: impl Iterator<Item = &'a Partition>) {
+    let names = partitions.iter().map(|partition| partition.name.clone());
+    let names = names.collect::<std::collections::HashSet<String>>();
+    let missing = restored.filter(|partition| !names.contains(&partition.name));
+    partitions.extend(missing.cloned());
+}

@@ -1,0 +1,121 @@
+//! Where checkpoints lie: a directory, or a URL of an object store.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+
+use crate::error::{Error, Kind, Result};
+
+/// Objects, and what is known of where they lie.
+pub(crate) struct Location {
+    pub objects: Arc<dyn ObjectStore>,
+    /// The directory, where it is one.
+    pub directory: Option<PathBuf>,
+}
+
+/// Opens a directory, which is made if it isn't there, or a URL.
+pub(crate) fn open(location: &str) -> Result<Location> {
+    let Some((scheme, rest)) = location.split_once("://") else {
+        return directory(location, Path::new(location));
+    };
+    match scheme {
+        "file" if rest.starts_with('/') && !rest.contains(['%', '?', '#']) => {
+            directory(location, Path::new(rest))
+        }
+        "file" => Err(Error::new(
+            Kind::Invalid,
+            location,
+            "a file URL here has three slashes, and nothing in it is escaped",
+        )
+        .mend("write the path itself")),
+        "s3" | "s3a" => s3(location),
+        _ => Err(Error::new(
+            Kind::Invalid,
+            location,
+            format!("checkpoints can't lie in '{scheme}://'"),
+        )
+        .mend("a path, file:///path or s3://bucket/folder")),
+    }
+}
+
+fn directory(location: &str, path: &Path) -> Result<Location> {
+    if location.is_empty() {
+        return Err(Error::new(
+            Kind::Invalid,
+            "",
+            "there is no path for checkpoints",
+        ));
+    }
+    let failed = |reason: String, mend: &str| {
+        Err(Error::new(Kind::Unavailable, location, reason).mend(mend))
+    };
+    match std::fs::create_dir_all(path) {
+        Ok(()) => {}
+        Err(error) if path.exists() && !path.is_dir() => {
+            return failed(error.to_string(), "it has to be a directory");
+        }
+        Err(error) => return failed(error.to_string(), mend(error.kind())),
+    }
+    let path = match path.canonicalize() {
+        Ok(path) => path,
+        Err(error) => return failed(error.to_string(), mend(error.kind())),
+    };
+    match LocalFileSystem::new_with_prefix(&path) {
+        Ok(objects) => Ok(Location {
+            objects: Arc::new(objects),
+            directory: Some(path),
+        }),
+        Err(error) => failed(error.to_string(), ""),
+    }
+}
+
+/// What the user can do about an error of the file system.
+pub(crate) fn mend(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::PermissionDenied => {
+            "the user that runs this has to be allowed to write there, or name another place"
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there, or keep fewer",
+        ErrorKind::ReadOnlyFilesystem => "name a place that can be written",
+        ErrorKind::NotFound => "the directory was removed: make it anew, or name another place",
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => "it has to be a directory",
+        _ => "",
+    }
+}
+
+#[cfg(feature = "s3")]
+fn s3(location: &str) -> Result<Location> {
+    use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+    use object_store::prefix::PrefixStore;
+
+    let invalid = |reason: String| Error::new(Kind::Invalid, location, reason);
+    let rest = location.split_once("://").map_or("", |(_, rest)| rest);
+    let (bucket, folder) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.is_empty() {
+        return Err(invalid("it names no bucket".to_string()).mend("s3://bucket/folder"));
+    }
+    // Records are put only where none is; that is what fences earlier incarnations.
+    let objects = AmazonS3Builder::from_env()
+        .with_bucket_name(bucket)
+        .with_conditional_put(S3ConditionalPut::ETagMatch)
+        .build()
+        .map_err(|error| {
+            invalid(error.to_string())
+                .mend("set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, for others than AWS, AWS_ENDPOINT")
+        })?;
+    let folder = object_store::path::Path::parse(folder.trim_end_matches('/'))
+        .map_err(|error| invalid(error.to_string()))?;
+    Ok(Location {
+        objects: Arc::new(PrefixStore::new(objects, folder)),
+        directory: None,
+    })
+}
+
+#[cfg(not(feature = "s3"))]
+fn s3(location: &str) -> Result<Location> {
+    let reason = "this build can't reach object stores";
+    Err(Error::new(Kind::Invalid, location, reason).mend("build it with the feature 's3'"))
+}

@@ -1,0 +1,162 @@
+//! Parts: pieces of keyed state as streams of Arrow IPC, one object each.
+//!
+//! Encoding refuses what decoding would (dictionaries, unions and the like), so what was stored can be
+//! read. Decoding believes nothing: [`check`] looks at every length, count and offset before
+//! `arrow-ipc` does, whose reader trusts them and panics or allocates otherwise.
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::RecordBatchDecoder;
+use arrow_ipc::writer::StreamWriter;
+use arrow_ipc::{MessageHeader, root_as_message};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::error::{Error, Kind, Result};
+
+mod check;
+
+/// A part is not longer: it is sent in one request, and held in memory by who reads it. (S3 takes
+/// 5 GiB in a request.) State beyond that goes into several, by bucket.
+pub const PART_BYTES_MAX: u64 = 1 << 30;
+
+/// The folder of parts.
+pub const PARTS: &str = "parts";
+
+/// Characters of a node's key that a part's name shows.
+const KEY_CHARS_MAX: usize = 40;
+
+/// Where a part lies: `parts/<epoch>-<barrier>-<node>-<instance>-<piece>.arrow`. The name says who may
+/// remove it, and no two incarnations have names in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PartName {
+    /// The incarnation that wrote it.
+    pub epoch: u64,
+    /// The barrier at which it was written.
+    pub barrier: u64,
+}
+
+impl PartName {
+    /// The object's name.
+    pub fn object(self, node: &str, instance: u32, piece: u32) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let shown = node.chars().take(KEY_CHARS_MAX).map(plain);
+        let shown = shown.collect::<String>();
+        let PartName { epoch, barrier } = self;
+        // The checksum tells apart what looks alike.
+        let hash = crc32fast::hash(node.as_bytes());
+        format!("{PARTS}/{epoch:020}-{barrier:020}-{shown}-{hash:08x}-{instance}-{piece}.arrow")
+    }
+
+    /// What an object's name says; none for other names.
+    pub fn parse(object: &str) -> Option<PartName> {
+        let name = object.strip_prefix(PARTS)?.strip_prefix('/')?;
+        let name = name.strip_suffix(".arrow")?;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if !name.bytes().all(plain) {
+            return None;
+        }
+        let mut words = name.splitn(3, '-');
+        let mut number = || {
+            let word = words.next().filter(|word| word.len() == 20)?;
+            word.parse().ok()
+        };
+        let (epoch, barrier) = (number()?, number()?);
+        words.next().filter(|rest| !rest.is_empty())?;
+        Some(PartName { epoch, barrier })
+    }
+}
+
+/// The batches as one stream. All have the same columns.
+///
+/// # Errors
+///
+/// When they have a column of a kind that is not stored, or are longer than [`PART_BYTES_MAX`].
+pub fn encode(batches: &[RecordBatch]) -> Result<Vec<u8>> {
+    let invalid = |reason: String| Error::new(Kind::Invalid, "part", reason);
+    let schema = match batches.first() {
+        Some(batch) => batch.schema(),
+        None => return Err(invalid("it has no batch".to_string())),
+    };
+    for field in schema.fields() {
+        check::field(field).map_err(|reason| {
+            invalid(format!("column '{}' {reason}", field.name()))
+                .mend("state has to hold it in plain arrays")
+        })?;
+    }
+    let arrow = |error: arrow_schema::ArrowError| invalid(error.to_string());
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema).map_err(arrow)?;
+    for batch in batches {
+        if batch.schema_ref().fields() != schema.fields() {
+            return Err(invalid("its batches have different columns".to_string()));
+        }
+        writer.write(batch).map_err(arrow)?;
+    }
+    let bytes = writer.into_inner().map_err(arrow)?;
+    if bytes.len() as u64 > PART_BYTES_MAX {
+        let reason = format!("{} bytes, and a part has {PART_BYTES_MAX}", bytes.len());
+        return Err(invalid(reason).mend("write it in several pieces"));
+    }
+    Ok(bytes)
+}
+
+/// The batches that `bytes` hold.
+///
+/// # Errors
+///
+/// [`Kind::Corrupt`] when they are not what [`encode`] made. The place is left to the caller.
+pub fn decode(bytes: impl Into<Buffer>) -> Result<Vec<RecordBatch>> {
+    let bytes = bytes.into();
+    // The checks know of no bytes on which arrow-ipc panics; this is for those that they don't know of.
+    catch_unwind(AssertUnwindSafe(|| decode_checked(&bytes)))
+        .unwrap_or_else(|_| Err("its reader panicked".to_string()))
+        .map_err(|reason| Error::corrupt("", reason))
+}
+
+/// [`decode`] without the safety net, for tests and fuzzing.
+pub(crate) fn decode_checked(bytes: &Buffer) -> std::result::Result<Vec<RecordBatch>, String> {
+    let mut at = 0;
+    let mut schema = None;
+    let mut batches = Vec::new();
+    let none = HashMap::new();
+    while let Some((metadata, body_at)) = check::frame(bytes, at)? {
+        let message = root_as_message(metadata).map_err(|error| error.to_string())?;
+        let body = usize::try_from(message.bodyLength())
+            .ok()
+            .filter(|&length| length <= bytes.len() - body_at)
+            .ok_or("a message is longer than the part")?;
+        at = body_at + body;
+        let body = bytes.slice_with_length(body_at, body);
+        match message.header_type() {
+            MessageHeader::Schema if schema.is_none() => {
+                let found = message.header_as_schema().ok_or("it has no schema")?;
+                check::schema(&found)?;
+                schema = Some(Arc::new(fb_to_schema(found)));
+            }
+            MessageHeader::RecordBatch => {
+                let schema = schema.as_ref().ok_or("a batch comes before the schema")?;
+                let batch = message.header_as_record_batch().ok_or("a batch is empty")?;
+                check::batch(&batch, schema, body.len())?;
+                let version = message.version();
+                let batch =
+                    RecordBatchDecoder::try_new(&body, batch, Arc::clone(schema), &none, &version)
+                        .and_then(RecordBatchDecoder::read_record_batch)
+                        .map_err(|error| error.to_string())?;
+                batches.push(batch);
+            }
+            other => return Err(format!("a message is a {other:?}")),
+        }
+    }
+    if schema.is_none() {
+        return Err("it has no schema".to_string());
+    }
+    Ok(batches)
+}
+
+/// Marks a message; its absence is the form of Arrow before 0.15.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,618 @@
+//! What a program does with the two state machines: it carries out what they say.
+
+use std::collections::VecDeque;
+
+use super::ledger::Transaction;
+use super::pipeline::{self, Member, Said, Shape};
+use super::world::{After, Command, Event, World, positions};
+use crate::chain::ChainRule;
+use crate::compatible::{self, Wanted};
+use crate::coordinator::{self, Coordinator, Plan, Settings};
+use crate::manifest::{Identity, Manifest, NodeKind};
+use crate::recovery::{self, Limits, Recovery};
+use crate::store::{Incarnation, PartRequest};
+use crate::{Error, Kind};
+
+/// Checkpoints that are kept.
+const KEEP: usize = 2;
+
+const NODES: [(&str, NodeKind); 3] = [
+    ("numbers", NodeKind::Source),
+    ("sums", NodeKind::Stateful),
+    ("ledger", NodeKind::Sink),
+];
+
+/// A supervisor and what it runs.
+pub struct Deployment {
+    pub index: usize,
+    pub over: bool,
+    pub tick: Option<u64>,
+    recovery: Recovery,
+    run: Option<usize>,
+}
+
+/// An incarnation.
+pub struct Run {
+    pub deployment: usize,
+    pub epoch: u64,
+    pub over: bool,
+    pub tick: Option<u64>,
+    pub members: Vec<Member>,
+    shape: Shape,
+    restored: Option<Manifest>,
+    coordinator: Coordinator,
+    incarnation: Option<Box<Incarnation>>,
+    jobs: VecDeque<Job>,
+    running: bool,
+}
+
+enum Job {
+    Manifest(Box<Manifest>),
+    Sweep,
+}
+
+fn identity(node: usize) -> Identity {
+    Identity {
+        key: NODES[node].0.to_string(),
+        kind: NODES[node].1,
+        aspects: vec![("keys".to_string(), "key".to_string())],
+    }
+}
+
+impl World {
+    pub fn deploy(&mut self) {
+        let limits = Limits {
+            restarts_max: 1_000,
+            window_ns: 1_000_000,
+            wait_min_ns: 20,
+            wait_max_ns: 300,
+            stop_ns: 200,
+        };
+        let index = self.deployments.len();
+        self.deployments.push(Deployment {
+            index,
+            over: false,
+            tick: None,
+            recovery: Recovery::new(limits),
+            run: None,
+        });
+        self.seen.deployments += 1;
+        self.tell_recovery(index, recovery::Input::Start);
+    }
+
+    pub fn tell_recovery(&mut self, index: usize, input: recovery::Input) {
+        let clock = self.clock();
+        let deployment = &mut self.deployments[index];
+        if deployment.over {
+            return;
+        }
+        let outputs = deployment.recovery.handle(clock, input);
+        for output in outputs {
+            self.recover(index, output);
+        }
+        let deployment = &self.deployments[index];
+        let next = deployment.recovery.next_ns().filter(|_| !deployment.over);
+        if let Some(next) = next
+            && deployment.tick != Some(next)
+        {
+            self.deployments[index].tick = Some(next);
+            let delay = next.saturating_sub(clock);
+            self.at(delay, Event::TickRecovery { deployment: index });
+        }
+    }
+
+    fn recover(&mut self, index: usize, output: recovery::Output) {
+        use recovery::Output;
+        let run = self.deployments[index].run;
+        match output {
+            Output::Claim { before } => {
+                let store = self.store.clone();
+                self.start(None, async move {
+                    After::Begun {
+                        deployment: index,
+                        result: store.begin(before).await,
+                    }
+                });
+            }
+            Output::Restore { .. } => {
+                let run = run.expect("it was claimed");
+                self.seen.restores += u64::from(self.runs[run].restored.is_some());
+                let store = self.store.clone();
+                let node = self.runs[run].restored.as_ref();
+                let node = node.and_then(|manifest| manifest.node(NODES[1].0));
+                let parts = node.map(|node| node.parts.clone()).unwrap_or_default();
+                self.start(Some(run), async move {
+                    let mut batches = Vec::new();
+                    for part in &parts {
+                        match store.read_part(part).await {
+                            Ok(read) => batches.extend(read),
+                            Err(error) => {
+                                let result = Err(error);
+                                return After::Restored { run, result };
+                            }
+                        }
+                    }
+                    let result = Ok(batches);
+                    After::Restored { run, result }
+                });
+            }
+            Output::Recommit { .. } => {
+                let run = run.expect("it was restored");
+                self.soon(Event::Recommit { run, next: 0 });
+            }
+            Output::Run { .. } => {
+                let run = run.expect("it was restored");
+                self.runs[run].running = true;
+                for member in 0..self.runs[run].members.len() {
+                    self.wake(run, member);
+                }
+            }
+            Output::Stop { .. } | Output::Kill { .. } => {
+                let run = run.expect("it has begun");
+                self.stop(run);
+            }
+            Output::End => {
+                self.ends += 1;
+                self.deployments[index].over = true;
+                if let Some(run) = run {
+                    self.runs[run].over = true;
+                }
+            }
+            Output::GiveUp { .. } => {
+                self.deployments[index].over = true;
+                if let Some(run) = run {
+                    self.stop(run);
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self, run: usize) {
+        self.runs[run].over = true;
+        self.abandon(run);
+        for process in 0..self.runs[run].shape.processes {
+            self.soon(Event::StopProcess { run, process });
+        }
+        self.at(450, Event::Stopped { run });
+    }
+
+    pub fn kill_process(&mut self, run: usize, process: usize) {
+        let members = self.runs[run].members.iter_mut();
+        for member in members.filter(|member| member.process == process) {
+            member.alive = false;
+        }
+    }
+
+    /// A process dies, and its supervisor notices.
+    pub fn lose_process(&mut self, run: usize, process: usize) {
+        self.kill_process(run, process);
+        let (deployment, epoch) = (self.runs[run].deployment, self.runs[run].epoch);
+        let reason = format!("process {process} was lost");
+        let lost = coordinator::Input::Lost {
+            reason: reason.clone(),
+        };
+        self.soon(Event::ToCoordinator { run, input: lost });
+        let input = recovery::Input::Failed { epoch, reason };
+        self.soon(Event::ToRecovery { deployment, input });
+    }
+
+    /// The supervisor dies; the processes that it has left go on for a while.
+    pub fn kill_deployment(&mut self, index: usize) {
+        self.deployments[index].over = true;
+        if let Some(run) = self.deployments[index].run {
+            self.runs[run].over = true;
+            self.abandon(run);
+            for process in 0..self.runs[run].shape.processes {
+                let delay = self.random.between(1, 2_000);
+                self.at(delay, Event::StopProcess { run, process });
+            }
+        }
+    }
+
+    pub fn after(&mut self, after: After) {
+        match after {
+            After::Begun { deployment, result } => self.begun(deployment, result),
+            After::Restored { run, result } => {
+                let (deployment, epoch) = (self.runs[run].deployment, self.runs[run].epoch);
+                let input = match result {
+                    Ok(batches) => {
+                        let state = pipeline::sums(&batches);
+                        let one = &mut self.runs[run];
+                        let positions = positions(one.restored.as_ref());
+                        one.members =
+                            pipeline::members(one.shape, epoch, &self.data, &positions, &state);
+                        recovery::Input::Restored { epoch }
+                    }
+                    Err(error) if matches!(error.kind, Kind::Corrupt | Kind::Missing) => {
+                        let reason = error.to_string();
+                        recovery::Input::Corrupt { epoch, reason }
+                    }
+                    Err(error) => recovery::Input::Failed {
+                        epoch,
+                        reason: error.to_string(),
+                    },
+                };
+                self.soon(Event::ToRecovery { deployment, input });
+            }
+            After::Part {
+                run,
+                member,
+                barrier,
+                result,
+            } => {
+                let input = match result {
+                    Ok(part) => coordinator::Input::PartStored {
+                        barrier,
+                        member,
+                        part,
+                    },
+                    Err(error) => failed(barrier, &error),
+                };
+                self.soon(Event::ToCoordinator { run, input });
+            }
+            After::Manifest {
+                run,
+                barrier,
+                incarnation,
+                result,
+            } => {
+                self.runs[run].incarnation = Some(incarnation);
+                self.note_fenced(self.runs[run].epoch, result.as_ref().err());
+                let input = match result {
+                    Ok(_) => coordinator::Input::ManifestStored { barrier },
+                    Err(error) => failed(barrier, &error),
+                };
+                self.soon(Event::ToCoordinator { run, input });
+                self.work(run);
+            }
+            After::Swept {
+                run,
+                incarnation,
+                result,
+            } => {
+                self.runs[run].incarnation = Some(incarnation);
+                self.note_fenced(self.runs[run].epoch, result.as_ref().err());
+                if let Err(error) = result
+                    && error.kind == Kind::Fenced
+                {
+                    let input = failed(0, &error);
+                    self.soon(Event::ToCoordinator { run, input });
+                }
+                self.check_newest();
+                self.work(run);
+            }
+        }
+    }
+
+    /// Nobody may be fenced by what he has written himself.
+    fn note_fenced(&mut self, epoch: u64, error: Option<&Error>) {
+        if error.is_some_and(|error| error.kind == Kind::Fenced) {
+            self.seen.fenced += 1;
+            if self.latest_claim() <= epoch {
+                self.ledger.complain(format!("{epoch} is fenced by nobody"));
+            }
+        }
+    }
+
+    fn begun(&mut self, index: usize, result: crate::Result<(Incarnation, crate::Found)>) {
+        let deployment = index;
+        let (incarnation, found) = match result {
+            Ok(begun) => begun,
+            Err(error) => {
+                self.note_fenced(0, Some(&error));
+                let reason = error.to_string();
+                let is_fatal = !matches!(error.kind, Kind::Unavailable | Kind::Missing);
+                let input = recovery::Input::ClaimFailed { reason, is_fatal };
+                self.soon(Event::ToRecovery { deployment, input });
+                return;
+            }
+        };
+        self.seen.skipped += found.warnings.len() as u64;
+        let shape = Shape {
+            sources: self.random.between(1, 2) as usize,
+            sums: self.random.between(1, 3) as usize,
+            sinks: self.random.between(1, 2) as usize,
+            processes: self.random.between(1, 3) as usize,
+        };
+        if let Some(manifest) = &found.manifest {
+            let wanted = (0..NODES.len()).map(|node| Wanted {
+                identity: identity(node),
+                sources: vec![NODES[0].0.to_string()],
+                may_begin_empty: false,
+            });
+            let wanted = wanted.collect::<Vec<Wanted>>();
+            let mapped = compatible::map(manifest, pipeline::BUCKETS, &wanted, &[]);
+            assert!(mapped.is_ok(), "{mapped:?}");
+        }
+        let counts = [shape.sources, shape.sums, shape.sinks];
+        let members = counts.iter().enumerate();
+        let members = members.flat_map(|(node, &n)| (0..n as u32).map(move |i| (node, i)));
+        let plan = Plan {
+            buckets: pipeline::BUCKETS,
+            nodes: (0..NODES.len()).map(identity).collect(),
+            members: members.collect(),
+            restored: Vec::new(),
+        };
+        let settings = Settings {
+            interval_ns: self.random.between(50, 400),
+            timeout_ns: 2_000,
+            failures_max: 5,
+            chain: ChainRule {
+                small_bytes: 2_000,
+                parts_max: 6,
+            },
+        };
+        let epoch = incarnation.epoch();
+        let restore = found.manifest.as_ref().map(|manifest| manifest.number);
+        let finished = found
+            .manifest
+            .as_ref()
+            .is_some_and(|manifest| manifest.finished);
+        self.runs.push(Run {
+            deployment,
+            epoch,
+            over: self.deployments[index].over,
+            tick: None,
+            members: Vec::new(),
+            shape,
+            restored: found.manifest,
+            coordinator: Coordinator::new(settings, plan),
+            incarnation: Some(Box::new(incarnation)),
+            jobs: VecDeque::new(),
+            running: false,
+        });
+        self.deployments[index].run = Some(self.runs.len() - 1);
+        let input = recovery::Input::Claimed {
+            epoch,
+            restore,
+            finished,
+        };
+        self.tell_recovery(deployment, input);
+    }
+
+    pub fn recommit(&mut self, run: usize, next: usize) {
+        let one = &self.runs[run];
+        if one.over {
+            return;
+        }
+        let nodes = one
+            .restored
+            .iter()
+            .flat_map(|manifest| manifest.nodes.iter());
+        let pending = nodes.flat_map(|node| &node.pending);
+        let pending = pending.map(|pending| Transaction::of(&pending.commit));
+        let pending = pending.collect::<Vec<Transaction>>();
+        match pending.get(next) {
+            Some(&transaction) => {
+                self.commit(transaction);
+                let next = next + 1;
+                self.soon(Event::Recommit { run, next });
+            }
+            None => {
+                let (deployment, epoch) = (one.deployment, one.epoch);
+                self.ledger.give_up(epoch, &pending);
+                let input = recovery::Input::Recommitted { epoch };
+                self.soon(Event::ToRecovery { deployment, input });
+            }
+        }
+    }
+
+    fn commit(&mut self, transaction: Transaction) {
+        let requests = self.requests.lock().unwrap();
+        self.ledger.commit(transaction, &requests.durable);
+    }
+
+    pub fn tell_coordinator(&mut self, run: usize, input: coordinator::Input) {
+        if self.runs[run].over {
+            return;
+        }
+        let clock = self.clock();
+        let outputs = self.runs[run].coordinator.handle(clock, input);
+        for output in outputs {
+            self.coordinate(run, output);
+        }
+        let next = self.runs[run].coordinator.next_ns();
+        if let Some(next) = next
+            && self.runs[run].tick != Some(next)
+        {
+            self.runs[run].tick = Some(next);
+            self.at(next.saturating_sub(clock), Event::TickCoordinator { run });
+        }
+    }
+
+    fn coordinate(&mut self, run: usize, output: coordinator::Output) {
+        use coordinator::Output;
+        let (deployment, epoch) = (self.runs[run].deployment, self.runs[run].epoch);
+        match output {
+            Output::Inject {
+                barrier,
+                since,
+                bases,
+            } => {
+                for member in 0..self.runs[run].shape.sources {
+                    let barrier = pipeline::Barrier {
+                        number: barrier,
+                        since,
+                        bases: bases.clone(),
+                    };
+                    let command = Command::Inject(barrier);
+                    self.soon(Event::ToMember {
+                        run,
+                        member,
+                        command,
+                    });
+                }
+            }
+            Output::Store(manifest) => {
+                self.runs[run].jobs.push_back(Job::Manifest(manifest));
+                self.work(run);
+            }
+            Output::Sweep => {
+                self.runs[run].jobs.push_back(Job::Sweep);
+                self.work(run);
+            }
+            Output::Commit { barrier } => {
+                self.seen.checkpoints += 1;
+                let costs = self.runs[run].coordinator.costs();
+                self.seen.increments += u64::from(costs.parts > costs.bases);
+                for member in 0..self.runs[run].members.len() {
+                    let command = Command::Commit(barrier);
+                    self.soon(Event::ToMember {
+                        run,
+                        member,
+                        command,
+                    });
+                }
+            }
+            Output::Abort { .. } => self.seen.aborted += 1,
+            Output::Finished => {
+                let input = recovery::Input::Finished { epoch };
+                self.soon(Event::ToRecovery { deployment, input });
+            }
+            Output::Stop { reason } => {
+                let input = recovery::Input::Fatal { epoch, reason };
+                self.soon(Event::ToRecovery { deployment, input });
+            }
+        }
+    }
+
+    /// One thing after the other is done with the store.
+    fn work(&mut self, run: usize) {
+        let one = &mut self.runs[run];
+        if one.over || one.incarnation.is_none() {
+            return;
+        }
+        let Some(job) = one.jobs.pop_front() else {
+            return;
+        };
+        let mut incarnation = one.incarnation.take().expect("it is there");
+        match job {
+            Job::Manifest(manifest) => self.start(Some(run), async move {
+                let barrier = manifest.barrier;
+                let result = incarnation.put_manifest(*manifest).await;
+                After::Manifest {
+                    run,
+                    barrier,
+                    incarnation,
+                    result,
+                }
+            }),
+            Job::Sweep => self.start(Some(run), async move {
+                let result = incarnation.sweep(KEEP).await.map(drop);
+                After::Swept {
+                    run,
+                    incarnation,
+                    result,
+                }
+            }),
+        }
+    }
+
+    pub fn tell_member(&mut self, run: usize, member: usize, command: Command) {
+        let one = &mut self.runs[run];
+        let Some(place) = one.members.get_mut(member).filter(|member| member.alive) else {
+            return;
+        };
+        match command {
+            Command::Inject(barrier) => {
+                let said = place.inject(barrier);
+                self.said(run, member, said);
+            }
+            Command::Commit(barrier) => {
+                let due = place.commit(barrier);
+                for transaction in due {
+                    self.commit(transaction);
+                }
+                let input = coordinator::Input::Committed { barrier, member };
+                self.soon(Event::ToCoordinator { run, input });
+            }
+        }
+    }
+
+    fn wake(&mut self, run: usize, member: usize) {
+        let one = &mut self.runs[run];
+        let is_ready = one.running && one.members[member].alive;
+        if is_ready && !std::mem::replace(&mut one.members[member].scheduled, true) {
+            let delay = self.random.between(1, self.pace);
+            self.at(delay, Event::Step { run, member });
+        }
+    }
+
+    pub fn step(&mut self, run: usize, member: usize) {
+        let place = &mut self.runs[run].members[member];
+        place.scheduled = false;
+        if !place.alive {
+            return;
+        }
+        let mut said = Vec::new();
+        let mut goes_on = true;
+        for _ in 0..3 {
+            goes_on = goes_on && place.step(&mut self.ledger, &mut said);
+        }
+        self.said(run, member, said);
+        if goes_on {
+            self.wake(run, member);
+        }
+    }
+
+    fn said(&mut self, run: usize, member: usize, said: Vec<Said>) {
+        for said in said {
+            match said {
+                Said::Sent((to, input), message) => {
+                    self.runs[run].members[to].receive(input, message);
+                    self.wake(run, to);
+                }
+                Said::Changed => {
+                    let input = coordinator::Input::Changed;
+                    self.soon(Event::ToCoordinator { run, input });
+                }
+                Said::Ended(last_barrier, report) => {
+                    let input = coordinator::Input::Ended {
+                        member,
+                        last_barrier,
+                        report,
+                    };
+                    self.soon(Event::ToCoordinator { run, input });
+                }
+                Said::Done(barrier, report, snapshots) => {
+                    let input = coordinator::Input::Done {
+                        barrier,
+                        member,
+                        report,
+                    };
+                    self.soon(Event::ToCoordinator { run, input });
+                    for (piece, snapshot) in snapshots.into_iter().enumerate() {
+                        let (store, epoch) = (self.store.clone(), self.runs[run].epoch);
+                        let instance = self.runs[run].members[member].instance;
+                        self.start(Some(run), async move {
+                            let request = PartRequest {
+                                barrier,
+                                since: snapshot.since,
+                                node: NODES[1].0,
+                                instance,
+                                piece: piece as u32,
+                                buckets: snapshot.buckets,
+                            };
+                            let parts = crate::PartWriter::new(store, epoch);
+                            let result = parts.put(&request, &[snapshot.rows]).await;
+                            After::Part {
+                                run,
+                                member,
+                                barrier,
+                                result,
+                            }
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn failed(barrier: u64, error: &Error) -> coordinator::Input {
+    let reason = error.to_string();
+    match error.kind {
+        Kind::Fenced => coordinator::Input::Fenced { reason },
+        _ => coordinator::Input::Failed { barrier, reason },
+    }
+}

@@ -1,0 +1,452 @@
+//! Time, events, faults, and what is checked in the end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use arrow_array::RecordBatch;
+
+use super::disk::{Disk, Fate, Requests};
+use super::ledger::Ledger;
+use super::pipeline::{Barrier, Data};
+use super::random::Random;
+use super::supervisor::{Deployment, Run};
+use crate::manifest::{Manifest, Part};
+use crate::store::{Found, Incarnation, Store};
+use crate::{Result, coordinator, recovery};
+
+/// Events of a seed: what comes to no end by then never does. Most take some thousands.
+const EVENTS_MAX: u64 = 400_000;
+
+/// What happens at some time.
+pub enum Event {
+    /// A request to storage is answered.
+    Answered {
+        request: u64,
+        task: u64,
+    },
+    Step {
+        run: usize,
+        member: usize,
+    },
+    ToCoordinator {
+        run: usize,
+        input: coordinator::Input,
+    },
+    ToMember {
+        run: usize,
+        member: usize,
+        command: Command,
+    },
+    ToRecovery {
+        deployment: usize,
+        input: recovery::Input,
+    },
+    TickCoordinator {
+        run: usize,
+    },
+    TickRecovery {
+        deployment: usize,
+    },
+    Recommit {
+        run: usize,
+        next: usize,
+    },
+    StopProcess {
+        run: usize,
+        process: usize,
+    },
+    Stopped {
+        run: usize,
+    },
+    Deploy,
+    Fault,
+    /// A deployment that is thought dead dies.
+    Die {
+        deployment: usize,
+    },
+}
+
+pub enum Command {
+    Inject(Barrier),
+    Commit(u64),
+}
+
+/// What a task has to say in the end.
+pub enum After {
+    Begun {
+        deployment: usize,
+        result: Result<(Incarnation, Found)>,
+    },
+    Restored {
+        run: usize,
+        result: Result<Vec<RecordBatch>>,
+    },
+    Part {
+        run: usize,
+        member: usize,
+        barrier: u64,
+        result: Result<Part>,
+    },
+    Manifest {
+        run: usize,
+        barrier: u64,
+        incarnation: Box<Incarnation>,
+        result: Result<u64>,
+    },
+    Swept {
+        run: usize,
+        incarnation: Box<Incarnation>,
+        result: Result<()>,
+    },
+}
+
+struct Task {
+    future: Pin<Box<dyn Future<Output = After>>>,
+    /// The process that waits for it has died; a request on its way may still arrive.
+    orphan: bool,
+    run: Option<usize>,
+}
+
+/// What a run has come across.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub events: u64,
+    pub checkpoints: u64,
+    pub increments: u64,
+    pub aborted: u64,
+    pub restores: u64,
+    pub fenced: u64,
+    pub skipped: u64,
+    pub deployments: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, other: &Seen) {
+        self.events += other.events;
+        self.checkpoints += other.checkpoints;
+        self.increments += other.increments;
+        self.aborted += other.aborted;
+        self.restores += other.restores;
+        self.fenced += other.fenced;
+        self.skipped += other.skipped;
+        self.deployments += other.deployments;
+    }
+}
+
+pub struct World {
+    pub random: Random,
+    pub now: u64,
+    clock_offset: u64,
+    next: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    pub disk: Disk,
+    pub requests: Arc<Mutex<Requests>>,
+    pub store: Store,
+    tasks: HashMap<u64, Task>,
+    pub ledger: Ledger,
+    pub data: Data,
+    pub deployments: Vec<Deployment>,
+    pub runs: Vec<Run>,
+    /// No faults from here on.
+    chaos_until: u64,
+    /// How bad it is, 0 to 3.
+    badness: u64,
+    /// How long a member takes for a few rows at most.
+    pub pace: u64,
+    /// Deployments that said that the query has ended.
+    pub ends: u32,
+    pub seen: Seen,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let mut random = Random(seed);
+        let disk = Disk::new();
+        let requests = Arc::clone(&disk.requests);
+        let partitions = random.between(1, 4);
+        let rows = (0..partitions).map(|_| random.between(10, 300));
+        let data = Data(rows.collect());
+        let badness = random.below(4);
+        let chaos_until = random.between(1_000, 20_000);
+        let pace = random.between(5, 80);
+        World {
+            store: Store::new(Arc::new(disk.clone()), "memory"),
+            disk,
+            requests,
+            random,
+            now: 0,
+            clock_offset: 1 << 40,
+            next: 0,
+            events: BTreeMap::new(),
+            tasks: HashMap::new(),
+            ledger: Ledger::default(),
+            data,
+            deployments: Vec::new(),
+            runs: Vec::new(),
+            chaos_until,
+            badness,
+            pace,
+            ends: 0,
+            seen: Seen::default(),
+        }
+    }
+
+    pub fn clock(&self) -> u64 {
+        self.now + self.clock_offset
+    }
+
+    pub fn at(&mut self, delay: u64, event: Event) {
+        self.next += 1;
+        self.events.insert((self.now + delay, self.next), event);
+    }
+
+    /// A message takes a while, and now and then a long one.
+    pub fn soon(&mut self, event: Event) {
+        let delay = match self.random.permille(20) {
+            true => self.random.between(100, 400),
+            false => self.random.between(1, 30),
+        };
+        self.at(delay, event);
+    }
+
+    pub fn start(&mut self, run: Option<usize>, future: impl Future<Output = After> + 'static) {
+        self.next += 1;
+        let id = self.next;
+        let future = Box::pin(future);
+        self.tasks.insert(
+            id,
+            Task {
+                future,
+                orphan: false,
+                run,
+            },
+        );
+        self.poll(id);
+    }
+
+    /// The process that waits for a run's tasks is no more.
+    pub fn abandon(&mut self, run: usize) {
+        for task in self.tasks.values_mut() {
+            task.orphan |= task.run == Some(run);
+        }
+    }
+
+    fn poll(&mut self, id: u64) {
+        let Some(mut task) = self.tasks.remove(&id) else {
+            return;
+        };
+        let polled = task
+            .future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        let new = std::mem::take(&mut self.requests.lock().unwrap().new);
+        if task.orphan {
+            return;
+        }
+        match polled {
+            Poll::Ready(after) => self.after(after),
+            Poll::Pending => {
+                self.tasks.insert(id, task);
+            }
+        }
+        for request in new {
+            let is_slow = self.chaos() && self.random.permille(10 * self.badness);
+            let delay = match is_slow {
+                true => self.random.between(200, 3_000),
+                false => self.random.between(1, 20),
+            };
+            self.at(delay, Event::Answered { request, task: id });
+        }
+    }
+
+    fn answer(&mut self, request: u64, task: u64) {
+        let Some(waiting) = self.tasks.get(&task) else {
+            return;
+        };
+        // Of the requests of a dead process half still arrive.
+        if waiting.orphan && self.random.permille(500) {
+            self.tasks.remove(&task);
+            return;
+        }
+        let share = if self.chaos() { 15 * self.badness } else { 0 };
+        let fate = match self.random.permille(share) {
+            false => Fate::Done,
+            true => match self.random.below(3) {
+                0 => Fate::Failed,
+                1 => Fate::Unanswered,
+                _ => Fate::Torn(self.random.below(1_000)),
+            },
+        };
+        self.requests.lock().unwrap().answered.insert(request, fate);
+        self.poll(task);
+    }
+
+    pub fn chaos(&self) -> bool {
+        self.now < self.chaos_until
+    }
+
+    pub fn run(mut self) -> std::result::Result<Seen, String> {
+        self.at(0, Event::Deploy);
+        if self.badness > 0 {
+            self.at(50, Event::Fault);
+        }
+        // After the end somebody starts it once more: it has to end without doing anything.
+        let mut again = 2;
+        while again > 0 {
+            while let Some(((time, _), event)) = self.events.pop_first() {
+                self.now = self.now.max(time);
+                self.seen.events += 1;
+                if self.seen.events > EVENTS_MAX {
+                    return Err(format!("no end after {EVENTS_MAX} events"));
+                }
+                self.happen(event);
+                if let Some(reason) = self.ledger.wrong.take() {
+                    return Err(format!("at {}: {reason}", self.now));
+                }
+            }
+            if self.ends > 0 {
+                self.ledger.check(&self.data.wanted())?;
+                again -= 1;
+            } else if self.deployments.iter().all(|deployment| deployment.over) {
+                self.now = self.now.max(self.chaos_until);
+            } else {
+                return Err(format!("it stands still at {}", self.now));
+            }
+            self.at(0, Event::Deploy);
+        }
+        self.check_store()?;
+        Ok(self.seen)
+    }
+
+    /// What is stored in the end is one valid checkpoint that says so, and no more than is kept.
+    fn check_store(&self) -> std::result::Result<(), String> {
+        let store = Store::new(self.disk.objects(), "memory");
+        let found = ready(store.newest(None)).map_err(|error| error.to_string())?;
+        let manifest = found.manifest.ok_or("there is no checkpoint in the end")?;
+        if !manifest.finished {
+            return Err("the last checkpoint doesn't say that the query has ended".to_string());
+        }
+        for part in manifest.objects() {
+            ready(store.read_part(part)).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// The latest incarnation, whether anybody knows of it or not.
+    pub fn latest_claim(&self) -> u64 {
+        self.requests.lock().unwrap().latest_claim
+    }
+
+    /// While a sweep removes something, what is newest has to stay whole.
+    pub fn check_newest(&mut self) {
+        let store = Store::new(self.disk.objects(), "memory");
+        match ready(store.newest(None)) {
+            Ok(Found {
+                manifest: Some(manifest),
+                ..
+            }) => {
+                let parts = manifest.objects().cloned().collect::<Vec<Part>>();
+                for part in parts {
+                    if let Err(error) = ready(store.read_part(&part)) {
+                        self.ledger.complain(error.to_string());
+                    }
+                }
+            }
+            Ok(_) => self
+                .ledger
+                .complain("a sweep has removed all checkpoints".to_string()),
+            Err(error) => self.ledger.complain(error.to_string()),
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Answered { request, task } => self.answer(request, task),
+            Event::Step { run, member } => self.step(run, member),
+            Event::ToCoordinator { run, input } => self.tell_coordinator(run, input),
+            Event::ToMember {
+                run,
+                member,
+                command,
+            } => self.tell_member(run, member, command),
+            Event::ToRecovery { deployment, input } => self.tell_recovery(deployment, input),
+            Event::TickCoordinator { run } => {
+                self.runs[run].tick = None;
+                self.tell_coordinator(run, coordinator::Input::Tick);
+            }
+            Event::TickRecovery { deployment } => {
+                self.deployments[deployment].tick = None;
+                self.tell_recovery(deployment, recovery::Input::Tick);
+            }
+            Event::Recommit { run, next } => self.recommit(run, next),
+            Event::StopProcess { run, process } => self.kill_process(run, process),
+            Event::Stopped { run } => {
+                let deployment = self.runs[run].deployment;
+                let epoch = self.runs[run].epoch;
+                self.tell_recovery(deployment, recovery::Input::Stopped { epoch });
+            }
+            Event::Deploy => self.deploy(),
+            Event::Fault => self.fault(),
+            Event::Die { deployment } => self.kill_deployment(deployment),
+        }
+    }
+
+    fn fault(&mut self) {
+        if !self.chaos() {
+            return;
+        }
+        let next = self.random.between(20, 3_000 / self.badness);
+        self.at(next, Event::Fault);
+        let jump = self.random.between(1, 5_000);
+        match self.random.below(10) {
+            0 => self.clock_offset += jump,
+            1 => self.clock_offset -= jump,
+            2 => self.clock_offset += jump << 30,
+            // The machine with the supervisor is lost, or cut off and thought lost; somebody starts
+            // the query elsewhere.
+            3 | 4 => {
+                let alive = |deployment: &&Deployment| !deployment.over;
+                let Some(deployment) = self.deployments.iter().find(alive) else {
+                    return;
+                };
+                let deployment = deployment.index;
+                let dies = match self.random.permille(500) {
+                    true => 0,
+                    false => self.random.between(100, 3_000),
+                };
+                self.at(dies, Event::Die { deployment });
+                let delay = self.random.between(1, 300);
+                self.at(delay, Event::Deploy);
+            }
+            _ => {
+                if let Some(run) = self.runs.iter().rposition(|run| !run.over) {
+                    let process = self.random.below(4) as usize;
+                    self.lose_process(run, process);
+                }
+            }
+        }
+    }
+}
+
+/// The result of a future that waits for nothing.
+pub fn ready<F: Future>(future: F) -> F::Output {
+    let mut future = Box::pin(future);
+    match future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("objects in memory are there at once"),
+    }
+}
+
+/// The positions of a manifest, by partition.
+pub fn positions(manifest: Option<&Manifest>) -> BTreeMap<u32, u64> {
+    let nodes = manifest.into_iter().flat_map(|manifest| &manifest.nodes);
+    let partitions = nodes.flat_map(|node| &node.partitions);
+    let named = partitions.map(|one| (one.name.parse().expect("a number"), one.position));
+    named.collect()
+}

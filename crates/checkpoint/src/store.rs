@@ -1,0 +1,353 @@
+//! Where checkpoints are stored, read and found again.
+//!
+//! ```text
+//! checkpoints/00000000000000000012.json    records: a claim or a manifest each, numbered without gaps
+//! parts/<epoch>-<barrier>-<node>-<instance>-<piece>.arrow
+//! ```
+//!
+//! - A record is put only where none is, under the number behind the last one, and never changed. So
+//!   records are a log to which only one of two writers can add at a time.
+//! - An incarnation begins by adding a *claim* ([`Store::begin`]); the claim's number is its epoch. From
+//!   then on an earlier incarnation finds the number behind its last record taken, and is *fenced*.
+//! - A checkpoint is valid when its manifest is whole, of a known format, and all of its parts are there
+//!   with the lengths that it says. Checksums of parts are compared when they are read.
+//! - Nothing here has a clock that decides anything, or a thread; futures run on any executor
+//!   ([`crate::Runner`] is one).
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use futures_util::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+
+use crate::error::{Error, Kind, Result};
+use crate::location;
+use crate::manifest::record::{RECORD_BYTES_MAX, Record, checksum_text};
+use crate::manifest::{Manifest, Part};
+use crate::part;
+
+mod incarnation;
+mod sweep;
+mod sync;
+
+pub use incarnation::{Incarnation, PartRequest, PartWriter};
+pub use sweep::Swept;
+
+/// The folder of records.
+const RECORDS: &str = "checkpoints";
+
+/// Objects of one folder that are looked at. A checkpoint of 4,096 instances with chains of 16 parts has
+/// 65,536, and a few checkpoints are kept.
+const OBJECTS_MAX: usize = 1 << 22;
+
+/// A store of checkpoints, of one query.
+#[derive(Clone)]
+pub struct Store {
+    objects: Arc<dyn ObjectStore>,
+    directory: Option<PathBuf>,
+    place: Arc<str>,
+}
+
+/// The newest valid checkpoint.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// It; none when there is no valid one.
+    pub manifest: Option<Manifest>,
+    /// Newer ones that are not valid, and why: one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Whether an object could be put where none was.
+enum Put {
+    Done,
+    Taken,
+}
+
+impl Store {
+    /// Opens a directory, which is made if it isn't there, or a URL: `file:///…`, `s3://bucket/folder`
+    /// (feature `s3`; keys, region and endpoint come from `AWS_…` variables).
+    ///
+    /// # Errors
+    ///
+    /// When there can be no checkpoints at that place, with the mend.
+    pub fn open(location: &str) -> Result<Store> {
+        let opened = location::open(location)?;
+        Ok(Store {
+            objects: opened.objects,
+            directory: opened.directory,
+            place: location.into(),
+        })
+    }
+
+    /// A store over objects of any kind; `place` names it in messages. The objects have to be put
+    /// atomically, [`PutMode::Create`] included, and listed as they are.
+    pub fn new(objects: Arc<dyn ObjectStore>, place: &str) -> Store {
+        Store {
+            objects,
+            directory: None,
+            place: place.into(),
+        }
+    }
+
+    /// Begins an incarnation: from here on no earlier one can store a checkpoint or learn that it may
+    /// commit one. Gives the newest valid checkpoint too, or the newest one before the number `before`.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Unavailable`] when the store can't be read or written, [`Kind::Invalid`] when a later
+    /// version wrote there, [`Kind::Fenced`] when another incarnation has begun at the same time.
+    pub async fn begin(&self, before: Option<u64>) -> Result<(Incarnation, Found)> {
+        Incarnation::begin(self, before).await
+    }
+
+    /// The newest valid checkpoint, or the newest one before the number `before`. Takes nothing over.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Unavailable`] when the store can't be read, [`Kind::Invalid`] when a later version wrote
+    /// there: passing over what can't be read would go back behind what was committed.
+    pub async fn newest(&self, before: Option<u64>) -> Result<Found> {
+        let numbers = self.numbers().await?;
+        self.newest_of(&numbers, before).await
+    }
+
+    async fn newest_of(&self, numbers: &BTreeSet<u64>, before: Option<u64>) -> Result<Found> {
+        let mut found = Found::default();
+        let mut lengths = None;
+        for &number in numbers.iter().rev() {
+            if before.is_some_and(|before| number >= before) {
+                continue;
+            }
+            let mut warn = |error: Error| {
+                let mut text = error.to_string();
+                text.push_str("; what was committed since the checkpoint before may come again");
+                found.warnings.push(text);
+            };
+            match self.record(number).await {
+                Ok(Record::Claim(_)) => {}
+                Ok(Record::Checkpoint(manifest)) => {
+                    let lengths = match &lengths {
+                        Some(lengths) => lengths,
+                        None => lengths.insert(self.lengths().await?),
+                    };
+                    match self.check_parts(&manifest, lengths) {
+                        Ok(()) => {
+                            found.manifest = Some(manifest);
+                            return Ok(found);
+                        }
+                        Err(error) => warn(error),
+                    }
+                }
+                // Removed since it was listed: there are newer ones, which have been looked at.
+                Err(error) if error.kind == Kind::Missing => {}
+                Err(error) if error.kind == Kind::Corrupt => warn(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The state in a part.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Missing`] or [`Kind::Corrupt`] when it is not what was written: the checkpoint can't be
+    /// used, and the one before it may ([`Store::begin`] with its number). Otherwise
+    /// [`Kind::Unavailable`].
+    pub async fn read_part(&self, part: &Part) -> Result<Vec<RecordBatch>> {
+        let corrupt = |reason: String| Error::corrupt(self.name(&part.object), reason);
+        if part.bytes > part::PART_BYTES_MAX {
+            return Err(corrupt("it is longer than a part can be".to_string()));
+        }
+        let bytes = self.get(&part.object, part.bytes).await?;
+        if bytes.len() as u64 != part.bytes {
+            return Err(corrupt(format!(
+                "it has {} bytes, and was written with {}",
+                bytes.len(),
+                part.bytes
+            )));
+        }
+        if checksum_text(crc32fast::hash(&bytes)) != part.checksum {
+            return Err(corrupt("its checksum is wrong".to_string()));
+        }
+        let batches = part::decode(Buffer::from(bytes));
+        let batches = batches.map_err(|error| error.at(self.name(&part.object)))?;
+        let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+        if rows as u64 != part.rows {
+            return Err(corrupt(format!(
+                "it has {rows} rows, and was written with {}",
+                part.rows
+            )));
+        }
+        Ok(batches)
+    }
+
+    /// The numbers of all records.
+    async fn numbers(&self) -> Result<BTreeSet<u64>> {
+        let listed = self.list(RECORDS).await?;
+        let number = |(name, _): &(String, u64)| number_of(name);
+        Ok(listed.iter().filter_map(number).collect())
+    }
+
+    /// All parts with their lengths.
+    async fn lengths(&self) -> Result<HashMap<String, u64>> {
+        Ok(self.list(part::PARTS).await?.into_iter().collect())
+    }
+
+    fn check_parts(&self, manifest: &Manifest, lengths: &HashMap<String, u64>) -> Result<()> {
+        for part in manifest.objects() {
+            let wrong = match lengths.get(&part.object) {
+                Some(length) if *length == part.bytes => continue,
+                Some(length) => format!("has {length} bytes instead of {}", part.bytes),
+                None => "is not there".to_string(),
+            };
+            let place = match manifest.number {
+                0 => self.name("a new checkpoint"),
+                number => self.name(&record_name(number)),
+            };
+            let reason = format!("its part '{}' {wrong}", part.object);
+            return Err(Error::corrupt(place, reason));
+        }
+        Ok(())
+    }
+
+    async fn record(&self, number: u64) -> Result<Record> {
+        let name = record_name(number);
+        let bytes = self.get(&name, RECORD_BYTES_MAX).await?;
+        let corrupt = |reason: &str| Error::corrupt(self.name(&name), reason);
+        if bytes.len() as u64 > RECORD_BYTES_MAX {
+            return Err(corrupt("it is longer than a manifest can be"));
+        }
+        let record = Record::decode(&bytes).map_err(|error| error.at(self.name(&name)))?;
+        if record.number() != number {
+            return Err(corrupt("it has another number than its name"));
+        }
+        Ok(record)
+    }
+
+    /// The names of a folder's objects, and their lengths.
+    async fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
+        let prefix = Path::from(folder);
+        let mut stream = self.objects.list(Some(&prefix));
+        let mut objects = Vec::new();
+        loop {
+            match stream.try_next().await {
+                Ok(Some(meta)) if objects.len() < OBJECTS_MAX => {
+                    objects.push((meta.location.to_string(), meta.size));
+                }
+                Ok(Some(_)) => {
+                    let reason = format!("it has more than {OBJECTS_MAX} objects");
+                    let error = Error::new(Kind::Unavailable, self.name(folder), reason);
+                    return Err(error.mend("name a folder that nothing else uses"));
+                }
+                Ok(None) => return Ok(objects),
+                // A directory that nothing was put into yet, or an object removed while it was listed.
+                Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(self.failed(folder, &error)),
+            }
+        }
+    }
+
+    /// An object's bytes, or its first ones where it is longer than `most`: one byte more then.
+    async fn get(&self, name: &str, most: u64) -> Result<Vec<u8>> {
+        let result = async {
+            let got = self.objects.get(&Path::from(name)).await?;
+            if got.meta.size > most {
+                return Ok(vec![0; most as usize + 1]);
+            }
+            Ok(got.bytes().await?.to_vec())
+        };
+        result
+            .await
+            .map_err(|error: object_store::Error| self.failed(name, &error))
+    }
+
+    /// Puts an object where none is, so that it survives the host too.
+    async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<Put> {
+        let options = PutOptions::from(PutMode::Create);
+        let path = Path::from(name);
+        let put = self
+            .objects
+            .put_opts(&path, PutPayload::from(bytes), options);
+        match put.await {
+            Ok(_) => {}
+            Err(
+                object_store::Error::AlreadyExists { .. }
+                | object_store::Error::Precondition { .. },
+            ) => return Ok(Put::Taken),
+            Err(error) => return Err(self.failed(name, &error)),
+        }
+        self.sync(name).await?;
+        Ok(Put::Done)
+    }
+
+    /// On a file system an object that was put is in the page cache; this brings it to the disk.
+    async fn sync(&self, name: &str) -> Result<()> {
+        let Some(directory) = &self.directory else {
+            return Ok(());
+        };
+        sync::file(directory.clone(), name)
+            .await
+            .map_err(|error| self.failed_io(name, &error))
+    }
+
+    /// An object as messages name it.
+    fn name(&self, object: &str) -> String {
+        format!("{}/{object}", self.place.trim_end_matches('/'))
+    }
+
+    fn failed_io(&self, name: &str, error: &std::io::Error) -> Error {
+        Error::new(Kind::Unavailable, self.name(name), error.to_string())
+            .mend(location::mend(error.kind()))
+    }
+
+    fn failed(&self, name: &str, error: &object_store::Error) -> Error {
+        // The innermost cause says what happened; those around it repeat the path.
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        let io = cause.downcast_ref::<std::io::Error>();
+        match (error, io) {
+            (object_store::Error::NotFound { .. }, _) => {
+                Error::new(Kind::Missing, self.name(name), "it is not there")
+            }
+            (_, Some(error)) => self.failed_io(name, error),
+            (error, None) => {
+                let mend = match error {
+                    object_store::Error::PermissionDenied { .. }
+                    | object_store::Error::Unauthenticated { .. } => {
+                        "the keys have to allow reading, writing, listing and removing there"
+                    }
+                    _ => "",
+                };
+                Error::new(Kind::Unavailable, self.name(name), cause.to_string()).mend(mend)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({})", self.place)
+    }
+}
+
+/// The object that a record is.
+fn record_name(number: u64) -> String {
+    format!("{RECORDS}/{number:020}.json")
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(RECORDS)?.strip_prefix('/')?;
+    let digits = digits.strip_suffix(".json")?;
+    let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests;

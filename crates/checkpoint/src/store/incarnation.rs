@@ -1,0 +1,268 @@
+//! Writing checkpoints, as one incarnation of a query.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arrow_array::RecordBatch;
+
+use super::{Found, Put, Store, record_name};
+use crate::error::{Error, Kind, Result};
+use crate::manifest::record::{Claim, Record, checksum_text};
+use crate::manifest::{Manifest, Part};
+use crate::part::{self, PartName};
+
+/// Tries to add a claim while others add records. Each try that fails is somebody else's record, or a
+/// torn one of one's own.
+const CLAIMS_MAX: usize = 64;
+
+/// Numbers that an incarnation passes over on its way to a free one: they hold records of its own whose
+/// success it was not told of, or torn ones.
+const PASSED_MAX: usize = 64;
+
+/// One run of a query, from its start or restart to the next. Nobody else stores checkpoints while it
+/// may.
+#[derive(Debug)]
+pub struct Incarnation {
+    pub(super) store: Store,
+    pub(super) epoch: u64,
+    /// The last record that is known to be there and to be this incarnation's or torn.
+    pub(super) last: u64,
+    /// The barrier of the last checkpoint that it stored.
+    pub(super) barrier: u64,
+}
+
+/// Writes parts of one incarnation, in any process.
+#[derive(Debug, Clone)]
+pub struct PartWriter {
+    store: Store,
+    epoch: u64,
+}
+
+/// What a part is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartRequest<'a> {
+    /// The barrier.
+    pub barrier: u64,
+    /// The barrier since which it holds what changed; none for a base.
+    pub since: Option<u64>,
+    /// The node's key.
+    pub node: &'a str,
+    /// The instance.
+    pub instance: u32,
+    /// Tells parts of one instance at one barrier apart.
+    pub piece: u32,
+    /// The first and the last bucket that it may hold entries of.
+    pub buckets: (u32, u32),
+}
+
+impl Incarnation {
+    pub(super) async fn begin(store: &Store, before: Option<u64>) -> Result<(Incarnation, Found)> {
+        for _ in 0..CLAIMS_MAX {
+            let numbers = store.numbers().await?;
+            let found = store.newest_of(&numbers, before).await?;
+            let number = numbers.last().map_or(Some(1), |last| last.checked_add(1));
+            let number = number.ok_or_else(|| exhausted(store))?;
+            let claim = Record::Claim(Claim {
+                number,
+                time_ms: now_ms(),
+                owner: owner(),
+                restored: found.manifest.as_ref().map(|manifest| manifest.number),
+            });
+            let bytes = claim.encode()?;
+            let is_ours = match store.put(&record_name(number), bytes).await? {
+                Put::Done => true,
+                Put::Taken => match store.record(number).await {
+                    Ok(record) => record == claim,
+                    Err(error) if matches!(error.kind, Kind::Corrupt | Kind::Missing) => false,
+                    Err(error) => return Err(error),
+                },
+            };
+            if !is_ours {
+                continue;
+            }
+            let incarnation = Incarnation {
+                store: store.clone(),
+                epoch: number,
+                last: number,
+                barrier: 0,
+            };
+            // Somebody may have begun behind it already. Trying again would only fence that one in turn.
+            incarnation.check_latest().await?;
+            return Ok((incarnation, found));
+        }
+        let reason = format!("others have written there {CLAIMS_MAX} times meanwhile");
+        Err(
+            Error::new(Kind::Unavailable, store.name(super::RECORDS), reason)
+                .mend("let one query use it"),
+        )
+    }
+
+    /// Its number among all that ever wrote to the store.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Writes its parts.
+    pub fn parts(&self) -> PartWriter {
+        PartWriter::new(self.store.clone(), self.epoch)
+    }
+
+    /// Stores a checkpoint: it is valid from the moment in which this succeeds, and may be committed.
+    /// Gives its number. After an error other than [`Kind::Fenced`] it may be there or not; both are
+    /// fine, as long as what it holds as pending stays pending in the next one.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Fenced`] when a later incarnation has begun: then nothing of this one counts any more.
+    /// [`Kind::Missing`] or [`Kind::Corrupt`] when a part or an earlier record was removed or changed by
+    /// somebody else.
+    pub async fn put_manifest(&mut self, mut manifest: Manifest) -> Result<u64> {
+        // Later records may be its own: it may have been told that they failed.
+        let numbers = self.store.numbers().await?;
+        self.check_present(&numbers)?;
+        let lengths = self.store.lengths().await?;
+        self.store.check_parts(&manifest, &lengths)?;
+        manifest.epoch = self.epoch;
+        manifest.time_ms = now_ms();
+        let barrier = manifest.barrier;
+        let mut record = Record::Checkpoint(manifest);
+        let mut number = self.last;
+        for _ in 0..PASSED_MAX {
+            number = number
+                .checked_add(1)
+                .ok_or_else(|| exhausted(&self.store))?;
+            if let Record::Checkpoint(manifest) = &mut record {
+                manifest.number = number;
+            }
+            let name = record_name(number);
+            let is_ours = match self.store.put(&name, record.encode()?).await? {
+                Put::Done => true,
+                Put::Taken => match self.store.record(number).await {
+                    // A request whose answer was lost.
+                    Ok(found) if found == record => {
+                        self.store.sync(&name).await?;
+                        true
+                    }
+                    // One of its own that it took for failed.
+                    Ok(found) if found.epoch() == self.epoch => false,
+                    Ok(found) => return Err(self.fenced(found.epoch())),
+                    // Whoever wrote it was told that it failed, and goes on behind it like this one.
+                    Err(error) if error.kind == Kind::Corrupt => false,
+                    // It was removed, hence there are later ones.
+                    Err(error) if error.kind == Kind::Missing => return Err(self.fenced(number)),
+                    Err(error) => return Err(error),
+                },
+            };
+            if is_ours {
+                self.last = number;
+                self.barrier = barrier;
+                // A number that was removed is free again, but not the last one.
+                self.check_latest().await?;
+                return Ok(number);
+            }
+            self.last = number;
+        }
+        let reason = format!("{PASSED_MAX} numbers are taken by torn manifests");
+        Err(Error::new(
+            Kind::Unavailable,
+            self.store.name(super::RECORDS),
+            reason,
+        ))
+    }
+
+    /// Its last record is there, and nothing lies behind it.
+    pub(super) async fn check_latest(&self) -> Result<()> {
+        let numbers = self.store.numbers().await?;
+        match numbers.last() {
+            Some(&number) if number > self.last => Err(self.fenced(number)),
+            _ => self.check_present(&numbers),
+        }
+    }
+
+    /// Its last record is there, or was removed because there are later ones.
+    fn check_present(&self, numbers: &BTreeSet<u64>) -> Result<()> {
+        if numbers.last().is_some_and(|&last| last >= self.last) {
+            return Ok(());
+        }
+        let place = self.store.name(&record_name(self.last));
+        let error = Error::new(Kind::Missing, place, "it was removed by somebody else");
+        Err(error.mend("keep others from the place, and start the query again"))
+    }
+
+    pub(super) fn fenced(&self, by: u64) -> Error {
+        let reason = format!(
+            "incarnation {by} has taken over from {}, which has to end",
+            self.epoch
+        );
+        Error::new(Kind::Fenced, self.store.place.as_ref(), reason)
+    }
+}
+
+impl PartWriter {
+    /// Writes parts of the incarnation `epoch`, which another process has begun.
+    pub fn new(store: Store, epoch: u64) -> PartWriter {
+        PartWriter { store, epoch }
+    }
+
+    /// Stores the batches as one part, and says what a manifest has to hold of it. Writing the same
+    /// again is fine.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Invalid`] when the batches can't be stored, otherwise [`Kind::Unavailable`]; the
+    /// checkpoint can't be completed then.
+    pub async fn put(&self, request: &PartRequest<'_>, batches: &[RecordBatch]) -> Result<Part> {
+        let name = PartName {
+            epoch: self.epoch,
+            barrier: request.barrier,
+        };
+        let object = name.object(request.node, request.instance, request.piece);
+        let place = self.store.name(&object);
+        let bytes = part::encode(batches).map_err(|error| error.at(&place))?;
+        let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+        let part = Part {
+            instance: request.instance,
+            barrier: request.barrier,
+            since: request.since,
+            buckets: request.buckets,
+            object,
+            bytes: bytes.len() as u64,
+            rows: rows as u64,
+            checksum: checksum_text(crc32fast::hash(&bytes)),
+        };
+        if let Put::Taken = self.store.put(&part.object, bytes).await? {
+            let other = "something else is stored there";
+            match self.store.read_part(&part).await {
+                Ok(_) => {}
+                Err(error) if error.kind == Kind::Corrupt => {
+                    return Err(Error::new(Kind::Unavailable, place, other));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(part)
+    }
+}
+
+fn exhausted(store: &Store) -> Error {
+    let reason = "there is no number left for a record";
+    Error::new(Kind::Invalid, store.name(super::RECORDS), reason).mend("begin in an empty place")
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Another text each time.
+fn owner() -> String {
+    // The standard library seeds its hash maps from the operating system.
+    let random = RandomState::new().hash_one(std::process::id());
+    format!("{}-{random:016x}", std::process::id())
+}

@@ -1,0 +1,258 @@
+//! A real directory that is torn, flipped, full, forbidden or gone.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use super::*;
+
+/// Two checkpoints; gives their manifests.
+fn two(place: &Place) -> (Incarnation, Manifest, Manifest) {
+    let (mut incarnation, _) = place.begin();
+    let one = place.checkpoint(&mut incarnation, 1).unwrap();
+    let two = place.checkpoint(&mut incarnation, 2).unwrap();
+    (incarnation, one, two)
+}
+
+/// What is newest with the file changed is the first checkpoint, with a warning that names this.
+fn falls_back(place: &Place, one: &Manifest, words: &[&str]) {
+    let found = place.newest();
+    assert_eq!(found.manifest.unwrap().number, one.number);
+    let [warning] = &found.warnings[..] else {
+        panic!("{:?}", found.warnings);
+    };
+    for word in words {
+        assert!(warning.contains(word), "{warning}");
+    }
+    assert!(warning.contains("may come again"), "{warning}");
+}
+
+#[test]
+fn a_torn_or_flipped_manifest_leads_to_the_one_before() {
+    let place = Place::new();
+    let (mut incarnation, one, two) = two(&place);
+    let name = record_name(two.number);
+    let whole = fs::read(place.file(&name)).unwrap();
+    for length in 0..whole.len() {
+        fs::write(place.file(&name), &whole[..length]).unwrap();
+        falls_back(&place, &one, &[&name]);
+        let mut flipped = whole.clone();
+        flipped[length] ^= 1 << (length % 8);
+        fs::write(place.file(&name), &flipped).unwrap();
+        falls_back(&place, &one, &[&name]);
+    }
+    // It is passed over, and so is its number.
+    place.checkpoint(&mut incarnation, 3).unwrap();
+    let (_, found) = place.begin();
+    assert_eq!(found.manifest.unwrap().barrier, 3);
+    assert!(found.warnings.is_empty());
+}
+
+#[test]
+fn a_torn_part_leads_to_the_checkpoint_before() {
+    let place = Place::new();
+    let (_, one, two) = two(&place);
+    let part = &two.nodes[0].parts[0];
+    let whole = fs::read(place.file(&part.object)).unwrap();
+    for length in [0, 1, whole.len() / 2, whole.len() - 1] {
+        fs::write(place.file(&part.object), &whole[..length]).unwrap();
+        let bytes = format!("has {length} bytes instead of {}", whole.len());
+        falls_back(&place, &one, &[&part.object, &bytes]);
+    }
+    fs::remove_file(place.file(&part.object)).unwrap();
+    falls_back(&place, &one, &[&part.object, "is not there"]);
+}
+
+#[test]
+fn no_flipped_bit_of_a_part_is_read() {
+    let place = Place::new();
+    let (_, _, two) = two(&place);
+    let part = &two.nodes[0].parts[0];
+    let whole = fs::read(place.file(&part.object)).unwrap();
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        fs::write(place.file(&part.object), &flipped).unwrap();
+        let error = place.runner.run(place.store.read_part(part)).unwrap_err();
+        assert_eq!(error.kind, Kind::Corrupt);
+        assert!(error.place.ends_with(&part.object), "{error}");
+    }
+    // It has its length: only reading it shows it, and the reader asks for the one before.
+    assert_eq!(place.newest().manifest.unwrap().number, two.number);
+}
+
+#[test]
+fn a_checksum_that_fits_does_not_make_a_part_of_anything() {
+    let place = Place::new();
+    let (_, _, two) = two(&place);
+    let mut part = two.nodes[0].parts[0].clone();
+    let mut random = Random(5);
+    let whole = fs::read(place.file(&part.object)).unwrap();
+    for _ in 0..500 {
+        let mut changed = whole.clone();
+        let at = random.below(changed.len() as u64) as usize;
+        changed[at] = random.next() as u8;
+        fs::write(place.file(&part.object), &changed).unwrap();
+        part.checksum = checksum_text(crc32fast::hash(&changed));
+        // Read or refused, but nothing else.
+        if let Err(error) = place.runner.run(place.store.read_part(&part)) {
+            assert_eq!(error.kind, Kind::Corrupt);
+        }
+    }
+    part.rows += 1;
+    fs::write(place.file(&part.object), &whole).unwrap();
+    part.checksum = checksum_text(crc32fast::hash(&whole));
+    let error = place.runner.run(place.store.read_part(&part)).unwrap_err();
+    assert!(error.reason.contains("rows"), "{error}");
+}
+
+#[test]
+fn a_later_version_is_neither_passed_over_nor_removed() {
+    let place = Place::new();
+    let (mut incarnation, _, two) = two(&place);
+    let name = record_name(two.number);
+    let text = fs::read_to_string(place.file(&name)).unwrap();
+    let body = text.lines().nth(1).unwrap();
+    let later = crate::manifest::record::with_later_head("checkpoint", body.as_bytes());
+    fs::write(place.file(&name), later).unwrap();
+    let error = place.runner.run(place.store.newest(None)).unwrap_err();
+    assert_eq!(error.kind, Kind::Invalid);
+    let text = error.to_string();
+    assert!(text.contains(&name) && text.contains("a later version wrote it"));
+    assert!(place.runner.run(place.store.begin(None)).is_err());
+    assert!(place.runner.run(incarnation.sweep(1)).is_err());
+    assert_eq!(place.files("parts").len(), 2);
+}
+
+#[test]
+fn a_directory_that_was_removed_is_not_written_as_if_nothing_were() {
+    let place = Place::new();
+    let (mut incarnation, _, two) = two(&place);
+    for name in place.files("parts") {
+        fs::remove_file(place.file(&format!("parts/{name}"))).unwrap();
+    }
+    let mut upon = manifest(3);
+    upon.nodes = two.nodes.clone();
+    let error = place
+        .runner
+        .run(incarnation.put_manifest(upon))
+        .unwrap_err();
+    assert!(error.reason.contains("is not there"), "{error}");
+    fs::remove_dir_all(place.directory.path()).unwrap();
+    let error = place.checkpoint(&mut incarnation, 3).unwrap_err();
+    assert_eq!(error.kind, Kind::Missing);
+    assert!(
+        error.to_string().contains("removed by somebody else"),
+        "{error}"
+    );
+}
+
+#[test]
+fn folders_that_are_files_are_errors() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("checkpoints"), b"x").unwrap();
+    let place = Place::at(directory);
+    let error = place.runner.run(place.store.begin(None)).unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert!(error.place.contains("checkpoints"), "{error}");
+}
+
+/// Nobody, who may do nothing that isn't allowed to all. Only this thread and those that it starts.
+fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let nobody = rustix::fs::Uid::from_raw(65_534);
+            if rustix::process::getuid().is_root() {
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            work()
+        });
+        thread.join().unwrap()
+    })
+}
+
+#[test]
+fn a_lost_permission_is_named_with_its_mend() {
+    let place = Place::new();
+    let (mut incarnation, one, _) = two(&place);
+    let forbid = |folder: &str, mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(place.file(folder), permissions).unwrap();
+    };
+    for folder in ["", "checkpoints", "parts"] {
+        forbid(folder, 0o555);
+    }
+    let path = place.directory.path().to_str().unwrap();
+    let part = &one.nodes[0].parts[0];
+    let epoch = incarnation.epoch();
+    as_nobody(|| {
+        let runner = Runner::new().unwrap();
+        let store = Store::open(path).unwrap();
+        assert!(
+            runner.run(store.read_part(part)).is_ok(),
+            "reading is allowed"
+        );
+        let writer = PartWriter::new(store.clone(), epoch);
+        let failures = [
+            runner.run(store.begin(None)).map(drop),
+            runner.run(writer.put(&request(3), &[state(1)])).map(drop),
+            Store::open(&format!("{path}/new")).map(drop),
+        ];
+        for failure in failures {
+            let error = failure.unwrap_err();
+            assert_eq!(error.kind, Kind::Unavailable, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("has to be allowed to write there"), "{text}");
+        }
+    });
+    // What can't be read is no reason to go back behind it.
+    forbid("checkpoints", 0o000);
+    as_nobody(|| {
+        let runner = Runner::new().unwrap();
+        let store = Store::open(path).unwrap();
+        let error = runner.run(store.newest(None)).unwrap_err();
+        assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    });
+    for folder in ["", "checkpoints", "parts"] {
+        forbid(folder, 0o755);
+    }
+    place.checkpoint(&mut incarnation, 3).unwrap();
+}
+
+/// Unmounts a directory, also when a test fails.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg(&self.0).status());
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=128k", "tmpfs", path])
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        println!("note: no small file system can be mounted here: skipped");
+        return;
+    }
+    let place = Place::at(directory);
+    // Dropped before the place, which removes its directory.
+    let _mounted = Mounted(place.directory.path().to_owned());
+    let (mut incarnation, _, newest) = two(&place);
+    let large = [state(20_000)];
+    let put = incarnation.parts();
+    let error = place.runner.run(put.put(&request(3), &large)).unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable);
+    assert!(error.to_string().contains("make room there"), "{error}");
+    fs::write(place.file("filler"), vec![0; 200_000]).unwrap_err();
+    let error = place.checkpoint(&mut incarnation, 4).unwrap_err();
+    assert!(error.to_string().contains("make room there"), "{error}");
+    assert_eq!(place.newest().manifest.unwrap().number, newest.number);
+    assert!(place.newest().warnings.is_empty());
+    fs::remove_file(place.file("filler")).unwrap();
+    let last = place.checkpoint(&mut incarnation, 5).unwrap();
+    assert_eq!(place.newest().manifest.unwrap().number, last.number);
+}
