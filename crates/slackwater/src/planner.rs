@@ -52,16 +52,24 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
     broadcast::decide(program, &mut plan);
     plan.notes.extend(machine.notes.iter().cloned());
     plan.notes.extend(chosen.notes);
+    let subqueries = plan.subqueries.subqueries.iter();
+    let most = subqueries.map(|part| part.instances).max().unwrap_or(1);
     if workers > cores {
         plan.notes.push(format!(
             "{workers} workers share {cores} cores: threads are not pinned, and sleep when they find \
              nothing to do"
         ));
-    } else if chosen.most > workers {
+    } else if most > workers {
         plan.notes.push(format!(
-            "{} instances of a subquery share {workers} worker{}",
-            chosen.most,
+            "{most} instances of a subquery share {workers} worker{}",
             if workers == 1 { "" } else { "s" }
+        ));
+    }
+    if most < chosen.most && most < workers.max(2) {
+        plan.notes.push(format!(
+            "parallelism {} has no effect: no subquery can be run by more than {most} instance{}",
+            chosen.most,
+            if most == 1 { "" } else { "s" }
         ));
     }
     plan.wait = settings.wait_mode();

@@ -82,7 +82,8 @@ impl Translator<'_> {
             );
             return Err(SqlError::new(error).near("JOIN").mend(
                 "join two window queries ON L.window_start = R.window_start AND L.window_end = \
-                 R.window_end AND …, or with a table that ends and has no WATERMARK",
+                 R.window_end AND …, or with a table: one that ends and has no WATERMARK, or one \
+                 FOR SYSTEM_TIME AS OF the stream's event time",
             ));
         };
         let mut sides = Vec::new();
