@@ -96,6 +96,9 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
+    if !matches!(connector, Connector::Kafka) {
+        table::check_no_metadata(table, &format!("a {name} source"))?;
+    }
     if let Connector::Datagen = connector {
         let known = joined(&[table::SOURCE_OPTIONS, source::datagen::OPTIONS]);
         options.check_known("a datagen source", &known)?;
@@ -167,6 +170,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
+    table::check_no_metadata(table, "a sink")?;
     sink_latency_target(table)?;
     match connector {
         Connector::Print => {
@@ -217,8 +221,7 @@ fn kafka_source(
     ];
     options.check_known(&what, &known.concat())?;
     check_settings(table, Connector::Kafka)?;
-    let format = Format::of_source(options, &table.schema)?;
-    let connector = source::kafka::KafkaConnector::new(table, options, format)?;
+    let connector = source::kafka::KafkaConnector::new(table, options)?;
     Ok(Arc::new(connector))
 }
 

@@ -78,6 +78,7 @@ fn against_a_broker() {
     windows_are_those_of_files(&broker, folder);
     begins_where_it_is_told(&broker, folder);
     bad_records_are_kept(&broker, folder);
+    metadata_are_columns(&broker, folder);
     what_is_wrong_is_said(&broker, folder);
     new_partitions_are_found(&broker, folder);
     nothing_is_lost_when_the_broker_dies_while_it_is_read(&mut broker, folder);
@@ -226,6 +227,63 @@ fn bad_records_are_kept(broker: &Broker, folder: &Path) {
     let failing = text.replace("'format'", "'on_error' = 'fail', 'format'");
     let error = run_text(&failing, &[]).unwrap_err();
     assert!(error.contains("bad[0]@1: "), "{error}");
+}
+
+fn metadata_are_columns(broker: &Broker, folder: &Path) {
+    broker.create_topic("meta", 1);
+    let input = folder.join("meta.csv");
+    fs::write(&input, "1,x\n2,y\n,\n").unwrap();
+    let columns = "a INT, s STRING";
+    let keyed = ", 'format' = 'json', 'key.fields' = 's;a', 'key.format' = 'csv'";
+    let text = format!(
+        "CREATE TABLE i ({columns}) WITH ('connector' = 'file', 'path' = '{}');\n",
+        input.display()
+    ) + &table(broker, "w", columns, "meta", keyed)
+        + "INSERT INTO w SELECT * FROM i;";
+    run_text(&text, &[]).unwrap();
+    broker.produce("meta", 0, ["{", "{\"a\": 4}"].map(str::as_bytes));
+    let path = folder.join("meta.read.csv");
+    let columns = "place BIGINT METADATA FROM 'offset', a INT, \
+                   at TIMESTAMP(3) METADATA FROM 'timestamp', key STRING METADATA, \
+                   topic STRING METADATA VIRTUAL, partition INT METADATA, s STRING, \
+                   WATERMARK FOR at AS at";
+    let text = table(
+        broker,
+        "t",
+        columns,
+        "meta",
+        &format!("{BOUNDED}, 'format' = 'json'"),
+    ) + &out(
+        "o BIGINT, a INT, k STRING, s STRING, w STRING, recent BOOLEAN",
+        &path,
+    ) + "INSERT INTO o SELECT place, a, key, s, topic || '-' || CAST(partition AS STRING), \
+           at > TIMESTAMP '2020-01-01 00:00:00' FROM t;";
+    let report = run_text(&text, &[]).unwrap();
+    assert_eq!((report.rows_in, report.rows_bad), (5, 1));
+    let expected = [
+        "0,1,\"x,1\",x,meta-0,true",
+        "1,2,\"y,2\",y,meta-0,true",
+        "2,,\",\",,meta-0,true",
+        "4,4,,,meta-0,true",
+    ];
+    assert_eq!(rows(&path), expected);
+    let error = |columns: &str| {
+        run_text(
+            &(table(broker, "t", columns, "meta", "") + "SELECT a FROM t;"),
+            &[],
+        )
+        .unwrap_err()
+    };
+    let wrong = error("a INT, x INT METADATA FROM 'offset'");
+    assert!(
+        wrong.contains("declare x BIGINT METADATA FROM 'offset'"),
+        "{wrong}"
+    );
+    let wrong = error("a INT, x INT METADATA FROM 'ofset'");
+    assert!(
+        wrong.contains("one of topic, partition, offset, timestamp, key"),
+        "{wrong}"
+    );
 }
 
 fn what_is_wrong_is_said(broker: &Broker, folder: &Path) {

@@ -32,11 +32,15 @@ use cells::{Cells, Condemned, Span};
 use combined_log::{LogScanner, Part};
 use csv_scan::CsvScanner;
 use json::JsonDecoder;
-use progress::{Progress, each_line, rejected};
+#[cfg(not(feature = "kafka"))]
+use progress::rejected;
+use progress::{Progress, each_line};
 
 pub(crate) use csv::CsvOptions;
 #[cfg(feature = "kafka")]
 pub(crate) use messages::Message;
+#[cfg(feature = "kafka")]
+pub(crate) use progress::rejected;
 pub(crate) use progress::{RECORD_BYTES_MAX, Stop};
 pub(crate) use types::sql_type_name;
 

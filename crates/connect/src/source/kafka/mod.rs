@@ -7,6 +7,7 @@
 //!
 //! Positions are offsets, so the same offsets give the same rows with the same positions.
 
+mod metadata;
 mod partition;
 
 use std::collections::VecDeque;
@@ -38,6 +39,7 @@ use crate::kafka::settings::{Cluster, Scan, Startup};
 use crate::kafka::watcher::{News, Watch, Watcher};
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
+use metadata::Columns;
 use partition::{Partition, Spec};
 
 /// Memory for the blocks of an instance's partitions: with 4,096 of them, 16 KiB each.
@@ -52,7 +54,7 @@ const EVENTS_PER_POLL_MAX: usize = 256;
 /// A table that is read from topics.
 #[derive(Debug)]
 pub(crate) struct KafkaConnector {
-    schema: SchemaRef,
+    columns: Columns,
     format: Format,
     cluster: Arc<Cluster>,
     scan: Scan,
@@ -65,8 +67,9 @@ impl KafkaConnector {
     pub(crate) fn new(
         table: &TableDefinition,
         options: &Options<'_>,
-        format: Format,
     ) -> std::result::Result<KafkaConnector, OptionError> {
+        let columns = Columns::new(table)?;
+        let format = Format::of_source(options, &columns.values)?;
         let cluster = Cluster::read(table, options)?;
         let scan = Scan::read(options, cluster.topics.len())?;
         let presence = Arc::new(Presence::new(&table.name, &cluster.servers));
@@ -93,7 +96,7 @@ impl KafkaConnector {
             }
         }
         Ok(KafkaConnector {
-            schema: Arc::clone(&table.schema),
+            columns,
             format,
             cluster: Arc::new(cluster),
             scan,
@@ -105,7 +108,7 @@ impl KafkaConnector {
 
 impl SourceConnector for KafkaConnector {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        self.columns.schema()
     }
 
     fn describe(&self) -> SourceDescription {
@@ -130,7 +133,7 @@ impl SourceConnector for KafkaConnector {
             planned: Arc::clone(&self.planned),
             presence: Arc::clone(&self.presence),
             spec: Spec {
-                schema: Arc::clone(&self.schema),
+                columns: self.columns.clone(),
                 format: self.format.clone(),
                 pool: BlockPool::new(share.min(STREAM_BLOCK_BYTES)),
                 request,

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow_buffer::Buffer;
-use arrow_schema::SchemaRef;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::error::KafkaError;
@@ -16,8 +15,9 @@ use slackwater_engine::link::Waker;
 use slackwater_engine::source::{Rejected, SourceRequest};
 use slackwater_engine::time::now_ns;
 
+use super::metadata::{Beside, Columns, Notes};
 use crate::block::{BlockPool, seal};
-use crate::format::{DecodedRows, Decoder, Format, Message, RECORD_BYTES_MAX};
+use crate::format::{DecodedRows, Decoder, Format, Message, RECORD_BYTES_MAX, rejected};
 use crate::kafka::client::{Consumer, Context};
 use crate::kafka::partitions::{Place, Range};
 use crate::kafka::queue::EventQueue;
@@ -26,7 +26,7 @@ use crate::source::stream::Collected;
 
 /// What is needed to begin a partition.
 pub(super) struct Spec {
-    pub(super) schema: SchemaRef,
+    pub(super) columns: Columns,
     pub(super) format: Format,
     pub(super) pool: Arc<BlockPool>,
     pub(super) request: SourceRequest,
@@ -89,7 +89,8 @@ impl Partition {
         let client = consumer.client().native_ptr();
         // SAFETY: the consumer is alive as long as `queue`, which goes after it.
         let waiting = unsafe { EventQueue::partition(client, &place.topic, place.partition) };
-        let decoder = spec.format.decoder(&spec.schema, &spec.request.projection);
+        let (of_value, beside) = spec.columns.read(&spec.request.projection);
+        let decoder = spec.format.decoder(&spec.columns.values, &of_value);
         Ok(Partition {
             place: place.clone(),
             waiting,
@@ -99,7 +100,7 @@ impl Partition {
             next: begin.unwrap_or(0),
             end,
             ended: end.is_some_and(|end| begin.unwrap_or(0) >= end),
-            messages: Messages::new(decoder, &spec.pool),
+            messages: Messages::new(decoder, beside, &spec.pool),
             arrivals: Arrivals::new(now_ns()),
             rung_ns: 0,
             ingest_ns: None,
@@ -201,7 +202,7 @@ fn take(
     let is_again = offset < *next;
     *next = (*next).max(offset + 1);
     match message.payload() {
-        Some(payload) if !is_beyond && !is_again => messages.push(payload, offset),
+        Some(payload) if !is_beyond && !is_again => messages.push(payload, message, offset),
         _ => false,
     }
 }
@@ -209,6 +210,8 @@ fn take(
 /// Bytes of messages in a block, and where each stands.
 struct Messages {
     decoder: Decoder,
+    beside: Beside,
+    notes: Notes,
     pool: Arc<BlockPool>,
     block: Vec<u8>,
     filled: usize,
@@ -219,9 +222,11 @@ struct Messages {
 }
 
 impl Messages {
-    fn new(decoder: Decoder, pool: &Arc<BlockPool>) -> Messages {
+    fn new(decoder: Decoder, beside: Beside, pool: &Arc<BlockPool>) -> Messages {
         Messages {
             decoder,
+            beside,
+            notes: Notes::default(),
             pool: Arc::clone(pool),
             block: vec![],
             filled: 0,
@@ -241,7 +246,7 @@ impl Messages {
     }
 
     /// Takes a message's value; whether there is now a record of it.
-    fn push(&mut self, payload: &[u8], offset: u64) -> bool {
+    fn push(&mut self, payload: &[u8], message: &BorrowedMessage<'_>, offset: u64) -> bool {
         self.bytes += payload.len();
         let record = self.decoder.trim_message(payload);
         if record.is_empty() {
@@ -250,6 +255,14 @@ impl Messages {
         if record.len() > RECORD_BYTES_MAX {
             self.refused
                 .push(self.decoder.reject_message(record, offset));
+            return true;
+        }
+        let timestamp_ms = message.timestamp().to_millis();
+        let noted = self
+            .beside
+            .note(&mut self.notes, message.key(), timestamp_ms);
+        if let Err(reason) = noted {
+            self.refused.push(rejected(offset, record, reason.into()));
             return true;
         }
         let (start, end) = (self.filled, self.filled + record.len());
@@ -271,7 +284,7 @@ impl Messages {
     }
 
     /// All rows of the block.
-    fn rows(&mut self) -> Option<DecodedRows> {
+    fn rows(&mut self, place: &Place) -> Option<DecodedRows> {
         if self.is_empty() {
             return None;
         }
@@ -284,8 +297,10 @@ impl Messages {
         } else {
             seal(std::mem::take(&mut self.block), filled, &self.pool)
         };
-        let mut rows = self.decoder.decode_messages(&block, &self.places);
+        let rows = self.decoder.decode_messages(&block, &self.places);
+        let mut rows = self.beside.complete(rows, place, &self.places, &self.notes);
         self.places.clear();
+        self.notes.clear();
         rows.rejected.append(&mut self.refused);
         Some(rows)
     }
@@ -310,7 +325,7 @@ impl Collected for Partition {
 
     fn take_rows(&mut self, _rows_max: usize) -> Option<DecodedRows> {
         // No more were taken than fit a chunk.
-        let rows = self.messages.rows();
+        let rows = self.messages.rows(&self.place);
         if rows.is_none() {
             self.ingest_ns = None;
         }
