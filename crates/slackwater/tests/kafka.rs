@@ -79,6 +79,7 @@ fn against_a_broker() {
     begins_where_it_is_told(&broker, folder);
     bad_records_are_kept(&broker, folder);
     metadata_are_columns(&broker, folder);
+    compressed_topics_are_read(&broker, folder);
     what_is_wrong_is_said(&broker, folder);
     new_partitions_are_found(&broker, folder);
     nothing_is_lost_when_the_broker_dies_while_it_is_read(&mut broker, folder);
@@ -284,6 +285,22 @@ fn metadata_are_columns(broker: &Broker, folder: &Path) {
         wrong.contains("one of topic, partition, offset, timestamp, key"),
         "{wrong}"
     );
+}
+
+fn compressed_topics_are_read(broker: &Broker, folder: &Path) {
+    let lines = numbered(0, 100..200);
+    for codec in ["gzip", "snappy", "lz4", "zstd"] {
+        broker.create_compressed_topic(codec, 1, codec);
+        broker.produce(codec, 0, bytes(&lines));
+        if codec == "zstd" && !cfg!(feature = "kafka-zstd") {
+            let options = format!("{BOUNDED}, 'format' = 'raw'");
+            let text = table(broker, "t", "line STRING", codec, &options) + "SELECT line FROM t;";
+            let error = run_text(&text, &[]).unwrap_err();
+            assert!(error.contains("--features kafka-zstd"), "{error}");
+        } else {
+            assert_eq!(read_back(broker, codec, "", folder), lines);
+        }
+    }
 }
 
 fn what_is_wrong_is_said(broker: &Broker, folder: &Path) {

@@ -94,6 +94,10 @@ impl Context {
                 let mend = "let this user read the topic";
                 Verdict::Fails(Error::new(place, self.reason()).mend(mend))
             }
+            Code::NotImplemented => {
+                let mend = "for Zstandard build with: cargo build --release --features kafka-zstd";
+                Verdict::Fails(Error::new(place, self.reason()).mend(mend))
+            }
             _ => Verdict::Fails(Error::new(place, self.reason())),
         }
     }

@@ -127,7 +127,9 @@ impl Cluster {
             .create_native_config()
             .map_err(|error| match error {
                 KafkaError::ClientConfig(_, reason, property, _) => {
-                    let mend = if reason.contains("not available at build time") {
+                    let mend = if reason.contains("libzstd not available") {
+                        "build with Zstandard: cargo build --release --features kafka-zstd"
+                    } else if reason.contains("not available at build time") {
                         "build with TLS: cargo build --release --features kafka-tls"
                     } else {
                         "properties are those of librdkafka, which has no JAAS and no key stores: \

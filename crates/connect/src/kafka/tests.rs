@@ -180,6 +180,17 @@ fn a_build_without_tls_says_so() {
     );
 }
 
+#[cfg(not(feature = "kafka-zstd"))]
+#[test]
+fn a_build_without_zstandard_says_so() {
+    let table = kafka(&[("properties.compression.codec", "zstd")]);
+    let error = Cluster::read(&table, &Options::new(&table.options)).unwrap_err();
+    assert!(
+        error.to_string().contains("--features kafka-zstd"),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_key_has_columns_and_a_format() {
     let table = kafka(&[("key.fields", "b; a"), ("format", "json")]);

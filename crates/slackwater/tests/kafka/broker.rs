@@ -142,7 +142,13 @@ impl Broker {
     }
 
     pub fn create_topic(&self, name: &str, partitions: i32) {
+        self.create_compressed_topic(name, partitions, "producer");
+    }
+
+    /// A topic whose messages the broker compresses itself, unless `codec` is `producer`.
+    pub fn create_compressed_topic(&self, name: &str, partitions: i32, codec: &str) {
         let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        let topic = topic.set("compression.type", codec);
         let admin = self.admin();
         let results = wait_for(admin.create_topics(&[topic], &AdminOptions::new())).unwrap();
         results[0].as_ref().unwrap();
