@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo demo-latency test lint bench peers loom build
+.PHONY: demo demo-latency test test-kafka lint bench peers loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -15,6 +15,15 @@ test:
 	@test -d ../shared/data || echo "note: no ../shared/data beside this checkout: tests of reference answers are skipped"
 	cargo test --workspace
 	$(MAKE) loom
+
+# The kafka source and sink against a real broker: Apache Kafka from Maven Central (43 MB, kept in
+# target/kafka), started on free ports of the loopback address and killed in between. Builds librdkafka.
+test-kafka:
+	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y openjdk-17-jre-headless; }
+	@command -v java > /dev/null || { echo "no java: apt-get install openjdk-17-jre-headless"; exit 1; }
+	python3 crates/slackwater/tests/kafka/fetch.py target/kafka
+	cargo test -p slackwater-connect --features kafka --lib
+	SLACKWATER_KAFKA="$(CURDIR)/target/kafka" cargo test -p slackwater --features kafka --test main kafka::
 
 # Every interleaving of the ring and of falling asleep; a build of its own, so a folder of its own.
 loom:

@@ -33,6 +33,7 @@ fn visits(options: &[(&str, &str)]) -> TableDefinition {
     TableDefinition {
         name: "visits".into(),
         schema: Arc::new(Schema::new(fields.to_vec())),
+        metadata: Default::default(),
         options: options
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))

@@ -25,6 +25,8 @@ const DEFAULT_FOLDER: &str = "slackwater-dead-letter";
 pub struct FileDeadLetters {
     table: String,
     path: PathBuf,
+    /// Stands between a partition's name and a position: `flights.csv:812`, `topic[3]@42`.
+    separator: char,
     fail: bool,
     count: AtomicU64,
     state: Mutex<State>,
@@ -60,6 +62,10 @@ pub fn dead_letters(table: &TableDefinition) -> std::result::Result<FileDeadLett
     Ok(FileDeadLetters {
         table: table.name.clone(),
         path,
+        separator: match options.text("connector") {
+            Some("kafka") => '@',
+            _ => ':',
+        },
         fail,
         count: AtomicU64::new(0),
         state: Mutex::default(),
@@ -97,7 +103,7 @@ impl FileDeadLetters {
         };
         match rejected.position {
             None => name,
-            Some(position) => format!("{name}:{position}"),
+            Some(position) => format!("{name}{}{position}", self.separator),
         }
     }
 

@@ -7,12 +7,14 @@
 //! source ── block ── lines  bytes into blocks, blocks into records
 //!            └── format     records into columns (csv, json, combined_log, raw)
 //! datagen                   made-up rows
+//! kafka                     the client of the kafka source and sink (feature `kafka`)
 //! dead_letters              refused records
 //! encode ── sink            columns into text, text to files, sockets, the terminal
 //! ```
 //!
 //! A connector is made from a [`TableDefinition`] by [`source()`] or [`sink()`], which check every
-//! option and whether the format can hold the columns. What is wrong with a table is an
+//! option and whether the format can hold the columns. (Kafka's asks a broker which partitions there
+//! are, because they limit the instances.) What is wrong with a table is an
 //! [`OptionError`]; what goes wrong later is the engine's `Error`, with the file and line, or the
 //! peer. Nothing that comes from outside panics, and every buffer has a named limit.
 //!
@@ -25,6 +27,7 @@ mod table;
 mod block;
 mod datagen;
 mod format;
+mod kafka;
 mod lines;
 mod pacer;
 mod source;
@@ -52,6 +55,7 @@ enum Connector {
     File,
     Stdin,
     Tcp,
+    Kafka,
     Datagen,
     Blackhole,
     Print,
@@ -80,6 +84,7 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         ("file", Connector::File),
         ("stdin", Connector::Stdin),
         ("tcp", Connector::Tcp),
+        ("kafka", Connector::Kafka),
         ("datagen", Connector::Datagen),
     ];
     if let Some(only @ ("print" | "blackhole")) = options.text("connector") {
@@ -87,10 +92,13 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         return Err(OptionError::new(
             "connector",
             reason,
-            "read from file, stdin, tcp or datagen",
+            "read from file, stdin, tcp, kafka or datagen",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
+    if !matches!(connector, Connector::Kafka) {
+        table::check_no_metadata(table, &format!("a {name} source"))?;
+    }
     if let Connector::Datagen = connector {
         let known = joined(&[table::SOURCE_OPTIONS, source::datagen::OPTIONS]);
         options.check_known("a datagen source", &known)?;
@@ -98,6 +106,9 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         return Ok(Arc::new(source::datagen::DatagenConnector::new(
             table, &options,
         )?));
+    }
+    if let Connector::Kafka = connector {
+        return kafka_source(table, &options);
     }
     let own = match connector {
         Connector::File => source::file::OPTIONS,
@@ -146,6 +157,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
     let connectors = [
         ("file", Connector::File),
         ("tcp", Connector::Tcp),
+        ("kafka", Connector::Kafka),
         ("print", Connector::Print),
         ("blackhole", Connector::Blackhole),
     ];
@@ -154,10 +166,11 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         return Err(OptionError::new(
             "connector",
             reason,
-            "write to file, tcp, print or blackhole",
+            "write to file, tcp, kafka, print or blackhole",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
+    table::check_no_metadata(table, "a sink")?;
     sink_latency_target(table)?;
     match connector {
         Connector::Print => {
@@ -168,6 +181,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
             options.check_known("a blackhole sink", sink::blackhole::OPTIONS)?;
             return Ok(Arc::new(sink::blackhole::BlackholeConnector));
         }
+        Connector::Kafka => return kafka_sink(table, &options),
         _ => {}
     }
     let own = match connector {
@@ -190,6 +204,59 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
             })
         }
     })
+}
+
+#[cfg(feature = "kafka")]
+fn kafka_source(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SourceConnector>, OptionError> {
+    let (format_name, format_options) = Format::options_of_source(options)?;
+    let what = format!("a kafka source with format {format_name}");
+    let known = [
+        table::SOURCE_OPTIONS.to_vec(),
+        kafka::SOURCE_OPTIONS.to_vec(),
+        kafka::settings::format_options(format_options),
+        kafka::settings::property_names(table),
+    ];
+    options.check_known(&what, &known.concat())?;
+    check_settings(table, Connector::Kafka)?;
+    let connector = source::kafka::KafkaConnector::new(table, options)?;
+    Ok(Arc::new(connector))
+}
+
+#[cfg(feature = "kafka")]
+fn kafka_sink(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SinkConnector>, OptionError> {
+    let (format_name, format_options) = Format::options_of_sink(options)?;
+    let what = format!("a kafka sink with format {format_name}");
+    let known = [
+        kafka::SINK_OPTIONS.to_vec(),
+        kafka::settings::format_options(format_options),
+        kafka::settings::property_names(table),
+    ];
+    options.check_known(&what, &known.concat())?;
+    let format = Format::of_sink(options, &table.schema)?;
+    let connector = sink::kafka::KafkaConnector::new(table, options, format)?;
+    Ok(Arc::new(connector))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn kafka_source(
+    _table: &TableDefinition,
+    _options: &Options<'_>,
+) -> Result<Arc<dyn SourceConnector>, OptionError> {
+    Err(kafka::not_built())
+}
+
+#[cfg(not(feature = "kafka"))]
+fn kafka_sink(
+    _table: &TableDefinition,
+    _options: &Options<'_>,
+) -> Result<Arc<dyn SinkConnector>, OptionError> {
+    Err(kafka::not_built())
 }
 
 /// What the 99th percentile of a sink's latency is to be below, in nanoseconds: its option

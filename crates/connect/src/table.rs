@@ -13,6 +13,8 @@ pub struct TableDefinition {
     pub name: String,
     /// The declared physical columns: without computed ones.
     pub schema: SchemaRef,
+    /// Columns of the schema that the source does not read out of a record, and what it calls them.
+    pub metadata: BTreeMap<usize, String>,
     /// What stands in `WITH (…)`.
     pub options: BTreeMap<String, String>,
 }
@@ -26,6 +28,20 @@ pub struct TableSettings {
     pub unit_of_work_file: bool,
     /// A bad record ends the query.
     pub on_error_fail: bool,
+}
+
+/// Refuses `METADATA` columns, for connectors that have none.
+pub(crate) fn check_no_metadata(table: &TableDefinition, what: &str) -> Result<(), OptionError> {
+    match table.metadata.keys().next() {
+        None => Ok(()),
+        Some(&index) => Err(OptionError::table(
+            format!(
+                "column '{}' is METADATA, which {what} has not",
+                table.schema.field(index).name()
+            ),
+            "METADATA is of messages that a kafka source reads",
+        )),
+    }
 }
 
 /// Options of every source table.
@@ -74,6 +90,7 @@ pub(crate) mod tests {
         TableDefinition {
             name: "t".into(),
             schema: Arc::new(Schema::new(fields)),
+            metadata: BTreeMap::new(),
             options: options
                 .iter()
                 .map(|(k, v)| (k.to_string(), v.to_string()))

@@ -33,8 +33,12 @@ fn errors_say_what_to_write() {
         ),
         (sink_error(&[("connector", "stdin")]), &["can only be read"]),
         (
-            sink_error(&[("connector", "kafka")]),
-            &["'kafka' is not a choice", "blackhole"],
+            sink_error(&[("connector", "kafca")]),
+            &[
+                "'kafca' is not a choice",
+                "did you mean 'kafka'",
+                "blackhole",
+            ],
         ),
         (
             source_error(&[("connector", "file"), ("path", "x"), ("format", "jsn")]),
@@ -130,6 +134,8 @@ fn every_known_option_is_known_somewhere() {
         crate::source::stdin::OPTIONS,
         crate::source::tcp::OPTIONS,
         crate::source::datagen::OPTIONS,
+        crate::kafka::SOURCE_OPTIONS,
+        crate::kafka::SINK_OPTIONS,
         crate::sink::file::OPTIONS,
         crate::sink::tcp::OPTIONS,
         crate::sink::print::OPTIONS,
@@ -141,5 +147,19 @@ fn every_known_option_is_known_somewhere() {
     }
     for name in known_table_options() {
         assert!(lists.concat().contains(name), "{name}");
+    }
+}
+
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn a_build_without_kafka_says_how_to_get_it() {
+    for error in [
+        source_error(&[("connector", "kafka")]),
+        sink_error(&[("connector", "kafka")]),
+    ] {
+        assert!(
+            error.contains("cargo build --release --features kafka"),
+            "{error}"
+        );
     }
 }

@@ -30,6 +30,7 @@ fn definition(table: &Table) -> TableDefinition {
     TableDefinition {
         name: table.name.clone(),
         schema: table.physical.clone(),
+        metadata: table.metadata.clone(),
         options: table.options.clone(),
     }
 }
@@ -234,6 +235,7 @@ impl<'a> ProgramCatalog<'a> {
         let of_query = TableDefinition {
             name: "query".to_string(),
             schema: Arc::new(arrow_schema::Schema::empty()),
+            metadata: Default::default(),
             options: [("on_error", if fail { "fail" } else { "skip" })]
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .into(),

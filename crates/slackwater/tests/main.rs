@@ -11,6 +11,8 @@ mod calibrate;
 mod command_line;
 mod idle;
 mod input;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod late_rows;
 mod latency;
 mod placement;

@@ -89,6 +89,8 @@ pub struct ColumnDefinition {
 pub enum ColumnKind {
     /// Read from the source.
     Physical(SqlType),
+    /// `METADATA FROM 'key'`: what the source knows of a row beside its columns.
+    Metadata(SqlType, String),
     /// Computed from other columns.
     Computed(Box<Expr>),
 }
@@ -312,7 +314,21 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     let kind = if parser.parse_keyword(Keyword::AS) {
         ColumnKind::Computed(Box::new(parsed(parser.parse_expr())?))
     } else {
-        ColumnKind::Physical(sql_type(parser)?)
+        let sql_type = sql_type(parser)?;
+        if is_word(&parser.peek_token(), "METADATA") {
+            parser.next_token();
+            let key = match parser.parse_keyword(Keyword::FROM) {
+                true => text(parser, "what the source calls it")?,
+                false => name.value.clone(),
+            };
+            // In Flink: not written. Here metadata is never written.
+            if is_word(&parser.peek_token(), "VIRTUAL") {
+                parser.next_token();
+            }
+            ColumnKind::Metadata(sql_type, key)
+        } else {
+            ColumnKind::Physical(sql_type)
+        }
     };
     if parser.parse_keywords(&[Keyword::NOT, Keyword::NULL]) {
         return Err(

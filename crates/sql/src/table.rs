@@ -22,6 +22,8 @@ pub struct Table {
     pub name: String,
     /// The columns that are read from the source or written to the sink.
     pub physical: SchemaRef,
+    /// What the source calls those columns of `physical` that are `METADATA`.
+    pub metadata: BTreeMap<usize, String>,
     /// All columns, computed ones included, in the order of the declaration.
     pub schema: SchemaRef,
     /// What each column of `schema` is.
@@ -52,8 +54,13 @@ impl Table {
     /// Reads a declaration.
     pub fn new(session: &Session, create: &CreateTable) -> Result<Table> {
         let mut physical = Vec::new();
+        let mut metadata = BTreeMap::new();
         for column in &create.columns {
-            if let ColumnKind::Physical(sql_type) = &column.kind {
+            if let ColumnKind::Metadata(_, key) = &column.kind {
+                metadata.insert(physical.len(), key.clone());
+            }
+            if let ColumnKind::Physical(sql_type) | ColumnKind::Metadata(sql_type, _) = &column.kind
+            {
                 let data_type = sql_type
                     .to_arrow()
                     .map_err(|error| error.at(column.name.span))?;
@@ -66,7 +73,7 @@ impl Table {
         for column in &create.columns {
             let name = &column.name.value;
             match &column.kind {
-                ColumnKind::Physical(_) => {
+                ColumnKind::Physical(_) | ColumnKind::Metadata(..) => {
                     let index = physical
                         .index_of(name)
                         .map_err(|error| SqlError::new(error.to_string()))?;
@@ -119,6 +126,7 @@ impl Table {
         Ok(Table {
             name: create.name.value.clone(),
             physical,
+            metadata,
             schema,
             columns,
             event_time,

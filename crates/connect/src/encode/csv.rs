@@ -54,7 +54,12 @@ impl CsvEncoder {
         out.push(b'\n');
     }
 
-    pub(crate) fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn encode(
+        &mut self,
+        batch: &RecordBatch,
+        out: &mut Vec<u8>,
+        mut written: impl FnMut(usize),
+    ) -> Result<()> {
         self.header(out);
         let columns = batch
             .columns()
@@ -84,6 +89,7 @@ impl CsvEncoder {
                 }
             }
             out.push(b'\n');
+            written(out.len());
         }
         Ok(())
     }

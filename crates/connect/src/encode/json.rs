@@ -25,12 +25,18 @@ impl JsonEncoder {
         }
     }
 
-    pub(crate) fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn encode(
+        &mut self,
+        batch: &RecordBatch,
+        out: &mut Vec<u8>,
+        mut written: impl FnMut(usize),
+    ) -> Result<()> {
         let columns = batch.columns().iter().map(|column| Column::new(column));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         for row in 0..batch.num_rows() {
             write_object(&self.keys, &columns, row, out)?;
             out.push(b'\n');
+            written(out.len());
         }
         Ok(())
     }

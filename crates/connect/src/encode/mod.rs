@@ -4,6 +4,7 @@ mod cell;
 mod csv;
 mod json;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::Result;
@@ -29,9 +30,19 @@ impl Encoder {
 
     /// Appends the rows.
     pub(crate) fn encode(&mut self, chunk: &Chunk, out: &mut Vec<u8>) -> Result<()> {
+        self.encode_each(&chunk.batch, out, |_| ())
+    }
+
+    /// Appends the rows, and says after each how many bytes there are; its line end is the last.
+    pub(crate) fn encode_each(
+        &mut self,
+        batch: &RecordBatch,
+        out: &mut Vec<u8>,
+        written: impl FnMut(usize),
+    ) -> Result<()> {
         match self {
-            Encoder::Csv(encoder) => encoder.encode(&chunk.batch, out),
-            Encoder::Json(encoder) => encoder.encode(&chunk.batch, out),
+            Encoder::Csv(encoder) => encoder.encode(batch, out, written),
+            Encoder::Json(encoder) => encoder.encode(batch, out, written),
         }
     }
 

@@ -12,6 +12,8 @@ mod csv_quoted;
 mod csv_scan;
 mod json;
 mod json_columns;
+#[cfg(any(feature = "kafka", test))]
+mod messages;
 mod number;
 mod progress;
 mod types;
@@ -30,9 +32,15 @@ use cells::{Cells, Condemned, Span};
 use combined_log::{LogScanner, Part};
 use csv_scan::CsvScanner;
 use json::JsonDecoder;
-use progress::{Progress, each_line, rejected};
+#[cfg(not(feature = "kafka"))]
+use progress::rejected;
+use progress::{Progress, each_line};
 
 pub(crate) use csv::CsvOptions;
+#[cfg(feature = "kafka")]
+pub(crate) use messages::Message;
+#[cfg(feature = "kafka")]
+pub(crate) use progress::rejected;
 pub(crate) use progress::{RECORD_BYTES_MAX, Stop};
 pub(crate) use types::sql_type_name;
 
@@ -223,12 +231,12 @@ impl Decoder {
                 progress.accept(start, end);
             }),
         };
-        (self.rows(block), at, stop)
+        (self.rows(block, vec![]), at, stop)
     }
 
-    fn rows(&mut self, block: &Buffer) -> DecodedRows {
+    /// The rows without those that are condemned already, or that a column condemns.
+    fn rows(&mut self, block: &Buffer, mut condemned: Vec<Condemned>) -> DecodedRows {
         let progress = &mut self.progress;
-        let mut condemned = vec![];
         let columns = match &mut self.kind {
             Kind::Json(decoder) => decoder.finish(),
             _ => {

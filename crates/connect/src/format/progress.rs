@@ -53,6 +53,13 @@ impl Progress {
         self.list = None;
     }
 
+    /// Goes on with a message of a queue, whose number is its place and which holds one record.
+    #[cfg(any(feature = "kafka", test))]
+    pub(crate) fn begin_message(&mut self, number: u64) {
+        self.line = number;
+        self.rows_max = self.rows + self.rejected.len() + 1;
+    }
+
     /// Refused records count, so that a block full of them is bounded too.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

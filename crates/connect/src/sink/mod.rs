@@ -2,6 +2,8 @@
 
 pub(crate) mod blackhole;
 pub(crate) mod file;
+#[cfg(feature = "kafka")]
+pub(crate) mod kafka;
 pub(crate) mod print;
 pub(crate) mod tcp;
 

@@ -3,6 +3,8 @@
 pub(crate) mod arrivals;
 pub(crate) mod datagen;
 pub(crate) mod file;
+#[cfg(feature = "kafka")]
+pub(crate) mod kafka;
 pub(crate) mod readiness;
 pub(crate) mod stdin;
 pub(crate) mod stream;

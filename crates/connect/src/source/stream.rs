@@ -1,7 +1,7 @@
-//! Lines that arrive whenever they like: what the stdin and tcp sources have in common.
+//! Records that arrive whenever they like: what the stdin, tcp and kafka sources have in common.
 //!
-//! After the first complete line of a batch, bytes are collected until the linger has passed or
-//! there are lines enough; then every partition's rows are handed on, a chunk at a time. Nothing
+//! After the first complete record of a batch, bytes are collected until the linger has passed or
+//! there are records enough; then every partition's rows are handed on, a chunk at a time. Nothing
 //! is decoded in between, and without input there is no timer.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use slackwater_engine::time::now_ns;
 
 use super::source_rows;
 use crate::block::{BlockPool, STREAM_BLOCK_BYTES};
-use crate::format::Format;
+use crate::format::{DecodedRows, Format};
 use crate::lines::RecordReader;
 
 /// What is needed to begin a partition.
@@ -82,6 +82,50 @@ impl StreamPartition {
     }
 }
 
+/// What a partition has collected, as the linger sees it.
+pub(crate) trait Collected {
+    /// The partition's number.
+    fn number(&self) -> u32;
+
+    /// When the first complete record of the batch was there, until all of it is taken.
+    fn ingest_ns(&self) -> Option<u64>;
+
+    /// Records that wait, or a little more.
+    fn records(&self) -> usize;
+
+    /// There are records, and no more can be collected beside them.
+    fn is_full(&mut self) -> bool;
+
+    /// At most `rows_max` rows; `None` ends the batch.
+    fn take_rows(&mut self, rows_max: usize) -> Option<DecodedRows>;
+}
+
+impl Collected for StreamPartition {
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn ingest_ns(&self) -> Option<u64> {
+        self.ingest_ns
+    }
+
+    fn records(&self) -> usize {
+        self.records.line_ends()
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.ingest_ns.is_some() && (self.ended || self.room().is_empty())
+    }
+
+    fn take_rows(&mut self, rows_max: usize) -> Option<DecodedRows> {
+        let rows = self.records.rows(rows_max);
+        if rows.is_none() {
+            self.ingest_ns = None;
+        }
+        rows
+    }
+}
+
 /// Collects a batch and hands it out.
 #[derive(Debug, Default)]
 pub(crate) struct Linger {
@@ -95,26 +139,20 @@ pub(crate) struct Linger {
 impl Linger {
     /// Rows to hand on, or the time before which there are none, or nothing. The caller has read
     /// whatever there was to read.
-    pub(crate) fn poll(
+    pub(crate) fn poll<P: Collected>(
         &mut self,
-        partitions: &mut [StreamPartition],
+        partitions: &mut [P],
         request: &SourceRequest,
     ) -> Option<SourcePoll> {
         if !self.handing_out {
-            let first_ns = partitions
-                .iter()
-                .filter_map(|partition| partition.ingest_ns)
-                .min()?;
+            let first_ns = partitions.iter().filter_map(P::ingest_ns).min()?;
             let deadline_ns = *self
                 .deadline_ns
                 .get_or_insert(first_ns + request.tuning.linger_ns());
-            let lines: usize = partitions.iter().map(|part| part.records.line_ends()).sum();
+            let records: usize = partitions.iter().map(P::records).sum();
             // A full block or an ended partition has no more to wait for.
-            let stuck = |part: &mut StreamPartition| {
-                part.ingest_ns.is_some() && (part.ended || part.room().is_empty())
-            };
-            let go = lines >= request.tuning.chunk_rows()
-                || partitions.iter_mut().any(stuck)
+            let go = records >= request.tuning.chunk_rows()
+                || partitions.iter_mut().any(P::is_full)
                 || now_ns() >= deadline_ns;
             if !go {
                 return Some(SourcePoll::NotBefore {
@@ -127,15 +165,12 @@ impl Linger {
         for _ in 0..partitions.len() {
             self.turn = (self.turn + 1) % partitions.len();
             let partition = &mut partitions[self.turn];
-            let Some(ingest_ns) = partition.ingest_ns else {
+            let Some(ingest_ns) = partition.ingest_ns() else {
                 continue;
             };
-            match partition.records.rows(request.tuning.chunk_rows()) {
-                Some(rows) => {
-                    let rows = source_rows(rows, partition.number, ingest_ns);
-                    return Some(SourcePoll::Rows(rows));
-                }
-                None => partition.ingest_ns = None,
+            if let Some(rows) = partition.take_rows(request.tuning.chunk_rows()) {
+                let rows = source_rows(rows, partition.number(), ingest_ns);
+                return Some(SourcePoll::Rows(rows));
             }
         }
         self.handing_out = false;

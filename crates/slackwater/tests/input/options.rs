@@ -31,13 +31,14 @@ fn options_that_are_wrong_are_told_what_is_right() {
         2,
         &["'fiel' is not a choice", "did you mean 'file'?", "datagen"],
     );
-    connector("kafka").fails(
+    connector("pulsar").fails(
         2,
         &[
-            "'kafka' is not a choice",
+            "'pulsar' is not a choice",
             "'file'",
             "'stdin'",
             "'tcp'",
+            "'kafka'",
             "'datagen'",
         ],
     );

@@ -59,7 +59,7 @@ CREATE TABLE t (a INT PRIMARY KEY) WITH ('connector' = 'blackhole');
 CREATE TABLE t (a INT DEFAULT 1) WITH ('connector' = 'blackhole');
 
 --- METADATA columns
-CREATE TABLE t (a INT METADATA FROM 'offset') WITH ('connector' = 'blackhole');
+CREATE TABLE t (a INT METADATA FROM 'offset') WITH ('connector' = 'stdin'); SELECT a FROM t;
 
 --- PARTITIONED BY
 CREATE TABLE t (a INT) PARTITIONED BY (a) WITH ('connector' = 'blackhole');

@@ -133,11 +133,25 @@ fn a_row_is_read_with_angle_brackets_and_with_parentheses() {
         assert_eq!(table.columns.len(), 2, "{written}");
         match &table.columns[0].kind {
             ColumnKind::Physical(of) => assert_eq!(shown(of), expected),
-            ColumnKind::Computed(_) => panic!("{written} is computed"),
+            other => panic!("{written} is {other:?}"),
         }
     }
     assert!(refused("CREATE TABLE t (x ROW)").contains("a ROW needs its fields"));
     assert!(refused("CREATE TABLE t (x ROW<a INT)").contains("',' or '>' is expected"));
+}
+
+#[test]
+fn metadata_has_the_name_of_its_column_or_another() {
+    let table = table(
+        "CREATE TABLE t (a INT, at TIMESTAMP(3) METADATA FROM 'timestamp' VIRTUAL, \
+         offset BIGINT METADATA, metadata STRING)",
+    );
+    let keys = table.columns.iter().map(|column| match &column.kind {
+        ColumnKind::Metadata(_, key) => key.as_str(),
+        _ => "",
+    });
+    assert_eq!(keys.collect::<Vec<_>>(), ["", "timestamp", "offset", ""]);
+    assert!(refused("CREATE TABLE t (a INT METADATA FROM)").contains("what the source calls it"));
 }
 
 #[test]

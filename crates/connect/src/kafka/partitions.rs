@@ -1,0 +1,356 @@
+//! The partitions of a table's topics: their numbers, and from where to where they are read.
+//!
+//! A partition's number decides which instance reads it and orders rows of equal event time, so it
+//! must not depend on who asked when. The partitions that are there when the query is planned are
+//! numbered in the order of (topic, partition). Later ones follow by a formula of what was planned.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::{IsError as _, KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use slackwater_engine::error::{Error, Result};
+
+use super::client::Consumer;
+use super::presence::Presence;
+use super::settings::{Cluster, Startup};
+
+/// How long a broker may take to answer when the query is planned, and when it begins.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Events of a client that are looked through for the reason why it has no connection.
+const EVENTS_MAX: usize = 64;
+
+/// Partitions of one table: each has a queue and, once it has rows, a block of 16 KiB or more.
+pub(crate) const PARTITIONS_MAX: usize = 4_096;
+
+/// A topic as it was found when the query was planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Topic {
+    pub(crate) name: String,
+    pub(crate) partitions: u32,
+}
+
+/// The topics of a table, sorted by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) topics: Vec<Topic>,
+}
+
+/// One partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) number: u32,
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+}
+
+impl Place {
+    /// As messages name it.
+    pub(crate) fn name(&self) -> String {
+        format!("{}[{}]", self.topic, self.partition)
+    }
+}
+
+impl Planned {
+    pub(crate) fn count(&self) -> u32 {
+        self.topics.iter().map(|topic| topic.partitions).sum()
+    }
+
+    /// Partition `partition` of the topic at `nth`, also one that was not there.
+    pub(crate) fn place(&self, nth: usize, partition: u32) -> Place {
+        let topic = &self.topics[nth];
+        let number = if partition < topic.partitions {
+            let before = self.topics[..nth].iter();
+            before.map(|topic| topic.partitions).sum::<u32>() + partition
+        } else {
+            let later = partition - topic.partitions;
+            self.count() + later * self.topics.len() as u32 + nth as u32
+        };
+        Place {
+            number,
+            topic: topic.name.clone(),
+            partition: partition as i32,
+        }
+    }
+
+    /// The partitions of instance `instance` of `instances`.
+    pub(crate) fn of_instance(&self, instance: usize, instances: usize) -> Vec<Place> {
+        let all = (0..self.topics.len()).flat_map(|nth| {
+            let partitions = 0..self.topics[nth].partitions;
+            partitions.map(move |partition| self.place(nth, partition))
+        });
+        let mine = all.filter(|place| place.number as usize % instances.max(1) == instance);
+        mine.collect()
+    }
+}
+
+/// Why there is no answer about a topic.
+pub(crate) enum NoTopic {
+    /// No broker answers.
+    Unreachable,
+    /// A broker answers that there is none.
+    Missing,
+    /// Something else.
+    Refused(String),
+}
+
+/// How many partitions the topic has.
+pub(crate) fn partitions_of(
+    consumer: &impl Asks,
+    topic: &str,
+    timeout: Duration,
+) -> std::result::Result<u32, NoTopic> {
+    let metadata =
+        consumer
+            .metadata(topic, timeout)
+            .map_err(|error| match error.rdkafka_error_code() {
+                Some(
+                    Code::BrokerTransportFailure | Code::OperationTimedOut | Code::AllBrokersDown,
+                ) => NoTopic::Unreachable,
+                _ => NoTopic::Refused(error.to_string()),
+            })?;
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    let Some(found) = found else {
+        return Err(NoTopic::Missing);
+    };
+    match found
+        .error()
+        .filter(|error| error.is_error())
+        .map(Code::from)
+    {
+        None if found.partitions().is_empty() => Err(NoTopic::Missing),
+        None => Ok(found.partitions().len() as u32),
+        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Err(NoTopic::Missing),
+        // It is there, and a leader is being chosen.
+        Some(Code::LeaderNotAvailable) if !found.partitions().is_empty() => {
+            Ok(found.partitions().len() as u32)
+        }
+        Some(Code::LeaderNotAvailable) => Err(NoTopic::Missing),
+        Some(code) => Err(NoTopic::Refused(code.to_string())),
+    }
+}
+
+/// A client that can ask for metadata.
+pub(crate) trait Asks {
+    fn metadata(
+        &self,
+        topic: &str,
+        timeout: Duration,
+    ) -> std::result::Result<rdkafka::metadata::Metadata, KafkaError>;
+}
+
+impl Asks for Consumer {
+    fn metadata(
+        &self,
+        topic: &str,
+        timeout: Duration,
+    ) -> std::result::Result<rdkafka::metadata::Metadata, KafkaError> {
+        self.fetch_metadata(Some(topic), timeout)
+    }
+}
+
+impl Asks for super::client::Producer {
+    fn metadata(
+        &self,
+        topic: &str,
+        timeout: Duration,
+    ) -> std::result::Result<rdkafka::metadata::Metadata, KafkaError> {
+        use rdkafka::producer::Producer as _;
+        self.client().fetch_metadata(Some(topic), timeout)
+    }
+}
+
+/// Asks a broker for the partitions of all topics.
+pub(crate) fn plan(cluster: &Cluster, presence: &Arc<Presence>) -> Result<Planned> {
+    let asker = cluster.asker(presence)?;
+    let begin = Instant::now();
+    let mut topics = vec![];
+    for name in &cluster.topics {
+        let timeout = ANSWER_TIMEOUT.saturating_sub(begin.elapsed());
+        let partitions = partitions_of(&asker, name, timeout).map_err(|error| {
+            // Why connections fail waits in the client's queue, among other events.
+            for _ in 0..EVENTS_MAX {
+                if !presence.reason().is_empty() {
+                    break;
+                }
+                asker.poll(Duration::from_millis(1));
+            }
+            cluster.no_topic(name, error, &presence.reason())
+        })?;
+        topics.push(Topic {
+            name: name.clone(),
+            partitions,
+        });
+    }
+    let planned = Planned { topics };
+    if planned.count() as usize > PARTITIONS_MAX {
+        let reason = format!("has more than {PARTITIONS_MAX} partitions");
+        return Err(
+            Error::new(cluster.topics.join(";"), reason).mend("read the topics in several tables")
+        );
+    }
+    Ok(planned)
+}
+
+impl Cluster {
+    /// The error for a topic that can't be had.
+    pub(crate) fn no_topic(&self, topic: &str, error: NoTopic, reason: &str) -> Error {
+        match error {
+            NoTopic::Unreachable => {
+                let timeout_s = ANSWER_TIMEOUT.as_secs();
+                let what = format!("no broker answers within {timeout_s} s{reason}");
+                Error::new(self.servers.clone(), what)
+                    .mend("start the broker, or correct 'properties.bootstrap.servers'")
+            }
+            NoTopic::Missing => {
+                let what = format!("there is no topic '{topic}'");
+                Error::new(self.servers.clone(), what).mend("create it, or correct 'topic'")
+            }
+            NoTopic::Refused(what) => {
+                Error::new(self.servers.clone(), format!("topic '{topic}': {what}"))
+            }
+        }
+    }
+
+    fn no_offsets(&self, error: &KafkaError, presence: &Presence) -> Error {
+        let reason = match error.rdkafka_error_code() {
+            Some(Code::BrokerTransportFailure | Code::OperationTimedOut | Code::AllBrokersDown) => {
+                presence.reason()
+            }
+            _ => format!(": {error}"),
+        };
+        Error::new(
+            self.servers.clone(),
+            format!("no broker says where partitions begin and end{reason}"),
+        )
+        .mend("start the broker, or correct 'properties.bootstrap.servers'")
+    }
+}
+
+/// From where to where a partition is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) begin: Offset,
+    /// Behind the last offset that is read; `None`: no end.
+    pub(crate) end: Option<i64>,
+}
+
+/// From where to where each partition is read, as it is now.
+pub(crate) fn ranges(
+    cluster: &Cluster,
+    consumer: &Consumer,
+    presence: &Presence,
+    places: &[Place],
+    (startup, bounded): (&Startup, bool),
+) -> Result<Vec<Range>> {
+    let ask = |times: Offset| {
+        offsets_at(consumer, places, times).map_err(|error| cluster.no_offsets(&error, presence))
+    };
+    let needs_end = bounded || matches!(startup, Startup::Latest | Startup::Timestamp(_));
+    let ends = if needs_end && !places.is_empty() {
+        ask(Offset::End)?
+    } else {
+        vec![Offset::Invalid; places.len()]
+    };
+    let begins = match startup {
+        // The first offset may be gone by the time that it is asked for, so it is not.
+        Startup::Earliest => vec![Offset::Beginning; places.len()],
+        Startup::Latest => ends.clone(),
+        Startup::Timestamp(time) if !places.is_empty() => {
+            let found = ask(Offset::Offset(*time))?;
+            // None so late: what comes from now on.
+            let or_end = found
+                .into_iter()
+                .zip(&ends)
+                .map(|(found, end)| match found {
+                    Offset::Offset(_) => found,
+                    _ => *end,
+                });
+            or_end.collect()
+        }
+        Startup::Timestamp(_) => vec![],
+        Startup::Offsets(offsets) => {
+            let named = places.iter().map(|place| {
+                let named = offsets
+                    .iter()
+                    .find(|(partition, _)| *partition == place.partition);
+                named.map_or(Offset::Beginning, |(_, offset)| Offset::Offset(*offset))
+            });
+            named.collect()
+        }
+    };
+    let ranges = begins.into_iter().zip(ends).map(|(begin, end)| Range {
+        begin,
+        end: match end {
+            Offset::Offset(end) if bounded => Some(end),
+            _ => None,
+        },
+    });
+    Ok(ranges.collect())
+}
+
+/// The offsets at a time (`End` for the end) of each partition, in one question.
+fn offsets_at(
+    consumer: &Consumer,
+    places: &[Place],
+    time: Offset,
+) -> std::result::Result<Vec<Offset>, KafkaError> {
+    let mut times = TopicPartitionList::with_capacity(places.len());
+    for place in places {
+        times.add_partition_offset(&place.topic, place.partition, time)?;
+    }
+    let answer = consumer.offsets_for_times(times, ANSWER_TIMEOUT)?;
+    let found = places.iter().map(|place| {
+        let element = answer.find_partition(&place.topic, place.partition);
+        let element = element.ok_or(KafkaError::OffsetFetch(Code::UnknownPartition))?;
+        element.error()?;
+        Ok(element.offset())
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(counts: &[u32]) -> Planned {
+        let topics = counts.iter().enumerate().map(|(nth, &partitions)| Topic {
+            name: format!("t{nth}"),
+            partitions,
+        });
+        Planned {
+            topics: topics.collect(),
+        }
+    }
+
+    #[test]
+    fn every_partition_has_one_number_and_one_reader() {
+        let planned = planned(&[1, 4, 2]);
+        let mut numbers = vec![];
+        for instance in 0..3 {
+            numbers.extend(
+                planned
+                    .of_instance(instance, 3)
+                    .iter()
+                    .map(|place| place.number),
+            );
+        }
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..7).collect::<Vec<_>>());
+        assert_eq!(planned.place(1, 3).name(), "t1[3]");
+        assert_eq!(planned.place(1, 3).number, 4);
+    }
+
+    #[test]
+    fn later_partitions_have_numbers_of_their_own_whoever_finds_them_first() {
+        let planned = planned(&[2, 1]);
+        let mut numbers = vec![];
+        for later in 0..3 {
+            numbers.push(planned.place(0, 2 + later).number);
+            numbers.push(planned.place(1, 1 + later).number);
+        }
+        assert_eq!(numbers, (3..9).collect::<Vec<_>>());
+    }
+}

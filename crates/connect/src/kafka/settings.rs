@@ -1,0 +1,348 @@
+//! A kafka table's options, checked without a broker.
+
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::error::KafkaError;
+
+use crate::format::Format;
+use crate::options::{OptionError, Options};
+use crate::table::TableDefinition;
+
+type Result<T> = std::result::Result<T, OptionError>;
+
+/// Topics of one table. Each is asked for by itself, and so few are named by hand.
+const TOPICS_MAX: usize = 64;
+
+/// How often a source looks for new partitions: Flink's default.
+const DISCOVERY_DEFAULT_NS: u64 = 5 * 60 * 1_000_000_000;
+
+/// What begins with this goes to librdkafka.
+const PREFIX: &str = "properties.";
+
+/// Properties that the engine sets itself, and what to write instead.
+const OWN: &[(&str, &str)] = &[
+    (
+        "group.id",
+        "offsets belong to the query, not to a group: say where it begins with 'scan.startup.mode'",
+    ),
+    ("group.instance.id", "there is no consumer group"),
+    ("group.protocol", "there is no consumer group"),
+    (
+        "partition.assignment.strategy",
+        "the query assigns partitions to its instances",
+    ),
+    ("enable.auto.commit", "offsets are not committed"),
+    ("enable.auto.offset.store", "offsets are not committed"),
+    (
+        "auto.offset.reset",
+        "say where the query begins with 'scan.startup.mode'; rows that are gone are an error",
+    ),
+    (
+        "enable.partition.eof",
+        "end the query with 'scan.bounded.mode' = 'latest-offset'",
+    ),
+    (
+        "enable.idempotence",
+        "it is always on, so that a retry neither doubles nor reorders rows",
+    ),
+    ("acks", "all replicas acknowledge, or a row could be lost"),
+    (
+        "request.required.acks",
+        "all replicas acknowledge, or a row could be lost",
+    ),
+    (
+        "transactional.id",
+        "transactions are not built; 'delivery' is 'at_least_once'",
+    ),
+    (
+        "delivery.report.only.error",
+        "every row's delivery is checked",
+    ),
+    (
+        "metadata.broker.list",
+        "write 'properties.bootstrap.servers'",
+    ),
+];
+
+/// Where a source begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Startup {
+    Earliest,
+    Latest,
+    /// The first message of this time, in milliseconds, or a later one.
+    Timestamp(i64),
+    /// Partition and offset; partitions that are not named begin at their first message.
+    Offsets(Vec<(i32, i64)>),
+}
+
+/// The broker and the topics of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Cluster {
+    /// `properties.bootstrap.servers`, as it was written.
+    pub(crate) servers: String,
+    /// Sorted, each once.
+    pub(crate) topics: Vec<String>,
+    properties: Vec<(String, String)>,
+}
+
+impl Cluster {
+    pub(crate) fn read(table: &TableDefinition, options: &Options<'_>) -> Result<Cluster> {
+        let topic = options.required("topic", "orders")?;
+        let mut topics: Vec<String> = topic.split(';').map(|name| name.trim().into()).collect();
+        topics.sort();
+        topics.dedup();
+        let is_name = |name: &String| {
+            let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            !name.is_empty() && name.len() <= 249 && name.chars().all(fits)
+        };
+        if let Some(wrong) = topics.iter().find(|name| !is_name(name)) {
+            let mend = "write letters, digits, '.', '_' and '-', and ';' between topics";
+            return Err(OptionError::new(
+                "topic",
+                format!("'{wrong}' is no topic"),
+                mend,
+            ));
+        }
+        if topics.len() > TOPICS_MAX {
+            let reason = format!("more than {TOPICS_MAX} topics");
+            return Err(OptionError::new("topic", reason, "use several tables"));
+        }
+        let servers = options.required("properties.bootstrap.servers", "127.0.0.1:9092")?;
+        let mut properties = vec![];
+        for (name, value) in &table.options {
+            let Some(property) = name.strip_prefix(PREFIX) else {
+                continue;
+            };
+            if let Some((_, mend)) = OWN.iter().find(|(own, _)| *own == property) {
+                return Err(OptionError::new(name, "is the engine's to set", *mend));
+            }
+            properties.push((property.to_string(), value.clone()));
+        }
+        let cluster = Cluster {
+            servers: servers.to_string(),
+            topics,
+            properties,
+        };
+        cluster
+            .config()
+            .create_native_config()
+            .map_err(|error| match error {
+                KafkaError::ClientConfig(_, reason, property, _) => {
+                    let mend = if reason.contains("libzstd not available") {
+                        "build with Zstandard: cargo build --release --features kafka-zstd"
+                    } else if reason.contains("not available at build time") {
+                        "build with TLS: cargo build --release --features kafka-tls"
+                    } else {
+                        "properties are those of librdkafka, which has no JAAS and no key stores: \
+                     sasl.username, ssl.ca.location"
+                    };
+                    OptionError::new(format!("{PREFIX}{property}"), reason, mend)
+                }
+                error => OptionError::new("properties.bootstrap.servers", error.to_string(), ""),
+            })?;
+        Ok(cluster)
+    }
+
+    /// What every client of this table is made with.
+    pub(crate) fn config(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("client.id", "slackwater");
+        for (property, value) in &self.properties {
+            config.set(property, value);
+        }
+        // What matters comes as an error; the rest is chatter of the library.
+        config.set_log_level(RDKafkaLogLevel::Critical);
+        config
+    }
+
+    /// Whether the user has set this property.
+    pub(crate) fn sets(&self, property: &str) -> bool {
+        self.properties.iter().any(|(name, _)| name == property)
+    }
+}
+
+/// The names of options that begin with `properties.`: they are librdkafka's, which knows them.
+pub(crate) fn property_names(table: &TableDefinition) -> Vec<&str> {
+    let names = table.options.keys().map(String::as_str);
+    names.filter(|name| name.starts_with(PREFIX)).collect()
+}
+
+/// The options of the format that make sense where every record is a message.
+pub(crate) fn format_options(all: &'static [&'static str]) -> Vec<&'static str> {
+    let of_files = ["csv.header", "csv.comment"];
+    let kept = all.iter().filter(|name| !of_files.contains(name));
+    kept.copied().collect()
+}
+
+/// What a source is told beside its cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Scan {
+    pub(crate) startup: Startup,
+    /// It ends with what is there when it begins.
+    pub(crate) bounded: bool,
+    /// How often it looks for new partitions; `None`: never.
+    pub(crate) discovery_ns: Option<u64>,
+}
+
+impl Scan {
+    pub(crate) fn read(options: &Options<'_>, topics: usize) -> Result<Scan> {
+        let bounded = [("unbounded", false), ("latest-offset", true)];
+        let bounded = options.choice("scan.bounded.mode", &bounded, false)?;
+        let interval = "scan.topic-partition-discovery.interval";
+        let interval_ns = match options.text(interval) {
+            Some("0") => Some(0),
+            _ => options.duration_ns(interval)?,
+        };
+        let discovery_ns = interval_ns.unwrap_or(DISCOVERY_DEFAULT_NS);
+        Ok(Scan {
+            startup: startup(options, topics)?,
+            bounded,
+            discovery_ns: (!bounded && discovery_ns > 0).then_some(discovery_ns),
+        })
+    }
+}
+
+fn startup(options: &Options<'_>, topics: usize) -> Result<Startup> {
+    const MODE: &str = "scan.startup.mode";
+    const TIMESTAMP: &str = "scan.startup.timestamp-millis";
+    const OFFSETS: &str = "scan.startup.specific-offsets";
+    if let Some("group-offsets") = options.text(MODE) {
+        let mend = "write 'earliest-offset', 'latest-offset', 'timestamp' or 'specific-offsets'";
+        return Err(OptionError::new(MODE, "there is no consumer group", mend));
+    }
+    let modes = [
+        ("earliest-offset", 0),
+        ("latest-offset", 1),
+        ("timestamp", 2),
+        ("specific-offsets", 3),
+    ];
+    let mode = options.choice(MODE, &modes, 0)?;
+    for (option, its_mode) in [(TIMESTAMP, 2), (OFFSETS, 3)] {
+        if mode != its_mode && options.text(option).is_some() {
+            let name = modes[its_mode as usize].0;
+            let mend = format!("add '{MODE}' = '{name}', or leave it out");
+            return Err(OptionError::new(
+                option,
+                format!("needs {MODE} '{name}'"),
+                mend,
+            ));
+        }
+    }
+    match mode {
+        0 => Ok(Startup::Earliest),
+        1 => Ok(Startup::Latest),
+        2 => {
+            options.required(TIMESTAMP, "1767225600000")?;
+            let time = options.number(TIMESTAMP, None, 0..=i64::MAX as u64)?;
+            Ok(Startup::Timestamp(time.unwrap_or_default() as i64))
+        }
+        _ => {
+            let text = options.required(OFFSETS, "partition:0,offset:42;partition:1,offset:300")?;
+            if topics > 1 {
+                let mend = "use a table for each topic";
+                return Err(OptionError::new(OFFSETS, "is for one topic", mend));
+            }
+            specific_offsets(text).map(Startup::Offsets).ok_or_else(|| {
+                let reason = format!("'{text}' is no list of offsets");
+                OptionError::new(
+                    OFFSETS,
+                    reason,
+                    "write 'partition:0,offset:42;partition:1,offset:300'",
+                )
+            })
+        }
+    }
+}
+
+fn specific_offsets(text: &str) -> Option<Vec<(i32, i64)>> {
+    let mut offsets = vec![];
+    for pair in text.trim_end_matches(';').split(';') {
+        let (partition, offset) = pair.split_once(',')?;
+        let partition = partition
+            .trim()
+            .strip_prefix("partition:")?
+            .trim()
+            .parse::<u32>()
+            .ok()?;
+        let offset = offset
+            .trim()
+            .strip_prefix("offset:")?
+            .trim()
+            .parse::<u64>()
+            .ok()?;
+        let partition = i32::try_from(partition).ok()?;
+        if offsets.iter().any(|(known, _)| *known == partition) {
+            return None;
+        }
+        offsets.push((partition, i64::try_from(offset).ok()?));
+    }
+    Some(offsets)
+}
+
+/// What a sink is told beside its cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    /// Indices of the columns that make up the key.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) format: Format,
+}
+
+impl Keys {
+    /// The key of a sink's messages, if the options give it one.
+    pub(crate) fn read(table: &TableDefinition, options: &Options<'_>) -> Result<Option<Keys>> {
+        let Some(text) = options.text("key.fields") else {
+            return match options.text("key.format") {
+                None => Ok(None),
+                Some(_) => Err(OptionError::new(
+                    "key.format",
+                    "there is no key",
+                    "name its columns with 'key.fields' = 'a;b'",
+                )),
+            };
+        };
+        let mut columns = vec![];
+        for name in text.split(';').map(str::trim) {
+            let Ok(index) = table.schema.index_of(name) else {
+                let known = table
+                    .schema
+                    .fields()
+                    .iter()
+                    .map(|field| field.name().as_str());
+                let mend = format!("the columns are: {}", known.collect::<Vec<_>>().join(", "));
+                return Err(OptionError::new(
+                    "key.fields",
+                    format!("there is no column '{name}'"),
+                    mend,
+                ));
+            };
+            if columns.contains(&index) {
+                let reason = format!("column '{name}' twice");
+                return Err(OptionError::new("key.fields", reason, "name it once"));
+            }
+            columns.push(index);
+        }
+        let fields = table
+            .schema
+            .project(&columns)
+            .map_err(|error| OptionError::new("key.fields", error.to_string(), ""))?;
+        let name = options
+            .text("key.format")
+            .or(options.text("format"))
+            .unwrap_or("csv");
+        let chosen = [("format".to_string(), name.to_string())].into();
+        let format = Format::of_sink(&Options::new(&chosen), &fields).map_err(|mut error| {
+            error.option = Some("key.format".into());
+            error
+        })?;
+        Ok(Some(Keys { columns, format }))
+    }
+}
+
+/// Checks `'delivery'`, which has one value so far.
+pub(crate) fn check_delivery(options: &Options<'_>) -> Result<()> {
+    if let Some("exactly_once") = options.text("delivery") {
+        let reason = "transactions are not built yet";
+        let mend = "write 'at_least_once', and let readers drop duplicates by a key";
+        return Err(OptionError::new("delivery", reason, mend));
+    }
+    options.choice("delivery", &[("at_least_once", ())], ())
+}

@@ -1,0 +1,383 @@
+//! The kafka source: topics whose partitions are the source's.
+//!
+//! Which instance reads a partition follows from the partition's number; there is no consumer
+//! group. librdkafka fetches ahead into a queue per partition, up to a limit, and rings the worker
+//! when one is no longer empty. A worker that does not come leaves the queues full, and then nothing
+//! is fetched. A broker that goes away is waited for.
+//!
+//! Positions are offsets, so the same offsets give the same rows with the same positions.
+
+mod metadata;
+mod partition;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arrow_schema::SchemaRef;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message as _;
+use rdkafka::topic_partition_list::TopicPartitionList;
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::link::{Waiter, Waker};
+use slackwater_engine::source::{
+    Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
+};
+use slackwater_engine::time::now_ns;
+
+use super::count_bytes;
+use super::stream::{Collected, Linger};
+use crate::block::{BlockPool, STREAM_BLOCK_BYTES};
+use crate::format::Format;
+use crate::kafka::client::{Consumer, Context, Verdict};
+use crate::kafka::partitions::{PARTITIONS_MAX, Place, Planned, Range, plan, ranges};
+use crate::kafka::presence::Presence;
+use crate::kafka::queue::EventQueue;
+use crate::kafka::settings::{Cluster, Scan, Startup};
+use crate::kafka::watcher::{News, Watch, Watcher};
+use crate::options::{OptionError, Options};
+use crate::table::TableDefinition;
+use metadata::Columns;
+use partition::{Partition, Spec};
+
+/// Memory for the blocks of an instance's partitions: with 4,096 of them, 16 KiB each.
+const BLOCKS_BYTES_MAX: usize = PARTITIONS_MAX * 16 * 1024;
+
+/// Bytes taken from the queues in one go before rows are handed on: eight full blocks.
+const BYTES_PER_POLL_MAX: usize = 8 * STREAM_BLOCK_BYTES;
+
+/// Events of the client that are heard in one go: errors, of which there are few.
+const EVENTS_PER_POLL_MAX: usize = 256;
+
+/// A table that is read from topics.
+#[derive(Debug)]
+pub(crate) struct KafkaConnector {
+    columns: Columns,
+    format: Format,
+    cluster: Arc<Cluster>,
+    scan: Scan,
+    planned: Arc<Planned>,
+    presence: Arc<Presence>,
+}
+
+impl KafkaConnector {
+    /// Checks the options and asks a broker which partitions there are.
+    pub(crate) fn new(
+        table: &TableDefinition,
+        options: &Options<'_>,
+    ) -> std::result::Result<KafkaConnector, OptionError> {
+        let columns = Columns::new(table)?;
+        let format = Format::of_source(options, &columns.values)?;
+        let cluster = Cluster::read(table, options)?;
+        let scan = Scan::read(options, cluster.topics.len())?;
+        let presence = Arc::new(Presence::new(&table.name, &cluster.servers));
+        let planned = plan(&cluster, &presence).map_err(|error| {
+            let option = if error.reason.contains("topic") {
+                "topic"
+            } else {
+                "properties.bootstrap.servers"
+            };
+            let reason = format!("{}: {}", error.place, error.reason);
+            OptionError::new(option, reason, error.mend)
+        })?;
+        if let Startup::Offsets(offsets) = &scan.startup {
+            let count = planned.count() as i32;
+            if let Some((partition, _)) = offsets.iter().find(|(partition, _)| *partition >= count)
+            {
+                let reason = format!("there is no partition {partition}");
+                let mend = format!("topic '{}' has {count}, from 0", cluster.topics[0]);
+                return Err(OptionError::new(
+                    "scan.startup.specific-offsets",
+                    reason,
+                    mend,
+                ));
+            }
+        }
+        Ok(KafkaConnector {
+            columns,
+            format,
+            cluster: Arc::new(cluster),
+            scan,
+            planned: Arc::new(planned),
+            presence,
+        })
+    }
+}
+
+impl SourceConnector for KafkaConnector {
+    fn schema(&self) -> SchemaRef {
+        self.columns.schema()
+    }
+
+    fn describe(&self) -> SourceDescription {
+        SourceDescription {
+            connector: "kafka".into(),
+            max_instances: self.planned.count() as usize,
+            bounded: self.scan.bounded,
+            // From the first offset to the end of the moment: the next run may find more.
+            replayable: false,
+            ..SourceDescription::default()
+        }
+    }
+
+    fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
+        let places = self
+            .planned
+            .of_instance(request.instance, request.instances);
+        let share = BLOCKS_BYTES_MAX / places.len().max(1);
+        Ok(Box::new(KafkaSource {
+            cluster: Arc::clone(&self.cluster),
+            scan: self.scan.clone(),
+            planned: Arc::clone(&self.planned),
+            presence: Arc::clone(&self.presence),
+            spec: Spec {
+                columns: self.columns.clone(),
+                format: self.format.clone(),
+                pool: BlockPool::new(share.min(STREAM_BLOCK_BYTES)),
+                request,
+            },
+            places,
+            partitions: vec![],
+            linger: Linger::default(),
+            events: VecDeque::new(),
+            rung: Arc::new(AtomicBool::new(true)),
+            client: None,
+        }))
+    }
+}
+
+/// What is there while the source is open. The queue goes before the consumer that it belongs to.
+struct Client {
+    events: EventQueue,
+    watcher: Watcher,
+    consumer: Arc<Consumer>,
+    waker: Waker,
+}
+
+struct KafkaSource {
+    cluster: Arc<Cluster>,
+    scan: Scan,
+    planned: Arc<Planned>,
+    presence: Arc<Presence>,
+    spec: Spec,
+    /// This instance's partitions, as planned.
+    places: Vec<Place>,
+    partitions: Vec<Partition>,
+    linger: Linger,
+    events: VecDeque<SourcePoll>,
+    /// The client has something to say beside messages, or the watcher has.
+    rung: Arc<AtomicBool>,
+    client: Option<Client>,
+}
+
+impl KafkaSource {
+    fn start(&mut self, waker: &Waker) -> Result<()> {
+        let ring = {
+            let (rung, waker) = (Arc::clone(&self.rung), waker.clone());
+            move || {
+                // Release: pairs with the swap in `hear`.
+                rung.store(true, Ordering::Release);
+                waker.wake();
+            }
+        };
+        let count = self.places.len();
+        let bounded = self.scan.bounded;
+        let consumer = self
+            .cluster
+            .consumer(&self.presence, count, bounded, ring)?;
+        let scan = (&self.scan.startup, bounded);
+        let ranges = ranges(&self.cluster, &consumer, &self.presence, &self.places, scan)?;
+        // SAFETY: the consumer has a group's name, and `Client` drops the queue before it.
+        let events = unsafe { EventQueue::consumer(consumer.client().native_ptr()) };
+        let watcher = Watcher::start(Watch {
+            cluster: Arc::clone(&self.cluster),
+            planned: Arc::clone(&self.planned),
+            presence: Arc::clone(&self.presence),
+            consumer: Arc::clone(&consumer),
+            instance: self.spec.request.instance,
+            instances: self.spec.request.instances,
+            discovery_ns: self.scan.discovery_ns,
+            waker: waker.clone(),
+        })?;
+        self.client = Some(Client {
+            events,
+            watcher,
+            consumer,
+            waker: waker.clone(),
+        });
+        let places = std::mem::take(&mut self.places);
+        self.assign(places.into_iter().zip(ranges).collect())
+    }
+
+    /// Begins to read partitions.
+    fn assign(&mut self, places: Vec<(Place, Range)>) -> Result<()> {
+        let Some(client) = &self.client else {
+            return Ok(());
+        };
+        let mut list = TopicPartitionList::with_capacity(places.len());
+        for (place, range) in &places {
+            let partition =
+                Partition::new(&self.spec, place, range, &client.consumer, &client.waker)?;
+            if !partition.is_finished() {
+                list.add_partition_offset(&place.topic, place.partition, range.begin)
+                    .map_err(|error| Error::new(place.name(), error.to_string()))?;
+            }
+            self.partitions.push(partition);
+        }
+        client
+            .consumer
+            .incremental_assign(&list)
+            .map_err(|error| Error::new(self.cluster.servers.clone(), error.to_string()))
+    }
+
+    /// Takes in what the client and the watcher have said since the last look.
+    fn hear(&mut self) -> Result<()> {
+        let Some(client) = &self.client else {
+            return Ok(());
+        };
+        match client.watcher.news() {
+            Some(News::Failed(error)) => return Err(error),
+            Some(News::Partitions(places)) => return self.begin_new(places),
+            None => {}
+        }
+        // Acquire: pairs with the store in `start`. What rings after it is heard the next time.
+        if !self.rung.swap(false, Ordering::Acquire) {
+            return Ok(());
+        }
+        for _ in 0..EVENTS_PER_POLL_MAX {
+            if client.events.length() == 0 {
+                return Ok(());
+            }
+            match client.consumer.poll(Duration::ZERO) {
+                None => {}
+                Some(Err(error)) => {
+                    heed(client, &self.cluster.servers, &error)?;
+                }
+                // Fetched before the partition had a queue of its own.
+                Some(Ok(message)) => {
+                    let is_its = |partition: &&mut Partition| {
+                        partition.is(message.topic(), message.partition())
+                    };
+                    if let Some(partition) = self.partitions.iter_mut().find(is_its) {
+                        partition.push(&message);
+                    }
+                }
+            }
+        }
+        // The queue rings only when it was empty.
+        self.rung.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn begin_new(&mut self, places: Vec<Place>) -> Result<()> {
+        for place in &places {
+            self.events.push_back(SourcePoll::PartitionStarted {
+                partition: place.number,
+                name: place.name(),
+            });
+        }
+        // Whatever was written since they were made is new.
+        let range = Range {
+            begin: rdkafka::Offset::Beginning,
+            end: None,
+        };
+        self.assign(
+            places
+                .into_iter()
+                .map(|place| (place, range.clone()))
+                .collect(),
+        )
+    }
+
+    /// Takes what the queues hold; whether that was all.
+    fn read(&mut self) -> Result<bool> {
+        let Some(client) = &self.client else {
+            return Ok(true);
+        };
+        let rows_max = self.spec.request.tuning.chunk_rows();
+        let mut budget = BYTES_PER_POLL_MAX;
+        let mut begin_ns = None;
+        let mut is_all = true;
+        for partition in &mut self.partitions {
+            if !partition.look() {
+                continue;
+            }
+            let time_ns = *begin_ns.get_or_insert_with(now_ns);
+            let before = partition.bytes();
+            let failed = partition.read(rows_max, budget, time_ns);
+            let bytes = partition.bytes() - before;
+            budget = budget.saturating_sub(bytes);
+            count_bytes(&self.spec.request, bytes);
+            if let Err(error) = failed {
+                heed(client, &partition.name(), &error)?;
+            }
+            is_all &= !partition.is_readable();
+        }
+        Ok(is_all)
+    }
+
+    /// Takes the first finished partition out.
+    fn ended_partition(&mut self) -> Option<u32> {
+        let index = self.partitions.iter().position(Partition::is_finished)?;
+        let partition = self.partitions.remove(index);
+        if let Some(client) = &self.client {
+            // What is fetched beyond the end would only take up room. Nothing depends on it.
+            let _ = client.consumer.incremental_unassign(&partition.as_list());
+        }
+        Some(partition.number())
+    }
+}
+
+/// Acts on an error of librdkafka.
+fn heed(client: &Client, place: &str, error: &KafkaError) -> Result<()> {
+    let context: &Context = client.consumer.client().context();
+    match context.judge(place, error) {
+        Verdict::Passes => {}
+        Verdict::Away | Verdict::TopicMissing => client.watcher.look(),
+        Verdict::Fails(error) => return Err(error),
+    }
+    Ok(())
+}
+
+impl Source for KafkaSource {
+    fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
+        let places = self.places.iter();
+        let known = places.map(|place| (place.number, place.name())).collect();
+        if !self.places.is_empty() || self.scan.discovery_ns.is_some() {
+            self.start(&waiter.waker())?;
+        }
+        Ok(known)
+    }
+
+    fn poll(&mut self) -> Result<SourcePoll> {
+        loop {
+            let mut is_all = false;
+            if !self.linger.is_handing_out() {
+                self.hear()?;
+                is_all = self.read()?;
+            }
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            if let Some(poll) = self.linger.poll(&mut self.partitions, &self.spec.request) {
+                return Ok(poll);
+            }
+            if let Some(partition) = self.ended_partition() {
+                return Ok(SourcePoll::PartitionEnded { partition });
+            }
+            if self.partitions.is_empty() && self.scan.discovery_ns.is_none() {
+                return Ok(SourcePoll::End);
+            }
+            if is_all {
+                return Ok(SourcePoll::Pending);
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.partitions.clear();
+        self.client = None;
+    }
+}

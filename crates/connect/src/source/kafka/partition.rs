@@ -1,0 +1,334 @@
+//! One partition: its queue, and the messages that were taken from it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arrow_buffer::Buffer;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::consumer::base_consumer::PartitionQueue;
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Message as _};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::link::Waker;
+use slackwater_engine::source::{Rejected, SourceRequest};
+use slackwater_engine::time::now_ns;
+
+use super::metadata::{Beside, Columns, Notes};
+use crate::block::{BlockPool, seal};
+use crate::format::{DecodedRows, Decoder, Format, Message, RECORD_BYTES_MAX, rejected};
+use crate::kafka::client::{Consumer, Context};
+use crate::kafka::partitions::{Place, Range};
+use crate::kafka::queue::EventQueue;
+use crate::source::arrivals::Arrivals;
+use crate::source::stream::Collected;
+
+/// What is needed to begin a partition.
+pub(super) struct Spec {
+    pub(super) columns: Columns,
+    pub(super) format: Format,
+    pub(super) pool: Arc<BlockPool>,
+    pub(super) request: SourceRequest,
+}
+
+/// Rung by librdkafka when the partition's queue is no longer empty.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    /// When it rang.
+    time_ns: AtomicU64,
+}
+
+/// One partition.
+pub(super) struct Partition {
+    place: Place,
+    /// The same queue, to be asked how much is in it; goes before the consumer that `queue` holds.
+    waiting: EventQueue,
+    queue: PartitionQueue<Context>,
+    bell: Arc<Bell>,
+    /// There may be something in the queue.
+    readable: bool,
+    /// Offset of the next message.
+    next: u64,
+    /// Behind the last offset that is read.
+    end: Option<u64>,
+    ended: bool,
+    messages: Messages,
+    /// When messages that are found can have come at the earliest.
+    arrivals: Arrivals,
+    /// When the bell rang last.
+    rung_ns: u64,
+    /// When the first message of the batch was there.
+    ingest_ns: Option<u64>,
+}
+
+impl Partition {
+    pub(super) fn new(
+        spec: &Spec,
+        place: &Place,
+        range: &Range,
+        consumer: &Arc<Consumer>,
+        waker: &Waker,
+    ) -> Result<Partition> {
+        let queue = consumer.split_partition_queue(&place.topic, place.partition);
+        let mut queue = queue.ok_or_else(|| Error::new(place.name(), "can't be given a queue"))?;
+        let bell = Arc::new(Bell::default());
+        let (rings, waker) = (Arc::clone(&bell), waker.clone());
+        queue.set_nonempty_callback(move || {
+            rings.time_ns.store(now_ns(), Ordering::Relaxed);
+            // Release: pairs with the swap in `look`, which then sees the time.
+            rings.rung.store(true, Ordering::Release);
+            waker.wake();
+        });
+        let begin = range
+            .begin
+            .to_raw()
+            .and_then(|begin| u64::try_from(begin).ok());
+        let end = range.end.map(|end| end.max(0) as u64);
+        let client = consumer.client().native_ptr();
+        // SAFETY: the consumer is alive as long as `queue`, which goes after it.
+        let waiting = unsafe { EventQueue::partition(client, &place.topic, place.partition) };
+        let (of_value, beside) = spec.columns.read(&spec.request.projection);
+        let decoder = spec.format.decoder(&spec.columns.values, &of_value);
+        Ok(Partition {
+            place: place.clone(),
+            waiting,
+            queue,
+            bell,
+            readable: true,
+            next: begin.unwrap_or(0),
+            end,
+            ended: end.is_some_and(|end| begin.unwrap_or(0) >= end),
+            messages: Messages::new(decoder, beside, &spec.pool),
+            arrivals: Arrivals::new(now_ns()),
+            rung_ns: 0,
+            ingest_ns: None,
+        })
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.place.name()
+    }
+
+    pub(super) fn is(&self, topic: &str, partition: i32) -> bool {
+        self.place.partition == partition && self.place.topic == topic
+    }
+
+    /// The partition alone, as librdkafka takes it.
+    pub(super) fn as_list(&self) -> TopicPartitionList {
+        let mut list = TopicPartitionList::with_capacity(1);
+        list.add_partition(&self.place.topic, self.place.partition);
+        list
+    }
+
+    /// Bytes of messages taken so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.messages.bytes
+    }
+
+    /// Whether there may be something to read.
+    pub(super) fn look(&mut self) -> bool {
+        // Acquire: pairs with the store in the callback. What rings after it is seen next time.
+        if self.bell.rung.swap(false, Ordering::Acquire) {
+            self.readable = true;
+            self.rung_ns = self.bell.time_ns.load(Ordering::Relaxed);
+        }
+        self.is_readable()
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        self.readable && !self.ended
+    }
+
+    /// Everything was handed on, and no more will come.
+    pub(super) fn is_finished(&self) -> bool {
+        self.ended && self.messages.is_empty() && self.ingest_ns.is_none()
+    }
+
+    /// Takes messages from the queue, which was looked at from `time_ns` on.
+    pub(super) fn read(
+        &mut self,
+        rows_max: usize,
+        bytes_max: usize,
+        time_ns: u64,
+    ) -> std::result::Result<(), KafkaError> {
+        let until = self.messages.bytes + bytes_max;
+        while !self.ended && self.messages.has_room(rows_max) && self.messages.bytes < until {
+            match self.queue.poll(Duration::ZERO) {
+                None => {
+                    self.readable = false;
+                    self.arrivals.emptied(time_ns);
+                    return Ok(());
+                }
+                Some(Ok(message)) => {
+                    // What came into an empty queue came when it rang.
+                    let since_ns = self.arrivals.read(1, self.rung_ns);
+                    if take(&mut self.messages, &mut self.next, self.end, &message) {
+                        self.ingest_ns.get_or_insert(since_ns);
+                    }
+                    self.ended = self.end.is_some_and(|end| self.next >= end);
+                }
+                // Said only of a source that has an end, and the log is at least that long.
+                Some(Err(KafkaError::PartitionEOF(_))) => self.ended = self.end.is_some(),
+                Some(Err(error)) => return Err(error),
+            }
+        }
+        if self.arrivals.wants_mark() {
+            self.arrivals.left(self.waiting.length() as u64, now_ns());
+        }
+        Ok(())
+    }
+
+    /// Takes a message that did not come through the queue.
+    pub(super) fn push(&mut self, message: &BorrowedMessage<'_>) {
+        if !self.ended && take(&mut self.messages, &mut self.next, self.end, message) {
+            self.ingest_ns.get_or_insert(self.rung_ns);
+        }
+    }
+}
+
+/// Takes a message; whether there is now a record of it.
+fn take(
+    messages: &mut Messages,
+    next: &mut u64,
+    end: Option<u64>,
+    message: &BorrowedMessage<'_>,
+) -> bool {
+    // Offsets are never negative in a message that was fetched.
+    let offset = message.offset().max(0) as u64;
+    let is_beyond = end.is_some_and(|end| offset >= end);
+    // A message again would be a row twice.
+    let is_again = offset < *next;
+    *next = (*next).max(offset + 1);
+    match message.payload() {
+        Some(payload) if !is_beyond && !is_again => messages.push(payload, message, offset),
+        _ => false,
+    }
+}
+
+/// Bytes of messages in a block, and where each stands.
+struct Messages {
+    decoder: Decoder,
+    beside: Beside,
+    notes: Notes,
+    pool: Arc<BlockPool>,
+    block: Vec<u8>,
+    filled: usize,
+    places: Vec<Message>,
+    /// Refused without a look at them.
+    refused: Vec<Rejected>,
+    bytes: usize,
+}
+
+impl Messages {
+    fn new(decoder: Decoder, beside: Beside, pool: &Arc<BlockPool>) -> Messages {
+        Messages {
+            decoder,
+            beside,
+            notes: Notes::default(),
+            pool: Arc::clone(pool),
+            block: vec![],
+            filled: 0,
+            places: vec![],
+            refused: vec![],
+            bytes: 0,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.places.is_empty() && self.refused.is_empty()
+    }
+
+    /// Whether another message is taken: one may go beyond the block, which then grows.
+    fn has_room(&self, rows_max: usize) -> bool {
+        self.places.len() + self.refused.len() < rows_max && self.filled < self.pool.block_bytes()
+    }
+
+    /// Takes a message's value; whether there is now a record of it.
+    fn push(&mut self, payload: &[u8], message: &BorrowedMessage<'_>, offset: u64) -> bool {
+        self.bytes += payload.len();
+        let record = self.decoder.trim_message(payload);
+        if record.is_empty() {
+            return false;
+        }
+        if record.len() > RECORD_BYTES_MAX {
+            self.refused
+                .push(self.decoder.reject_message(record, offset));
+            return true;
+        }
+        let timestamp_ms = message.timestamp().to_millis();
+        let noted = self
+            .beside
+            .note(&mut self.notes, message.key(), timestamp_ms);
+        if let Err(reason) = noted {
+            self.refused.push(rejected(offset, record, reason.into()));
+            return true;
+        }
+        let (start, end) = (self.filled, self.filled + record.len());
+        if self.block.len() < end {
+            let mut larger = self.pool.take(end);
+            larger[..start].copy_from_slice(&self.block[..start]);
+            self.pool
+                .give_back(std::mem::replace(&mut self.block, larger));
+        }
+        self.block[start..end].copy_from_slice(record);
+        self.decoder.prepare_message(&mut self.block[start..end]);
+        self.filled = end;
+        self.places.push(Message {
+            start: start as u32,
+            end: end as u32,
+            number: offset,
+        });
+        true
+    }
+
+    /// All rows of the block.
+    fn rows(&mut self, place: &Place) -> Option<DecodedRows> {
+        if self.is_empty() {
+            return None;
+        }
+        // As for lines: few bytes in a big block are copied out, so that rows that live on don't
+        // hold the block.
+        const COPIED_SHARE: usize = 8;
+        let filled = std::mem::take(&mut self.filled);
+        let block = if filled * COPIED_SHARE < self.block.len() {
+            Buffer::from(&self.block[..filled])
+        } else {
+            seal(std::mem::take(&mut self.block), filled, &self.pool)
+        };
+        let rows = self.decoder.decode_messages(&block, &self.places);
+        let mut rows = self.beside.complete(rows, place, &self.places, &self.notes);
+        self.places.clear();
+        self.notes.clear();
+        rows.rejected.append(&mut self.refused);
+        Some(rows)
+    }
+}
+
+impl Collected for Partition {
+    fn number(&self) -> u32 {
+        self.place.number
+    }
+
+    fn ingest_ns(&self) -> Option<u64> {
+        self.ingest_ns
+    }
+
+    fn records(&self) -> usize {
+        self.messages.places.len()
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.ingest_ns.is_some() && (self.ended || !self.messages.has_room(usize::MAX))
+    }
+
+    fn take_rows(&mut self, _rows_max: usize) -> Option<DecodedRows> {
+        // No more were taken than fit a chunk.
+        let rows = self.messages.rows(&self.place);
+        if rows.is_none() {
+            self.ingest_ns = None;
+        }
+        rows
+    }
+}
