@@ -23,11 +23,9 @@ struct Case {
 }
 
 fn partitions() -> impl Strategy<Value = Vec<Vec<Row>>> {
-    let row = (
-        0..20_000i64,
-        prop::option::weighted(0.9, 0..8u8),
-        -50..50i64,
-    );
+    // Half of the times are round, so that some are equal, and some equal a watermark.
+    let times = prop_oneof![0..20_000i64, (0..40i64).prop_map(|time| 500 * time)];
+    let row = (times, prop::option::weighted(0.9, 0..8u8), -50..50i64);
     prop::collection::vec(prop::collection::vec(row, 0..60), 1..4)
 }
 
@@ -58,7 +56,7 @@ fn settings() -> impl Strategy<Value = Vec<(&'static str, String)>> {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let delays = prop_oneof![Just(0i64), 1..3_000i64, Just(30_000i64)];
+    let delays = prop_oneof![Just(0i64), Just(1_000i64), 1..3_000i64, Just(30_000i64)];
     let slow = prop::option::weighted(0.3, any::<u64>());
     let tables = (partitions(), partitions());
     (tables, delays, any::<bool>(), settings(), slow).prop_map(
@@ -93,7 +91,7 @@ fn timely(partitions: &[Vec<Row>], delay_ms: i64) -> (Vec<(Row, usize, usize)>, 
     for (number, partition) in partitions.iter().enumerate() {
         let mut largest: Option<i64> = None;
         for (position, &row) in partition.iter().enumerate() {
-            if largest.is_none_or(|largest| row.0 > largest - delay_ms) {
+            if largest.is_none_or(|largest| row.0 >= largest - delay_ms) {
                 timely.push((row, number, position));
             } else {
                 late += 1;
