@@ -97,6 +97,9 @@ struct Keyed {
     columns: Arc<[usize]>,
     keep_origin: bool,
     to: usize,
+    /// Which links stay in the process. The others write each part into memory of its own anyway, and
+    /// leave hashes out.
+    stays: Vec<bool>,
     /// The link of each bucket.
     owners: Vec<u16>,
     chunks: u64,
@@ -133,6 +136,9 @@ impl Route {
                 columns: columns.into(),
                 keep_origin,
                 to,
+                stays: (senders.iter())
+                    .map(|sender| matches!(sender, LinkSender::Local(_)))
+                    .collect(),
                 owners: first_owners(links),
                 chunks: 0,
                 hashes: Vec::new(),
@@ -354,16 +360,18 @@ impl Keyed {
             if rows.is_empty() {
                 continue;
             }
-            let hashes = rows.iter().map(|&row| self.hashes[row as usize]);
-            let key_hashes = Some(KeyHashes {
+            let stays = self.stays[link];
+            let key_hashes = stays.then(|| KeyHashes {
                 columns: Arc::clone(&self.columns),
-                hashes: hashes.collect(),
+                hashes: rows.iter().map(|&row| self.hashes[row as usize]).collect(),
             });
-            let mut part = if rows.len() == chunk.rows() {
-                chunk.clone()
-            } else {
-                self.gathered(chunk.take(&UInt32Array::from(rows))?)?
-            };
+            let mut part = chunk.clone();
+            if rows.len() < chunk.rows() {
+                part = chunk.take(&UInt32Array::from(rows))?;
+                if stays {
+                    part = self.gathered(part)?;
+                }
+            }
             part.key_hashes = key_hashes;
             parts.push((link, part));
         }
