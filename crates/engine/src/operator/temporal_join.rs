@@ -111,16 +111,16 @@ impl TemporalJoin {
         let ticks = timestamp_ticks(column)?;
         let keys = self.keys(STREAM, &chunk.batch);
         let search = encode(&self.converter, keys, chunk.rows())?;
-        let mut partners = (0..chunk.rows()).map(|row| {
+        let partner = |row: usize| {
+            if search.is_null[row] {
+                return None;
+            }
+            let (hash, key) = (search.hashes[row], search.keys.row(row));
             let time = ticks_to_us(ticks[row], unit);
-            (!search.is_null[row])
-                .then(|| {
-                    self.versions
-                        .at(search.hashes[row], search.keys.row(row).data(), time)
-                })
-                .flatten()
-        });
-        let mut partners = partners.by_ref().collect::<Vec<Option<(u32, u32)>>>();
+            self.versions.at(hash, key.data(), time)
+        };
+        let partners = (0..chunk.rows()).map(partner);
+        let mut partners = partners.collect::<Vec<Option<(u32, u32)>>>();
         let matched = (0..chunk.rows() as u32).filter(|&row| partners[row as usize].is_some());
         let mut rows = matched.collect::<Vec<u32>>();
         let mut failed = Vec::new();
