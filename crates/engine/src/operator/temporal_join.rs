@@ -22,7 +22,7 @@ use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Operator, Output, Progress};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
-use crate::time::EventTime;
+use crate::time::{EventTime, MIN_WATERMARK};
 use versions::Versions;
 
 /// What a temporal join does.
@@ -47,6 +47,8 @@ pub struct TemporalJoin {
     waiting: VecDeque<Waiting>,
     /// Rows of the stream that can be joined.
     ready: VecDeque<Chunk>,
+    /// The earliest time whose versions are all kept.
+    kept_from: EventTime,
 }
 
 struct Waiting {
@@ -63,6 +65,7 @@ impl TemporalJoin {
             versions: Versions::new(spec.join.table.clone()),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
+            kept_from: MIN_WATERMARK,
             spec,
         })
     }
@@ -78,6 +81,21 @@ impl TemporalJoin {
         let times = ticks.map(|&tick| ticks_to_us(tick, unit)).collect();
         chunk.batch = copied(chunk.batch)?;
         Ok(Waiting { chunk, times })
+    }
+
+    /// Without the rows whose version may be forgotten. There are none but after idleness: a partition
+    /// that is heard again may be behind what others have moved the watermark to meanwhile.
+    fn in_time(&self, timed: Waiting, output: &mut Output) -> Result<Waiting> {
+        let is_kept = |time: &EventTime| *time >= self.kept_from;
+        if timed.times.iter().all(is_kept) {
+            return Ok(timed);
+        }
+        let keep = timed.times.iter().map(is_kept).collect::<BooleanArray>();
+        output.count_late((keep.len() - keep.true_count()) as u64);
+        Ok(Waiting {
+            chunk: timed.chunk.filter(&keep)?,
+            times: timed.times.into_iter().filter(is_kept).collect(),
+        })
     }
 
     /// Moves the rows before `watermark` from those that wait to those that are ready: at the watermark
@@ -174,9 +192,10 @@ impl TemporalJoin {
 }
 
 impl Operator for TemporalJoin {
-    fn process(&mut self, input: usize, chunk: Chunk, _output: &mut Output) -> Result<()> {
+    fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let timed = self.timed(input, chunk)?;
         if input == STREAM {
+            let timed = self.in_time(timed, output)?;
             self.waiting.push_back(timed);
             return Ok(());
         }
@@ -195,13 +214,14 @@ impl Operator for TemporalJoin {
         if !self.ready.is_empty() {
             return Ok(Progress::More);
         }
-        self.versions
-            .forget(watermark.saturating_sub(KEPT_BEHIND_US))?;
+        self.kept_from = watermark.saturating_sub(KEPT_BEHIND_US);
+        self.versions.forget(self.kept_from)?;
         Ok(Progress::Done)
     }
 
     fn finalise(&mut self, _output: &mut Output) -> Result<()> {
         self.versions = Versions::new(self.spec.join.table.clone());
+        self.kept_from = MIN_WATERMARK;
         Ok(())
     }
 }

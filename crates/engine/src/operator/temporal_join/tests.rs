@@ -225,3 +225,23 @@ fn the_last_of_several_versions_of_one_time_counts() {
         "a version of the unit before"
     );
 }
+
+#[test]
+fn a_row_whose_version_may_be_forgotten_is_late() {
+    let mut join = join(true, false);
+    let mut output = Output::new(100);
+    let row = |time, number| Row {
+        key: Some(1),
+        time,
+        number,
+    };
+    join.process(TABLE, chunk(&[row(0, 1), row(8_000, 2)]), &mut output)
+        .unwrap();
+    advance(&mut join, 10_000, &mut output);
+    let stream = [row(5_000, 10), row(9_500, 11), row(20_000, 12)];
+    join.process(STREAM, chunk(&stream), &mut output).unwrap();
+    assert_eq!(output.rows_late(), 1);
+    advance(&mut join, MAX_WATERMARK, &mut output);
+    let found = numbers(&output.take_chunks());
+    assert_eq!(found, [(11, Some(2)), (12, Some(2))]);
+}
