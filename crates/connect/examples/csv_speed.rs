@@ -12,6 +12,7 @@ use arrow_schema::{DataType, Field, Schema};
 use slackwater_connect::{TableDefinition, sink, source};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::link::Waiter;
+use slackwater_engine::sink::SinkRequest;
 use slackwater_engine::source::{SourcePoll, SourceRequest, Tuning};
 use slackwater_engine::time::now_ns;
 
@@ -49,6 +50,7 @@ fn request(projection: &[usize]) -> SourceRequest {
         tuning: Arc::new(Tuning::new(0, 8_192)),
         unit_per_partition: false,
         bytes_read: Arc::new(AtomicU64::new(0)),
+        resume: Arc::new([]),
     }
 }
 
@@ -108,7 +110,10 @@ fn main() {
 
     let (cpu, wall) = (cpu_ns(), now_ns());
     let mut waiter = Waiter::new().expect("a waiter can be made");
-    let mut out = sink(&written).expect("options").sink(0, 1).expect("sink");
+    let mut out = sink(&written)
+        .expect("options")
+        .sink(&SinkRequest::new(0, 1))
+        .expect("sink");
     out.open(&mut waiter).expect("open");
     let count = read(&generated, &all, |chunk| out.write(&chunk).expect("write"));
     out.finish(true).expect("finish");

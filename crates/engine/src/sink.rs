@@ -19,8 +19,72 @@ pub trait SinkConnector: Send + Sync {
         true
     }
 
-    /// The sink of instance `instance` of `instances`.
-    fn sink(&self, instance: usize, instances: usize) -> Result<Box<dyn Sink>>;
+    /// The sink of one instance.
+    fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>>;
+
+    /// What becomes of rows when a process dies and the query goes on from a checkpoint.
+    fn delivery(&self) -> Delivery {
+        Delivery::AtLeastOnce
+    }
+
+    /// The query begins from nothing: refuses what it would destroy (a file that is there).
+    fn begin(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Commits what a sink of this table has prepared, in the process of that sink. Committing again
+    /// what is committed does nothing.
+    fn commit(&self, _prepared: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// Before anything of a restored query runs, in the process that restores it: commits what the
+    /// checkpoint has as prepared, and removes what else earlier incarnations have left.
+    fn recover(&self, _prepared: &[String]) -> Result<Recovered> {
+        Ok(Recovered::Committed)
+    }
+}
+
+/// What a sink is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SinkRequest {
+    /// This instance's number.
+    pub instance: usize,
+    /// Number of instances.
+    pub instances: usize,
+    /// The incarnation of a query that takes checkpoints: [`Sink::prepare`] will be called, and what
+    /// it prepares is to have the epoch in its name. None for a query that takes none.
+    pub epoch: Option<u64>,
+}
+
+impl SinkRequest {
+    /// For a query that takes no checkpoints.
+    pub fn new(instance: usize, instances: usize) -> SinkRequest {
+        SinkRequest {
+            instance,
+            instances,
+            epoch: None,
+        }
+    }
+}
+
+/// What becomes of rows when the query goes on from a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Each is there once.
+    ExactlyOnce,
+    /// Rows that were written since the checkpoint are written again.
+    AtLeastOnce,
+}
+
+/// What [`SinkConnector::recover`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovered {
+    /// All that was prepared is committed.
+    Committed,
+    /// Something that was prepared is gone, uncommitted: the query has to go on from an earlier
+    /// checkpoint.
+    Lost,
 }
 
 /// One instance's part of a sink.
@@ -39,6 +103,14 @@ pub trait Sink: Send {
 
     /// Pushes out what is buffered. Called before the worker waits, and at the end.
     fn flush(&mut self) -> Result<()>;
+
+    /// A checkpoint: ends what was written since the last one, so that it can be committed whatever
+    /// happens to this process, and says by what name ([`SinkConnector::commit`]); `None` where there
+    /// is nothing to commit. Called behind `flush`; with [`SinkRequest::epoch`] also once before
+    /// `finish`, which then commits nothing itself.
+    fn prepare(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// The end. `complete` is false when the query failed: nothing half-done may then look
     /// whole (a file keeps its temporary name and is removed). Called once.

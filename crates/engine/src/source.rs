@@ -62,6 +62,22 @@ pub struct SourceRequest {
     pub unit_per_partition: bool,
     /// Bytes read so far, for progress; this instance adds to its own slot.
     pub bytes_read: Arc<AtomicU64>,
+    /// How far partitions of the table were read before the query was restored, in any order; all of
+    /// them, also those of other instances. Empty where it begins from nothing.
+    pub resume: Arc<[Resume]>,
+}
+
+/// How far a partition was read, as a checkpoint has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    /// The partition's name, by which it is found again.
+    pub name: String,
+    /// The position of the first row or refused record that was not read.
+    pub position: u64,
+    /// What [`Source::bookmark`] said.
+    pub bookmark: Option<String>,
+    /// It was read to its end: there is no need to open it.
+    pub ended: bool,
 }
 
 /// How a source cuts its rows into chunks. May change at any time; a source looks when it begins a
@@ -122,6 +138,14 @@ pub trait Source: Send {
 
     /// The next thing that the source has to say. Never blocks on a peer.
     fn poll(&mut self) -> Result<SourcePoll>;
+
+    /// Where to go on in a partition behind all that was handed out of it, in the source's own form
+    /// ([`Resume::bookmark`]). A source that has no answer, or doesn't look at [`SourceRequest::resume`],
+    /// is read from its beginning when the query is restored, and rows before [`Resume::position`] are
+    /// left out.
+    fn bookmark(&mut self, _partition: u32) -> Option<String> {
+        None
+    }
 
     /// Releases files, sockets and threads. Called once, also after an error.
     fn close(&mut self);

@@ -10,6 +10,7 @@ use arrow_array::RecordBatch;
 
 use crate::error::Result;
 use crate::hash::{BUCKETS, bucket};
+use crate::time::EventTime;
 
 /// A point between two changes of an operator's state. Marks of one operator increase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -32,6 +33,19 @@ pub trait KeyedState {
 
     /// Drops the entries of `buckets` (they have moved to another instance).
     fn discard(&mut self, buckets: &BucketSet) -> Result<()>;
+
+    /// Behind the last batch of one instance's snapshots: drops what that instance had emitted by
+    /// `watermark`, which an earlier snapshot may still hold, and goes on as if it had seen this
+    /// watermark. Watermarks before the last one change nothing.
+    fn expire(&mut self, _watermark: EventTime) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether every instance needs what all of them have stored (versions that were broadcast): then
+    /// it is restored from all snapshots, and [`KeyedState::discard`] keeps what all have.
+    fn is_replicated(&self) -> bool {
+        false
+    }
 
     /// About how many bytes it holds.
     fn bytes(&self) -> usize;

@@ -12,7 +12,7 @@ use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::IntakeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::Combine;
-use slackwater_engine::sink::{Sink, SinkConnector};
+use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest, Tuning};
 use slackwater_engine::{Error, Result};
 use slackwater_sql::error::SqlError;
@@ -332,6 +332,7 @@ impl Catalog for ProgramCatalog<'_> {
             tuning: self.tunings[&node].clone(),
             unit_per_partition: settings.unit_of_work_file,
             bytes_read: self.bytes_read[&node].clone(),
+            resume: Arc::new([]),
         };
         Ok(SourceParts {
             source: spec.connector.source(request)?,
@@ -370,7 +371,10 @@ impl Catalog for ProgramCatalog<'_> {
 
     fn sink(&self, node: usize, instance: usize, instances: usize) -> Result<Box<dyn Sink>> {
         match &self.program.nodes[node] {
-            NodeSpec::Sink(spec) => spec.connector.sink(instance, instances),
+            NodeSpec::Sink(spec) => {
+                let request = SinkRequest::new(instance, instances);
+                spec.connector.sink(&request)
+            }
             _ => Err(Error::new(format!("node {node}"), "is no sink")),
         }
     }

@@ -3,7 +3,7 @@
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Sink, SinkConnector};
+use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 
 /// Options beside `connector`.
 pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target"];
@@ -25,7 +25,7 @@ impl SinkConnector for BlackholeConnector {
         "blackhole".into()
     }
 
-    fn sink(&self, _instance: usize, _instances: usize) -> Result<Box<dyn Sink>> {
+    fn sink(&self, _request: &SinkRequest) -> Result<Box<dyn Sink>> {
         Ok(Box::new(Blackhole))
     }
 }

@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Sink, SinkConnector};
+use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 
 use crate::encode::Encoder;
 use crate::format::Format;
@@ -112,7 +112,12 @@ impl SinkConnector for FileConnector {
         format!("file {}", self.path.display())
     }
 
-    fn sink(&self, instance: usize, instances: usize) -> Result<Box<dyn Sink>> {
+    fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>> {
+        let SinkRequest {
+            instance,
+            instances,
+            ..
+        } = *request;
         assert!(instances <= self.max_instances(), "one file has one writer");
         let extension = if self.format == Format::Json {
             "json"

@@ -17,7 +17,7 @@ use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Sink, SinkConnector};
+use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 
 use crate::encode::Encoder;
 use crate::format::Format;
@@ -80,7 +80,7 @@ impl SinkConnector for KafkaConnector {
         format!("kafka {}", self.cluster.topics[0])
     }
 
-    fn sink(&self, _instance: usize, _instances: usize) -> Result<Box<dyn Sink>> {
+    fn sink(&self, _request: &SinkRequest) -> Result<Box<dyn Sink>> {
         let key = match &self.keys {
             None => None,
             Some(keys) => {

@@ -11,7 +11,7 @@ use arrow_schema::{DataType, SchemaRef};
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Sink, SinkConnector};
+use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 
 use crate::encode::Cell;
 
@@ -58,7 +58,7 @@ impl SinkConnector for PrintConnector {
         "print".into()
     }
 
-    fn sink(&self, _instance: usize, _instances: usize) -> Result<Box<dyn Sink>> {
+    fn sink(&self, _request: &SinkRequest) -> Result<Box<dyn Sink>> {
         Ok(Box::new(Print {
             schema: Arc::clone(&self.schema),
             layout: Arc::clone(&self.layout),

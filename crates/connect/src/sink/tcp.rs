@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Sink, SinkConnector};
+use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 
 use crate::encode::Encoder;
 use crate::format::Format;
@@ -50,7 +50,7 @@ impl SinkConnector for TcpConnector {
         format!("tcp {}", self.endpoint.address)
     }
 
-    fn sink(&self, _instance: usize, _instances: usize) -> Result<Box<dyn Sink>> {
+    fn sink(&self, _request: &SinkRequest) -> Result<Box<dyn Sink>> {
         Ok(Box::new(self.tcp_sink()))
     }
 }

@@ -16,7 +16,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use proptest::prelude::*;
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::link::{Sources, Waiter};
-use slackwater_engine::sink::Sink;
+use slackwater_engine::sink::{Sink, SinkRequest};
 
 use crate::source::tests::{read_all, request};
 use crate::table::TableDefinition;
@@ -79,7 +79,10 @@ fn file_table(path: &Path, options: &[(&str, &str)]) -> TableDefinition {
 }
 
 fn write(table: &TableDefinition, chunks: &[Chunk]) {
-    let mut sink = crate::sink(table).unwrap().sink(0, 1).unwrap();
+    let mut sink = crate::sink(table)
+        .unwrap()
+        .sink(&SinkRequest::new(0, 1))
+        .unwrap();
     sink.open(&mut Waiter::new().unwrap()).unwrap();
     for chunk in chunks {
         sink.write(chunk).unwrap();
@@ -99,7 +102,7 @@ fn csv_in_one_file_under_its_name_only_when_complete() {
     let table = file_table(&path, &[("csv.header", "true")]);
     let connector = crate::sink(&table).unwrap();
     assert_eq!(connector.max_instances(), 1);
-    let mut sink = connector.sink(0, 1).unwrap();
+    let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
     sink.open(&mut Waiter::new().unwrap()).unwrap();
     sink.write(&chunk()).unwrap();
     sink.flush().unwrap();
@@ -117,7 +120,10 @@ fn csv_in_one_file_under_its_name_only_when_complete() {
     let error = crate::sink(&table).err().unwrap();
     assert!(error.to_string().contains("exists already"), "{error}");
     let over = file_table(&path, &[("overwrite", "true")]);
-    let mut sink = crate::sink(&over).unwrap().sink(0, 1).unwrap();
+    let mut sink = crate::sink(&over)
+        .unwrap()
+        .sink(&SinkRequest::new(0, 1))
+        .unwrap();
     sink.open(&mut Waiter::new().unwrap()).unwrap();
     sink.write(&chunk()).unwrap();
     sink.finish(false).unwrap();
@@ -198,7 +204,9 @@ fn a_folder_of_parts() {
     let part = |table: &TableDefinition, instances: usize| {
         let connector = crate::sink(table).unwrap();
         for instance in 0..instances {
-            let mut sink = connector.sink(instance, instances).unwrap();
+            let mut sink = connector
+                .sink(&SinkRequest::new(instance, instances))
+                .unwrap();
             sink.open(&mut Waiter::new().unwrap()).unwrap();
             sink.write(&chunk()).unwrap();
             sink.finish(true).unwrap();
@@ -281,7 +289,10 @@ fn places_that_can_not_be_written() {
     fs::write(folder.path().join("file"), "").unwrap();
     assert!(error(&folder.path().join("file")).contains("is a file"));
     let table = file_table(&folder.path().join("none/out.csv"), &[]);
-    let mut sink = crate::sink(&table).unwrap().sink(0, 1).unwrap();
+    let mut sink = crate::sink(&table)
+        .unwrap()
+        .sink(&SinkRequest::new(0, 1))
+        .unwrap();
     let error = sink.open(&mut Waiter::new().unwrap()).unwrap_err();
     assert!(error.to_string().contains("can't write in"), "{error}");
 }
@@ -384,7 +395,7 @@ fn tcp_connects_and_waits_for_a_slow_peer() {
     let mut waiter = Waiter::new().unwrap();
     let mut sink = crate::sink(&tcp_table(&address, "connect"))
         .unwrap()
-        .sink(0, 1)
+        .sink(&SinkRequest::new(0, 1))
         .unwrap();
     sink.open(&mut waiter).unwrap();
     let chunks = 100_000;
@@ -408,7 +419,7 @@ fn tcp_listens_and_is_not_ready_before_somebody_comes() {
     let mut waiter = Waiter::new().unwrap();
     let mut sink = crate::sink(&tcp_table(&free, "listen"))
         .unwrap()
-        .sink(0, 1)
+        .sink(&SinkRequest::new(0, 1))
         .unwrap();
     sink.open(&mut waiter).unwrap();
     assert!(!sink.ready().unwrap());
@@ -433,7 +444,7 @@ fn a_peer_that_goes_away_is_an_error() {
     let address = peer.local_addr().unwrap().to_string();
     let mut sink = crate::sink(&tcp_table(&address, "connect"))
         .unwrap()
-        .sink(0, 1)
+        .sink(&SinkRequest::new(0, 1))
         .unwrap();
     sink.open(&mut Waiter::new().unwrap()).unwrap();
     drop(peer.accept().unwrap());

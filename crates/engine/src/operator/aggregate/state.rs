@@ -13,6 +13,7 @@ use super::groups::Groups;
 use crate::error::{Error, Result};
 use crate::hash::hash_rows;
 use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::EventTime;
 
 impl Aggregate {
     fn snapshot_table(
@@ -139,6 +140,15 @@ impl KeyedState for Aggregate {
         let batches = self.snapshot(&keep, Mark::default())?;
         self.tables.clear();
         batches.iter().try_for_each(|batch| self.restore(batch))
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        if let Some(window) = self.spec.window {
+            let is_open = |end: i64| window.windows.to_event_time(end) > watermark;
+            self.tables.retain(|&end, _| is_open(end));
+        }
+        self.watermark = self.watermark.max(watermark);
+        Ok(())
     }
 
     fn bytes(&self) -> usize {

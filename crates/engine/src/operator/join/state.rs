@@ -11,7 +11,9 @@ use arrow_schema::{DataType, Field, Schema};
 use super::WindowJoin;
 use crate::error::{Error, Result};
 use crate::hash::hash_rows;
+use crate::operator::window::ticks_to_us;
 use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::EventTime;
 
 impl WindowJoin {
     /// The rows of `batch` (of side `side`) whose keys belong to `buckets`.
@@ -113,6 +115,14 @@ impl KeyedState for WindowJoin {
         }
         windows.retain(|_, sides| sides.iter().any(|kept| !kept.batches.is_empty()));
         self.windows = windows;
+        Ok(())
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        let unit = self.spec.windows.unit;
+        self.windows
+            .retain(|&end, _| ticks_to_us(end, unit) > watermark);
+        self.watermark = self.watermark.max(watermark);
         Ok(())
     }
 
