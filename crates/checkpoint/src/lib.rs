@@ -27,6 +27,7 @@
 //! // A worker, with a barrier that the coordinator has sent.
 //! let request = PartRequest {
 //!     barrier: 1, since: None, node: "sums", instance: 0, piece: 0, buckets: (0, 4095),
+//!     owners: Some(1), watermark: None,
 //! };
 //! let part = runner.run(incarnation.parts().put(&request, &state))?;
 //!

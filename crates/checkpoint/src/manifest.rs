@@ -94,6 +94,13 @@ pub struct Part {
     pub since: Option<u64>,
     /// The first and the last bucket that it may hold entries of.
     pub buckets: (u32, u32),
+    /// It holds entries of those buckets only whose numbers, divided by this, leave the instance's
+    /// number; none where buckets had moved.
+    #[serde(default)]
+    pub owners: Option<u32>,
+    /// The instance's watermark, in the unit of the engine; none before the first.
+    #[serde(default)]
+    pub watermark: Option<i64>,
     /// The object's name in the store.
     pub object: String,
     /// Its length in bytes.

@@ -86,7 +86,8 @@ pub enum Input {
         /// The incarnation.
         epoch: u64,
     },
-    /// A part of the checkpoint is not what was written.
+    /// A part of the checkpoint is not what was written, or what it has pending can't be committed any
+    /// more, and nothing of it was.
     Corrupt {
         /// The incarnation.
         epoch: u64,
@@ -181,6 +182,7 @@ enum State {
     },
     Recommitting {
         epoch: u64,
+        checkpoint: u64,
         finished: bool,
     },
     Running {
@@ -299,9 +301,22 @@ impl Recovery {
                 self.before = checkpoint;
                 self.stop(epoch, 0, &mut outputs);
             }
-            (State::Recommitting { epoch, finished }, Input::Recommitted { epoch: of })
-                if of == epoch =>
-            {
+            // What it has pending is gone: a sink's system gave it up meanwhile.
+            (
+                State::Recommitting {
+                    epoch, checkpoint, ..
+                },
+                Input::Corrupt { epoch: of, .. },
+            ) if of == epoch => {
+                self.before = Some(checkpoint);
+                self.stop(epoch, 0, &mut outputs);
+            }
+            (
+                State::Recommitting {
+                    epoch, finished, ..
+                },
+                Input::Recommitted { epoch: of },
+            ) if of == epoch => {
                 if finished {
                     self.state = State::Over;
                     outputs.push(Output::End);
@@ -381,7 +396,11 @@ impl Recovery {
         match checkpoint {
             Some(checkpoint) => {
                 let finished = self.finished;
-                self.state = State::Recommitting { epoch, finished };
+                self.state = State::Recommitting {
+                    epoch,
+                    checkpoint,
+                    finished,
+                };
                 outputs.push(Output::Recommit { epoch, checkpoint });
             }
             None => {

@@ -101,7 +101,17 @@ impl Store {
     /// [`Kind::Unavailable`] when the store can't be read or written, [`Kind::Invalid`] when a later
     /// version wrote there, [`Kind::Fenced`] when another incarnation has begun at the same time.
     pub async fn begin(&self, before: Option<u64>) -> Result<(Incarnation, Found)> {
-        Incarnation::begin(self, before).await
+        Incarnation::begin(self, before, false).await
+    }
+
+    /// As [`Store::begin`], but leaves everything behind that is stored: neither this incarnation nor
+    /// those after it go on from it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::begin`].
+    pub async fn begin_from_scratch(&self) -> Result<(Incarnation, Found)> {
+        Incarnation::begin(self, None, true).await
     }
 
     /// The newest valid checkpoint, or the newest one before the number `before`. Takes nothing over.
@@ -128,6 +138,8 @@ impl Store {
                 found.warnings.push(text);
             };
             match self.record(number).await {
+                // What is before it was left behind.
+                Ok(Record::Claim(claim)) if claim.from_scratch => return Ok(found),
                 Ok(Record::Claim(_)) => {}
                 Ok(Record::Checkpoint(manifest)) => {
                     let lengths = match &lengths {

@@ -397,10 +397,7 @@ impl Keyed {
     }
 
     fn change(&mut self, barrier: &Barrier) {
-        if barrier.node != self.to {
-            return;
-        }
-        for step in barrier.moves.iter() {
+        for step in barrier.moves_of(self.to) {
             debug_assert_eq!(self.owners[usize::from(step.bucket)], step.from);
             self.owners[usize::from(step.bucket)] = step.to;
         }

@@ -5,10 +5,12 @@
 //! asks for, and passes it on. (The alignment is Carbone, Ewen and others, "Lightweight Asynchronous
 //! Snapshots for Distributed Dataflows", section 4.)
 //!
-//! What this one asks for is a **move of buckets**: from the cut on, rows of the moved buckets go to
-//! other instances of a subquery, which get the state of the rows before.
+//! It asks for one of two things:
+//! - A **move of buckets**: from the cut on, rows of the moved buckets go to other instances of a
+//!   subquery, which get the state of the rows before.
+//! - A **checkpoint**: every instance says what it has at the cut ([`crate::checkpoint`]), and goes on.
 //!
-//! Invariants:
+//! Invariants of moves:
 //! - No row is lost or doubled: before the cut a bucket's rows reach its old instance, after it the new
 //!   one, since senders change their minds between two messages, at the barrier.
 //! - The new instance takes in nothing between the cut and the last state that is handed to it.
@@ -27,15 +29,37 @@ use crate::hash::BUCKETS;
 /// Moves in one barrier at most: every bucket once.
 pub const MOVES_MAX: usize = BUCKETS;
 
+/// Instances that a barrier names at most.
+pub const BASES_MAX: usize = 1 << 16;
+
 /// A cut, and what is to be done there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Barrier {
-    /// Barriers of a deployment are numbered upwards, and there is one at a time.
+    /// Barriers of a deployment for one purpose are numbered upwards, from 1.
     pub number: u64,
-    /// The subquery whose buckets move, by its head's number in the query graph.
-    pub node: usize,
-    /// Which buckets.
-    pub moves: Arc<[BucketMove]>,
+    /// What is to be done.
+    pub purpose: Purpose,
+}
+
+/// What is to be done at a cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purpose {
+    /// Buckets move; there is one such barrier at a time.
+    Move {
+        /// The subquery whose buckets move, by its head's number in the query graph.
+        node: usize,
+        /// Which buckets.
+        moves: Arc<[BucketMove]>,
+    },
+    /// A checkpoint is taken.
+    Checkpoint {
+        /// Snapshots hold what has changed since the checkpoint at this barrier; none for everything.
+        since: Option<u64>,
+        /// Instances that snapshot everything all the same, by their numbers in the deployment.
+        bases: Arc<[u32]>,
+        /// Sources end behind the barrier: the query is stopped.
+        stops: bool,
+    },
 }
 
 /// A bucket goes to another instance.
@@ -50,15 +74,30 @@ pub struct BucketMove {
 }
 
 impl Barrier {
+    /// What moves between the instances of the subquery with the head `node`.
+    pub fn moves_of(&self, node: usize) -> &[BucketMove] {
+        match &self.purpose {
+            Purpose::Move { node: of, moves } if *of == node => moves,
+            _ => &[],
+        }
+    }
+
+    fn moves(&self) -> &[BucketMove] {
+        match &self.purpose {
+            Purpose::Move { moves, .. } => moves,
+            Purpose::Checkpoint { .. } => &[],
+        }
+    }
+
     /// Instances that hand something to instance `to`, each once.
     pub fn givers(&self, to: usize) -> Vec<usize> {
-        let moves = self.moves.iter().filter(|m| usize::from(m.to) == to);
+        let moves = self.moves().iter().filter(|m| usize::from(m.to) == to);
         distinct(moves.map(|m| m.from))
     }
 
     /// Instances that instance `from` hands something to, each once.
     pub fn takers(&self, from: usize) -> Vec<usize> {
-        let moves = self.moves.iter().filter(|m| usize::from(m.from) == from);
+        let moves = self.moves().iter().filter(|m| usize::from(m.from) == from);
         distinct(moves.map(|m| m.to))
     }
 }
@@ -94,9 +133,13 @@ mod tests {
         let step = |bucket, from, to| BucketMove { bucket, from, to };
         let barrier = Barrier {
             number: 1,
-            node: 2,
-            moves: Arc::new([step(7, 0, 2), step(8, 1, 2), step(9, 0, 2), step(10, 0, 1)]),
+            purpose: Purpose::Move {
+                node: 2,
+                moves: Arc::new([step(7, 0, 2), step(8, 1, 2), step(9, 0, 2), step(10, 0, 1)]),
+            },
         };
+        assert_eq!(barrier.moves_of(2).len(), 4);
+        assert_eq!(barrier.moves_of(1), []);
         assert_eq!(barrier.givers(2), [0, 1]);
         assert_eq!(barrier.givers(0), Vec::<usize>::new());
         assert_eq!(barrier.takers(0), [1, 2]);

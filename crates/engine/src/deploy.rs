@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow_buffer::Buffer;
 use slackwater_link::{FrameReceiver, FrameSender, Waker, channel};
 
-use crate::balancer::{BalancerPlan, Route};
+use crate::balancer::{BalancerPlan, Route, first_owners};
+use crate::checkpoint::{self, Chain, PartitionState};
 use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
 use crate::exchange::{LinkReceiver, LinkSender};
@@ -18,6 +19,8 @@ use crate::ports::{Port, Ports};
 use crate::relay::Relay;
 use crate::sink::Sink;
 use crate::source::{DeadLetters, Source};
+use crate::state::BucketSet;
+use crate::time::EventTime;
 
 /// Messages that an in-process link holds at most. With chunks of 8,192 rows of 100 bytes that is
 /// 13 MB a link; fewer would wake sender and receiver more often.
@@ -150,6 +153,8 @@ pub struct InstancePlan {
     pub worker: usize,
     /// It may go on on another worker: it has no source, and no sink that waits for anything.
     pub movable: bool,
+    /// It takes part in checkpoints.
+    pub checkpointed: bool,
     /// Its number among the instances of its subquery.
     pub index: usize,
     /// How many instances its subquery has.
@@ -260,6 +265,12 @@ pub trait Catalog {
 
     /// Where rows go that the operator at `node` refuses.
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters>;
+
+    /// What the stateful operator at `node` had in a checkpoint, as far as instance `instance` of
+    /// `instances` needs it.
+    fn restored(&self, _node: usize, _instance: usize, _instances: usize) -> Result<Vec<Chain>> {
+        Ok(Vec::new())
+    }
 }
 
 /// A source and how its rows become chunks.
@@ -270,6 +281,8 @@ pub struct SourceParts {
     pub intake: IntakeSpec,
     /// Where its bad records go.
     pub dead_letters: Arc<dyn DeadLetters>,
+    /// How far partitions were read in a checkpoint; those of all instances.
+    pub restored: Vec<PartitionState>,
 }
 
 /// The ends of links to other processes, by number of the link. Each is taken once.
@@ -323,7 +336,10 @@ pub fn build(
         let counters = Arc::new(plan.counters());
         built.counters.push(counters.clone());
         if deployment.process(number) == process {
-            let instance = instance(deployment, plan, catalog, &mut ends, &traits, counters)?;
+            let mut instance = instance(deployment, plan, catalog, &mut ends, &traits, counters)?;
+            if plan.checkpointed {
+                instance.take_part(number as u32);
+            }
             built.instances.push((number, instance));
         }
     }
@@ -476,7 +492,9 @@ fn instance(
     let input = match &plan.input {
         InputPlan::Source { node } => {
             let parts = catalog.source(*node, plan.index, plan.of)?;
-            InstanceInput::Source(Intake::new(parts.source, parts.intake, parts.dead_letters))
+            let mut intake = Intake::new(parts.source, parts.intake, parts.dead_letters);
+            intake.resume(parts.restored);
+            InstanceInput::Source(intake)
         }
         InputPlan::Ports(ports) => {
             let first = first_input(steps.first().map(|(step, _)| step));
@@ -502,7 +520,8 @@ fn instance(
             InstanceInput::Ports(Ports::new(ports.collect()))
         }
     };
-    Ok(Instance::new(
+    let restored = restored(plan, &mut steps, catalog)?;
+    let mut instance = Instance::new(
         plan.name.clone(),
         plan.index,
         input,
@@ -511,7 +530,31 @@ fn instance(
         plan.roots.clone(),
         deployment.chunk_rows,
         counters,
-    ))
+    );
+    instance.resume(restored);
+    Ok(instance)
+}
+
+/// Gives the head operator the state that it had in a checkpoint; returns the watermark there.
+fn restored(
+    plan: &InstancePlan,
+    steps: &mut [(Step, Vec<usize>)],
+    catalog: &dyn Catalog,
+) -> Result<Option<EventTime>> {
+    let Some((Step::Operator { operator, .. }, _)) = steps.first_mut() else {
+        return Ok(None);
+    };
+    let is_head = matches!(plan.input, InputPlan::Ports(_));
+    if !plan.checkpointed || !is_head || operator.state().is_none() {
+        return Ok(None);
+    }
+    let node = plan.steps[0].node;
+    let chains = catalog.restored(node, plan.index, plan.of)?;
+    let owners = first_owners(plan.of);
+    let own = BucketSet::of(|bucket| usize::from(owners[bucket]) == plan.index);
+    let make = || catalog.operator(node);
+    let watermark = checkpoint::restore(operator.as_mut(), &make, chains, &own);
+    watermark.map_err(|error| error.at(&plan.name))
 }
 
 fn first_input(head: Option<&Step>) -> Option<usize> {

@@ -17,6 +17,8 @@ pub struct Error {
     /// It follows from a failure elsewhere (the other end of a link has died, say), which is
     /// reported by itself and says more.
     pub consequence: bool,
+    /// Trying again would come to the same: the query is not started again.
+    pub is_final: bool,
 }
 
 /// A result of the data path.
@@ -30,6 +32,7 @@ impl Error {
             reason: reason.into(),
             mend: String::new(),
             consequence: false,
+            is_final: false,
         }
     }
 
@@ -37,6 +40,13 @@ impl Error {
     #[must_use]
     pub fn consequence(mut self) -> Error {
         self.consequence = true;
+        self
+    }
+
+    /// The same error, said to come again whenever the same is tried.
+    #[must_use]
+    pub fn final_one(mut self) -> Error {
+        self.is_final = true;
         self
     }
 

@@ -4,8 +4,9 @@
 //! that call each other, sinks and outgoing links at the leaves), and the rule that it takes no
 //! further input while a link or a sink is full: back-pressure.
 //!
-//! What it does at a barrier is in `instance/cut.rs`.
+//! What it does at a barrier is in `instance/cut.rs` and `instance/checkpoint.rs`.
 
+mod checkpoint;
 mod cut;
 
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ use crate::ports::{Input, Ports};
 pub use crate::sink_step::{SinkResult, SinkStep};
 use crate::source::DeadLetters;
 use crate::time::{EventTime, MAX_WATERMARK, now_ns};
+use checkpoint::Member;
 use cut::Cut;
 pub use cut::Notice;
 
@@ -75,8 +77,12 @@ pub struct Instance {
     /// State that came before the barrier did: at most one for each other instance of the subquery.
     early: Vec<Handover>,
     notices: Vec<Notice>,
+    /// Its part in checkpoints.
+    member: Member,
     counters: Arc<InstanceCounters>,
     ended: bool,
+    /// It has ended because the query was stopped.
+    is_stopped: bool,
 }
 
 /// What the head operator is not done with.
@@ -156,8 +162,10 @@ impl Instance {
             cut: None,
             early: Vec::new(),
             notices: Vec::new(),
+            member: Member::default(),
             counters,
             ended: false,
+            is_stopped: false,
         }
     }
 
@@ -252,6 +260,9 @@ impl Instance {
                     let counts = intake.take_counts();
                     InstanceCounters::add(&self.counters.rows_in, counts.rows_in);
                     InstanceCounters::add(&self.counters.rows_bad, counts.rows_bad);
+                    if counts.rows_in > 0 {
+                        self.has_read();
+                    }
                     match next? {
                         Ok(input) => input,
                         Err(Waiting::ForSource(until_ns)) => {
@@ -466,8 +477,8 @@ impl Instance {
         roots
             .iter()
             .try_for_each(|&root| self.pass(root, &control))?;
-        if let Control::End { .. } = control {
-            self.ended = true;
+        if let Control::End { stopped, .. } = control {
+            (self.ended, self.is_stopped) = (true, stopped);
             for (step, _) in &mut self.steps {
                 if let Step::Route(route) = step {
                     route.close();
@@ -523,8 +534,10 @@ impl Instance {
                 Control::End { ingest_ns, stopped } => Message::EndOfStream { ingest_ns, stopped },
             })?,
             Step::Sink(sink) => {
-                if let Control::End { .. } = control {
-                    sink.finish(index, &self.counters)?;
+                if let Control::End { stopped, .. } = *control {
+                    let node = self.nodes[index];
+                    let prepared = sink.finish(index, node, stopped, &self.counters)?;
+                    self.member.prepared.extend(prepared);
                 }
             }
             Step::Operator { operator, .. } => {
@@ -547,6 +560,11 @@ impl Instance {
         let passed = next.iter().try_for_each(|&step| self.pass(step, control));
         self.steps[index].1 = next;
         passed
+    }
+
+    /// Whether it has ended because the query was stopped, with windows open.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
     }
 
     /// Releases everything; sinks that have not ended discard what they wrote. Returns what the

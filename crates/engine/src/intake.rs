@@ -12,12 +12,13 @@ use arrow_array::{Array, BooleanArray, Int64Array};
 use arrow_schema::SchemaRef;
 use slackwater_link::Waiter;
 
+use crate::checkpoint::PartitionState;
 use crate::chunk::{Chunk, Origin};
 use crate::error::Result;
 use crate::expression::{Expression, evaluate, reject};
 use crate::operator::window::{EVENT_TIME_MAX_US, ticks_to_us, timestamp_ticks, timestamp_unit};
 use crate::ports::Input;
-use crate::source::{DeadLetters, Source, SourcePoll, SourceRows};
+use crate::source::{DeadLetters, Resume, Source, SourcePoll, SourceRows};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK, now_ns};
 
 /// How a source's batches become chunks.
@@ -47,6 +48,9 @@ pub struct EventTimeSpec {
 }
 
 struct Partition {
+    name: String,
+    /// The position of the next row.
+    next: u64,
     /// The largest event time seen.
     largest: Option<EventTime>,
     /// The watermark of the source when the partition appeared or resumed.
@@ -57,8 +61,10 @@ struct Partition {
 }
 
 impl Partition {
-    fn new(floor: EventTime) -> Partition {
+    fn new(name: String, floor: EventTime) -> Partition {
         Partition {
+            name,
+            next: 0,
             largest: None,
             floor,
             last_row_ns: now_ns(),
@@ -87,6 +93,8 @@ pub struct Intake {
     source: Box<dyn Source>,
     spec: IntakeSpec,
     dead_letters: Arc<dyn DeadLetters>,
+    /// Where partitions go on that were read before.
+    restored: Vec<PartitionState>,
     partitions: BTreeMap<u32, Partition>,
     watermark: EventTime,
     all_idle: bool,
@@ -113,6 +121,7 @@ impl Intake {
             source,
             spec,
             dead_letters: letters,
+            restored: Vec::new(),
             partitions: BTreeMap::new(),
             watermark: MIN_WATERMARK,
             all_idle: false,
@@ -124,17 +133,69 @@ impl Intake {
         }
     }
 
+    /// Goes on where a checkpoint was taken. `partitions` may be those of all instances.
+    pub fn resume(&mut self, partitions: Vec<PartitionState>) {
+        self.restored = partitions;
+    }
+
     /// Opens the source, on its worker's thread.
     pub fn open(&mut self, waiter: &mut Waiter) -> Result<()> {
         for (partition, name) in self.source.open(waiter)? {
-            self.name_partition(partition, &name);
-            // Units are read one after the other: the next one's silence must not hold back this.
-            if !self.spec.unit_per_partition {
-                self.partitions
-                    .insert(partition, Partition::new(MIN_WATERMARK));
-            }
+            self.begin_partition(partition, name, MIN_WATERMARK);
+        }
+        if !self.restored.is_empty() {
+            self.move_watermark();
         }
         Ok(())
+    }
+
+    fn begin_partition(&mut self, number: u32, name: String, floor: EventTime) {
+        self.name_partition(number, &name);
+        // Units are read one after the other: the next one's silence must not hold back this.
+        if self.spec.unit_per_partition {
+            return;
+        }
+        let known = self.restored.iter().find(|state| state.resume.name == name);
+        let mut partition = Partition::new(name, floor);
+        if let Some(known) = known {
+            partition.next = known.resume.position;
+            partition.ended = known.resume.ended;
+            partition.floor = known.watermark.unwrap_or(floor);
+        }
+        self.partitions.insert(number, partition);
+    }
+
+    /// The watermark over all partitions; none before the first.
+    pub fn watermark(&self) -> Option<EventTime> {
+        (self.watermark > MIN_WATERMARK).then_some(self.watermark)
+    }
+
+    /// How far the partitions are that it reads.
+    pub fn partition_states(&mut self) -> Vec<PartitionState> {
+        let delay_us = self.spec.event_time.map_or(0, |spec| spec.delay_us);
+        let (source, watermark) = (&mut self.source, self.watermark);
+        let states = self.partitions.iter().map(|(&number, partition)| {
+            let own = partition.watermark(delay_us);
+            // One that comes back is as far as the source was meanwhile.
+            let own = if partition.idle {
+                own.max(watermark)
+            } else {
+                own
+            };
+            PartitionState {
+                resume: Resume {
+                    name: partition.name.clone(),
+                    position: partition.next,
+                    bookmark: match partition.ended {
+                        true => None,
+                        false => source.bookmark(number),
+                    },
+                    ended: partition.ended,
+                },
+                watermark: (own > MIN_WATERMARK).then_some(own),
+            }
+        });
+        states.collect()
     }
 
     /// No further rows are read; windows stay open.
@@ -170,11 +231,7 @@ impl Intake {
         match self.source.poll()? {
             SourcePoll::Rows(rows) => self.take(rows)?,
             SourcePoll::PartitionStarted { partition, name } => {
-                self.name_partition(partition, &name);
-                if !self.spec.unit_per_partition {
-                    self.partitions
-                        .insert(partition, Partition::new(self.watermark));
-                }
+                self.begin_partition(partition, name, self.watermark);
             }
             SourcePoll::PartitionEnded { partition } => {
                 if let Some(partition) = self.partitions.get_mut(&partition) {
@@ -224,7 +281,11 @@ impl Intake {
             .name_partition(self.spec.partition_base + partition, name);
     }
 
-    fn take(&mut self, rows: SourceRows) -> Result<()> {
+    fn take(&mut self, mut rows: SourceRows) -> Result<()> {
+        if let Some(partition) = self.partitions.get_mut(&rows.partition) {
+            rows.skip_before(partition.next);
+            partition.next = rows.end().unwrap_or(0).max(partition.next);
+        }
         self.ingest_ns = rows.ingest_ns;
         self.counts.rows_in += (rows.batch.num_rows() + rows.rejected.len()) as u64;
         self.counts.rows_bad += rows.rejected.len() as u64;
@@ -255,7 +316,7 @@ impl Intake {
             let partition = self
                 .partitions
                 .entry(rows.partition)
-                .or_insert_with(|| Partition::new(floor));
+                .or_insert_with(|| Partition::new(String::new(), floor));
             if std::mem::take(&mut partition.idle) {
                 partition.floor = floor.max(partition.watermark(event_time.delay_us));
             }

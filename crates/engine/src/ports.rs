@@ -144,6 +144,16 @@ impl Ports {
         }
     }
 
+    /// Goes on from a checkpoint, at this watermark.
+    pub fn resume(&mut self, watermark: EventTime) {
+        self.watermark = watermark;
+    }
+
+    /// The watermark over all inputs; none before the first.
+    pub fn watermark(&self) -> Option<EventTime> {
+        (self.watermark > MIN_WATERMARK).then_some(self.watermark)
+    }
+
     /// When to look again though nobody rings.
     pub fn due_ns(&self) -> Option<u64> {
         // Those that are not read now have nothing to be looked at for.
@@ -282,11 +292,7 @@ impl Ports {
             Message::Barrier(barrier) => {
                 lane.held = true;
                 lane.receiver.settle();
-                debug_assert!(
-                    self.barrier
-                        .as_ref()
-                        .is_none_or(|b| b.number == barrier.number)
-                );
+                debug_assert!(self.barrier.as_ref().is_none_or(|known| *known == barrier));
                 self.barrier = Some(barrier);
             }
             Message::EndOfStream { ingest_ns, stopped } => {

@@ -106,9 +106,10 @@ pub trait Sink: Send {
 
     /// A checkpoint: ends what was written since the last one, so that it can be committed whatever
     /// happens to this process, and says by what name ([`SinkConnector::commit`]); `None` where there
-    /// is nothing to commit. Called behind `flush`; with [`SinkRequest::epoch`] also once before
-    /// `finish`, which then commits nothing itself.
-    fn prepare(&mut self) -> Result<Option<String>> {
+    /// is nothing to commit. Called behind `flush`, and with `is_last` once before `finish`, which with
+    /// [`SinkRequest::epoch`] commits nothing itself. A query that is stopped or fails goes on from its
+    /// last checkpoint: what was not prepared is dropped then.
+    fn prepare(&mut self, _is_last: bool) -> Result<Option<String>> {
         Ok(None)
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use hdrhistogram::Histogram;
 use slackwater_link::Waiter;
 
+use crate::checkpoint::Prepared;
 use crate::chunk::Chunk;
 use crate::counters::InstanceCounters;
 use crate::error::Result;
@@ -32,6 +33,8 @@ pub struct SinkStep {
     seconds: Seconds,
     /// Ingest time and rows of chunks that were written and not pushed out yet.
     leaving: Vec<(u64, u64)>,
+    /// Ingest time of the oldest row since the last checkpoint.
+    oldest_ns: Option<u64>,
     /// Rows written.
     rows: u64,
     finished: bool,
@@ -61,6 +64,7 @@ impl SinkStep {
             latencies_us: latencies_us.expect("the bounds are constants that it accepts"),
             seconds: Seconds::default(),
             leaving: Vec::with_capacity(LEAVING_CHUNKS_MAX),
+            oldest_ns: None,
             rows: 0,
             finished: false,
         }
@@ -86,6 +90,7 @@ impl SinkStep {
         counters.steps[step].add(now_ns() - begin_ns, rows);
         self.rows += rows;
         self.leaving.push((chunk.ingest_ns, rows));
+        self.oldest_ns.get_or_insert(chunk.ingest_ns);
         InstanceCounters::add(&counters.rows_out, rows);
         if self.leaving.len() >= LEAVING_CHUNKS_MAX {
             self.flush(step, counters)?;
@@ -123,11 +128,44 @@ impl SinkStep {
         Ok(())
     }
 
-    /// The stream has ended, whole.
-    pub(crate) fn finish(&mut self, step: usize, counters: &Arc<InstanceCounters>) -> Result<()> {
+    /// A checkpoint: what was written so far can be committed afterwards.
+    pub(crate) fn prepare(
+        &mut self,
+        step: usize,
+        node: usize,
+        counters: &Arc<InstanceCounters>,
+    ) -> Result<Option<Prepared>> {
         self.flush(step, counters)?;
+        self.prepared(node, false)
+    }
+
+    fn prepared(&mut self, node: usize, is_last: bool) -> Result<Option<Prepared>> {
+        let ingest_ns = self.oldest_ns.take();
+        let commit = self.sink.prepare(is_last)?;
+        Ok(commit.map(|commit| Prepared {
+            node,
+            commit,
+            ingest_ns,
+        }))
+    }
+
+    /// The stream has ended, whole or because the query was `stopped`.
+    pub(crate) fn finish(
+        &mut self,
+        step: usize,
+        node: usize,
+        stopped: bool,
+        counters: &Arc<InstanceCounters>,
+    ) -> Result<Option<Prepared>> {
+        self.flush(step, counters)?;
+        // A stopped query goes on from its last checkpoint, if it takes any.
+        let prepared = match stopped {
+            true => None,
+            false => self.prepared(node, true)?,
+        };
         self.finished = true;
-        self.sink.finish(true)
+        self.sink.finish(true)?;
+        Ok(prepared)
     }
 
     /// Releases the sink, which discards what it wrote unless it has finished.

@@ -197,6 +197,41 @@ pub struct SourceRows {
     pub rejected: Vec<Rejected>,
 }
 
+impl SourceRows {
+    /// Leaves out rows and refused records before this position.
+    pub fn skip_before(&mut self, position: u64) {
+        let rows = self.batch.num_rows();
+        let is_before = |row: &u64| self.positions.at(*row as usize) < position;
+        if rows > 0 && is_before(&0) {
+            let skipped = match &self.positions {
+                Positions::Run { first } => (position - first).min(rows as u64),
+                Positions::List(list) => list.values().partition_point(|&at| at < position) as u64,
+            };
+            let skipped = skipped as usize;
+            self.batch = self.batch.slice(skipped, rows - skipped);
+            self.positions = match &self.positions {
+                Positions::Run { first } => Positions::Run {
+                    first: first + skipped as u64,
+                },
+                Positions::List(list) => Positions::List(list.slice(skipped, rows - skipped)),
+            };
+        }
+        self.rejected
+            .retain(|rejected| rejected.position.is_none_or(|at| at >= position));
+    }
+
+    /// The position behind all of its rows and refused records; none where there are none.
+    pub fn end(&self) -> Option<u64> {
+        let last = self.batch.num_rows().checked_sub(1);
+        let last = last.map(|row| self.positions.at(row));
+        let rejected = self
+            .rejected
+            .iter()
+            .filter_map(|rejected| rejected.position);
+        rejected.chain(last).max().map(|last| last + 1)
+    }
+}
+
 /// A record that was refused, as it is kept in the dead-letter file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {

@@ -84,6 +84,7 @@ mod kind {
     pub const IDLE: u8 = 5;
     pub const END_OF_STREAM: u8 = 6;
     pub const BARRIER: u8 = 7;
+    pub const CHECKPOINT: u8 = 8;
 }
 
 /// A frame's third byte.
@@ -96,7 +97,7 @@ mod flags {
     pub const WATERMARKS: u8 = 4;
     /// Chunk: rows have kinds.
     pub const KINDS: u8 = 8;
-    /// End of stream: the query was stopped.
+    /// End of stream, and the barrier of a checkpoint: the query is stopped.
     pub const STOPPED: u8 = 1;
 }
 
@@ -111,6 +112,9 @@ const BARRIER_HEADER_BYTES: usize = 24;
 
 /// A move of a bucket in a barrier.
 const MOVE_BYTES: usize = 6;
+
+/// An instance that the barrier of a checkpoint names.
+const BASE_BYTES: usize = 4;
 
 /// A chunk's header; the table follows.
 const CHUNK_HEADER_BYTES: usize = 40;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use slackwater_link::{Idle, IdleStrategy, Sources, Wait, Waiter};
 
 use crate::barrier::{Barrier, Handover};
+use crate::checkpoint::Snapshot;
 use crate::counters::WorkerCounters;
 use crate::error::{Error, Result};
 use crate::instance::{Descriptors, Instance, Notice, SinkResult, Stepped};
@@ -100,6 +101,23 @@ pub enum Event {
         instance: usize,
         /// What its sinks measured.
         sinks: Vec<SinkResult>,
+        /// What it had at its end, where it takes part in checkpoints; none where the query was
+        /// stopped.
+        last: Option<Box<Snapshot>>,
+    },
+    /// What an instance has at the barrier of a checkpoint.
+    Snapshot {
+        /// The deployment.
+        deployment: u32,
+        /// The instance's number.
+        instance: usize,
+        /// It.
+        snapshot: Box<Snapshot>,
+    },
+    /// A source has read something behind the last barrier that it sent.
+    Changed {
+        /// The deployment.
+        deployment: u32,
     },
     /// Something was done after a silence that somebody wanted to hear the end of
     /// ([`crate::runtime::Runtime::tell_when_active`]).
@@ -261,6 +279,12 @@ impl Worker {
                     instance,
                     barrier,
                 },
+                Notice::Snapshot(snapshot) => Event::Snapshot {
+                    deployment,
+                    instance,
+                    snapshot,
+                },
+                Notice::Changed => Event::Changed { deployment },
             };
             // Nobody listens only when the process is ending.
             let _ = self.events.send(event);
@@ -415,12 +439,15 @@ impl Worker {
     fn end(&mut self, index: usize, error: Option<Error>) {
         let (deployment, number, mut instance) = self.instances.remove(index);
         let name = instance.name().to_string();
+        let is_whole = error.is_none() && !instance.is_stopped();
+        let last = is_whole.then(|| instance.last_snapshot()).flatten();
         let sinks = guard(&mut instance, |instance| Ok(instance.close())).unwrap_or_default();
         let event = match error {
             None => Event::Ended {
                 deployment,
                 instance: number,
                 sinks,
+                last,
             },
             Some(error) => {
                 let error = if error.place.is_empty() {

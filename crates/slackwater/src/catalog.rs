@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 use slackwater_connect::{FileDeadLetters, OptionError, TableDefinition};
+use slackwater_engine::checkpoint::Chain;
 use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::IntakeSpec;
 use slackwater_engine::operator::Operator;
@@ -21,6 +22,7 @@ use slackwater_sql::settings::TwoPhase;
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
 use slackwater_sql::table::Table;
 
+use crate::checkpoints::{Restored, takes_part};
 use crate::slow::{Slowness, slowed};
 
 /// The connectors of this build.
@@ -188,6 +190,11 @@ pub struct ProgramCatalog<'a> {
     combining: Vec<Arc<AtomicBool>>,
     /// Which operators are slow.
     slowness: Option<Arc<Slowness>>,
+    /// The incarnation of a query that takes checkpoints, and what it goes on from.
+    epoch: Option<u64>,
+    restored: Option<Restored>,
+    /// Which nodes take part in checkpoints.
+    takes_part: Vec<bool>,
 }
 
 impl<'a> ProgramCatalog<'a> {
@@ -206,6 +213,28 @@ impl<'a> ProgramCatalog<'a> {
     pub fn with_slowness(mut self, slowness: Arc<Slowness>) -> ProgramCatalog<'a> {
         self.slowness = Some(slowness);
         self
+    }
+
+    /// What is made from now on belongs to an incarnation, and goes on from a checkpoint.
+    pub fn begin(&mut self, epoch: u64, restored: Option<Restored>) {
+        (self.epoch, self.restored) = (Some(epoch), restored);
+        for bytes in self.bytes_read.values() {
+            bytes.store(0, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// What it goes on from, of a node that takes part in checkpoints.
+    fn restored_of(&self, node: usize) -> Option<&Restored> {
+        self.restored.as_ref().filter(|_| self.takes_part[node])
+    }
+
+    /// The sinks, with their nodes.
+    pub fn sinks(&self) -> impl Iterator<Item = (usize, &SinkSpec)> {
+        let nodes = self.program.nodes.iter().enumerate();
+        nodes.filter_map(|(node, spec)| match spec {
+            NodeSpec::Sink(sink) => Some((node, sink)),
+            _ => None,
+        })
     }
 
     /// A catalog of the program's nodes.
@@ -268,6 +297,9 @@ impl<'a> ProgramCatalog<'a> {
                 .map(|_| Arc::new(AtomicBool::new(program.settings.two_phase == TwoPhase::On)))
                 .collect(),
             slowness: None,
+            epoch: None,
+            restored: None,
+            takes_part: takes_part(program),
         })
     }
 
@@ -325,6 +357,10 @@ impl Catalog for ProgramCatalog<'_> {
         let table = definition(&spec.table);
         let settings = slackwater_connect::table_settings(&table)
             .map_err(|error| Error::new(table.name.clone(), error.to_string()))?;
+        let restored = self.restored_of(node);
+        let restored = restored.map(|restored| restored.partitions(node));
+        let restored = restored.unwrap_or_default();
+        let resume = restored.iter().map(|state| state.resume.clone());
         let request = SourceRequest {
             projection: spec.projection.clone(),
             instance,
@@ -332,7 +368,7 @@ impl Catalog for ProgramCatalog<'_> {
             tuning: self.tunings[&node].clone(),
             unit_per_partition: settings.unit_of_work_file,
             bytes_read: self.bytes_read[&node].clone(),
-            resume: Arc::new([]),
+            resume: resume.collect(),
         };
         Ok(SourceParts {
             source: spec.connector.source(request)?,
@@ -345,6 +381,7 @@ impl Catalog for ProgramCatalog<'_> {
                 unit_per_partition: settings.unit_of_work_file,
             },
             dead_letters: self.letters_of[node].clone(),
+            restored,
         })
     }
 
@@ -372,7 +409,11 @@ impl Catalog for ProgramCatalog<'_> {
     fn sink(&self, node: usize, instance: usize, instances: usize) -> Result<Box<dyn Sink>> {
         match &self.program.nodes[node] {
             NodeSpec::Sink(spec) => {
-                let request = SinkRequest::new(instance, instances);
+                let epoch = self.epoch;
+                let request = SinkRequest {
+                    epoch,
+                    ..SinkRequest::new(instance, instances)
+                };
                 spec.connector.sink(&request)
             }
             _ => Err(Error::new(format!("node {node}"), "is no sink")),
@@ -381,5 +422,13 @@ impl Catalog for ProgramCatalog<'_> {
 
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters> {
         self.letters_of[node].clone()
+    }
+
+    fn restored(&self, node: usize, instance: usize, instances: usize) -> Result<Vec<Chain>> {
+        let Some(restored) = self.restored_of(node) else {
+            return Ok(Vec::new());
+        };
+        let is_replicated = matches!(self.program.nodes[node], NodeSpec::TemporalJoin(_));
+        restored.chains(node, instance, instances, is_replicated)
     }
 }

@@ -14,7 +14,7 @@ use crate::costs::Learned;
 use crate::explain::Format;
 use crate::machine::Machine;
 use crate::planner::{learns, plan_on};
-use crate::run::{Failure, Finished, Outcome, RunOptions, STANDARD_INPUT, run};
+use crate::run::{Failure, Finished, Outcome, RunOptions, STANDARD_INPUT, StateOptions, run};
 
 /// A stream processing engine: give it a query, see its answer, its latency and what it cost.
 #[derive(Parser)]
@@ -56,6 +56,12 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
         /// End the sources after this time, such as 20s or 500ms
         #[arg(long, value_parser = duration)]
         duration: Option<Duration>,
+        /// Keep checkpoints in this directory (or s3://bucket/folder), and go on from the last one
+        #[arg(long, value_name = "DIR")]
+        state: Option<String>,
+        /// With --state: do not go on from what is there
+        #[arg(long, requires = "state")]
+        from_scratch: bool,
         /// Write the report as JSON to this file
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
@@ -223,6 +229,8 @@ pub fn main() -> ExitCode {
         Command::Run {
             query,
             duration,
+            state,
+            from_scratch,
             report,
             quiet,
             live,
@@ -238,6 +246,10 @@ pub fn main() -> ExitCode {
                 live,
                 signals: true,
                 machine,
+                state: state.map(|place| StateOptions {
+                    place,
+                    from_scratch,
+                }),
                 ..RunOptions::default()
             };
             let text = match query.text() {

@@ -1,7 +1,7 @@
 //! Who runs a query: threads of this process, or processes of their own.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use slackwater_engine::barrier::{Barrier, Handover};
@@ -9,6 +9,7 @@ use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
 use slackwater_engine::runtime::{Deployed, Runtime};
 
 use crate::catalog::ProgramCatalog;
+use crate::checkpoints::Agent;
 use crate::processes::{Children, Farewell};
 
 /// The only deployment of a run.
@@ -22,6 +23,8 @@ pub enum Crew {
         runtime: Runtime,
         /// What they run.
         deployed: Deployed,
+        /// Its part in checkpoints, where it takes any.
+        agent: Option<Mutex<Agent>>,
     },
     /// Processes of their own.
     Processes(Children),
@@ -97,6 +100,45 @@ impl Crew {
         match self {
             Crew::Threads { runtime, .. } => runtime.barrier(DEPLOYMENT, barrier),
             Crew::Processes(children) => children.barrier(barrier),
+        }
+    }
+
+    /// How many processes commit what sinks have prepared.
+    pub fn processes(&self) -> usize {
+        match self {
+            Crew::Threads { .. } => 1,
+            Crew::Processes(children) => children.count_of_processes(),
+        }
+    }
+
+    /// Sinks commit what they have prepared up to a barrier.
+    pub fn commit(&self, barrier: u64) {
+        match self {
+            Crew::Threads { .. } => {
+                if let Some(agent) = self.agent() {
+                    agent.commit(barrier);
+                }
+            }
+            Crew::Processes(children) => children.commit(barrier),
+        }
+    }
+
+    /// This process's agent.
+    pub fn agent(&self) -> Option<MutexGuard<'_, Agent>> {
+        match self {
+            Crew::Threads { agent, .. } => {
+                let agent = agent.as_ref()?;
+                Some(agent.lock().expect("no thread panics under it"))
+            }
+            Crew::Processes(_) => None,
+        }
+    }
+
+    /// Ends everything at once, without a word: the query goes on from its last checkpoint.
+    pub fn kill(&mut self) {
+        match self {
+            Crew::Threads { runtime, .. } => runtime.remove(DEPLOYMENT),
+            Crew::Processes(children) => children.kill(),
         }
     }
 

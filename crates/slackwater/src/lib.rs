@@ -5,14 +5,17 @@
 //!                                 → catalog.rs (slackwater-connect) → engine's runtime → report.rs
 //! ```
 
+mod attempt;
 pub mod bench;
 pub mod broadcast;
 pub mod calibrate;
 pub mod catalog;
+mod checkpoints;
 pub mod cli;
 pub mod costs;
 mod crew;
 pub mod explain;
+mod incarnations;
 mod live;
 pub mod machine;
 pub mod measure;
@@ -20,6 +23,7 @@ mod parallel;
 pub mod plan;
 pub mod planner;
 mod processes;
+mod progress;
 mod rebalancer;
 pub mod report;
 pub mod run;
@@ -27,3 +31,4 @@ mod signals;
 pub mod slow;
 mod tally;
 mod tuner;
+mod watch;

@@ -15,6 +15,7 @@ use slackwater_sql::settings::{Processes, TwoPhase};
 use slackwater_sql::specs::NodeSpec;
 
 use crate::broadcast::Decided;
+use crate::checkpoints::takes_part;
 use crate::costs::{QueryCosts, source_rates};
 use crate::machine::Machine;
 
@@ -45,6 +46,8 @@ pub struct Plan {
     pub wait: WaitMode,
     /// What the user should know: what was restricted, and what was decided for them.
     pub notes: Vec<String>,
+    /// The query takes checkpoints.
+    pub checkpoints: bool,
 }
 
 impl Plan {
@@ -136,6 +139,7 @@ pub fn plan(wish: &Wish<'_>) -> Plan {
         wait: WaitMode::default(),
         notes: Vec::new(),
         broadcasts: Vec::new(),
+        checkpoints: false,
     }
 }
 
@@ -267,6 +271,7 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
         movable: plan.elastic
             && !is_source
             && nodes.iter().all(|&node| may_move(&program.nodes[node])),
+        checkpointed: plan.checkpoints && takes_part(program)[nodes[0]],
         index: node.index,
         of: node.of,
         input,

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use slackwater_control::balance::Load;
 use slackwater_engine::balancer::{BalancerPlan, first_owners};
-use slackwater_engine::barrier::{Barrier, BucketMove, Handover};
+use slackwater_engine::barrier::{Barrier, BucketMove, Handover, Purpose};
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::{Deployment, InputPlan, StepKind};
 use slackwater_engine::hash::BUCKETS;
@@ -89,6 +89,10 @@ pub struct Rebalancer<'a> {
     moving: Option<Moving>,
     barriers: u64,
     moved: u64,
+    /// The node whose buckets have begun to move since somebody asked.
+    begun: Option<usize>,
+    /// Random moves wait for a checkpoint.
+    is_waiting: bool,
     looked_ns: u64,
     is_silent: bool,
 }
@@ -126,6 +130,8 @@ impl<'a> Rebalancer<'a> {
             moving: None,
             barriers: 0,
             moved: 0,
+            begun: None,
+            is_waiting: false,
             looked_ns: now_ns(),
             is_silent: false,
         })
@@ -229,10 +235,13 @@ impl<'a> Rebalancer<'a> {
         for step in &moves {
             stage.owners[usize::from(step.bucket)] = step.to;
         }
+        self.begun = Some(stage.node);
         let barrier = Barrier {
             number: self.barriers,
-            node: stage.node,
-            moves: moves.into(),
+            purpose: Purpose::Move {
+                node: stage.node,
+                moves: moves.into(),
+            },
         };
         self.crew.barrier(&barrier);
         self.moving = Some(Moving {
@@ -279,8 +288,20 @@ impl<'a> Rebalancer<'a> {
         self.crew.hand_over(instance, worker, handover);
     }
 
-    /// An instance has taken part in the move.
-    pub fn moved(&mut self, barrier: u64) {
+    /// The node whose buckets have begun to move since the last call.
+    pub fn take_moved(&mut self) -> Option<usize> {
+        self.begun.take()
+    }
+
+    /// What a checkpoint has kept from it may go on.
+    pub fn go_on(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.shuffle();
+        }
+    }
+
+    /// An instance has taken part in the move; `may_move` says whether the next one may begin.
+    pub fn moved(&mut self, barrier: u64, may_move: bool) {
         let Some(moving) = &mut self.moving else {
             return;
         };
@@ -290,8 +311,9 @@ impl<'a> Rebalancer<'a> {
         moving.missing -= 1;
         if moving.missing == 0 {
             self.moving = None;
-            if self.is_random {
-                self.shuffle();
+            match self.is_random {
+                true if may_move => self.shuffle(),
+                is_random => self.is_waiting = is_random,
             }
         }
     }

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::catalog::DeadLetterFile;
+use crate::checkpoints::Keeper;
 use crate::rebalancer::Rebalanced;
 use crate::tuner::Tuned;
 
@@ -44,6 +45,92 @@ pub struct Report {
     pub sources: Vec<SourceReport>,
     /// Its sinks.
     pub sinks: Vec<SinkReport>,
+    /// The checkpoint that it went on from; `null` where it began from nothing.
+    pub restored_from: Option<u64>,
+    /// How often it was started again after something had died.
+    pub restarts: u64,
+    /// What checkpoints cost; `null` where none were taken.
+    pub checkpoints: Option<CheckpointReport>,
+}
+
+/// What checkpoints cost, in the last incarnation.
+#[derive(Debug, Clone, Serialize)]
+pub struct CheckpointReport {
+    /// Checkpoints that were stored.
+    pub stored: u64,
+    /// Checkpoints that were given up.
+    pub aborted: u64,
+    /// The number of the last one, this run's or an earlier one's.
+    pub last: Option<u64>,
+    /// Bytes of state that were stored.
+    pub bytes: u64,
+    /// From the barrier to the stored checkpoint, on average.
+    pub duration_ms: Option<f64>,
+    /// The longest of those.
+    pub duration_max_ms: f64,
+    /// The longest that an instance stood still to copy its state.
+    pub stall_max_ms: f64,
+    /// How long rows of transactional sinks waited for their commit; `null` without any.
+    pub commit_delay_ms: Option<CommitDelay>,
+}
+
+/// From the arrival of the oldest row of a commit to the commit.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CommitDelay {
+    /// On average.
+    pub mean: f64,
+    /// At most.
+    pub max: f64,
+}
+
+impl From<&Keeper> for CheckpointReport {
+    fn from(keeper: &Keeper) -> CheckpointReport {
+        let (costs, delays) = (keeper.costs(), keeper.delays());
+        let ms = |ns: u64| ns as f64 / 1e6;
+        CheckpointReport {
+            stored: costs.stored,
+            aborted: costs.aborted,
+            last: keeper.last(),
+            bytes: costs.bytes,
+            duration_ms: (costs.stored > 0).then(|| ms(costs.total_ns) / costs.stored as f64),
+            duration_max_ms: ms(costs.longest_ns),
+            stall_max_ms: ms(keeper.stall_max_ns()),
+            commit_delay_ms: (delays.count > 0).then(|| CommitDelay {
+                mean: ms(delays.sum_ns) / delays.count as f64,
+                max: ms(delays.max_ns),
+            }),
+        }
+    }
+}
+
+/// What incarnations before the last one have counted: it was done, and cost something.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Totals {
+    rows_in: u64,
+    rows_out: u64,
+    rows_late: u64,
+    rows_bad: u64,
+}
+
+impl Totals {
+    /// Adds what an incarnation counted.
+    pub fn add(&mut self, report: &Report) {
+        self.rows_in += report.rows_in;
+        self.rows_out += report.rows_out;
+        self.rows_late += report.rows_late;
+        self.rows_bad += report.rows_bad;
+    }
+
+    /// Adds all of it to the last one's report.
+    pub fn add_to(&self, report: &mut Report) {
+        report.rows_in += self.rows_in;
+        report.rows_out += self.rows_out;
+        report.rows_late += self.rows_late;
+        report.rows_bad += self.rows_bad;
+        report.rows_per_s = report.rows_in as f64 / report.wall_s.max(1e-9);
+        let cpu_us = report.cpu_s * 1e6;
+        report.cpu_us_per_row = (report.rows_in > 0).then(|| cpu_us / report.rows_in as f64);
+    }
 }
 
 /// Percentiles of latency; `null` without rows.

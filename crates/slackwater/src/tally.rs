@@ -258,6 +258,9 @@ impl Ran<'_> {
             target_met: target_ms.map(|_| sinks.iter().all(|sink| sink.target_met != Some(false))),
             latency_ms: Latency::of(&all),
             wakeups,
+            restored_from: None,
+            restarts: 0,
+            checkpoints: None,
             plan: PlanReport {
                 parallelism: self.plan.parallelism,
                 workers: self.plan.placement.cores.len(),

@@ -52,6 +52,8 @@ pub struct Settings {
     pub wait: WaitMode,
     /// How long `auto` may let a message lie, in nanoseconds.
     pub wait_delay_ns: u64,
+    /// How often a query that takes checkpoints takes one, in nanoseconds.
+    pub checkpoint_interval_ns: u64,
 }
 
 /// How chunks of a source are dealt out to the operators behind it.
@@ -155,6 +157,12 @@ pub const WAIT_DELAY_NS: u64 = 1_000_000;
 /// The most that can be asked for: 10 s.
 pub const WAIT_DELAY_MAX_NS: u64 = 10_000_000_000;
 
+/// A query is saved every 10 s: Flink's examples do, and what is read again after a death takes seconds.
+pub const CHECKPOINT_INTERVAL_NS: u64 = 10_000_000_000;
+
+/// The least that can be asked for: a local disk takes about as long to say that it has something.
+pub const CHECKPOINT_INTERVAL_MIN_NS: u64 = 1_000_000;
+
 /// Instances that can be asked for: more than the cores of the largest machine we know.
 pub const PARALLELISM_MAX: usize = 1024;
 
@@ -169,6 +177,11 @@ pub const KNOWN: &[(&str, &str)] = &[
         "broadcast",
         "how rows get to all instances that want them all: 'auto' (what is the cheapest on this \
          host), 'serial', 'flat_tree', 'binary_tree' or 'ring'",
+    ),
+    (
+        "checkpoint_interval",
+        "how often a query that is run with --state is saved, such as '10 s' (the default): at least \
+         '1 ms'",
     ),
     (
         "chunk_rows",
@@ -253,6 +266,7 @@ impl Default for Settings {
             latency_targets: BTreeMap::new(),
             wait: WaitMode::default(),
             wait_delay_ns: WAIT_DELAY_NS,
+            checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
         }
     }
 }
@@ -318,6 +332,11 @@ impl Settings {
             "wait_delay" => {
                 self.wait_delay_ns = parse_duration_ns(value)
                     .filter(|delay_ns| (1..=WAIT_DELAY_MAX_NS).contains(delay_ns))
+                    .ok_or_else(|| wrong(key, value))?;
+            }
+            "checkpoint_interval" => {
+                self.checkpoint_interval_ns = parse_duration_ns(value)
+                    .filter(|interval_ns| *interval_ns >= CHECKPOINT_INTERVAL_MIN_NS)
                     .ok_or_else(|| wrong(key, value))?;
             }
             "emit" => self.emit_every_row = choice(key, value, EMITS)?,

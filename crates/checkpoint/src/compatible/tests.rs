@@ -56,6 +56,8 @@ fn manifest() -> Manifest {
         barrier: 1,
         since: None,
         buckets: (0, 4_095),
+        owners: None,
+        watermark: None,
         object: name.object("per_user", 0, 0),
         bytes: 1,
         rows: 1,

@@ -1,12 +1,13 @@
 //! What a coordinator is told, and what it says.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Flight;
 use crate::manifest::{Manifest, Part, Partition};
 
 /// What a member says of its cut.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Report {
     /// A source's partitions: those that it reads, and how far it was.
     pub partitions: Vec<Partition>,

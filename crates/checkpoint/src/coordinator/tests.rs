@@ -46,6 +46,8 @@ fn part(barrier: u64, since: Option<u64>, instance: u32, bytes: u64) -> Part {
         barrier,
         since,
         buckets: (0, 4_095),
+        owners: None,
+        watermark: None,
         object: name.object("sums", instance, 0),
         bytes,
         rows: 1,

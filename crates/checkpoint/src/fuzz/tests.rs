@@ -105,6 +105,7 @@ fn write_the_corpus() {
         time_ms: 0,
         owner: "1".to_string(),
         restored: None,
+        from_scratch: false,
     };
     write(
         "manifest",

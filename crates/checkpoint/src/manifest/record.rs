@@ -35,6 +35,9 @@ pub struct Claim {
     pub owner: String,
     /// The checkpoint that it goes on from.
     pub restored: Option<u64>,
+    /// Neither it nor those after it go on from what is before it.
+    #[serde(default)]
+    pub from_scratch: bool,
 }
 
 /// What stands under a number.

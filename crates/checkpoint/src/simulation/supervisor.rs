@@ -592,6 +592,8 @@ impl World {
                                 instance,
                                 piece: piece as u32,
                                 buckets: snapshot.buckets,
+                                owners: None,
+                                watermark: None,
                             };
                             let parts = crate::PartWriter::new(store, epoch);
                             let result = parts.put(&request, &[snapshot.rows]).await;

@@ -54,19 +54,31 @@ pub struct PartRequest<'a> {
     pub piece: u32,
     /// The first and the last bucket that it may hold entries of.
     pub buckets: (u32, u32),
+    /// As [`Part::owners`].
+    pub owners: Option<u32>,
+    /// As [`Part::watermark`].
+    pub watermark: Option<i64>,
 }
 
 impl Incarnation {
-    pub(super) async fn begin(store: &Store, before: Option<u64>) -> Result<(Incarnation, Found)> {
+    pub(super) async fn begin(
+        store: &Store,
+        before: Option<u64>,
+        from_scratch: bool,
+    ) -> Result<(Incarnation, Found)> {
         for _ in 0..CLAIMS_MAX {
             let numbers = store.numbers().await?;
-            let found = store.newest_of(&numbers, before).await?;
+            let found = match from_scratch {
+                true => Found::default(),
+                false => store.newest_of(&numbers, before).await?,
+            };
             let number = numbers.last().map_or(Some(1), |last| last.checked_add(1));
             let number = number.ok_or_else(|| exhausted(store))?;
             let claim = Record::Claim(Claim {
                 number,
                 time_ms: now_ms(),
                 owner: owner(),
+                from_scratch,
                 restored: found.manifest.as_ref().map(|manifest| manifest.number),
             });
             let bytes = claim.encode()?;
@@ -231,6 +243,8 @@ impl PartWriter {
             barrier: request.barrier,
             since: request.since,
             buckets: request.buckets,
+            owners: request.owners,
+            watermark: request.watermark,
             object,
             bytes: bytes.len() as u64,
             rows: rows as u64,

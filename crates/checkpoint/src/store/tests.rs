@@ -75,6 +75,8 @@ pub(super) fn request(barrier: u64) -> PartRequest<'static> {
         instance: 0,
         piece: 0,
         buckets: (0, 4_095),
+        owners: None,
+        watermark: None,
     }
 }
 

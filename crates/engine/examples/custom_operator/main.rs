@@ -134,6 +134,7 @@ fn main() -> Result<()> {
     let step = |node, kind, next| StepPlan { node, kind, next };
     let instance = |name: &str, input, steps| InstancePlan {
         movable: false,
+        checkpointed: false,
         name: name.to_string(),
         worker: 0,
         index: 0,

@@ -238,8 +238,10 @@ fn rows_behind_a_barrier_go_to_the_new_owners_of_their_buckets() {
     let barrier = |node| {
         Message::Barrier(Barrier {
             number: 1,
-            node,
-            moves: Arc::clone(&moves),
+            purpose: crate::barrier::Purpose::Move {
+                node,
+                moves: Arc::clone(&moves),
+            },
         })
     };
     // One for another subquery passes, and changes nothing.

@@ -1,8 +1,9 @@
-//! What an instance does at a barrier that moves buckets of its head operator: it hands state over, waits
-//! for what it is to get, and only then lets the barrier pass ([`crate::barrier`]).
+//! What an instance does at a barrier ([`crate::barrier`]). If it moves buckets of the head operator, the
+//! instance hands state over, waits for what it is to get, and only then lets the barrier pass.
 
 use super::{Control, Instance, InstanceInput, Step};
-use crate::barrier::{Barrier, Handover};
+use crate::barrier::{Barrier, Handover, Purpose};
+use crate::checkpoint::Snapshot;
 use crate::error::Result;
 use crate::operator::Operator;
 use crate::state::{BucketSet, Mark};
@@ -23,12 +24,17 @@ pub enum Notice {
         /// The barrier's number.
         barrier: u64,
     },
+    /// What it has at the barrier of a checkpoint.
+    Snapshot(Box<Snapshot>),
+    /// A source has read something behind the last barrier that it sent.
+    Changed,
 }
 
 impl Instance {
     /// A source sends a barrier as soon as it can; nothing else does.
     pub fn request(&mut self, barrier: Barrier) {
-        if matches!(self.input, InstanceInput::Source(_)) && !self.ended {
+        let is_source = matches!(self.input, InstanceInput::Source(_));
+        if is_source && !self.ended && self.sends(&barrier) {
             self.requested.push_back(barrier);
         }
     }
@@ -63,7 +69,7 @@ impl Instance {
     }
 
     /// The operator that its links lead to.
-    fn head(&mut self) -> Option<&mut Box<dyn Operator>> {
+    pub(super) fn head(&mut self) -> Option<&mut Box<dyn Operator>> {
         match (&self.input, self.steps.first_mut()) {
             (InstanceInput::Ports(_), Some((Step::Operator { operator, .. }, _))) => Some(operator),
             _ => None,
@@ -72,14 +78,29 @@ impl Instance {
 
     /// All inputs have come to the barrier.
     pub(super) fn reach(&mut self, barrier: Barrier) -> Result<()> {
+        let node = match barrier.purpose {
+            Purpose::Move { node, .. } => node,
+            Purpose::Checkpoint {
+                since,
+                ref bases,
+                stops,
+            } => {
+                self.snapshot(barrier.number, since, bases)?;
+                self.control(Control::Barrier(barrier))?;
+                if stops {
+                    self.stop();
+                }
+                return Ok(());
+            }
+        };
         let index = self.index;
         let mut missing = Vec::new();
-        let is_meant = self.nodes.first() == Some(&barrier.node);
+        let is_meant = self.nodes.first() == Some(&node);
         if let Some(head) = self.head().filter(|_| is_meant) {
             let mut leaving = Vec::new();
             if let Some(state) = head.state() {
                 for to in barrier.takers(index) {
-                    let moves = barrier.moves.iter().filter(|step| {
+                    let moves = barrier.moves_of(node).iter().filter(|step| {
                         (usize::from(step.from), usize::from(step.to)) == (index, to)
                     });
                     let moved = moves.map(|step| usize::from(step.bucket));
@@ -88,13 +109,14 @@ impl Instance {
                     state.discard(&moved)?;
                     leaving.push(Notice::Handover(Handover {
                         barrier: barrier.number,
-                        node: barrier.node,
+                        node,
                         from: index,
                         to,
                         state: batches,
                     }));
                 }
             }
+            self.member.has_moved = true;
             missing = barrier.givers(index);
             self.notices.append(&mut leaving);
         }
@@ -110,7 +132,8 @@ impl Instance {
     fn leave_cut(&mut self) -> Result<()> {
         match self.cut.take() {
             Some(cut) if cut.missing.is_empty() => {
-                if self.nodes.first() == Some(&cut.barrier.node) {
+                let node = self.nodes.first();
+                if node.is_some_and(|&node| !cut.barrier.moves_of(node).is_empty()) {
                     let barrier = cut.barrier.number;
                     self.notices.push(Notice::Moved { barrier });
                 }

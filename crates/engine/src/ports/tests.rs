@@ -51,8 +51,10 @@ fn end(stopped: bool) -> Message {
 fn barrier(number: u64) -> Message {
     Message::Barrier(Barrier {
         number,
-        node: 0,
-        moves: std::sync::Arc::new([]),
+        purpose: crate::barrier::Purpose::Move {
+            node: 0,
+            moves: std::sync::Arc::new([]),
+        },
     })
 }
 

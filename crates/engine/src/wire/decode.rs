@@ -12,10 +12,10 @@ use arrow_schema::{DataType, SchemaRef};
 use super::columns::Columns;
 use super::cursor::Cursor;
 use super::{
-    BARRIER_HEADER_BYTES, CHUNK_HEADER_BYTES, FRAME_BYTES_MAX, HEADER_BYTES, MOVE_BYTES,
-    SCHEMA_BYTES_MAX, VERSION, WATERMARK_BYTES, error_at, flags, kind, schema,
+    BARRIER_HEADER_BYTES, BASE_BYTES, CHUNK_HEADER_BYTES, FRAME_BYTES_MAX, HEADER_BYTES,
+    MOVE_BYTES, SCHEMA_BYTES_MAX, VERSION, WATERMARK_BYTES, error_at, flags, kind, schema,
 };
-use crate::barrier::{Barrier, BucketMove, MOVES_MAX};
+use crate::barrier::{BASES_MAX, Barrier, BucketMove, MOVES_MAX, Purpose};
 use crate::chunk::{Chunk, Message, Origin, Positions, RowKind};
 use crate::error::{Error, Result};
 use crate::hash::BUCKETS;
@@ -31,7 +31,7 @@ pub struct Decoder {
 struct Header<'a> {
     kind: u8,
     flags: u8,
-    /// Rows of a chunk, number of a schema, moves of a barrier, else 0.
+    /// Rows of a chunk, number of a schema, moves of a barrier, bases of a checkpoint, else 0.
     count: u32,
     rest: Cursor<'a>,
 }
@@ -85,6 +85,7 @@ impl Decoder {
                 stopped: header.flags & flags::STOPPED != 0,
             },
             kind::BARRIER => Message::Barrier(barrier(header, &frame)?),
+            kind::CHECKPOINT => Message::Barrier(checkpoint(header, &frame)?),
             other => return Err(error_at(1, format!("{other} is no kind of frame"))),
         };
         Ok(Some(message))
@@ -308,10 +309,37 @@ fn barrier(mut header: Header, frame: &[u8]) -> Result<Barrier> {
         }
         moves.push(step);
     }
+    let moves = moves.into();
     Ok(Barrier {
         number,
-        node,
-        moves: moves.into(),
+        purpose: Purpose::Move { node, moves },
+    })
+}
+
+fn checkpoint(mut header: Header, frame: &[u8]) -> Result<Barrier> {
+    header.expect_flags(flags::STOPPED)?;
+    let count = header.count as usize;
+    if count > BASES_MAX {
+        let reason = format!("{count} instances of a checkpoint, over {BASES_MAX}");
+        return Err(error_at(4, reason));
+    }
+    let length = BARRIER_HEADER_BYTES + count * BASE_BYTES;
+    if frame.len() != length {
+        let reason = format!("{} bytes of a frame of {length}", frame.len());
+        return Err(error_at(0, reason));
+    }
+    let rest = &mut header.rest;
+    let number = rest.u64("number of the barrier")?;
+    let since = rest.u64("barrier before")?;
+    let bases = (0..count).map(|_| rest.u32("instance"));
+    let bases = bases.collect::<Result<Arc<[u32]>>>()?;
+    Ok(Barrier {
+        number,
+        purpose: Purpose::Checkpoint {
+            since: (since != 0).then_some(since),
+            bases,
+            stops: header.flags & flags::STOPPED != 0,
+        },
     })
 }
 

@@ -5,10 +5,10 @@ use arrow_schema::{Schema, SchemaRef};
 
 use super::arrays::Parts;
 use super::{
-    ALIGNMENT_BYTES, BARRIER_HEADER_BYTES, CHUNK_HEADER_BYTES, FRAME_BYTES_MAX, HEADER_BYTES,
-    MOVE_BYTES, VERSION, WATERMARK_BYTES, flags, kind, schema, too_large,
+    ALIGNMENT_BYTES, BARRIER_HEADER_BYTES, BASE_BYTES, CHUNK_HEADER_BYTES, FRAME_BYTES_MAX,
+    HEADER_BYTES, MOVE_BYTES, VERSION, WATERMARK_BYTES, flags, kind, schema, too_large,
 };
-use crate::barrier::Barrier;
+use crate::barrier::{Barrier, Purpose};
 use crate::chunk::{Chunk, Message, Positions};
 use crate::error::Result;
 
@@ -105,20 +105,43 @@ fn header(kind: u8, flags: u8, ingest_ns: u64, length: usize) -> Vec<u8> {
 }
 
 fn barrier_frame(barrier: &Barrier) -> Vec<u8> {
-    let length = BARRIER_HEADER_BYTES + MOVE_BYTES * barrier.moves.len();
-    let mut bytes = Vec::with_capacity(length);
-    bytes.extend_from_slice(&[VERSION, kind::BARRIER, 0, 0]);
-    bytes.extend_from_slice(&(barrier.moves.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&barrier.number.to_le_bytes());
-    bytes.extend_from_slice(&(barrier.node as u32).to_le_bytes());
-    bytes.extend_from_slice(&[0; 4]);
-    debug_assert_eq!(bytes.len(), BARRIER_HEADER_BYTES);
-    for step in barrier.moves.iter() {
-        for number in [step.bucket, step.from, step.to] {
-            bytes.extend_from_slice(&number.to_le_bytes());
+    match &barrier.purpose {
+        Purpose::Move { node, moves } => {
+            let length = BARRIER_HEADER_BYTES + MOVE_BYTES * moves.len();
+            let mut bytes = Vec::with_capacity(length);
+            bytes.extend_from_slice(&[VERSION, kind::BARRIER, 0, 0]);
+            bytes.extend_from_slice(&(moves.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&barrier.number.to_le_bytes());
+            bytes.extend_from_slice(&(*node as u32).to_le_bytes());
+            bytes.extend_from_slice(&[0; 4]);
+            debug_assert_eq!(bytes.len(), BARRIER_HEADER_BYTES);
+            for step in moves.iter() {
+                for number in [step.bucket, step.from, step.to] {
+                    bytes.extend_from_slice(&number.to_le_bytes());
+                }
+            }
+            bytes
+        }
+        Purpose::Checkpoint {
+            since,
+            bases,
+            stops,
+        } => {
+            let length = BARRIER_HEADER_BYTES + BASE_BYTES * bases.len();
+            let mut bytes = Vec::with_capacity(length);
+            let flags = if *stops { flags::STOPPED } else { 0 };
+            bytes.extend_from_slice(&[VERSION, kind::CHECKPOINT, flags, 0]);
+            bytes.extend_from_slice(&(bases.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&barrier.number.to_le_bytes());
+            // Barriers are numbered from 1.
+            bytes.extend_from_slice(&since.unwrap_or(0).to_le_bytes());
+            debug_assert_eq!(bytes.len(), BARRIER_HEADER_BYTES);
+            for base in bases.iter() {
+                bytes.extend_from_slice(&base.to_le_bytes());
+            }
+            bytes
         }
     }
-    bytes
 }
 
 fn chunk_frame(parts: &mut Parts, chunk: &Chunk, schema_number: u32) -> Result<Vec<Buffer>> {

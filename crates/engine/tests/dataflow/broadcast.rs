@@ -146,6 +146,7 @@ impl Broadcast {
             name: format!("{name} {index}"),
             worker,
             movable: false,
+            checkpointed: false,
             index,
             of,
             input,
@@ -342,6 +343,7 @@ impl Catalog for Broadcast {
             Arc::new(Column::new(index, field.data_type().clone())) as Arc<dyn Expression>
         });
         Ok(SourceParts {
+            restored: Vec::new(),
             source: Box::new(Units {
                 origin: instance as i64,
                 left: self.units.iter().rev().copied().collect(),

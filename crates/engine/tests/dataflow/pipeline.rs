@@ -260,6 +260,7 @@ impl Pipeline {
         let mut instances = Vec::new();
         let mut instance = |name: &str, index, of, worker, input, steps| {
             instances.push(InstancePlan {
+                checkpointed: false,
                 movable: name == "aggregate",
                 name: format!("{name} [{}/{of}]", index + 1),
                 worker,
@@ -335,6 +336,7 @@ impl Catalog for Pipeline {
         self.open_sources.fetch_add(1, Ordering::SeqCst);
         let mine = (0..PARTITIONS).filter(|partition| *partition as usize % instances == instance);
         Ok(SourceParts {
+            restored: Vec::new(),
             source: Box::new(NumberSource {
                 numbers: self.numbers,
                 partitions: mine.map(|partition| (partition, partition)).collect(),

@@ -1,5 +1,6 @@
 //! A worker process: it runs its part of a deployment and does what its parent says.
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ use slackwater_sql::program::{Program, compile};
 use slackwater_sql::settings::LinkKind;
 
 use crate::catalog::{BuiltIn, ProgramCatalog};
+use crate::checkpoints::{self, Agent, Members, Restored};
 use crate::machine::{self, Machine};
 use crate::plan::{Plan, deployment, fingerprint};
 use crate::planner::plan_on;
@@ -33,6 +35,7 @@ const DEPLOYMENT: u32 = 0;
 enum News {
     Event(Event),
     Order(Order, Option<OwnedFd>),
+    Done(checkpoints::Done),
     /// The parent has died.
     Orphaned,
 }
@@ -72,7 +75,9 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
         binds_memory: start.binds_memory,
         notes: Vec::new(),
     };
-    let plan = plan_on(&program, &machine, &start.learned).map_err(|error| error.to_string())?;
+    let mut plan =
+        plan_on(&program, &machine, &start.learned).map_err(|error| error.to_string())?;
+    plan.checkpoints = start.incarnation.is_some();
     let deployment = deployment(&program, &plan, DEPLOYMENT);
     if fingerprint(&program, &deployment) != start.fingerprint {
         return Err(
@@ -80,7 +85,16 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
                 .to_string(),
         );
     }
-    let catalog = ProgramCatalog::new(&program).map_err(|error| error.to_string())?;
+    let mut catalog = ProgramCatalog::new(&program).map_err(|error| error.to_string())?;
+    let members = Arc::new(Members::new(&program, &deployment));
+    if let Some(incarnation) = &start.incarnation {
+        let restored = incarnation
+            .manifest
+            .as_ref()
+            .map(|manifest| Restored::new(&incarnation.place, manifest.clone(), members.keys()));
+        let restored = restored.transpose().map_err(|error| error.to_string())?;
+        catalog.begin(incarnation.epoch, restored);
+    }
     let (events_sender, events) = mpsc::channel();
     let wait = crate::tuner::spread_evenly(&program, &plan, &catalog, start.costs.into());
     let wait = wait.unwrap_or(plan.wait);
@@ -109,7 +123,16 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
     let deployed = runtime
         .deploy_part(&deployment, start.process, &catalog, ends)
         .map_err(|error| error.to_string())?;
+    let (done, agent_done) = mpsc::channel();
+    let agent = start.incarnation.as_ref().map(|incarnation| {
+        let done = move |what| {
+            // Nobody listens only when the process is ending.
+            let _ = done.send(what);
+        };
+        Agent::start(incarnation, &program, &deployment, members, done)
+    });
     let worker = WorkerProcess {
+        agent: agent.transpose()?.map(RefCell::new),
         start,
         program: &program,
         deployment: &deployment,
@@ -118,7 +141,7 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
         deployed: &deployed,
         channel,
     };
-    worker.serve(events)
+    worker.serve(events, agent_done)
 }
 
 fn start_runtime(
@@ -151,6 +174,8 @@ fn by_number(sockets: Vec<OwnedFd>, own: usize, processes: usize) -> Vec<Option<
 }
 
 struct WorkerProcess<'a> {
+    /// Its part in checkpoints.
+    agent: Option<RefCell<Agent>>,
     start: &'a Start,
     program: &'a Program,
     deployment: &'a Deployment,
@@ -162,8 +187,12 @@ struct WorkerProcess<'a> {
 
 impl WorkerProcess<'_> {
     /// Does what the parent says until it says that the query is over.
-    fn serve(&self, events: mpsc::Receiver<Event>) -> Result<(), String> {
-        let news = self.listen(events)?;
+    fn serve(
+        &self,
+        events: mpsc::Receiver<Event>,
+        done: mpsc::Receiver<checkpoints::Done>,
+    ) -> Result<(), String> {
+        let news = self.listen(events, done)?;
         let instances = 0..self.deployment.instances.len();
         let own = instances.filter(|&i| self.deployment.process(i) == self.start.process);
         let mut running = own.count();
@@ -184,6 +213,12 @@ impl WorkerProcess<'_> {
                     self.tell(event);
                 }
                 Some(News::Order(order, file)) => self.obey(order, file),
+                Some(News::Done(done)) => {
+                    if let Some(agent) = &self.agent {
+                        let word = agent.borrow_mut().done(done);
+                        self.say(&Word::Checkpoint(word));
+                    }
+                }
                 Some(News::Orphaned) | None => {
                     self.runtime.remove(DEPLOYMENT);
                     orphaned = Some(Instant::now() + ORPHAN_PATIENCE);
@@ -206,6 +241,11 @@ impl WorkerProcess<'_> {
             Order::TakeOver(note) => self.take_over(note, file),
             Order::Combine(node) => self.catalog.combining(node).store(true, Ordering::Relaxed),
             Order::Look => self.say(&Word::Looked(self.step_counts())),
+            Order::Commit(barrier) => {
+                if let Some(agent) = &self.agent {
+                    agent.borrow_mut().commit(barrier);
+                }
+            }
             Order::TellWhenActive => self.runtime.tell_when_active(),
             Order::Start(_) | Order::Connect(_) => {}
         }
@@ -235,7 +275,12 @@ impl WorkerProcess<'_> {
     }
 
     /// Tells the parent what a worker has reported.
-    fn tell(&self, event: Event) {
+    fn tell(&self, mut event: Event) {
+        if let Some(agent) = &self.agent {
+            for word in agent.borrow_mut().hear(&mut event) {
+                self.say(&Word::Checkpoint(word));
+            }
+        }
         let Event::Handover { handover, .. } = &event else {
             if let Some(word) = word(event) {
                 self.say(&word);
@@ -275,8 +320,20 @@ impl WorkerProcess<'_> {
     }
 
     /// One queue for what the workers report and what the parent orders.
-    fn listen(&self, events: mpsc::Receiver<Event>) -> Result<mpsc::Receiver<News>, String> {
+    fn listen(
+        &self,
+        events: mpsc::Receiver<Event>,
+        done: mpsc::Receiver<checkpoints::Done>,
+    ) -> Result<mpsc::Receiver<News>, String> {
         let (sender, news) = mpsc::channel();
+        let stored = sender.clone();
+        std::thread::spawn(move || {
+            while let Ok(done) = done.recv() {
+                if stored.send(News::Done(done)).is_err() {
+                    return;
+                }
+            }
+        });
         let orders = sender.clone();
         let channel = self
             .channel
@@ -349,7 +406,10 @@ fn word(event: Event) -> Option<Word> {
         Event::Moved {
             instance, barrier, ..
         } => Word::Moved { instance, barrier },
-        Event::Detached { .. } | Event::Handover { .. } => return None,
+        Event::Detached { .. }
+        | Event::Handover { .. }
+        | Event::Snapshot { .. }
+        | Event::Changed { .. } => return None,
         Event::Ended {
             instance, sinks, ..
         } => Word::Ended {

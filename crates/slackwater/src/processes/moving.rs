@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
-use slackwater_engine::barrier::{Barrier, BucketMove, Handover};
+use slackwater_engine::barrier::{Barrier, BucketMove, Handover, Purpose};
 use slackwater_engine::chunk::{Chunk, Message};
 use slackwater_engine::counters::{InstanceCounters, StepCounters};
 use slackwater_engine::wire::{Decoder, Encoder};
@@ -19,32 +19,75 @@ use slackwater_engine::{Error, Result};
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BarrierNote {
     number: u64,
-    node: usize,
-    /// Bucket, old and new instance.
-    moves: Vec<(u16, u16, u16)>,
+    purpose: PurposeNote,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum PurposeNote {
+    Move {
+        node: usize,
+        /// Bucket, old and new instance.
+        moves: Vec<(u16, u16, u16)>,
+    },
+    Checkpoint {
+        since: Option<u64>,
+        bases: Vec<u32>,
+        stops: bool,
+    },
 }
 
 impl From<&Barrier> for BarrierNote {
     fn from(barrier: &Barrier) -> BarrierNote {
-        let moves = barrier.moves.iter();
+        let purpose = match &barrier.purpose {
+            Purpose::Move { node, moves } => {
+                let moves = moves.iter();
+                let moves = moves.map(|step| (step.bucket, step.from, step.to));
+                PurposeNote::Move {
+                    node: *node,
+                    moves: moves.collect(),
+                }
+            }
+            Purpose::Checkpoint {
+                since,
+                bases,
+                stops,
+            } => PurposeNote::Checkpoint {
+                since: *since,
+                bases: bases.to_vec(),
+                stops: *stops,
+            },
+        };
         BarrierNote {
             number: barrier.number,
-            node: barrier.node,
-            moves: moves
-                .map(|step| (step.bucket, step.from, step.to))
-                .collect(),
+            purpose,
         }
     }
 }
 
 impl From<BarrierNote> for Barrier {
     fn from(note: BarrierNote) -> Barrier {
-        let moves = note.moves.into_iter();
-        let moves = moves.map(|(bucket, from, to)| BucketMove { bucket, from, to });
+        let purpose = match note.purpose {
+            PurposeNote::Move { node, moves } => {
+                let moves = moves.into_iter();
+                let moves = moves.map(|(bucket, from, to)| BucketMove { bucket, from, to });
+                Purpose::Move {
+                    node,
+                    moves: moves.collect(),
+                }
+            }
+            PurposeNote::Checkpoint {
+                since,
+                bases,
+                stops,
+            } => Purpose::Checkpoint {
+                since,
+                bases: bases.into(),
+                stops,
+            },
+        };
         Barrier {
             number: note.number,
-            node: note.node,
-            moves: moves.collect(),
+            purpose,
         }
     }
 }

@@ -22,6 +22,7 @@ use slackwater_engine::runtime::Costs;
 use slackwater_engine::worker::Event;
 
 use crate::catalog::ProgramCatalog;
+use crate::checkpoints::{self, Incarnation};
 use crate::costs::Learned;
 use crate::machine::Machine;
 use crate::processes::channel::Channel;
@@ -55,6 +56,8 @@ pub struct Work<'a> {
     pub costs: Costs,
     /// Links are TCP connections.
     pub tcp: bool,
+    /// Where checkpoints are kept, if the query takes any.
+    pub incarnation: Option<&'a Incarnation>,
 }
 
 /// Bytes that sources have read, with their nodes, for each process.
@@ -77,6 +80,9 @@ struct Worker {
 /// Where orders go, by process. One at a time: a long one takes several packets.
 type Orders = Arc<Vec<Mutex<Channel>>>;
 
+/// Who hears what processes say about checkpoints.
+pub type Words = Arc<dyn Fn(checkpoints::Word) + Send + Sync>;
+
 /// What every listener thread shares.
 #[derive(Clone)]
 struct Shared {
@@ -84,6 +90,7 @@ struct Shared {
     /// The process of each instance of a subquery, by its head's node and its number.
     process_of: Arc<HashMap<(usize, usize), usize>>,
     events: mpsc::Sender<Event>,
+    words: Words,
     counters: Vec<Arc<InstanceCounters>>,
     bytes_read: Arc<Mutex<BytesRead>>,
     left: mpsc::Sender<(usize, Option<Box<Farewell>>)>,
@@ -92,12 +99,17 @@ struct Shared {
 
 impl Children {
     /// Starts the worker processes of a deployment. What they report comes through `events`, as
-    /// from threads; a process that dies is the failure of its instances.
+    /// from threads, and what they say about checkpoints through `words`; a process that dies is the
+    /// failure of its instances.
     ///
     /// # Errors
     ///
     /// When a process can't be started.
-    pub fn start(work: &Work<'_>, events: mpsc::Sender<Event>) -> io::Result<Children> {
+    pub fn start(
+        work: &Work<'_>,
+        events: mpsc::Sender<Event>,
+        words: Words,
+    ) -> io::Result<Children> {
         let counters = work
             .deployment
             .instances
@@ -119,6 +131,7 @@ impl Children {
             orders: Arc::clone(&orders),
             process_of: Arc::new(heads(work.deployment)),
             events,
+            words,
             counters: counters.clone(),
             bytes_read: bytes_read.clone(),
             left: left_sender,
@@ -164,9 +177,11 @@ impl Children {
                 costs: work.costs.into(),
                 process: number,
                 pids: pids.clone(),
-                epoch: 1,
+                // Processes of an earlier incarnation may still be there.
+                epoch: work.incarnation.map_or(1, |incarnation| incarnation.epoch),
                 token,
                 fingerprint: work.fingerprint,
+                incarnation: work.incarnation.cloned(),
             };
             let peers = std::mem::take(&mut sockets[number]);
             children.tell(number, &Order::Start(Box::new(start)), &peers);
@@ -219,6 +234,21 @@ impl Children {
     /// Rows are aggregated before they are sent to `node`.
     pub fn combine(&self, node: usize) {
         self.tell_all(&Order::Combine(node));
+    }
+
+    /// Sinks commit what they have prepared up to a barrier.
+    pub fn commit(&self, barrier: u64) {
+        self.tell_all(&Order::Commit(barrier));
+    }
+
+    /// How many processes there are.
+    pub fn count_of_processes(&self) -> usize {
+        self.children.len()
+    }
+
+    /// Kills all processes; afterwards none is left.
+    pub fn kill(&mut self) {
+        self.end();
     }
 
     /// Asks for what steps and buckets have counted so far; it arrives a little later.
@@ -390,6 +420,7 @@ impl Listener {
                     let all = &self.shared.counters;
                     counts.iter().for_each(|counts| counts.store(all));
                 }
+                Word::Checkpoint(word) => (self.shared.words)(word),
                 Word::Active => {
                     let _ = self.shared.events.send(Event::Active);
                 }
@@ -442,10 +473,12 @@ impl Listener {
     fn send(&self, instance: usize, sinks: Vec<SinkResult>, error: Option<Error>) {
         let deployment = 0;
         let event = match error {
+            // What it had at its end, its process's agent says.
             None => Event::Ended {
                 deployment,
                 instance,
                 sinks,
+                last: None,
             },
             Some(error) => Event::Failed {
                 deployment,

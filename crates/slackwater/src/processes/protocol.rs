@@ -12,6 +12,7 @@ use slackwater_engine::latency::Seconds;
 
 use crate::calibrate::WaitCosts;
 use crate::catalog::DeadLetterFile;
+use crate::checkpoints::{self, Incarnation};
 use crate::costs::Learned;
 use crate::machine::Described;
 use crate::processes::moving::{BarrierNote, HandoverNote, StepCounts};
@@ -39,6 +40,8 @@ pub enum Order {
     Look,
     /// Say when something is done.
     TellWhenActive,
+    /// Sinks commit what they have prepared up to a barrier.
+    Commit(u64),
     /// Say what it came to, and exit.
     Finish,
 }
@@ -72,6 +75,8 @@ pub struct Start {
     pub token: [u8; 16],
     /// What the parent's deployment looks like.
     pub fingerprint: u64,
+    /// Where checkpoints are kept, and which one it goes on from, if the query takes any.
+    pub incarnation: Option<Incarnation>,
 }
 
 /// From a worker process.
@@ -103,6 +108,8 @@ pub enum Word {
     Looked(Vec<StepCounts>),
     /// Something was done after a silence.
     Active,
+    /// About a checkpoint.
+    Checkpoint(checkpoints::Word),
     /// State for an instance of another process, which comes with it.
     Handover(HandoverNote),
     /// An instance has taken part in a move of buckets.
@@ -123,6 +130,7 @@ pub struct Failed {
     reason: String,
     mend: String,
     consequence: bool,
+    is_final: bool,
 }
 
 impl From<&Error> for Failed {
@@ -132,17 +140,19 @@ impl From<&Error> for Failed {
             reason: error.reason.clone(),
             mend: error.mend.clone(),
             consequence: error.consequence,
+            is_final: error.is_final,
         }
     }
 }
 
 impl From<Failed> for Error {
     fn from(failed: Failed) -> Error {
-        let error = Error::new(failed.place, failed.reason).mend(failed.mend);
-        if failed.consequence {
-            error.consequence()
-        } else {
-            error
+        Error {
+            place: failed.place,
+            reason: failed.reason,
+            mend: failed.mend,
+            consequence: failed.consequence,
+            is_final: failed.is_final,
         }
     }
 }

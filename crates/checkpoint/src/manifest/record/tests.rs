@@ -37,6 +37,8 @@ pub fn manifest() -> Manifest {
         barrier: 7,
         since: None,
         buckets: (0, 4_095),
+        owners: None,
+        watermark: None,
         object: name.object("per_user", 1, 0),
         bytes: 812,
         rows: 3,
@@ -64,6 +66,7 @@ fn claim() -> Record {
         time_ms: 5,
         owner: "1-ab".to_string(),
         restored: Some(2),
+        from_scratch: false,
     })
 }
 

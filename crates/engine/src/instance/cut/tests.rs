@@ -45,8 +45,10 @@ fn instance() -> (Instance, Sender<Message>) {
 fn barrier(number: u64, moves: &[crate::barrier::BucketMove]) -> Message {
     Message::Barrier(Barrier {
         number,
-        node: 7,
-        moves: moves.into(),
+        purpose: crate::barrier::Purpose::Move {
+            node: 7,
+            moves: moves.into(),
+        },
     })
 }
 

@@ -326,13 +326,31 @@ pub fn control_messages() -> Vec<Message> {
             stopped: true,
         },
         Message::Barrier(Barrier {
+            number: 3,
+            purpose: crate::barrier::Purpose::Checkpoint {
+                since: None,
+                bases: Arc::new([]),
+                stops: true,
+            },
+        }),
+        Message::Barrier(Barrier {
+            number: 4,
+            purpose: crate::barrier::Purpose::Checkpoint {
+                since: Some(2),
+                bases: Arc::new([0, u32::MAX]),
+                stops: false,
+            },
+        }),
+        Message::Barrier(Barrier {
             number: u64::MAX,
-            node: 3,
-            moves: Arc::new([BucketMove {
-                bucket: 4095,
-                from: 0,
-                to: 7,
-            }]),
+            purpose: crate::barrier::Purpose::Move {
+                node: 3,
+                moves: Arc::new([BucketMove {
+                    bucket: 4095,
+                    from: 0,
+                    to: 7,
+                }]),
+            },
         }),
     ]
 }

@@ -142,6 +142,7 @@ impl Catalog for Makes {
     fn source(&self, _: usize, _: usize, _: usize) -> Result<SourceParts> {
         let column: Arc<dyn Expression> = Arc::new(Column::new(0, DataType::Int64));
         Ok(SourceParts {
+            restored: Vec::new(),
             source: Box::new(Numbers {
                 desk: self.0.clone(),
                 running: None,

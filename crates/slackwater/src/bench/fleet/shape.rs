@@ -186,6 +186,7 @@ fn instance(number: usize, worker: usize, input: InputPlan, kind: StepKind) -> I
         name: format!("instance {number}"),
         worker,
         movable: false,
+        checkpointed: false,
         index: number,
         of: 1,
         input,

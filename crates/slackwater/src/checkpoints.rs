@@ -1,0 +1,41 @@
+//! Checkpoints of a running query: the engine's cuts, and the store that they are kept in.
+//!
+//! ```text
+//! every process                         the process that was started by the user
+//! Event::Snapshot ─► Agent ─► Word ───► Keeper ─► Coordinator ─► Barrier, Commit ─► every process
+//!                     │ parts, commits     │ manifests
+//!                     └──────► store ◄─────┘
+//! ```
+//!
+//! - [`Members`]: who takes part, and by what names its state is found again.
+//! - [`Agent`], one in each process: stores snapshots and commits what sinks have prepared, on a thread
+//!   of its own.
+//! - [`Keeper`]: drives the coordinator of one incarnation.
+//! - [`Restored`]: what instances begin with.
+//!
+//! How an incarnation follows another is in `incarnations.rs`; what all of it promises in
+//! `docs/guarantees.md`.
+
+mod agent;
+mod keeper;
+mod members;
+mod restored;
+
+use serde::{Deserialize, Serialize};
+use slackwater_checkpoint::manifest::Manifest;
+
+pub use agent::{Agent, Done, Word};
+pub use keeper::{Keeper, Stored, Verdict};
+pub use members::{Members, takes_part};
+pub use restored::{Restored, partitions_of};
+
+/// What every process of an incarnation is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// Where the store is.
+    pub place: String,
+    /// The incarnation.
+    pub epoch: u64,
+    /// The checkpoint that it goes on from.
+    pub manifest: Option<Manifest>,
+}

@@ -1,0 +1,420 @@
+//! Drives the coordinator of one incarnation: barriers to the sources, manifests to the store, commits to
+//! the sinks.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use slackwater_checkpoint::coordinator::{Coordinator, Costs, Input, Output, Plan, Settings};
+use slackwater_checkpoint::manifest::{Manifest, Partition};
+use slackwater_checkpoint::{Incarnation, Kind, Runner};
+use slackwater_engine::barrier::{Barrier, Purpose};
+use slackwater_engine::hash::BUCKETS;
+use slackwater_engine::time::now_ns;
+
+use super::{Members, Word};
+use crate::crew::Crew;
+
+/// Checkpoints that are kept: one that is restored from, and two for when it turns out corrupt.
+const KEPT: usize = 3;
+
+/// What the store's thread has done.
+#[derive(Debug)]
+pub enum Stored {
+    /// A manifest is stored, as a checkpoint of this number.
+    Manifest {
+        /// The barrier.
+        barrier: u64,
+        /// The number.
+        number: u64,
+    },
+    /// It could not be stored.
+    Failed {
+        /// The barrier.
+        barrier: u64,
+        /// Why.
+        reason: String,
+        /// A later incarnation has begun, or somebody has changed the store: trying again is of no use.
+        is_fatal: bool,
+    },
+    /// Old checkpoints are removed, or why not.
+    Swept(Option<String>),
+}
+
+enum Job {
+    Put(Box<Manifest>),
+    Sweep,
+}
+
+/// What becomes of the incarnation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Running,
+    /// All is committed: the query has come to its end.
+    Finished,
+    /// It was stopped, and all that was read before is saved.
+    Saved,
+    /// It has to be started again.
+    Failed(String),
+    /// It can't go on.
+    Fatal(String),
+}
+
+/// Takes the checkpoints of one incarnation.
+pub struct Keeper {
+    coordinator: Coordinator,
+    members: Arc<Members>,
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    /// The query is to be stopped; the barrier that stops it.
+    stopping: Option<Option<u64>>,
+    /// Commits that processes have not answered yet, by barrier.
+    committing: Vec<(u64, usize)>,
+    /// Barriers whose manifests are stored.
+    stored: Option<u64>,
+    verdict: Verdict,
+    /// The number of the last checkpoint.
+    last: Option<u64>,
+    warned: BTreeSet<String>,
+    stall_max_ns: u64,
+    delays: Delays,
+}
+
+/// Times from a row's arrival to its commit.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Delays {
+    /// Commits.
+    pub count: u64,
+    /// Their sum, in nanoseconds.
+    pub sum_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Keeper {
+    /// The keeper of an incarnation; `done` hears what its thread has done.
+    ///
+    /// # Errors
+    ///
+    /// When there can be no thread.
+    pub fn start(
+        incarnation: Incarnation,
+        interval_ns: u64,
+        members: Arc<Members>,
+        restored: Option<&Manifest>,
+        done: impl Fn(Stored) + Send + 'static,
+    ) -> Result<Keeper, String> {
+        let partitions = |(index, key): (usize, &str)| {
+            let node = restored.and_then(|manifest| manifest.node(key));
+            let partitions = node.into_iter().flat_map(|node| node.partitions.clone());
+            partitions
+                .map(|partition| (index, partition))
+                .collect::<Vec<(usize, Partition)>>()
+        };
+        let keys = members.nodes.iter().map(|node| &*node.key).enumerate();
+        let plan = Plan {
+            buckets: BUCKETS as u32,
+            nodes: members.nodes.clone(),
+            members: members.members.clone(),
+            restored: keys.flat_map(partitions).collect(),
+        };
+        let settings = Settings {
+            interval_ns,
+            ..Settings::default()
+        };
+        let runner = Runner::new().map_err(|error| error.to_string())?;
+        let (jobs, queue) = mpsc::channel();
+        let mut incarnation = incarnation;
+        let thread = std::thread::Builder::new()
+            .name("manifests".to_string())
+            .spawn(move || {
+                while let Ok(job) = queue.recv() {
+                    done(work(&runner, &mut incarnation, job));
+                }
+            })
+            .map_err(|error| format!("can't start a thread: {error}"))?;
+        Ok(Keeper {
+            coordinator: Coordinator::new(settings, plan),
+            members,
+            jobs: Some(jobs),
+            thread: Some(thread),
+            stopping: None,
+            committing: Vec::new(),
+            stored: None,
+            verdict: Verdict::Running,
+            last: restored.map(|manifest| manifest.number),
+            warned: BTreeSet::new(),
+            stall_max_ns: 0,
+            delays: Delays::default(),
+        })
+    }
+
+    /// What becomes of the incarnation, as far as it knows.
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// A barrier is on its way: no buckets may begin to move.
+    pub fn is_taking(&self) -> bool {
+        self.coordinator.in_flight().is_some()
+    }
+
+    /// What checkpoints have cost.
+    pub fn costs(&self) -> &Costs {
+        self.coordinator.costs()
+    }
+
+    /// The number of the last checkpoint.
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// The longest that an instance stood still for its snapshot, in nanoseconds.
+    pub fn stall_max_ns(&self) -> u64 {
+        self.stall_max_ns
+    }
+
+    /// How long rows waited to be committed.
+    pub fn delays(&self) -> Delays {
+        self.delays
+    }
+
+    /// When it is to be called though nothing happens; never while nothing is to be waited for.
+    pub fn next(&self) -> Option<Duration> {
+        let due_ns = self.coordinator.next_ns()?;
+        Some(Duration::from_nanos(due_ns.saturating_sub(now_ns())))
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, crew: &Crew) {
+        self.tell(Input::Tick, crew);
+    }
+
+    /// The query is to be stopped: one more checkpoint, behind which sources end. Returns whether that
+    /// is under way.
+    pub fn stop(&mut self, crew: &Crew) -> bool {
+        if self.verdict != Verdict::Running {
+            return false;
+        }
+        self.stopping.get_or_insert(None);
+        self.tell(Input::Requested, crew);
+        true
+    }
+
+    /// Buckets of a node of the query graph are about to move.
+    pub fn moved(&mut self, graph_node: usize, crew: &Crew) {
+        if let Some(key) = self.members.key(graph_node) {
+            let node = key.to_string();
+            self.tell(Input::Moved { node }, crew);
+        }
+    }
+
+    /// Takes in what an agent says.
+    pub fn hear(&mut self, word: Word, crew: &Crew) {
+        let input = match word {
+            Word::Changed => Input::Changed,
+            Word::Taken {
+                barrier,
+                member,
+                report,
+                taken_ns,
+            } => {
+                self.stall_max_ns = self.stall_max_ns.max(taken_ns);
+                Input::Done {
+                    barrier,
+                    member,
+                    report,
+                }
+            }
+            Word::Ended {
+                member,
+                last_barrier,
+                report,
+            } => Input::Ended {
+                member,
+                last_barrier,
+                report,
+            },
+            Word::Stored {
+                barrier,
+                member,
+                part,
+            } => Input::PartStored {
+                barrier,
+                member,
+                part,
+            },
+            Word::Failed { barrier, reason } => Input::Failed { barrier, reason },
+            Word::Committed {
+                barrier,
+                members,
+                delays_ns,
+            } => {
+                self.committed(barrier, &members, &delays_ns, crew);
+                return;
+            }
+            Word::NotCommitted { reason } => {
+                self.fail(Verdict::Failed(format!(
+                    "a sink could not commit: {reason}"
+                )));
+                return;
+            }
+        };
+        self.tell(input, crew);
+    }
+
+    fn committed(&mut self, barrier: u64, members: &[usize], delays_ns: &[u64], crew: &Crew) {
+        for &delay_ns in delays_ns {
+            self.delays.count += 1;
+            self.delays.sum_ns += delay_ns;
+            self.delays.max_ns = self.delays.max_ns.max(delay_ns);
+        }
+        for (of, missing) in &mut self.committing {
+            if *of == barrier {
+                *missing = missing.saturating_sub(1);
+            }
+        }
+        self.committing.retain(|(_, missing)| *missing > 0);
+        for &member in members {
+            self.tell(Input::Committed { barrier, member }, crew);
+        }
+        self.look_whether_saved();
+    }
+
+    /// Takes in what the store's thread has done.
+    pub fn stored(&mut self, stored: Stored, crew: &Crew) {
+        match stored {
+            Stored::Manifest { barrier, number } => {
+                self.last = Some(number);
+                self.stored = Some(barrier);
+                self.tell(Input::ManifestStored { barrier }, crew);
+                self.look_whether_saved();
+            }
+            Stored::Failed {
+                barrier,
+                reason,
+                is_fatal: false,
+            } => self.tell(Input::Failed { barrier, reason }, crew),
+            Stored::Failed { reason, .. } => {
+                self.tell(Input::Fenced { reason }, crew);
+            }
+            Stored::Swept(None) => {}
+            Stored::Swept(Some(reason)) => {
+                self.warn(format!("old checkpoints can't be removed: {reason}"));
+            }
+        }
+    }
+
+    fn look_whether_saved(&mut self) {
+        let Some(Some(barrier)) = self.stopping else {
+            return;
+        };
+        let is_stored = self.stored.is_some_and(|stored| stored >= barrier);
+        if is_stored && self.committing.is_empty() && self.verdict == Verdict::Running {
+            self.verdict = Verdict::Saved;
+        }
+    }
+
+    fn tell(&mut self, input: Input, crew: &Crew) {
+        for output in self.coordinator.handle(now_ns(), input) {
+            self.act(output, crew);
+        }
+    }
+
+    fn act(&mut self, output: Output, crew: &Crew) {
+        match output {
+            Output::Inject {
+                barrier,
+                since,
+                bases,
+            } => {
+                let stops = self.stopping.is_some();
+                if stops {
+                    self.stopping = Some(Some(barrier));
+                }
+                let bases = bases
+                    .iter()
+                    .map(|&member| self.members.instances[member] as u32);
+                let bases = bases.collect::<BTreeSet<u32>>().into_iter().collect();
+                crew.barrier(&Barrier {
+                    number: barrier,
+                    purpose: Purpose::Checkpoint {
+                        since,
+                        bases,
+                        stops,
+                    },
+                });
+            }
+            Output::Store(manifest) => self.give(Job::Put(manifest)),
+            Output::Commit { barrier } => {
+                self.committing.push((barrier, crew.processes()));
+                crew.commit(barrier);
+            }
+            Output::Abort { barrier: _, reason } => {
+                self.warn(format!("no checkpoint was taken: {reason}"));
+                if let Some(Some(_)) = self.stopping {
+                    // The sources have ended: there will be no other one.
+                    self.fail(Verdict::Fatal(format!(
+                        "it was stopped, and what it has done since checkpoint {} is not saved: {reason}",
+                        self.last.unwrap_or(0)
+                    )));
+                }
+            }
+            Output::Sweep => self.give(Job::Sweep),
+            Output::Finished => self.verdict = Verdict::Finished,
+            Output::Stop { reason } => self.fail(Verdict::Fatal(reason)),
+        }
+    }
+
+    fn fail(&mut self, verdict: Verdict) {
+        if self.verdict == Verdict::Running {
+            self.verdict = verdict;
+        }
+    }
+
+    /// Says something once.
+    fn warn(&mut self, warning: String) {
+        if self.warned.insert(warning.clone()) {
+            eprintln!("warning: {warning}");
+        }
+    }
+
+    fn give(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // The thread ends only with the keeper.
+            let _ = jobs.send(job);
+        }
+    }
+}
+
+impl Drop for Keeper {
+    /// Waits for what is being stored.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(runner: &Runner, incarnation: &mut Incarnation, job: Job) -> Stored {
+    match job {
+        Job::Put(manifest) => {
+            let barrier = manifest.barrier;
+            match runner.run(incarnation.put_manifest(*manifest)) {
+                Ok(number) => Stored::Manifest { barrier, number },
+                Err(error) => Stored::Failed {
+                    barrier,
+                    is_fatal: error.kind == Kind::Fenced,
+                    reason: error.to_string(),
+                },
+            }
+        }
+        Job::Sweep => match runner.run(incarnation.sweep(KEPT)) {
+            Ok(_) => Stored::Swept(None),
+            Err(error) => Stored::Swept(Some(error.to_string())),
+        },
+    }
+}

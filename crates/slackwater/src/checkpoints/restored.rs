@@ -1,0 +1,215 @@
+//! What instances begin with when a query goes on from a checkpoint.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+use arrow_array::RecordBatch;
+use slackwater_checkpoint::manifest::{Manifest, Node, Part, Partition};
+use slackwater_checkpoint::{Kind, Runner, Store};
+use slackwater_engine::checkpoint::{Chain, PartitionState};
+use slackwater_engine::source::Resume;
+use slackwater_engine::{Error, Result};
+
+/// A checkpoint that is being restored in this process.
+pub struct Restored {
+    store: Store,
+    runner: Runner,
+    manifest: Manifest,
+    /// Keys by node of the query graph.
+    keys: HashMap<usize, String>,
+    /// Parts that were read already: each is taken by one instance at least.
+    read: Mutex<HashMap<String, Vec<RecordBatch>>>,
+}
+
+impl Restored {
+    /// A checkpoint of the store at `place`, for a query whose nodes have these `keys`.
+    ///
+    /// # Errors
+    ///
+    /// When the store can't be opened.
+    pub fn new(
+        place: &str,
+        manifest: Manifest,
+        keys: HashMap<usize, String>,
+    ) -> slackwater_checkpoint::Result<Restored> {
+        Ok(Restored {
+            store: Store::open(place)?,
+            runner: Runner::new()?,
+            manifest,
+            keys,
+            read: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// Reads all parts, and keeps them if asked to: what is corrupt shows before anything is committed.
+    ///
+    /// # Errors
+    ///
+    /// The first part that can't be read, or is not what was written.
+    pub fn read_all(&self, keeps: bool) -> slackwater_checkpoint::Result<()> {
+        for part in self.manifest.objects() {
+            let batches = self.runner.run(self.store.read_part(part))?;
+            if keeps {
+                let mut read = self.read.lock().expect("no thread panics under it");
+                read.insert(part.object.clone(), batches);
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&self, graph_node: usize) -> Option<&Node> {
+        self.manifest.node(self.keys.get(&graph_node)?)
+    }
+
+    /// How far the partitions of a source were read.
+    pub fn partitions(&self, graph_node: usize) -> Vec<PartitionState> {
+        let node = self.node(graph_node);
+        node.map(|node| node.partitions.iter().map(partition_state).collect())
+            .unwrap_or_default()
+    }
+
+    /// The state that instance `instance` of `instances` of a node needs; all of it where every instance
+    /// needs everything.
+    ///
+    /// # Errors
+    ///
+    /// When a part can't be read.
+    pub fn chains(
+        &self,
+        graph_node: usize,
+        instance: usize,
+        instances: usize,
+        is_replicated: bool,
+    ) -> Result<Vec<Chain>> {
+        let Some(node) = self.node(graph_node) else {
+            return Ok(Vec::new());
+        };
+        let mut parts_of: BTreeMap<u32, Vec<&Part>> = BTreeMap::new();
+        for part in &node.parts {
+            parts_of.entry(part.instance).or_default().push(part);
+        }
+        let (instance, instances) = (instance as u32, instances as u32);
+        parts_of.retain(|_, parts| {
+            let mut parts = parts.iter();
+            is_replicated || parts.any(|part| meets(part, instance, instances))
+        });
+        let chains = parts_of.into_iter().map(|(of, parts)| {
+            let mut chain = Chain {
+                watermark: parts.last().and_then(|part| part.watermark),
+                is_shared: of != instance
+                    || parts.iter().any(|part| part.owners != Some(instances)),
+                ..Chain::default()
+            };
+            let mut last = None;
+            for part in parts {
+                let batches = self.read(part)?;
+                // Pieces of one snapshot have one barrier.
+                match chain
+                    .snapshots
+                    .last_mut()
+                    .filter(|_| last == Some(part.barrier))
+                {
+                    Some(snapshot) => snapshot.extend(batches),
+                    None => chain.snapshots.push(batches),
+                }
+                last = Some(part.barrier);
+            }
+            Ok(chain)
+        });
+        chains.collect()
+    }
+
+    fn read(&self, part: &Part) -> Result<Vec<RecordBatch>> {
+        let known = self.read.lock().expect("no thread panics under it");
+        if let Some(batches) = known.get(&part.object) {
+            return Ok(batches.clone());
+        }
+        drop(known);
+        let batches = self.runner.run(self.store.read_part(part));
+        batches.map_err(|error| {
+            let mend = match error.kind {
+                Kind::Corrupt | Kind::Missing => {
+                    "it was whole a moment ago: is the disk all right?"
+                }
+                _ => &error.mend,
+            };
+            Error::new(error.place.clone(), error.reason.clone()).mend(mend)
+        })
+    }
+}
+
+/// Whether a part may hold keys of instance `instance` of `instances`. Buckets are dealt out in turn:
+/// one of both leaves `part.instance` divided by the one number, and `instance` by the other.
+fn meets(part: &Part, instance: u32, instances: u32) -> bool {
+    let Some(owners) = part.owners.filter(|&owners| owners > 0) else {
+        return true;
+    };
+    let divisor = greatest_common_divisor(owners, instances.max(1));
+    part.instance % divisor == instance % divisor
+}
+
+fn greatest_common_divisor(mut one: u32, mut other: u32) -> u32 {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one.max(1)
+}
+
+fn partition_state(partition: &Partition) -> PartitionState {
+    PartitionState {
+        resume: Resume {
+            name: partition.name.clone(),
+            position: partition.position,
+            bookmark: partition.extra.clone(),
+            ended: partition.ended,
+        },
+        watermark: partition.watermark,
+    }
+}
+
+/// Partitions as a manifest has them.
+pub fn partitions_of(states: &[PartitionState]) -> Vec<Partition> {
+    let states = states.iter().map(|state| Partition {
+        name: state.resume.name.clone(),
+        position: state.resume.position,
+        extra: state.resume.bookmark.clone(),
+        watermark: state.watermark,
+        ended: state.resume.ended,
+    });
+    states.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slackwater_engine::balancer::first_owners;
+
+    #[test]
+    fn a_part_meets_an_instance_if_a_bucket_is_of_both() {
+        for (owners, instances) in [(1, 1), (1, 3), (3, 1), (2, 4), (4, 6), (5, 7), (6, 4)] {
+            let (before, now) = (first_owners(owners), first_owners(instances));
+            for of in 0..owners {
+                for instance in 0..instances {
+                    let part = Part {
+                        instance: of as u32,
+                        barrier: 1,
+                        since: None,
+                        buckets: (0, 4095),
+                        owners: Some(owners as u32),
+                        watermark: None,
+                        object: String::new(),
+                        bytes: 0,
+                        rows: 0,
+                        checksum: String::new(),
+                    };
+                    let mut owned = before.iter().zip(&now);
+                    let both = owned.any(|(&one, &other)| {
+                        (usize::from(one), usize::from(other)) == (of, instance)
+                    });
+                    let found = meets(&part, instance as u32, instances as u32);
+                    assert_eq!(found, both, "{of} of {owners}, {instance} of {instances}");
+                }
+            }
+        }
+    }
+}

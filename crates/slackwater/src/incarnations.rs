@@ -1,0 +1,403 @@
+//! A query with checkpoints: one incarnation after the other, until it has come to its end.
+//!
+//! What follows what is decided in `slackwater_checkpoint::recovery`; here it is done: claim the store,
+//! read the checkpoint, commit what it has pending, run, and again after a failure.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use slackwater_checkpoint::compatible::{Mapping, map};
+use slackwater_checkpoint::manifest::{Manifest, NodeKind};
+use slackwater_checkpoint::recovery::{Input, Limits, Output, Recovery};
+use slackwater_checkpoint::{Error, Kind, Runner, Store};
+use slackwater_engine::hash::BUCKETS;
+use slackwater_engine::sink::{Delivery, Recovered};
+use slackwater_engine::time::now_ns;
+
+use crate::attempt::{Attempted, Begun, Query};
+use crate::catalog::ProgramCatalog;
+use crate::checkpoints::{Incarnation, Restored, Verdict};
+use crate::report::Totals;
+use crate::run::Failure;
+use crate::watch::News;
+
+/// Where a query keeps its checkpoints.
+#[derive(Debug, Clone)]
+pub struct StateOptions {
+    /// A directory, or the URL of a folder of an object store.
+    pub place: String,
+    /// What is there is not gone on from.
+    pub from_scratch: bool,
+}
+
+/// How a query with checkpoints ended.
+pub struct Ended {
+    /// Its last incarnation; none where there was nothing to do.
+    pub last: Option<Attempted>,
+    /// The checkpoint that this run began with.
+    pub restored_from: Option<u64>,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// What incarnations before the last one counted.
+    pub before: Totals,
+    /// Why it can't go on.
+    pub error: Option<String>,
+}
+
+/// Runs a query with checkpoints.
+///
+/// # Errors
+///
+/// When what is asked for can't be.
+pub fn run_saved(
+    query: &Query<'_>,
+    catalog: &mut ProgramCatalog<'_>,
+    state: &StateOptions,
+) -> Result<Ended, Failure> {
+    let usage = |error: Error| Failure::Usage(format!("--state: {error}"));
+    let mut run = Run {
+        query,
+        catalog,
+        state,
+        store: Store::open(&state.place).map_err(usage)?,
+        runner: Runner::new().map_err(usage)?,
+        claimed: None,
+        mapping: Mapping::default(),
+        attempts: 0,
+        restored_from: None,
+        last: None,
+        before: Totals::default(),
+        refused: None,
+    };
+    run.to_the_end()
+}
+
+struct Run<'a, 'b> {
+    query: &'a Query<'a>,
+    catalog: &'a mut ProgramCatalog<'b>,
+    state: &'a StateOptions,
+    store: Store,
+    runner: Runner,
+    claimed: Option<Begun>,
+    mapping: Mapping,
+    /// Incarnations that ran.
+    attempts: usize,
+    restored_from: Option<u64>,
+    last: Option<Attempted>,
+    before: Totals,
+    /// The query can't go on from what is stored, or must not begin.
+    refused: Option<Failure>,
+}
+
+impl Run<'_, '_> {
+    fn to_the_end(&mut self) -> Result<Ended, Failure> {
+        let mut recovery = Recovery::new(Limits::default());
+        let mut open = VecDeque::from(recovery.handle(now_ns(), Input::Start));
+        let mut error = None;
+        loop {
+            let input = match open.pop_front() {
+                Some(Output::Claim { before }) => Some(self.claim(before)),
+                Some(Output::Restore { epoch, .. }) => Some(self.restore(epoch)),
+                Some(Output::Recommit { epoch, .. }) => Some(self.recommit(epoch)),
+                Some(Output::Run { epoch }) => match self.run(epoch) {
+                    Some(input) => Some(input),
+                    // It was stopped.
+                    None => break,
+                },
+                // It has been when its failure was told.
+                Some(Output::Stop { epoch }) => {
+                    self.claimed = None;
+                    Some(Input::Stopped { epoch })
+                }
+                Some(Output::Kill { .. }) => None,
+                Some(Output::End) => break,
+                Some(Output::GiveUp { reason }) => {
+                    error = Some(reason);
+                    break;
+                }
+                None => match self.wait(recovery.next_ns()) {
+                    true => Some(Input::Tick),
+                    false => break,
+                },
+            };
+            if let Some(refused) = self.refused.take() {
+                return Err(refused);
+            }
+            open.extend(
+                input
+                    .into_iter()
+                    .flat_map(|input| recovery.handle(now_ns(), input)),
+            );
+        }
+        Ok(Ended {
+            last: self.last.take(),
+            restored_from: self.restored_from,
+            restarts: self.attempts.saturating_sub(1) as u64,
+            before: self.before,
+            error,
+        })
+    }
+
+    /// Waits until the next try; whether it came, or somebody wants no more.
+    fn wait(&self, until_ns: Option<u64>) -> bool {
+        let Some(until_ns) = until_ns else {
+            return false;
+        };
+        let until = Instant::now() + Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+        loop {
+            let patience = until.saturating_duration_since(Instant::now());
+            match self.query.news.recv_timeout(patience) {
+                Ok(note) if matches!(note.news, News::Signal) => return false,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn claim(&mut self, before: Option<u64>) -> Input {
+        let is_first = self.attempts == 0 && self.claimed.is_none() && before.is_none();
+        let begun = match is_first && self.state.from_scratch {
+            true => self.runner.run(self.store.begin_from_scratch()),
+            false => self.runner.run(self.store.begin(before)),
+        };
+        let (claim, found) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                return Input::ClaimFailed {
+                    is_fatal: !matches!(error.kind, Kind::Unavailable | Kind::Missing),
+                    reason: error.to_string(),
+                };
+            }
+        };
+        for warning in found.warnings {
+            eprintln!("warning: {warning}");
+        }
+        let epoch = claim.epoch();
+        let manifest = found.manifest;
+        let restore = manifest.as_ref().map(|manifest| manifest.number);
+        let finished = manifest.as_ref().is_some_and(|manifest| manifest.finished);
+        if self.attempts == 0 {
+            self.restored_from = restore;
+        }
+        if let Some(manifest) = &manifest {
+            self.check_compatible(manifest);
+        }
+        self.claimed = Some(Begun {
+            incarnation: Incarnation {
+                place: self.state.place.clone(),
+                epoch,
+                manifest,
+            },
+            claim,
+        });
+        Input::Claimed {
+            epoch,
+            restore,
+            finished,
+        }
+    }
+
+    fn check_compatible(&mut self, manifest: &Manifest) {
+        let wanted = self.query.members.wanted(self.query.program);
+        match map(manifest, BUCKETS as u32, &wanted, &[]) {
+            Ok(mapping) => self.mapping = mapping,
+            Err(reasons) => {
+                let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
+                let reasons = reasons.collect::<String>();
+                self.refused = Some(Failure::Usage(format!(
+                    "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
+                     = --from-scratch begins anew, and reads and writes everything again",
+                    self.query.file, manifest.number, self.state.place
+                )));
+            }
+        }
+    }
+
+    fn manifest(&self) -> Option<&Manifest> {
+        let claimed = self.claimed.as_ref()?;
+        claimed.incarnation.manifest.as_ref()
+    }
+
+    /// Reads what is to be restored, so that what is corrupt shows before anything is committed.
+    fn restore(&mut self, epoch: u64) -> Input {
+        let manifest = self
+            .manifest()
+            .filter(|manifest| !manifest.finished)
+            .cloned();
+        let restored = manifest.map(|manifest| {
+            let keys = self.query.members.keys();
+            let restored = Restored::new(&self.state.place, manifest, keys)?;
+            // Other processes read for themselves.
+            restored.read_all(self.query.plan.processes == 1)?;
+            Ok(restored)
+        });
+        match restored.transpose() {
+            Ok(restored) => {
+                let begins = restored.is_none();
+                self.catalog.begin(epoch, restored);
+                if begins {
+                    self.begin(epoch)
+                } else {
+                    Input::Restored { epoch }
+                }
+            }
+            Err(error) => {
+                let error: Error = error;
+                let reason = error.to_string();
+                match error.kind {
+                    Kind::Corrupt | Kind::Missing => {
+                        eprintln!(
+                            "warning: {reason}; the checkpoint before is used, and what was committed \
+                             since may come again"
+                        );
+                        Input::Corrupt { epoch, reason }
+                    }
+                    _ => Input::Failed { epoch, reason },
+                }
+            }
+        }
+    }
+
+    /// The query begins from nothing.
+    fn begin(&mut self, epoch: u64) -> Input {
+        for (_, sink) in self.catalog.sinks() {
+            if let Err(error) = sink.connector.recover(&[]) {
+                let reason = error.to_string();
+                return Input::Failed { epoch, reason };
+            }
+        }
+        if self.attempts == 0
+            && let Err(refused) = self.query.check_sinks(self.catalog, |_| true)
+        {
+            self.refused = Some(refused);
+        }
+        Input::Restored { epoch }
+    }
+
+    /// Commits what the checkpoint has pending. Sinks whose prepared rows may be gone come first: then
+    /// nothing is committed, and the checkpoint before is used.
+    fn recommit(&mut self, epoch: u64) -> Input {
+        let Some(manifest) = self.manifest().cloned() else {
+            return Input::Recommitted { epoch };
+        };
+        let keys = self.query.members.keys();
+        let mut sinks = self.catalog.sinks().collect::<Vec<_>>();
+        // A file is where it was; what a broker holds it may have given up.
+        sinks.sort_by_key(|(_, sink)| sink.connector.describe().starts_with("file"));
+        for (node, sink) in sinks {
+            let Some(of) = keys.get(&node).and_then(|key| manifest.node(key)) else {
+                // New in this version of the query.
+                let fresh = sink
+                    .connector
+                    .recover(&[])
+                    .and_then(|_| sink.connector.begin());
+                if let Err(error) = fresh {
+                    self.refused = Some(Failure::Usage(error.to_string()));
+                }
+                continue;
+            };
+            let pending = of
+                .pending
+                .iter()
+                .filter_map(|pending| pending.commit.as_str());
+            let pending = pending.map(str::to_string).collect::<Vec<String>>();
+            match sink.connector.recover(&pending) {
+                Ok(Recovered::Committed) => {}
+                Ok(Recovered::Lost) => {
+                    let reason = format!(
+                        "{}: what checkpoint {} had prepared there was given up",
+                        sink.connector.describe(),
+                        manifest.number
+                    );
+                    eprintln!("warning: {reason}; the checkpoint before is used");
+                    return Input::Corrupt { epoch, reason };
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    return Input::Failed { epoch, reason };
+                }
+            }
+        }
+        Input::Recommitted { epoch }
+    }
+
+    /// Runs the incarnation; `None` when it was stopped.
+    fn run(&mut self, epoch: u64) -> Option<Input> {
+        let begun = self.claimed.take();
+        let number = self.attempts;
+        self.attempts += 1;
+        let sinks = match self.last.take() {
+            Some(last) => {
+                self.before.add(&last.report);
+                last.sinks
+            }
+            None => Vec::new(),
+        };
+        let attempted = match self.query.attempt(number, self.catalog, begun, sinks) {
+            Ok(attempted) => attempted,
+            Err(error) => {
+                let reason = error.to_string();
+                eprintln!("warning: {reason}: it is started again");
+                return Some(Input::Failed { epoch, reason });
+            }
+        };
+        let input = match (&attempted.error, &attempted.verdict) {
+            (None, Some(Verdict::Finished)) => Some(Input::Finished { epoch }),
+            (None, _) => None,
+            (Some(error), Some(Verdict::Fatal(_))) => Some(Input::Fatal {
+                epoch,
+                reason: error.to_string(),
+            }),
+            (Some(error), _) if error.is_final => Some(Input::Fatal {
+                epoch,
+                reason: error.to_string(),
+            }),
+            (Some(error), _) => {
+                let reason = error.to_string();
+                let last = attempted
+                    .report
+                    .checkpoints
+                    .as_ref()
+                    .and_then(|all| all.last);
+                let from = match last {
+                    Some(number) => format!("from checkpoint {number}"),
+                    None => "from its beginning".to_string(),
+                };
+                eprintln!("warning: {reason}: it goes on {from}");
+                Some(Input::Failed { epoch, reason })
+            }
+        };
+        self.last = Some(attempted);
+        input
+    }
+}
+
+/// What the user should know of a query whose rows may come twice.
+pub fn warnings(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let members = &query.members;
+    let nodes = members.nodes.iter().zip(&members.graph_nodes);
+    for (_, &node) in nodes.filter(|(identity, _)| identity.kind == NodeKind::Source) {
+        let slackwater_sql::specs::NodeSpec::Source(source) = &query.program.nodes[node] else {
+            continue;
+        };
+        let described = source.connector.describe();
+        if !described.replayable {
+            warnings.push(format!(
+                "table '{}': what {} has brought since the last checkpoint is lost when the query dies",
+                source.table.name, described.connector
+            ));
+        }
+    }
+    for (_, sink) in catalog.sinks() {
+        if sink.connector.delivery() == Delivery::AtLeastOnce {
+            warnings.push(format!(
+                "{}: rows since the last checkpoint come again when the query dies",
+                sink.connector.describe()
+            ));
+        }
+    }
+    warnings
+}

@@ -1,0 +1,115 @@
+//! The progress line on standard error.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use slackwater_engine::counters::InstanceCounters;
+use slackwater_sql::program::Program;
+use slackwater_sql::specs::NodeSpec;
+
+use crate::catalog::ProgramCatalog;
+use crate::cli::say;
+use crate::report::count;
+
+/// The progress line on standard error, for bounded inputs that take a while.
+pub struct Progress {
+    next: Option<Instant>,
+    every: Duration,
+    terminal: bool,
+    bytes_total: u64,
+    last: (Instant, u64),
+    visible: bool,
+}
+
+/// Nothing is shown for runs shorter than this.
+const PROGRESS_AFTER: Duration = Duration::from_secs(2);
+
+impl Progress {
+    /// A line for bounded inputs, where it is `wanted`.
+    pub fn new(wanted: bool, program: &Program) -> Progress {
+        use std::io::IsTerminal;
+        let sources = program.nodes.iter().filter_map(|node| match node {
+            NodeSpec::Source(source) => Some(source.connector.describe()),
+            _ => None,
+        });
+        let sources = sources.collect::<Vec<_>>();
+        let bounded = sources.iter().all(|source| source.bounded);
+        let terminal = std::io::stderr().is_terminal();
+        let now = Instant::now();
+        Progress {
+            next: (wanted && bounded).then(|| now + PROGRESS_AFTER),
+            every: if terminal {
+                Duration::from_secs(1)
+            } else {
+                Duration::from_secs(10)
+            },
+            terminal,
+            bytes_total: sources.iter().filter_map(|source| source.total_bytes).sum(),
+            last: (now, 0),
+            visible: false,
+        }
+    }
+
+    /// When it is to be drawn again; never where it isn't.
+    pub fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Whether it is.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.next.is_some_and(|next| next <= now)
+    }
+
+    /// Draws it.
+    pub fn show(
+        &mut self,
+        now: Instant,
+        program: &Program,
+        catalog: &ProgramCatalog<'_>,
+        counters: &[Arc<InstanceCounters>],
+        started: Instant,
+    ) {
+        self.next = Some(now + self.every);
+        let rows: u64 = counters
+            .iter()
+            .map(|c| InstanceCounters::read(&c.rows_in))
+            .sum();
+        let seconds = now.duration_since(self.last.0).as_secs_f64().max(1e-3);
+        let rate = (rows - self.last.1) as f64 / seconds;
+        self.last = (now, rows);
+        let bytes: u64 = (0..program.nodes.len())
+            .map(|node| catalog.bytes_read(node))
+            .sum();
+        let percent = match self.bytes_total {
+            0 => String::new(),
+            total => format!(
+                ", {:.0} %",
+                (bytes as f64 / total as f64 * 100.0).min(100.0)
+            ),
+        };
+        let latency_ns = counters
+            .iter()
+            .map(|c| InstanceCounters::read(&c.latency_recent_ns))
+            .max();
+        let text = format!(
+            "{:.0} s: {} rows, {} rows/s{percent}, latency {:.1} ms",
+            now.duration_since(started).as_secs_f64(),
+            count(rows),
+            count(rate as u64),
+            latency_ns.unwrap_or(0) as f64 / 1e6
+        );
+        if self.terminal {
+            say(&format!("\r\x1b[K{text}"));
+            self.visible = true;
+        } else {
+            say(&format!("{text}\n"));
+        }
+    }
+
+    /// Takes it away.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.visible) {
+            say("\r\x1b[K");
+        }
+    }
+}

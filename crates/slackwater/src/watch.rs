@@ -1,0 +1,333 @@
+//! Watches a query that runs: hears what its workers say, and lets it be tuned, balanced, saved and
+//! stopped.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use slackwater_engine::Error;
+use slackwater_engine::instance::SinkResult;
+use slackwater_engine::worker::Event;
+use slackwater_sql::program::Program;
+
+use crate::catalog::ProgramCatalog;
+use crate::checkpoints::{self, Keeper, Stored, Verdict};
+use crate::crew::Crew;
+use crate::live::Live;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::rebalancer::Rebalancer;
+use crate::tuner::Tuner;
+
+/// How long a query that is stopped may take to bring what is on its way to its sinks: longer than
+/// a full set of links of a slow pipeline, shorter than a supervisor's patience (10 s).
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a run hears.
+pub enum News {
+    /// From its workers.
+    Engine(Event),
+    /// From an agent, about a checkpoint.
+    Word(checkpoints::Word),
+    /// From this process's agent's thread.
+    Agent(checkpoints::Done),
+    /// From the keeper's thread.
+    Stored(Stored),
+    /// SIGINT or SIGTERM.
+    Signal,
+}
+
+/// News, and which incarnation of the query they are about; signals are about all.
+pub struct Note {
+    /// Incarnations of a run are counted.
+    pub incarnation: usize,
+    /// They.
+    pub news: News,
+}
+
+/// A query that runs.
+pub struct Watch<'a> {
+    /// Which incarnation of it.
+    pub incarnation: usize,
+    /// Who runs it.
+    pub crew: &'a Crew,
+    /// What is run.
+    pub program: &'a Program,
+    /// How.
+    pub plan: &'a Plan,
+    /// Its sources and sinks.
+    pub catalog: &'a ProgramCatalog<'a>,
+    /// When the first incarnation was started.
+    pub started: Instant,
+    /// Instances that have not ended.
+    pub running: usize,
+    /// What sinks have measured that have ended.
+    pub sinks: Vec<SinkResult>,
+    /// Why it fails.
+    pub error: Option<Error>,
+    /// When it has to have stopped.
+    pub stop_by: Option<Instant>,
+    /// When those who have not dropped the query by then are left alone.
+    pub abandon_by: Option<Instant>,
+    /// The progress line.
+    pub shown: Progress,
+    /// Draws a line a second, where that was asked for.
+    pub live: Option<Live>,
+    /// Keeps latency targets, where there are any.
+    pub tuner: Option<Tuner<'a>>,
+    /// Moves keys between instances, where there are several.
+    pub rebalancer: Option<Rebalancer<'a>>,
+    /// Takes checkpoints, where it takes any.
+    pub keeper: Option<Keeper>,
+}
+
+impl Watch<'_> {
+    /// Until it has come to its end, was stopped, or has failed.
+    pub fn until_end(&mut self, news: &mpsc::Receiver<Note>, duration: Option<Duration>) {
+        let mut end_at = duration.map(|duration| self.started + duration);
+        if let Some(tuner) = &mut self.tuner {
+            tuner.begin();
+        }
+        if let Some(rebalancer) = &mut self.rebalancer {
+            rebalancer.begin();
+        }
+        while !self.is_over() {
+            let tick = self.tuner.as_ref().and_then(Tuner::next);
+            let tick = tick.map(|after| Instant::now() + after);
+            let look = self.rebalancer.as_ref().and_then(Rebalancer::next);
+            let look = look.map(|after| Instant::now() + after);
+            let live = self.live.as_ref().map(Live::next);
+            let shown = self.shown.next();
+            let save = self.keeper.as_ref().and_then(Keeper::next);
+            let save = save.map(|after| Instant::now() + after);
+            let ends = [end_at, self.stop_by, self.abandon_by, save];
+            let deadlines = ends.into_iter().chain([shown, tick, look, live]);
+            let received = match deadlines.flatten().min() {
+                // Nothing to wait for but news: no timer runs (I7).
+                None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => news.recv_timeout(at.saturating_duration_since(Instant::now())),
+            };
+            let now = Instant::now();
+            match received {
+                Ok(note) if matches!(note.news, News::Signal) => match self.stop_by {
+                    Some(_) => self.remove(now),
+                    None => self.stop(now),
+                },
+                // An earlier incarnation's.
+                Ok(note) if note.incarnation != self.incarnation => {}
+                Ok(note) => self.hear(note.news, now),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if tick.is_some_and(|at| at <= now)
+                && let Some(tuner) = &mut self.tuner
+            {
+                let may_move = self.rebalancer.as_ref().is_none_or(Rebalancer::is_settled);
+                tuner.tick(may_move);
+            }
+            if look.is_some_and(|at| at <= now)
+                && let Some(rebalancer) = &mut self.rebalancer
+            {
+                let is_settled = self.tuner.as_ref().is_none_or(Tuner::is_settled);
+                let is_saved = !self.keeper.as_ref().is_some_and(Keeper::is_taking);
+                rebalancer.tick(is_settled && is_saved);
+            }
+            if save.is_some_and(|at| at <= now)
+                && let Some(keeper) = &mut self.keeper
+            {
+                keeper.tick(self.crew);
+            }
+            self.balance_behind_checkpoints();
+            self.judge(now);
+            if end_at.is_some_and(|at| at <= now) {
+                end_at = None;
+                self.stop(now);
+            }
+            if self.abandon_by.is_some_and(|at| at <= now) {
+                break;
+            }
+            if self.abandon_by.is_none() && self.stop_by.is_some_and(|at| at <= now) {
+                self.remove(now);
+            }
+            if live.is_some_and(|at| at <= now)
+                && let Some(live) = &mut self.live
+            {
+                self.crew.count(self.catalog);
+                let workers = self.tuner.as_ref().map(Tuner::workers_used);
+                live.draw(self.crew.counters(), workers.as_ref());
+            }
+            if self.shown.is_due(now) {
+                let counters = self.crew.counters();
+                self.crew.count(self.catalog);
+                self.shown
+                    .show(now, self.program, self.catalog, counters, self.started);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        // What was prepared has to be committed, and that needs those who prepared it.
+        let is_kept = match &self.keeper {
+            Some(keeper) if self.error.is_none() && self.abandon_by.is_none() => {
+                *keeper.verdict() == Verdict::Running
+            }
+            _ => false,
+        };
+        self.running == 0 && !is_kept
+    }
+
+    /// Moves begin again that a checkpoint has kept from it.
+    fn balance_behind_checkpoints(&mut self) {
+        let (Some(rebalancer), Some(keeper)) = (&mut self.rebalancer, &mut self.keeper) else {
+            return;
+        };
+        if !keeper.is_taking() {
+            rebalancer.go_on();
+        }
+        if let Some(node) = rebalancer.take_moved() {
+            keeper.moved(node, self.crew);
+        }
+    }
+
+    /// Does what follows from what has become of the checkpoints.
+    fn judge(&mut self, now: Instant) {
+        let Some(keeper) = &self.keeper else {
+            return;
+        };
+        let reason = match keeper.verdict() {
+            Verdict::Failed(reason) | Verdict::Fatal(reason) => reason.clone(),
+            Verdict::Running | Verdict::Finished | Verdict::Saved => return,
+        };
+        if self.error.is_none() {
+            self.error = Some(Error::new("checkpoints", reason));
+            self.remove(now);
+        }
+    }
+
+    fn stop(&mut self, now: Instant) {
+        if self.stop_by.is_some() {
+            return;
+        }
+        self.stop_by = Some(now + STOP_PATIENCE);
+        let keeper = self.keeper.as_mut();
+        let is_saving = keeper.is_some_and(|keeper| keeper.stop(self.crew));
+        if !is_saving {
+            self.crew.stop();
+        }
+    }
+
+    fn hear(&mut self, news: News, now: Instant) {
+        match news {
+            News::Engine(mut event) => {
+                if let Some(keeper) = &mut self.keeper {
+                    let words = self.crew.agent().map(|mut agent| agent.hear(&mut event));
+                    for word in words.into_iter().flatten() {
+                        keeper.hear(word, self.crew);
+                    }
+                }
+                self.take(event, now);
+            }
+            News::Word(word) => {
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.hear(word, self.crew);
+                }
+            }
+            News::Agent(done) => {
+                let word = self.crew.agent().map(|mut agent| agent.done(done));
+                if let (Some(word), Some(keeper)) = (word, &mut self.keeper) {
+                    keeper.hear(word, self.crew);
+                }
+            }
+            News::Stored(stored) => {
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.stored(stored, self.crew);
+                }
+            }
+            News::Signal => self.stop(now),
+        }
+    }
+
+    fn remove(&mut self, now: Instant) {
+        if self.abandon_by.is_none() {
+            self.abandon_by = Some(now + self.crew.remove_patience());
+            self.stop_by = self.abandon_by;
+            self.crew.remove();
+        }
+    }
+
+    fn take(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Active => {
+                if let Some(tuner) = &mut self.tuner {
+                    tuner.wake();
+                }
+                if let Some(rebalancer) = &mut self.rebalancer {
+                    rebalancer.wake();
+                }
+            }
+            Event::Handover { handover, .. } => {
+                let plan = self.plan;
+                let tuner = self.tuner.as_ref();
+                let worker_of = |instance: usize| match tuner {
+                    Some(tuner) => tuner.worker_of(instance),
+                    None => plan.placement.worker_of[instance],
+                };
+                if let Some(rebalancer) = &mut self.rebalancer {
+                    rebalancer.hand_over(handover, worker_of);
+                }
+            }
+            Event::Moved { barrier, .. } => {
+                let is_saved = !self.keeper.as_ref().is_some_and(Keeper::is_taking);
+                if let Some(rebalancer) = &mut self.rebalancer {
+                    rebalancer.moved(barrier, is_saved);
+                }
+            }
+            // They were for the agent.
+            Event::Snapshot { .. } | Event::Changed { .. } => {}
+            Event::Detached {
+                number,
+                mut instance,
+                ..
+            } => match &mut self.tuner {
+                Some(tuner) if self.abandon_by.is_none() => tuner.detached(number, instance),
+                // The query is being dropped, and no worker has this part of it.
+                _ => {
+                    self.running -= 1;
+                    self.sinks.extend(instance.close());
+                }
+            },
+            Event::Ended {
+                sinks, instance, ..
+            } => {
+                self.ended(instance);
+                self.sinks.extend(sinks);
+            }
+            Event::Failed {
+                sinks,
+                error,
+                instance,
+                ..
+            } => {
+                self.ended(instance);
+                self.sinks.extend(sinks);
+                // What follows from a failure elsewhere is said only if that says nothing.
+                let known = self.error.as_ref();
+                if known.is_none_or(|known| known.consequence && !error.consequence) {
+                    self.error = Some(error);
+                }
+                self.remove(now);
+            }
+        }
+    }
+}
+
+impl Watch<'_> {
+    fn ended(&mut self, instance: usize) {
+        self.running -= 1;
+        if let Some(tuner) = &mut self.tuner {
+            tuner.ended(instance);
+        }
+        if let Some(rebalancer) = &mut self.rebalancer {
+            rebalancer.ended(instance);
+        }
+    }
+}
