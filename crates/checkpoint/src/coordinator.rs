@@ -238,6 +238,7 @@ impl Coordinator {
             Input::Lost { reason } => {
                 if let Some(barrier) = self.in_flight() {
                     self.costs.aborted += 1;
+                    let reason = Some(reason);
                     outputs.push(Output::Abort { barrier, reason });
                 }
                 self.state = State::Over;
@@ -349,6 +350,7 @@ impl Coordinator {
         }
         self.ended_ns = Some(self.clock.ns());
         let text = reason.clone();
+        let reason = Some(reason);
         outputs.push(Output::Abort { barrier, reason });
         if self.failures > self.settings.failures_max {
             self.state = State::Over;

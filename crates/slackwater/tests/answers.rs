@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::support::{Seeded, data, last_per_key, lines, rows, run_slowly};
 
-fn check(name: &str, text: &str, only_last: bool) {
-    let Some(data) = data() else { return };
+/// The rows of a reference answer, sorted.
+pub fn expected(data: &Path, name: &str) -> Vec<String> {
     let mut expected = String::new();
     let packed = std::fs::File::open(data.join(format!("expected/{name}.csv.gz"))).unwrap();
     flate2::read::GzDecoder::new(packed)
@@ -20,6 +20,12 @@ fn check(name: &str, text: &str, only_last: bool) {
         .map(str::to_string)
         .collect::<Vec<_>>();
     expected.sort();
+    expected
+}
+
+fn check(name: &str, text: &str, only_last: bool) {
+    let Some(data) = data() else { return };
+    let expected = expected(&data, name);
     let folder = tempfile::tempdir().unwrap();
     let mut seeded = Seeded(name.len() as u64 * 7919 + 1);
     let run = |what: &str, settings: &[(&str, &str)], slow: Option<u64>| {
@@ -104,6 +110,11 @@ fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, St
 
 macro_rules! answers {
     ($($test:ident: $name:literal, $only_last:literal;)*) => {
+        /// The queries: names, texts, and whether the last row of a key is what counts.
+        pub const ANSWERS: &[(&str, &str, bool)] = &[
+            $(($name, include_str!(concat!("answers/", $name, ".sql")), $only_last),)*
+        ];
+
         $(
             #[test]
             fn $test() {

@@ -9,6 +9,7 @@ mod bench_target;
 mod bench_wait;
 mod calibrate;
 mod command_line;
+mod crash;
 mod idle;
 mod input;
 #[cfg(feature = "kafka")]

@@ -118,8 +118,10 @@ impl Coordinator {
                 State::Flying(flight) if !flight.storing => {
                     let barrier = flight.barrier;
                     self.state = State::Waiting;
-                    let reason = "the query has ended".to_string();
-                    outputs.push(Output::Abort { barrier, reason });
+                    outputs.push(Output::Abort {
+                        barrier,
+                        reason: None,
+                    });
                     self.due_ns = Some(self.clock.ns());
                 }
                 State::Waiting => self.due_ns = Some(self.clock.ns()),

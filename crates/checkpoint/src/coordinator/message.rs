@@ -121,8 +121,8 @@ pub enum Output {
     Abort {
         /// The barrier.
         barrier: u64,
-        /// Why.
-        reason: String,
+        /// Why; none where the query has ended meanwhile, whose last checkpoint says it all.
+        reason: Option<String>,
     },
     /// What is old may be removed ([`crate::Incarnation::sweep`]), now or later.
     Sweep,

@@ -230,7 +230,13 @@ fn a_part_that_was_not_asked_for_is_refused() {
     coordinator.handle(0, Input::Changed);
     let (at, _) = due(&mut coordinator);
     let outputs = coordinator.handle(at, stored(1, 1, part(1, Some(0), 0, 5)));
-    let [Output::Abort { barrier: 1, reason }] = &outputs[..] else {
+    let [
+        Output::Abort {
+            barrier: 1,
+            reason: Some(reason),
+        },
+    ] = &outputs[..]
+    else {
         panic!("{outputs:?}");
     };
     assert!(reason.contains("is not what was asked for"));
@@ -254,7 +260,11 @@ fn a_barrier_that_does_not_pass_is_tried_again_and_then_it_is_over() {
             (at, outputs) = due(&mut coordinator);
         }
         assert_eq!(at - begun_ns, 600 * SECOND);
-        let Output::Abort { reason, .. } = &outputs[0] else {
+        let Output::Abort {
+            reason: Some(reason),
+            ..
+        } = &outputs[0]
+        else {
             panic!("{outputs:?}");
         };
         let text = "the barrier did not pass 'sums' #0, 'sums' #1, 'out' #0 within 600.0 s";

@@ -352,7 +352,11 @@ impl Keeper {
                 self.committing.push((barrier, crew.processes()));
                 crew.commit(barrier);
             }
-            Output::Abort { barrier: _, reason } => {
+            Output::Abort { reason: None, .. } => {}
+            Output::Abort {
+                reason: Some(reason),
+                ..
+            } => {
                 self.warn(format!("no checkpoint was taken: {reason}"));
                 if let Some(Some(_)) = self.stopping {
                     // The sources have ended: there will be no other one.
