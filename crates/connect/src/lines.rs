@@ -524,32 +524,33 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_reader_goes_on_within_a_record_that_is_too_long() {
+    fn a_reader_goes_on_within_and_behind_a_record_that_is_too_long() {
         let mut text = b"first\n".to_vec();
         text.resize(RECORD_BYTES_MAX + 5_000_000, b'x');
-        text.extend_from_slice(b"\nlast");
-        let mut first = reader(&raw(), &[0], 64 * 1024);
-        let mut at = 0;
-        let mut read = Read::default();
-        while read.rejected.is_empty() {
-            if let Some(rows) = first.rows(10) {
-                read.take(rows);
-                continue;
+        text.extend_from_slice(b"\nthird\nlast");
+        // With the chunk that refuses it, and with the next one.
+        for (chunks, skipping, left) in [(2, true, 2), (3, false, 1)] {
+            let mut first = reader(&raw(), &[0], 64 * 1024);
+            let mut rest = &text[..];
+            let mut taken = 0;
+            while taken < chunks {
+                if first.rows(1).is_some() {
+                    taken += 1;
+                    continue;
+                }
+                let room = first.room();
+                let length = room.len().min(rest.len());
+                room[..length].copy_from_slice(&rest[..length]);
+                first.filled(length);
+                rest = &rest[length..];
             }
-            let room = first.room();
-            let length = room.len();
-            room.copy_from_slice(&text[at..at + length]);
-            first.filled(length);
-            at += length;
+            let mark = first.mark();
+            assert_eq!(mark.skipping, skipping, "{mark:?}");
+            let next = reader(&raw(), &[0], 64 * 1024);
+            let next = RecordReader::going_on(next.decoder, &next.pool, mark);
+            let read = read_pieces(next, &text[mark.offset as usize..], &[usize::MAX], 10);
+            assert_eq!(read.rows, ["3:third", "4:last"][2 - left..]);
+            assert_eq!(read.rejected.len(), 0);
         }
-        let mark = first.mark();
-        assert!(mark.skipping && mark.line == 2, "{mark:?}");
-        let next = reader(&raw(), &[0], 64 * 1024);
-        let next = RecordReader::going_on(next.decoder, &next.pool, mark);
-        let rest = read_pieces(next, &text[mark.offset as usize..], &[usize::MAX], 10);
-        assert_eq!(
-            (rest.rows, rest.rejected),
-            (vec!["3:last".to_string()], vec![])
-        );
     }
 }
