@@ -9,10 +9,26 @@ use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use memchr::{memchr, memchr_iter};
+use serde::{Deserialize, Serialize};
 use slackwater_engine::source::Rejected;
 
 use crate::block::{BlockPool, seal};
 use crate::format::{DecodedRows, Decoder, RECORD_BYTES_MAX, Stop};
+
+/// How far a partition was read: where a new reader goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    /// Bytes of the partition before it.
+    pub(crate) offset: u64,
+    /// Number of the line that comes next.
+    pub(crate) line: u64,
+    /// The record that names the columns is still to come.
+    #[serde(default)]
+    pub(crate) header: bool,
+    /// It lies within a record that was refused because it is too long.
+    #[serde(default)]
+    pub(crate) skipping: bool,
+}
 
 /// Reads the records of one partition.
 #[derive(Debug)]
@@ -22,6 +38,8 @@ pub(crate) struct RecordReader {
     /// The block that is being filled.
     block: Vec<u8>,
     filled: usize,
+    /// Bytes of the partition before the block that is filled or sealed.
+    base: u64,
     /// A sealed block, and how far it was read.
     sealed: Option<(Buffer, usize)>,
     /// Line ends among the bytes that came since the last look.
@@ -30,8 +48,6 @@ pub(crate) struct RecordReader {
     ended: bool,
     /// A record that was too long is being skipped up to its line end.
     skipping: bool,
-    /// The beginning was looked at for a byte order mark.
-    begun: bool,
     refused: Vec<Rejected>,
 }
 
@@ -42,12 +58,36 @@ impl RecordReader {
             block: pool.take(0),
             pool: Arc::clone(pool),
             filled: 0,
+            base: 0,
             sealed: None,
             line_ends: 0,
             ended: false,
             skipping: false,
-            begun: false,
             refused: vec![],
+        }
+    }
+
+    /// A reader that goes on at `mark`: its first byte is the one there.
+    pub(crate) fn going_on(
+        mut decoder: Decoder,
+        pool: &Arc<BlockPool>,
+        mark: Mark,
+    ) -> RecordReader {
+        decoder.go_on(mark.line, mark.header);
+        let mut reader = RecordReader::new(decoder, pool);
+        reader.base = mark.offset;
+        reader.skipping = mark.skipping;
+        reader
+    }
+
+    /// Where it stands: behind all that [`RecordReader::rows`] has given.
+    pub(crate) fn mark(&self) -> Mark {
+        let in_block = self.sealed.as_ref().map_or(0, |(_, at)| *at);
+        Mark {
+            offset: self.base + in_block as u64,
+            line: self.decoder.line(),
+            header: self.decoder.is_header_pending(),
+            skipping: self.skipping,
         }
     }
 
@@ -108,14 +148,14 @@ impl RecordReader {
             let (mut rows, at, stop) = self.decoder.decode(&block, from, self.ended, rows_max);
             match stop {
                 Stop::Full => self.sealed = Some((block, at)),
-                Stop::Incomplete => self.carry(&block[at..]),
+                Stop::Incomplete => self.carry(&block, at),
                 Stop::TooLong => {
                     let record = &block[at..];
                     self.refused.push(self.decoder.reject_too_long(record));
                     let inside = memchr_iter(b'\n', &record[..RECORD_BYTES_MAX]).count();
                     self.decoder.skip_lines(inside as u64);
                     self.skipping = true;
-                    self.carry(&record[RECORD_BYTES_MAX..]);
+                    self.carry(&block, at + RECORD_BYTES_MAX);
                     self.line_ends =
                         usize::from(memchr(b'\n', &self.block[..self.filled]).is_some());
                 }
@@ -144,7 +184,7 @@ impl RecordReader {
     fn seal_block(&mut self) -> (Buffer, usize) {
         self.line_ends = 0;
         let mut from = 0;
-        if !std::mem::replace(&mut self.begun, true) && self.block[..self.filled].starts_with(BOM) {
+        if self.base == 0 && self.block[..self.filled].starts_with(BOM) {
             from = BOM.len();
         }
         // A few lines in a big block are copied out: a chunk that lives on downstream then holds
@@ -158,9 +198,11 @@ impl RecordReader {
         (seal(block, filled, &self.pool), from)
     }
 
-    /// Begins the next block with what is left of the last one.
-    fn carry(&mut self, rest: &[u8]) {
+    /// Begins the next block with what is left of the last one from `at` on.
+    fn carry(&mut self, last: &[u8], at: usize) {
         debug_assert!(self.filled == 0 && self.sealed.is_none());
+        let rest = &last[at..];
+        self.base += at as u64;
         if self.block.len() <= rest.len() {
             // A record that fills half of the block needs a larger one: twice what there is, but
             // no more than shows that the record is too long.
@@ -186,6 +228,7 @@ impl RecordReader {
         };
         self.block.copy_within(skipped..self.filled, 0);
         self.filled -= skipped;
+        self.base += skipped as u64;
         self.line_ends = memchr_iter(b'\n', &self.block[..self.filled]).count();
         if found {
             self.skipping = false;
@@ -207,6 +250,7 @@ pub(crate) mod tests {
     use crate::table::TableDefinition;
     use crate::table::tests::table;
     use arrow_schema::DataType;
+    use proptest::prelude::*;
 
     /// Rows as `position:value|value…` and refusals as `position:reason`.
     #[derive(Debug, Default, PartialEq, Eq)]
@@ -401,5 +445,112 @@ pub(crate) mod tests {
     fn a_byte_order_mark_is_not_data() {
         let read = read_pieces(reader(&raw(), &[0], 100), b"\xEF\xBB\xBFa\nb", &[3], 10);
         assert_eq!(read.rows, ["1:a", "2:b"]);
+    }
+
+    /// Records of all kinds as CSV: quotes over lines, refused ones, lines that are none.
+    fn any_csv() -> impl Strategy<Value = String> {
+        let line = prop_oneof![
+            4 => "[0-9]{1,3},[a-z]{0,9}",
+            1 => "[0-9]{1,3},\"[a-z]{0,3}[\r\n,]{1,3}\"\"[a-z]{0,3}\"",
+            1 => "[a-z]{1,3},[a-z]{0,2}",
+            1 => "[0-9,]{0,6}",
+            1 => "[0-9],[a-z]{60,90}",
+            1 => Just("1,\"never closed".to_string()),
+        ];
+        let end = prop_oneof![4 => Just("\n"), 1 => Just("\r\n")];
+        let lines = proptest::collection::vec((line, end), 0..40);
+        (lines, any::<(bool, bool)>()).prop_map(|(lines, (has_mark, has_end))| {
+            let lines = lines.iter().map(|(line, end)| format!("{line}{end}"));
+            let mark = if has_mark { "\u{feff}" } else { "" };
+            let mut text = format!("{mark}{}", lines.collect::<String>());
+            if !has_end && text.ends_with('\n') {
+                text.pop();
+            }
+            text
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+        #[test]
+        fn a_reader_goes_on_where_another_stopped(
+            text in any_csv(),
+            header in prop_oneof![Just("true"), Just("false")],
+            block_bytes in 8usize..200,
+            piece in 1usize..200,
+            rows_max in 1usize..9,
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let columns = [("n", DataType::Int64), ("s", DataType::Utf8View)];
+            let table = table(&columns, &[("csv.header", header)]);
+            let whole = reader(&table, &[0, 1], block_bytes);
+            let whole = read_pieces(whole, text.as_bytes(), &[piece], rows_max);
+            let chunks = cut.index(20);
+            // The first reader stops behind so many chunks.
+            let mut first = reader(&table, &[0, 1], block_bytes);
+            let mut read = Read::default();
+            let mut rest = text.as_bytes();
+            let mut taken = 0;
+            'reading: loop {
+                while let Some(rows) = first.rows(rows_max) {
+                    read.take(rows);
+                    taken += 1;
+                    if taken >= chunks {
+                        break 'reading;
+                    }
+                }
+                if first.ended {
+                    break;
+                }
+                let room = first.room();
+                let length = room.len().min(rest.len()).min(piece);
+                room[..length].copy_from_slice(&rest[..length]);
+                first.filled(length);
+                rest = &rest[length..];
+                if rest.is_empty() {
+                    first.end();
+                }
+            }
+            let mark = first.mark();
+            let next = reader(&table, &[0, 1], block_bytes);
+            let next = RecordReader::going_on(next.decoder, &next.pool, mark);
+            let rest = &text.as_bytes()[mark.offset as usize..];
+            let rest = read_pieces(next, rest, &[piece], rows_max);
+            read.rows.extend(rest.rows);
+            read.rejected.extend(rest.rejected);
+            read.records.extend(rest.records);
+            prop_assert_eq!(read, whole);
+        }
+    }
+
+    #[test]
+    fn a_reader_goes_on_within_and_behind_a_record_that_is_too_long() {
+        let mut text = b"first\n".to_vec();
+        text.resize(RECORD_BYTES_MAX + 5_000_000, b'x');
+        text.extend_from_slice(b"\nthird\nlast");
+        // With the chunk that refuses it, and with the next one.
+        for (chunks, skipping, left) in [(2, true, 2), (3, false, 1)] {
+            let mut first = reader(&raw(), &[0], 64 * 1024);
+            let mut rest = &text[..];
+            let mut taken = 0;
+            while taken < chunks {
+                if first.rows(1).is_some() {
+                    taken += 1;
+                    continue;
+                }
+                let room = first.room();
+                let length = room.len().min(rest.len());
+                room[..length].copy_from_slice(&rest[..length]);
+                first.filled(length);
+                rest = &rest[length..];
+            }
+            let mark = first.mark();
+            assert_eq!(mark.skipping, skipping, "{mark:?}");
+            let next = reader(&raw(), &[0], 64 * 1024);
+            let next = RecordReader::going_on(next.decoder, &next.pool, mark);
+            let read = read_pieces(next, &text[mark.offset as usize..], &[usize::MAX], 10);
+            assert_eq!(read.rows, ["3:third", "4:last"][2 - left..]);
+            assert_eq!(read.rejected.len(), 0);
+        }
     }
 }

@@ -125,14 +125,27 @@ impl GeneratorSpec {
         })
     }
 
-    /// The order in which rows come.
-    pub(crate) fn order(&self) -> Order {
-        Order {
+    /// The order in which rows come, behind the first `skipped` of `rows`.
+    pub(crate) fn order(&self, skipped: u64, rows: Option<u64>) -> Order {
+        // Rows come by their turns. Turns differ from event times by less than the disorder, so a row
+        // comes at most `window` places later than its number: those before `first` have all come, and
+        // the others that have are the first to come of an order that begins there.
+        let per_second = u128::from(self.times.events_per_second);
+        let window = u128::from(self.disorder_ns) * per_second / 1_000_000_000 + 2;
+        let first = match self.disorder_ns {
+            0 => skipped,
+            _ => skipped.saturating_sub(u64::try_from(window).unwrap_or(u64::MAX)),
+        };
+        let mut order = Order {
             times: self.times,
             disorder_ns: self.disorder_ns,
-            next: 0,
+            next: first,
             waiting: BinaryHeap::new(),
+        };
+        for _ in first..skipped {
+            order.next(rows);
         }
+        order
     }
 }
 
@@ -236,6 +249,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn order(disorder_ns: u64, seed: u64) -> Order {
+        spec(disorder_ns, seed).order(0, None)
+    }
+
+    fn spec(disorder_ns: u64, seed: u64) -> GeneratorSpec {
         let times = Times {
             seed,
             start_ms: 0,
@@ -246,7 +263,6 @@ mod tests {
             times,
             disorder_ns,
         }
-        .order()
     }
 
     proptest! {
@@ -264,6 +280,27 @@ mod tests {
             let mut sorted = numbers;
             sorted.sort_unstable();
             prop_assert!(sorted.into_iter().eq(0..rows));
+        }
+
+        #[test]
+        fn an_order_goes_on_anywhere(
+            rows in 1u64..2_000, disorder_us in 0u64..600_000, seed: u64,
+            events_per_second in prop_oneof![Just(1u64), Just(7), Just(1_000), Just(1_000_000)],
+            cut in any::<prop::sample::Index>(),
+            is_endless: bool,
+        ) {
+            let mut spec = spec(disorder_us * 1_000, seed);
+            spec.times.events_per_second = events_per_second;
+            let in_all = (!is_endless).then_some(rows);
+            let cut = cut.index(rows as usize + 1) as u64;
+            let mut whole = spec.order(0, in_all);
+            let mut rest = spec.order(cut, in_all);
+            for row in 0..rows {
+                let number = whole.next(in_all);
+                if row >= cut {
+                    prop_assert_eq!(rest.next(in_all), number);
+                }
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use super::progress::{Progress, RECORD_BYTES_MAX, Stop, without_return};
 pub(crate) struct CsvScanner {
     pub(super) delimiter: u8,
     pub(super) comment: Option<u8>,
+    /// The record that names the columns is still to come.
     pub(super) header_pending: bool,
     /// Number of declared columns.
     pub(super) fields: usize,

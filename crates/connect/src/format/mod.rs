@@ -278,6 +278,19 @@ impl Decoder {
         self.progress.line
     }
 
+    /// Goes on in the middle of a partition: at line `line`, with the header still to come or not.
+    pub(crate) fn go_on(&mut self, line: u64, header: bool) {
+        self.progress.line = line;
+        if let Kind::Csv(scanner) = &mut self.kind {
+            scanner.header_pending = header;
+        }
+    }
+
+    /// Whether the record that names the columns is still to come.
+    pub(crate) fn is_header_pending(&self) -> bool {
+        matches!(&self.kind, Kind::Csv(scanner) if scanner.header_pending)
+    }
+
     /// Refuses the record that begins with `beginning` because it is too long.
     pub(crate) fn reject_too_long(&self, beginning: &[u8]) -> Rejected {
         let mebibytes = RECORD_BYTES_MAX / (1024 * 1024);

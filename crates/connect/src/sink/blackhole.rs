@@ -3,7 +3,7 @@
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{Delivery, Sink, SinkConnector, SinkRequest};
 
 /// Options beside `connector`.
 pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target"];
@@ -27,6 +27,11 @@ impl SinkConnector for BlackholeConnector {
 
     fn sink(&self, _request: &SinkRequest) -> Result<Box<dyn Sink>> {
         Ok(Box::new(Blackhole))
+    }
+
+    fn delivery(&self) -> Delivery {
+        // Nothing is there, so nothing is there twice.
+        Delivery::ExactlyOnce
     }
 }
 

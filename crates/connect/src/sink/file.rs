@@ -1,32 +1,42 @@
 //! The file sink: one file, or a folder of part files.
 //!
-//! Rows are written under a temporary name, and the file gets its own name when the query has
-//! ended well: a reader never sees half a result. A failed query removes its temporary files.
+//! Rows are written under a hidden name, and the file gets its own name when the query has ended well:
+//! a reader never sees half a result. A failed query removes its hidden files. That is [`whole`]; of a
+//! query that takes checkpoints, [`parts`] get their names with each, and a single file keeps
+//! [`growing`] to the end.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+mod growing;
+mod output;
+mod parts;
+mod whole;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_schema::SchemaRef;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{Delivery, Recovered, Sink, SinkConnector, SinkRequest};
 
 use crate::encode::Encoder;
 use crate::format::Format;
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
+use growing::{Growing, GrowingSink};
+use parts::{PartName, PartSink};
+use whole::WholeSink;
 
 /// Options beside those of the format.
 pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target", "format", "path", "overwrite"];
 
-/// Bytes collected before they are written: large enough that a system call costs nothing beside
-/// making them.
-const BUFFER_BYTES: usize = 256 * 1024;
+/// What to do about a file that a checkpoint has and the folder hasn't.
+const MEND_GONE: &str = "put it back, or begin again without the checkpoints";
+
+/// A checkpoint that says nothing that a file sink has prepared.
+fn unreadable(place: &Path, prepared: &str) -> Error {
+    let reason = format!("what the checkpoint has as prepared can't be read: {prepared}");
+    Error::new(place.display().to_string(), reason).mend("restore from another checkpoint")
+}
 
 /// A table that is written to files.
 #[derive(Debug)]
@@ -34,9 +44,11 @@ pub(crate) struct FileConnector {
     schema: SchemaRef,
     format: Format,
     path: PathBuf,
-    /// One file rather than a folder of parts.
-    is_one_file: bool,
+    /// One file rather than a folder of parts, and where it grows.
+    one_file: Option<Growing>,
     overwrite: bool,
+    /// The parts of an earlier run without checkpoints were cleared away.
+    has_cleared: AtomicBool,
 }
 
 impl FileConnector {
@@ -48,10 +60,6 @@ impl FileConnector {
         let path = PathBuf::from(options.required("path", "out.csv")?);
         let overwrite = options.flag("overwrite", false)?;
         let is_one_file = path.extension().is_some();
-        let refuse = |reason: String| {
-            let mend = "name another path, or add 'overwrite' = 'true'";
-            Err(OptionError::new("path", reason, mend))
-        };
         let shown = path.display();
         if path.file_name().is_none() {
             return Err(OptionError::new(
@@ -72,30 +80,73 @@ impl FileConnector {
             let mend = "a path without an extension is a folder of part files; add .csv or .json";
             return Err(OptionError::new("path", format!("{shown} is a file"), mend));
         }
-        if is_one_file && path.exists() && !overwrite {
-            return refuse(format!("{shown} exists already"));
-        }
-        let mut parts = path.read_dir().into_iter().flatten();
-        if !is_one_file && !overwrite && parts.next().is_some() {
-            return refuse(format!("folder {shown} is not empty"));
-        }
         Ok(FileConnector {
             schema: Arc::clone(&table.schema),
             format,
+            one_file: is_one_file.then(|| Growing::new(&path)),
             path,
-            is_one_file,
             overwrite,
+            has_cleared: AtomicBool::new(false),
         })
     }
 
-    fn folder(&self) -> &Path {
-        if !self.is_one_file {
-            return &self.path;
+    fn extension(&self) -> &'static str {
+        if self.format == Format::Json {
+            "json"
+        } else {
+            "csv"
         }
-        match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
+    }
+
+    /// The sink of a query that takes no checkpoints.
+    fn whole_sink(&self, instance: usize, instances: usize) -> WholeSink {
+        let is_part = self.one_file.is_none();
+        let (place, temporary) = if is_part {
+            let name = format!("part-{instance}.{}", self.extension());
+            (
+                self.path.join(&name),
+                self.path.join(format!(".{name}.tmp")),
+            )
+        } else {
+            let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+            let temporary = format!(".{name}.tmp-{}", std::process::id());
+            let folder = output::folder_of(&self.path);
+            (self.path.clone(), folder.join(temporary))
+        };
+        WholeSink {
+            encoder: Encoder::new(&self.format, &self.schema),
+            is_part,
+            // The first instance clears away the parts of an earlier run with more of them.
+            clears: is_part && self.overwrite && instance == 0,
+            instances,
+            place,
+            temporary,
+            output: None,
         }
+    }
+
+    /// Refuses what is there already.
+    fn refuse_existing(&self) -> Result<()> {
+        let mut entries = self.path.read_dir().into_iter().flatten();
+        let reason = match &self.one_file {
+            Some(_) if self.path.exists() => "exists already".to_string(),
+            Some(file) if growing::is_unfinished(file) => {
+                format!("an earlier query has left {}", file.hidden.display())
+            }
+            None if entries.next().is_some() => "the folder is not empty".to_string(),
+            _ => return Ok(()),
+        };
+        Err(Error::new(self.path.display().to_string(), reason)
+            .mend("name another path, or add 'overwrite' = 'true'"))
+    }
+
+    /// Parts that a query without checkpoints has left give way to the first that this one commits.
+    fn clear_plain_parts(&self) -> Result<()> {
+        // Relaxed: looking twice does no harm.
+        if self.overwrite && !self.has_cleared.swap(true, Ordering::Relaxed) {
+            parts::remove_where(&self.path, |_, name| parts::is_plain_part(name))?;
+        }
+        Ok(())
     }
 }
 
@@ -105,7 +156,10 @@ impl SinkConnector for FileConnector {
     }
 
     fn max_instances(&self) -> usize {
-        if self.is_one_file { 1 } else { usize::MAX }
+        match self.one_file {
+            Some(_) => 1,
+            None => usize::MAX,
+        }
     }
 
     fn describe(&self) -> String {
@@ -116,181 +170,59 @@ impl SinkConnector for FileConnector {
         let SinkRequest {
             instance,
             instances,
-            ..
+            epoch,
         } = *request;
         assert!(instances <= self.max_instances(), "one file has one writer");
-        let extension = if self.format == Format::Json {
-            "json"
-        } else {
-            "csv"
+        let Some(epoch) = epoch else {
+            return Ok(Box::new(self.whole_sink(instance, instances)));
         };
-        let (place, temporary) = if self.is_one_file {
-            let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-            let temporary = format!(".{name}.tmp-{}", std::process::id());
-            (self.path.clone(), self.folder().join(temporary))
-        } else {
-            let name = format!("part-{instance}.{extension}");
-            (
-                self.path.join(&name),
-                self.path.join(format!(".{name}.tmp")),
-            )
+        let (format, schema) = (&self.format, &self.schema);
+        if let Some(file) = &self.one_file {
+            return Ok(Box::new(GrowingSink::new(format, schema, file, epoch)));
+        }
+        let first = PartName {
+            instance,
+            epoch,
+            number: 0,
+            extension: self.extension(),
         };
-        Ok(Box::new(FileSink {
-            encoder: Encoder::new(&self.format, &self.schema),
-            is_folder: !self.is_one_file,
-            // The first instance clears away the parts of an earlier run with more of them.
-            clears: !self.is_one_file && self.overwrite && instance == 0,
-            instances,
-            place,
-            temporary,
-            buffer: Vec::with_capacity(BUFFER_BYTES * 2),
-            output: None,
-        }))
+        Ok(Box::new(PartSink::new(format, schema, &self.path, first)))
     }
-}
 
-enum Output {
-    Plain(File),
-    Gzip(GzEncoder<File>),
-}
+    fn delivery(&self) -> Delivery {
+        Delivery::ExactlyOnce
+    }
 
-impl Output {
-    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        match self {
-            Output::Plain(file) => file.write_all(bytes),
-            Output::Gzip(encoder) => encoder.write_all(bytes),
+    fn begin(&self) -> Result<()> {
+        if !self.overwrite {
+            return self.refuse_existing();
+        }
+        match &self.one_file {
+            Some(file) => file.clear(),
+            None => parts::remove_where(&self.path, |_, name| {
+                parts::is_part(name) || parts::is_hidden_part(name)
+            }),
         }
     }
 
-    fn finish(self) -> std::io::Result<()> {
-        match self {
-            Output::Plain(_) => Ok(()),
-            Output::Gzip(encoder) => encoder.finish().map(drop),
-        }
-    }
-}
-
-struct FileSink {
-    encoder: Encoder,
-    is_folder: bool,
-    clears: bool,
-    instances: usize,
-    place: PathBuf,
-    temporary: PathBuf,
-    buffer: Vec<u8>,
-    output: Option<Output>,
-}
-
-impl FileSink {
-    fn error(&self, what: &str, error: &std::io::Error) -> Error {
-        Error::new(
-            self.place.display().to_string(),
-            format!("can't {what}: {error}"),
-        )
-    }
-
-    fn write_out(&mut self) -> Result<()> {
-        let Some(output) = &mut self.output else {
-            return Ok(());
-        };
-        let written = output.write_all(&self.buffer);
-        self.buffer.clear();
-        written.map_err(|error| self.error("write", &error).mend("is the disk full?"))
-    }
-
-    /// Removes the parts of an earlier run that this one does not replace.
-    fn clear_parts(&self) -> std::io::Result<()> {
-        let Some(folder) = self.place.parent() else {
-            return Ok(());
-        };
-        for entry in folder.read_dir()? {
-            let path = entry?.path();
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            let number = name.strip_prefix("part-").and_then(|rest| {
-                let (number, extension) = rest.split_once('.')?;
-                matches!(extension, "csv" | "json").then(|| number.parse::<usize>().ok())?
-            });
-            let replaced = self.place.extension() == path.extension();
-            if number.is_some_and(|number| number >= self.instances || !replaced) {
-                std::fs::remove_file(&path)?;
+    fn commit(&self, prepared: &str) -> Result<()> {
+        match &self.one_file {
+            Some(file) => file.commit(prepared),
+            None => {
+                parts::commit(&self.path, prepared)?;
+                self.clear_plain_parts()
             }
         }
-        Ok(())
+    }
+
+    fn recover(&self, prepared: &[String]) -> Result<Recovered> {
+        match &self.one_file {
+            Some(file) => file.recover(prepared)?,
+            None => parts::recover(&self.path, prepared)?,
+        }
+        Ok(Recovered::Committed)
     }
 }
 
-impl Sink for FileSink {
-    fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
-        let folder = self
-            .temporary
-            .parent()
-            .map(Path::to_path_buf)
-            .unwrap_or_default();
-        if self.is_folder {
-            std::fs::create_dir_all(&folder)
-                .map_err(|error| self.error("make the folder", &error))?;
-        }
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&self.temporary)
-            .map_err(|error| {
-                let reason = format!("can't write in {}: {error}", folder.display());
-                Error::new(self.place.display().to_string(), reason)
-                    .mend("make the folder, or check its permissions")
-            })?;
-        let is_gzip = self.place.extension().is_some_and(|ending| ending == "gz");
-        self.output = Some(if is_gzip {
-            Output::Gzip(GzEncoder::new(file, Compression::default()))
-        } else {
-            Output::Plain(file)
-        });
-        Ok(())
-    }
-
-    fn write(&mut self, chunk: &Chunk) -> Result<()> {
-        let place = self.place.display().to_string();
-        self.encoder
-            .encode(chunk, &mut self.buffer)
-            .map_err(|error| error.at(&place))?;
-        if self.buffer.len() >= BUFFER_BYTES {
-            self.write_out()
-        } else {
-            Ok(())
-        }
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        // Nobody looks at a temporary file, but the rows shall not be lost with the process.
-        self.write_out()
-    }
-
-    fn finish(&mut self, complete: bool) -> Result<()> {
-        if !complete {
-            self.output = None;
-            // It may never have been opened.
-            let _ = std::fs::remove_file(&self.temporary);
-            return Ok(());
-        }
-        self.encoder.finish(&mut self.buffer);
-        self.write_out()?;
-        let Some(output) = self.output.take() else {
-            return Ok(());
-        };
-        output
-            .finish()
-            .map_err(|error| self.error("write", &error))?;
-        std::fs::rename(&self.temporary, &self.place)
-            .map_err(|error| self.error("give the file its name", &error))?;
-        if self.clears {
-            self.clear_parts()
-                .map_err(|error| self.error("remove old parts", &error))?;
-        }
-        Ok(())
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,7 @@
 //! The datagen source: made-up rows, the same for the same seed however they are cut into chunks.
+//!
+//! A row's position is its number, so a restored query goes on at a position without a bookmark. The
+//! pace begins anew with the next row.
 
 use std::sync::Arc;
 
@@ -61,24 +64,34 @@ impl SourceConnector for DatagenConnector {
             .iter()
             .map(|&column| self.schema.field(column).clone());
         let read = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let columns = Columns::new(&self.spec, &read);
+        let name = partition_name(&columns);
+        let known = request.resume.iter().find(|known| known.name == name);
+        // Positions begin with 1.
+        let made = known.map_or(0, |known| known.position.saturating_sub(1));
+        let made = self.rows.map_or(made, |rows| made.min(rows));
+        let rows_left = self.rows.map(|rows| rows - made);
+        let has_ended = known.is_some_and(|known| known.ended);
+        // The one partition is the first instance's.
+        let is_idle = request.instance > 0;
+        let has_rows = !is_idle && !has_ended;
         Ok(Box::new(DatagenSource {
-            // The one partition is the first instance's.
-            rows_left: if request.instance > 0 {
-                Some(0)
-            } else {
-                self.rows
-            },
-            told_end: request.instance > 0,
-            columns: Columns::new(&self.spec, &read),
-            order: self.spec.order(),
+            order: self.spec.order(if has_rows { made } else { 0 }, self.rows),
+            rows_left: if has_rows { rows_left } else { Some(0) },
+            told_end: is_idle,
+            columns,
             read,
             pacer: self.pacer.clone(),
             numbers: vec![],
-            made: 0,
+            made,
             held: None,
             request,
         }))
     }
+}
+
+fn partition_name(columns: &Columns) -> String {
+    format!("datagen {}", columns.name())
 }
 
 struct DatagenSource {
@@ -91,7 +104,7 @@ struct DatagenSource {
     rows_left: Option<u64>,
     /// Event numbers of the chunk that is made.
     numbers: Vec<u64>,
-    /// Rows made so far.
+    /// Rows made so far, also before the query was restored.
     made: u64,
     /// Paced rows and when they are due.
     held: Option<(u64, SourceRows)>,
@@ -127,11 +140,10 @@ impl DatagenSource {
 
 impl Source for DatagenSource {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
-        let name = format!("datagen {}", self.columns.name());
         Ok(if self.told_end {
             vec![]
         } else {
-            vec![(0, name)]
+            vec![(0, partition_name(&self.columns))]
         })
     }
 

@@ -6,15 +6,18 @@
 //! short while it is read is an end, not a signal, and memory use is honest.
 //!
 //! What was read before an error (truncated gzip) is handed on first.
+//!
+//! Its bookmarks are [`Mark`]s as JSON: a restored query seeks in plain files. A packed one can't be
+//! sought in. It is read again from its beginning, without pace as far as it was read before.
 
-use std::fs::File;
+mod opening;
+
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_schema::SchemaRef;
-use flate2::read::MultiGzDecoder;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
 use slackwater_engine::source::{
@@ -25,7 +28,7 @@ use slackwater_engine::time::now_ns;
 use super::source_rows;
 use crate::block::{BlockPool, FILE_BLOCK_BYTES};
 use crate::format::Format;
-use crate::lines::RecordReader;
+use crate::lines::{Mark, RecordReader};
 use crate::options::{OptionError, Options};
 use crate::pacer::Pacer;
 use crate::table::{TableDefinition, table_settings};
@@ -174,6 +177,7 @@ impl SourceConnector for FileConnector {
     }
 
     fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
+        opening::check_all_there(&self.files, &request.resume)?;
         let share = BLOCKS_BYTES_MAX / self.files.len();
         let block_bytes = share.min(FILE_BLOCK_BYTES);
         Ok(Box::new(FileSource {
@@ -187,7 +191,7 @@ impl SourceConnector for FileConnector {
             reading: vec![],
             turn: 0,
             held: None,
-            events: std::collections::VecDeque::new(),
+            events: VecDeque::new(),
         }))
     }
 }
@@ -197,7 +201,11 @@ struct OpenFile {
     partition: u32,
     path: PathBuf,
     input: Box<dyn Read + Send>,
+    /// It can't be sought in.
+    is_packed: bool,
     records: RecordReader,
+    /// Rows before this position were read before the query was restored.
+    first_new: u64,
     /// When the bytes were read that the next rows come from.
     ingest_ns: u64,
     ended: bool,
@@ -216,24 +224,18 @@ struct FileSource {
     waiting: Vec<u32>,
     reading: Vec<OpenFile>,
     turn: usize,
-    /// Paced rows and when they are due.
-    held: Option<(u64, SourceRows)>,
+    /// Paced rows that are not due yet.
+    held: Option<Held>,
     /// What else is to be told before the next rows.
-    events: std::collections::VecDeque<SourcePoll>,
+    events: VecDeque<SourcePoll>,
 }
 
-/// Counts what is read from the file itself, before it is unpacked.
-struct Counted {
-    file: File,
-    bytes_read: Arc<AtomicU64>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let bytes = self.file.read(buffer)?;
-        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(bytes)
-    }
+/// Paced rows that are not due yet.
+struct Held {
+    due_ns: u64,
+    rows: SourceRows,
+    /// Where their file stood before them.
+    before: Mark,
 }
 
 fn name_of(path: &Path) -> String {
@@ -241,51 +243,29 @@ fn name_of(path: &Path) -> String {
 }
 
 impl FileSource {
-    fn open_file(&self, partition: u32) -> Result<OpenFile> {
-        let path = self.files[partition as usize].path.clone();
-        let file = File::open(&path).map_err(|error| {
-            Error::new(name_of(&path), format!("can't open the file: {error}"))
-                .mend("check the path and its permissions")
-        })?;
-        let counted = Counted {
-            file,
-            bytes_read: Arc::clone(&self.request.bytes_read),
-        };
-        let is_gzip = path
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-        let input: Box<dyn Read + Send> = if is_gzip {
-            Box::new(MultiGzDecoder::new(counted))
-        } else {
-            Box::new(counted)
-        };
-        let decoder = self.format.decoder(&self.schema, &self.request.projection);
-        Ok(OpenFile {
-            partition,
-            path,
-            input,
-            records: RecordReader::new(decoder, &self.pool),
-            ingest_ns: 0,
-            ended: false,
-            failure: None,
-        })
-    }
-
     fn rows_max(&self) -> usize {
         let chunk_rows = self.request.tuning.chunk_rows();
+        let file = &self.reading[self.turn];
+        let known = file.first_new.saturating_sub(file.records.mark().line);
         match &self.pacer {
-            None => chunk_rows,
+            // Each takes a line at least: no chunk has both rows that are known and rows to pace, but
+            // where records have several lines.
+            Some(_) if known > 0 => chunk_rows.min(usize::try_from(known).unwrap_or(usize::MAX)),
             Some(pacer) => pacer.rows_max(self.request.tuning.linger_ns(), chunk_rows, now_ns()),
+            None => chunk_rows,
         }
     }
 
-    /// The next chunk of the file whose turn it is; `None` when the file has ended.
-    fn next_rows(&mut self) -> Result<Option<SourceRows>> {
+    /// The next chunk of the file whose turn it is, and where the file stood before; `None` when the
+    /// file has ended.
+    fn next_rows(&mut self) -> Result<Option<(SourceRows, Mark)>> {
         let rows_max = self.rows_max();
         let file = &mut self.reading[self.turn];
+        let before = file.records.mark();
         loop {
             if let Some(rows) = file.records.rows(rows_max) {
-                return Ok(Some(source_rows(rows, file.partition, file.ingest_ns)));
+                let rows = source_rows(rows, file.partition, file.ingest_ns);
+                return Ok(Some((rows, before)));
             }
             if let Some(failure) = file.failure.take() {
                 return Err(file.read_error(&failure));
@@ -298,17 +278,24 @@ impl FileSource {
     }
 
     /// Rows go out now, or are held until they are due.
-    fn hand_out(&mut self, mut rows: SourceRows) -> SourcePoll {
-        let Some(pacer) = self.pacer.as_ref().filter(|_| rows.batch.num_rows() > 0) else {
+    fn hand_out(&mut self, mut rows: SourceRows, before: Mark, first_new: u64) -> SourcePoll {
+        let positions = (0..rows.batch.num_rows()).rev();
+        let new_rows = positions.take_while(|&row| rows.positions.at(row) >= first_new);
+        let new_rows = new_rows.count();
+        let Some(pacer) = self.pacer.as_ref().filter(|_| new_rows > 0) else {
             return SourcePoll::Rows(rows);
         };
         let now_ns = now_ns();
-        let due = pacer.take(rows.batch.num_rows(), now_ns);
+        let due = pacer.take(new_rows, now_ns);
         rows.ingest_ns = due.first_ns;
         if due.last_ns <= now_ns {
             return SourcePoll::Rows(rows);
         }
-        self.held = Some((due.last_ns, rows));
+        self.held = Some(Held {
+            due_ns: due.last_ns,
+            rows,
+            before,
+        });
         SourcePoll::NotBefore {
             time_ns: due.last_ns,
         }
@@ -317,13 +304,13 @@ impl FileSource {
     /// The file whose turn it is has ended.
     fn end_file(&mut self) -> Result<SourcePoll> {
         let file = self.reading.remove(self.turn);
+        file.check_was_whole()?;
         if self.turn >= self.reading.len() {
             self.turn = 0;
         }
         if self.request.unit_per_partition {
             self.events.push_back(SourcePoll::EndOfWork);
-            if let Some(next) = self.waiting.pop() {
-                let next = self.open_file(next)?;
+            if let Some(next) = self.open_next()? {
                 let name = name_of(&next.path);
                 self.events.push_back(SourcePoll::PartitionStarted {
                     partition: next.partition,
@@ -372,32 +359,38 @@ impl OpenFile {
 impl Source for FileSource {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
         let (instance, instances) = (self.request.instance, self.request.instances.max(1));
-        let mut mine = (0..self.files.len() as u32)
-            .filter(|partition| *partition as usize % instances == instance)
-            .collect::<Vec<_>>();
+        let mine = (0..self.files.len() as u32)
+            .filter(|partition| *partition as usize % instances == instance);
+        let files = Arc::clone(&self.files);
+        let name = |partition: u32| name_of(&files[partition as usize].path);
         if self.request.unit_per_partition {
-            mine.reverse();
-            self.waiting = mine;
-            mine = self.waiting.pop().into_iter().collect();
+            self.waiting = mine.rev().collect();
+            let first = self.open_next()?;
+            self.reading.extend(first);
+            let opened = self.reading.iter().map(|file| file.partition);
+            return Ok(opened.map(|file| (file, name(file))).collect());
         }
+        let mine = mine.collect::<Vec<u32>>();
+        let named = mine.iter().map(|&file| (file, name(file))).collect();
         for partition in mine {
-            let file = self.open_file(partition)?;
-            self.reading.push(file);
+            match self.open_file(partition)? {
+                Some(file) => self.reading.push(file),
+                None => self
+                    .events
+                    .push_back(SourcePoll::PartitionEnded { partition }),
+            }
         }
-        Ok(self
-            .reading
-            .iter()
-            .map(|file| (file.partition, name_of(&file.path)))
-            .collect())
+        Ok(named)
     }
 
     fn poll(&mut self) -> Result<SourcePoll> {
-        if let Some((due_ns, rows)) = self.held.take() {
+        if let Some(held) = self.held.take() {
+            let due_ns = held.due_ns;
             if now_ns() < due_ns {
-                self.held = Some((due_ns, rows));
+                self.held = Some(held);
                 return Ok(SourcePoll::NotBefore { time_ns: due_ns });
             }
-            return Ok(SourcePoll::Rows(rows));
+            return Ok(SourcePoll::Rows(held.rows));
         }
         if let Some(event) = self.events.pop_front() {
             return Ok(event);
@@ -405,13 +398,24 @@ impl Source for FileSource {
         if self.reading.is_empty() {
             return Ok(SourcePoll::End);
         }
+        let first_new = self.reading[self.turn].first_new;
         match self.next_rows()? {
             None => self.end_file(),
-            Some(rows) => {
+            Some((rows, before)) => {
                 self.turn = (self.turn + 1) % self.reading.len();
-                Ok(self.hand_out(rows))
+                Ok(self.hand_out(rows, before, first_new))
             }
         }
+    }
+
+    fn bookmark(&mut self, partition: u32) -> Option<String> {
+        let mut files = self.reading.iter();
+        let file = files.find(|file| file.partition == partition && !file.is_packed)?;
+        let mark = match &self.held {
+            Some(held) if held.rows.partition == partition => held.before,
+            _ => file.records.mark(),
+        };
+        serde_json::to_string(&mark).ok()
     }
 
     fn close(&mut self) {

@@ -45,6 +45,8 @@ fn count_bytes(request: &SourceRequest, bytes: usize) {
 mod datagen_tests;
 #[cfg(test)]
 mod file_tests;
+#[cfg(test)]
+mod resume_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {

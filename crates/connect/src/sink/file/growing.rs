@@ -1,0 +1,306 @@
+//! One file over the whole life of a query that takes checkpoints.
+//!
+//! It grows under a hidden name. A checkpoint has its length, to which a restored query cuts it before
+//! it writes on. The end leaves a note beside it, with what was prepared last: when exactly that is
+//! committed, the file gets its own name. Lengths could not tell the last checkpoint from an earlier
+//! one, behind which no row had come.
+//!
+//! Who writes it holds a lock, so that an incarnation that was thought dead is found before the file is
+//! cut. The kernel lets go of the lock when its process dies.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
+use slackwater_engine::chunk::Chunk;
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::link::Waiter;
+use slackwater_engine::sink::Sink;
+
+use super::output::{Output, failed, folder_of, remove, sync_folder};
+use super::{MEND_GONE, unreadable};
+use crate::encode::Encoder;
+use crate::format::Format;
+
+/// What a checkpoint has of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Prepared {
+    /// Its name.
+    file: String,
+    /// Its length.
+    bytes: u64,
+    /// The incarnation, and the how manieth of its checkpoints.
+    epoch: u64,
+    number: u64,
+}
+
+/// Where the file and what belongs to it are.
+#[derive(Debug, Clone)]
+pub(super) struct Growing {
+    path: PathBuf,
+    name: String,
+    /// While it grows.
+    pub(super) hidden: PathBuf,
+    /// Beside it once its query has ended.
+    note: PathBuf,
+    /// What was committed last in this process.
+    committed: Arc<Mutex<Option<Prepared>>>,
+}
+
+impl Growing {
+    pub(super) fn new(path: &Path) -> Growing {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let folder = folder_of(path);
+        Growing {
+            path: path.to_path_buf(),
+            hidden: folder.join(format!(".{name}.unfinished")),
+            note: folder.join(format!(".{name}.ended")),
+            name: name.into_owned(),
+            committed: Arc::default(),
+        }
+    }
+
+    fn lock_committed(&self) -> MutexGuard<'_, Option<Prepared>> {
+        // Each change is one assignment, so a panic elsewhere leaves nothing half-changed.
+        self.committed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn parse(&self, text: &str) -> Result<Prepared> {
+        let prepared = serde_json::from_str::<Prepared>(text);
+        let prepared = prepared.map_err(|_| unreadable(&self.path, text))?;
+        if prepared.file == self.name {
+            return Ok(prepared);
+        }
+        let reason = format!("the checkpoint is of a file '{}'", prepared.file);
+        Err(Error::new(self.path.display().to_string(), reason)
+            .mend("name the same path as before, or begin again without the checkpoints"))
+    }
+
+    /// Opens the hidden file, which nobody else may write.
+    fn open(&self, creates: bool) -> Result<File> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(creates)
+            .truncate(false)
+            .open(&self.hidden)
+            .map_err(|error| {
+                let folder = folder_of(&self.path).display();
+                let reason = format!("can't write in {folder}: {error}");
+                Error::new(self.path.display().to_string(), reason)
+                    .mend("make the folder, or check its permissions")
+            })?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => {
+                let place = self.hidden.display().to_string();
+                Err(Error::new(place, "another process is writing it")
+                    .mend("wait until it has ended, or end it"))
+            }
+            Err(TryLockError::Error(error)) => Err(failed(&self.hidden, "lock", &error)),
+        }
+    }
+
+    /// Removes what an earlier run has left, unless it is still there.
+    pub(super) fn clear(&self) -> Result<()> {
+        if self.hidden.exists() {
+            let _locked = self.open(false)?;
+            remove(&self.hidden)?;
+        }
+        remove(&self.note)
+    }
+
+    /// What was prepared last by a query that has ended. A note that was torn by a crash says nothing:
+    /// it is written before the last checkpoint is stored.
+    fn noted(&self) -> Option<Prepared> {
+        let text = std::fs::read(&self.note).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Gives the file its name.
+    fn settle(&self) -> Result<()> {
+        std::fs::rename(&self.hidden, &self.path)
+            .map_err(|error| failed(&self.path, "give the file its name", &error))?;
+        sync_folder(folder_of(&self.path))?;
+        remove(&self.note)
+    }
+
+    fn finished_bytes(&self) -> Option<u64> {
+        self.path.metadata().ok().map(|metadata| metadata.len())
+    }
+
+    fn gone(&self) -> Error {
+        let reason = format!(
+            "neither it nor {} is there with what was written",
+            self.hidden.display()
+        );
+        Error::new(self.path.display().to_string(), reason).mend(MEND_GONE)
+    }
+
+    /// Commits: what is not the end stays hidden.
+    pub(super) fn commit(&self, prepared: &str) -> Result<()> {
+        let prepared = self.parse(prepared)?;
+        let mut committed = self.lock_committed();
+        let is_end = self.noted().as_ref() == Some(&prepared);
+        if !self.hidden.exists() {
+            let is_finished = self.finished_bytes() >= Some(prepared.bytes);
+            return if is_finished {
+                Ok(())
+            } else {
+                Err(self.gone())
+            };
+        }
+        *committed = Some(prepared);
+        if is_end { self.settle() } else { Ok(()) }
+    }
+
+    /// Cuts the file to what the newest of these says, or gives it its name if that was the end.
+    pub(super) fn recover(&self, prepared: &[String]) -> Result<()> {
+        let prepared = prepared.iter().map(|text| self.parse(text));
+        let prepared = prepared.collect::<Result<Vec<Prepared>>>()?;
+        let newest = prepared.iter().max_by_key(|of| (of.epoch, of.number));
+        let Some(newest) = newest else {
+            return self.clear();
+        };
+        if !self.hidden.exists() {
+            if self.finished_bytes() != Some(newest.bytes) {
+                return Err(self.gone());
+            }
+            return remove(&self.note);
+        }
+        let file = self.open(false)?;
+        if self.noted().as_ref() == Some(newest) {
+            return self.settle();
+        }
+        remove(&self.note)?;
+        self.cut(&file, newest.bytes)
+    }
+
+    fn cut(&self, file: &File, bytes: u64) -> Result<()> {
+        let metadata = file.metadata();
+        let metadata = metadata.map_err(|error| failed(&self.hidden, "look at it", &error))?;
+        if metadata.len() < bytes {
+            let (place, found) = (self.hidden.display().to_string(), metadata.len());
+            let reason = format!("has {found} bytes, but {bytes} were written");
+            return Err(Error::new(place, reason).mend(MEND_GONE));
+        }
+        let cut = file.set_len(bytes).and_then(|()| file.sync_all());
+        cut.map_err(|error| failed(&self.hidden, "cut", &error))
+    }
+
+    /// Notes that the query has ended with what was prepared last.
+    fn end(&self, last: &Prepared) -> Result<()> {
+        let text = serde_json::to_vec(last);
+        let text = text.map_err(|error| Error::new(self.name.clone(), error.to_string()))?;
+        let committed = self.lock_committed();
+        let noted = File::create(&self.note).and_then(|mut note| {
+            note.write_all(&text)?;
+            note.sync_all()
+        });
+        noted.map_err(|error| failed(&self.note, "write", &error))?;
+        sync_folder(folder_of(&self.path))?;
+        if committed.as_ref() == Some(last) {
+            return self.settle();
+        }
+        Ok(())
+    }
+}
+
+/// Writes the file.
+pub(super) struct GrowingSink {
+    format: Format,
+    schema: SchemaRef,
+    file: Growing,
+    epoch: u64,
+    output: Option<(Encoder, Output)>,
+    prepared: Option<Prepared>,
+}
+
+impl GrowingSink {
+    pub(super) fn new(
+        format: &Format,
+        schema: &SchemaRef,
+        file: &Growing,
+        epoch: u64,
+    ) -> GrowingSink {
+        GrowingSink {
+            format: format.clone(),
+            schema: schema.clone(),
+            file: file.clone(),
+            epoch,
+            output: None,
+            prepared: None,
+        }
+    }
+}
+
+impl Sink for GrowingSink {
+    fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
+        let mut file = self.file.open(true)?;
+        let length = file.seek(SeekFrom::End(0));
+        let length = length.map_err(|error| failed(&self.file.hidden, "seek", &error))?;
+        sync_folder(folder_of(&self.file.path))?;
+        let mut format = self.format.clone();
+        if let Format::Csv(options) = &mut format
+            && length > 0
+        {
+            options.header = false;
+        }
+        let path = &self.file.path;
+        let is_packed = path.extension().is_some_and(|ending| ending == "gz");
+        let output = Output::new(file, length, &self.file.hidden, is_packed);
+        self.output = Some((Encoder::new(&format, &self.schema), output));
+        Ok(())
+    }
+
+    fn write(&mut self, chunk: &Chunk) -> Result<()> {
+        let Some((encoder, output)) = &mut self.output else {
+            return Ok(());
+        };
+        let encoded = encoder.encode(chunk, &mut output.buffer);
+        encoded.map_err(|error| error.at(&self.file.path.display().to_string()))?;
+        output.write_full()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let output = self.output.as_mut();
+        output.map_or(Ok(()), |(_, output)| output.write_out())
+    }
+
+    fn prepare(&mut self) -> Result<Option<String>> {
+        let Some((encoder, output)) = &mut self.output else {
+            return Ok(None);
+        };
+        // The header of a file that never gets a row.
+        encoder.finish(&mut output.buffer);
+        let prepared = Prepared {
+            file: self.file.name.clone(),
+            bytes: output.sync()?,
+            epoch: self.epoch,
+            number: self.prepared.as_ref().map_or(0, |last| last.number + 1),
+        };
+        let text = serde_json::to_string(&prepared);
+        let text = text.map_err(|error| Error::new(&self.file.name, error.to_string()))?;
+        self.prepared = Some(prepared);
+        Ok(Some(text))
+    }
+
+    fn finish(&mut self, complete: bool) -> Result<()> {
+        let was_open = self.output.take().is_some();
+        if !complete || !was_open {
+            return Ok(());
+        }
+        let last = self.prepared.as_ref();
+        self.file
+            .end(last.expect("a sink is prepared before its end"))
+    }
+}
+
+/// Whether there is something under a hidden name.
+pub(super) fn is_unfinished(file: &Growing) -> bool {
+    !matches!(file.hidden.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound)
+}

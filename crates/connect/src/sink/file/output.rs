@@ -1,0 +1,140 @@
+//! A file that is written through a buffer, packed or not, and folders that are synced.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use slackwater_engine::error::{Error, Result};
+
+/// Bytes collected before they are written: large enough that a system call costs nothing beside
+/// making them.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// An error of the file system, with what can be done about it.
+pub(super) fn failed(place: &Path, what: &str, error: &std::io::Error) -> Error {
+    let mend = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk",
+        ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
+        ErrorKind::ReadOnlyFilesystem => "name a path on a disk that can be written",
+        ErrorKind::FileTooLarge => "raise the limit of file sizes (ulimit -f)",
+        ErrorKind::NotFound => "has somebody removed it, or its folder?",
+        _ => "is the disk full?",
+    };
+    Error::new(
+        place.display().to_string(),
+        format!("can't {what}: {error}"),
+    )
+    .mend(mend)
+}
+
+/// The folder that a path is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| failed(folder, "sync the folder", &error))
+}
+
+/// Removes a file that may be there.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(path, "remove", &error)),
+        _ => Ok(()),
+    }
+}
+
+fn new_member() -> GzEncoder<Vec<u8>> {
+    GzEncoder::new(Vec::new(), Compression::default())
+}
+
+/// A file that is written through a buffer.
+pub(super) struct Output {
+    path: PathBuf,
+    file: File,
+    /// Bytes in the file.
+    length: u64,
+    is_packed: bool,
+    /// The gzip member that was begun.
+    member: Option<GzEncoder<Vec<u8>>>,
+    /// What is to be written next.
+    pub(super) buffer: Vec<u8>,
+}
+
+impl Output {
+    /// Goes on behind the `length` bytes of `file`. Errors name `path`.
+    pub(super) fn new(file: File, length: u64, path: &Path, is_packed: bool) -> Output {
+        Output {
+            path: path.to_path_buf(),
+            file,
+            length,
+            is_packed,
+            member: None,
+            buffer: Vec::with_capacity(BUFFER_BYTES * 2),
+        }
+    }
+
+    /// Writes the buffer if it is full.
+    pub(super) fn write_full(&mut self) -> Result<()> {
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.write_out()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes what is in the buffer.
+    pub(super) fn write_out(&mut self) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = std::mem::take(&mut self.buffer);
+        let written = match self.is_packed {
+            true => {
+                let member = self.member.get_or_insert_with(new_member);
+                let packed = member.write_all(&bytes);
+                let packed = packed.map(|()| std::mem::take(member.get_mut()));
+                packed.and_then(|packed| self.put(&packed))
+            }
+            false => self.put(&bytes),
+        };
+        bytes.clear();
+        self.buffer = bytes;
+        written.map_err(|error| failed(&self.path, "write", &error))
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the buffer, and ends the gzip member so that the file is whole. A packed file without
+    /// rows has a member, too.
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.write_out()?;
+        if self.is_packed && self.length == 0 {
+            self.member.get_or_insert_with(new_member);
+        }
+        let Some(member) = self.member.take() else {
+            return Ok(());
+        };
+        let written = member.finish().and_then(|bytes| self.put(&bytes));
+        written.map_err(|error| failed(&self.path, "write", &error))
+    }
+
+    /// Ends it and makes it durable; how many bytes it has.
+    pub(super) fn sync(&mut self) -> Result<u64> {
+        self.end()?;
+        let synced = self.file.sync_all();
+        synced.map_err(|error| failed(&self.path, "sync", &error))?;
+        Ok(self.length)
+    }
+}

@@ -1,0 +1,284 @@
+//! A folder of parts, one for each checkpoint and instance that had rows.
+//!
+//! A part is written under a hidden name. At a checkpoint it is ended and synced, and gets its own name
+//! when the checkpoint is stored. Its name has the incarnation, so two that are alive at the same time
+//! never write the same file.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
+use slackwater_engine::chunk::Chunk;
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::link::Waiter;
+use slackwater_engine::sink::Sink;
+
+use super::output::{Output, failed, folder_of, remove, sync_folder};
+use super::{MEND_GONE, unreadable};
+use crate::encode::Encoder;
+use crate::format::Format;
+
+/// A part's name. As text, names of an instance are in the order in which the parts were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PartName {
+    pub(super) instance: usize,
+    pub(super) epoch: u64,
+    pub(super) number: u64,
+    pub(super) extension: &'static str,
+}
+
+impl fmt::Display for PartName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PartName {
+            instance,
+            epoch,
+            number,
+            extension,
+        } = self;
+        // Wide enough for an epoch each second over 300 years.
+        write!(f, "part-{instance:05}-{epoch:010}-{number:010}.{extension}")
+    }
+}
+
+impl PartName {
+    fn parse(name: &str) -> Option<PartName> {
+        let (numbers, extension) = name.strip_prefix("part-")?.split_once('.')?;
+        let extension = ["csv", "json"].into_iter().find(|of| *of == extension)?;
+        let mut numbers = numbers.split('-');
+        let part = PartName {
+            instance: numbers.next()?.parse().ok()?,
+            epoch: numbers.next()?.parse().ok()?,
+            number: numbers.next()?.parse().ok()?,
+            extension,
+        };
+        // Names that only look like ours belong to others.
+        (part.to_string() == name).then_some(part)
+    }
+}
+
+/// The name of a part that is not committed.
+fn hidden(name: &str) -> String {
+    format!(".{name}.tmp")
+}
+
+/// Whether a checkpoint has committed a file with this name.
+pub(super) fn is_part(name: &str) -> bool {
+    PartName::parse(name).is_some()
+}
+
+/// Whether a file with this name is a part that is not committed.
+pub(super) fn is_hidden_part(name: &str) -> bool {
+    let name = name.strip_prefix('.').and_then(|n| n.strip_suffix(".tmp"));
+    name.is_some_and(is_part)
+}
+
+/// Whether a file with this name is a part of a query that took no checkpoints.
+pub(super) fn is_plain_part(name: &str) -> bool {
+    let numbered = name.strip_prefix("part-").and_then(|n| n.split_once('.'));
+    numbered.is_some_and(|(number, extension)| {
+        matches!(extension, "csv" | "json") && number.parse::<usize>().is_ok()
+    })
+}
+
+/// Removes the files of a folder that are meant. Says nothing about a folder that isn't there.
+pub(super) fn remove_where(folder: &Path, is_meant: impl Fn(&Path, &str) -> bool) -> Result<()> {
+    let look = |error: std::io::Error| failed(folder, "look for old parts", &error);
+    let entries = match folder.read_dir() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(look)?,
+    };
+    for entry in entries {
+        let path = entry.map_err(look)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| is_meant(&path, name)) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a checkpoint has of a part.
+#[derive(Debug, Serialize, Deserialize)]
+struct Prepared {
+    hidden: String,
+    name: String,
+}
+
+impl Prepared {
+    fn parse(folder: &Path, text: &str) -> Result<Prepared> {
+        let prepared = serde_json::from_str::<Prepared>(text).ok();
+        // Nothing but a part may be renamed, whatever the text says.
+        prepared
+            .filter(|part| is_part(&part.name) && part.hidden == hidden(&part.name))
+            .ok_or_else(|| unreadable(folder, text))
+    }
+}
+
+/// Gives a prepared part its name. Does nothing when it has it.
+pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
+    let part = Prepared::parse(folder, prepared)?;
+    let (from, to) = (folder.join(&part.hidden), folder.join(&part.name));
+    match std::fs::rename(&from, &to) {
+        Ok(()) => sync_folder(folder),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if to.exists() {
+                // Whoever renamed it may have died before it was synced.
+                return sync_folder(folder);
+            }
+            let reason = format!("neither it nor {} is there any more", part.hidden);
+            Err(Error::new(to.display().to_string(), reason).mend(MEND_GONE))
+        }
+        Err(error) => Err(failed(&to, "give the part its name", &error)),
+    }
+}
+
+/// Commits what is prepared and removes all else that is not committed.
+pub(super) fn recover(folder: &Path, prepared: &[String]) -> Result<()> {
+    for prepared in prepared {
+        commit(folder, prepared)?;
+    }
+    remove_where(folder, |_, name| is_hidden_part(name))
+}
+
+/// Writes the parts of one instance.
+pub(super) struct PartSink {
+    format: Format,
+    schema: SchemaRef,
+    folder: PathBuf,
+    /// The name of the part that is written, or will be next.
+    name: PartName,
+    part: Option<Part>,
+}
+
+/// The part that is written.
+struct Part {
+    encoder: Encoder,
+    output: Output,
+}
+
+impl PartSink {
+    pub(super) fn new(
+        format: &Format,
+        schema: &SchemaRef,
+        folder: &Path,
+        name: PartName,
+    ) -> PartSink {
+        PartSink {
+            format: format.clone(),
+            schema: schema.clone(),
+            folder: folder.to_path_buf(),
+            name,
+            part: None,
+        }
+    }
+
+    fn begin_part(&self) -> Result<Part> {
+        let path = self.folder.join(hidden(&self.name.to_string()));
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .map_err(|error| failed(&path, "make the part", &error))?;
+        Ok(Part {
+            encoder: Encoder::new(&self.format, &self.schema),
+            output: Output::new(file, 0, &path, false),
+        })
+    }
+}
+
+impl Sink for PartSink {
+    fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
+        std::fs::create_dir_all(&self.folder)
+            .map_err(|error| failed(&self.folder, "make the folder", &error))?;
+        sync_folder(folder_of(&self.folder))
+    }
+
+    fn write(&mut self, chunk: &Chunk) -> Result<()> {
+        if chunk.rows() == 0 {
+            return Ok(());
+        }
+        let mut part = match self.part.take() {
+            Some(part) => part,
+            None => self.begin_part()?,
+        };
+        let place = self.folder.display().to_string();
+        part.encoder
+            .encode(chunk, &mut part.output.buffer)
+            .map_err(|error| error.at(&place))?;
+        let written = part.output.write_full();
+        self.part = Some(part);
+        written
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let part = self.part.as_mut();
+        part.map_or(Ok(()), |part| part.output.write_out())
+    }
+
+    fn prepare(&mut self) -> Result<Option<String>> {
+        let Some(mut part) = self.part.take() else {
+            return Ok(None);
+        };
+        part.output.sync()?;
+        sync_folder(&self.folder)?;
+        let name = self.name.to_string();
+        self.name.number += 1;
+        let prepared = Prepared {
+            hidden: hidden(&name),
+            name,
+        };
+        let text = serde_json::to_string(&prepared);
+        let text = text.map_err(|error| Error::new(prepared.name, error.to_string()))?;
+        Ok(Some(text))
+    }
+
+    fn finish(&mut self, complete: bool) -> Result<()> {
+        let left = self.part.take();
+        assert!(
+            !complete || left.is_none(),
+            "rows came behind the last checkpoint"
+        );
+        if left.is_some() {
+            // Parts that are prepared stay: a stored checkpoint may have them.
+            let path = self.folder.join(hidden(&self.name.to_string()));
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_ours_or_others() {
+        let name = PartName {
+            instance: 3,
+            epoch: 12,
+            number: 0,
+            extension: "json",
+        };
+        let text = name.to_string();
+        assert_eq!(text, "part-00003-0000000012-0000000000.json");
+        assert_eq!(PartName::parse(&text), Some(name));
+        assert!(is_hidden_part(&hidden(&text)) && !is_hidden_part(&text));
+        let next = PartName { number: 10, ..name };
+        assert!(text < next.to_string());
+        for other in [
+            "part-3-12-0.json",
+            "part-00003-0000000012-0000000000.txt",
+            "part-00003-0000000012.json",
+            "part-0.csv",
+            ".part-0.csv.tmp",
+            "part-00003-0000000012-0000000000-1.json",
+        ] {
+            assert!(!is_part(other) && !is_hidden_part(other), "{other}");
+        }
+        assert!(is_plain_part("part-0.csv") && !is_plain_part(&text));
+    }
+}

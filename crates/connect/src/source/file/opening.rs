@@ -1,0 +1,169 @@
+//! Opening files, at their beginning or where a restored query goes on.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::read::MultiGzDecoder;
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::source::Resume;
+
+use super::{FileSource, FoundFile, OpenFile, name_of};
+use crate::lines::{Mark, RecordReader};
+
+/// What to do about a file that is not the one that was read before.
+const MEND: &str = "put the file back as it was, or begin again without the checkpoints";
+
+/// Counts what is read from the file itself, before it is unpacked.
+struct Counted {
+    file: File,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.file.read(buffer)?;
+        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}
+
+/// Refuses to go on without a file that was read in part.
+pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume]) -> Result<()> {
+    let names = files.iter().map(|file| name_of(&file.path));
+    let names = names.collect::<std::collections::HashSet<String>>();
+    match resume
+        .iter()
+        .find(|known| !known.ended && !names.contains(&known.name))
+    {
+        None => Ok(()),
+        Some(gone) => {
+            let read = gone.position.saturating_sub(1);
+            let reason = format!("was read up to line {read} and is no longer among the files");
+            Err(Error::new(gone.name.clone(), reason).mend(MEND))
+        }
+    }
+}
+
+/// The mark that a bookmark holds.
+fn parse(bookmark: &str) -> Option<Mark> {
+    let mark = serde_json::from_str::<Mark>(bookmark).ok()?;
+    // A line has a byte at least: its end.
+    let is_possible = mark.line > 0 && mark.line - 1 <= mark.offset;
+    is_possible.then_some(mark)
+}
+
+/// Whether a line ends right before the mark, or the mark lies where none has to.
+fn is_line_end(file: &File, mark: &Mark, bytes: u64) -> std::io::Result<bool> {
+    if mark.line == 1 || mark.skipping || mark.offset == bytes {
+        return Ok(true);
+    }
+    let mut before = [0];
+    file.read_exact_at(&mut before, mark.offset - 1)?;
+    Ok(before == *b"\n")
+}
+
+/// Seeks in a plain file.
+fn seek(file: &mut File, path: &Path, bookmark: &str) -> Result<Mark> {
+    let place = name_of(path);
+    let Some(mark) = parse(bookmark) else {
+        let reason = format!("the checkpoint's bookmark of it can't be read: {bookmark}");
+        return Err(Error::new(place, reason).mend("restore from another checkpoint"));
+    };
+    let failed =
+        |error| Error::new(name_of(path), format!("can't seek: {error}")).mend("check the file");
+    let bytes = file.metadata().map_err(failed)?.len();
+    if bytes < mark.offset {
+        let reason = format!(
+            "has {bytes} bytes, but {} of it were read before",
+            mark.offset
+        );
+        return Err(Error::new(place, reason).mend(MEND));
+    }
+    if !is_line_end(file, &mark, bytes).map_err(failed)? {
+        let reason = format!(
+            "is not the file that was read before: no line ends at byte {}",
+            mark.offset
+        );
+        return Err(Error::new(place, reason).mend(MEND));
+    }
+    file.seek(SeekFrom::Start(mark.offset)).map_err(failed)?;
+    Ok(mark)
+}
+
+impl FileSource {
+    /// The next of the files that wait, but for those that had ended before.
+    pub(super) fn open_next(&mut self) -> Result<Option<OpenFile>> {
+        while let Some(next) = self.waiting.pop() {
+            if let Some(file) = self.open_file(next)? {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file, where it is to be read on; `None` when it was read to its end before.
+    pub(super) fn open_file(&self, partition: u32) -> Result<Option<OpenFile>> {
+        let FoundFile { path, bytes } = self.files[partition as usize].clone();
+        let name = name_of(&path);
+        let known = self.request.resume.iter().find(|known| known.name == name);
+        let bytes_read = Arc::clone(&self.request.bytes_read);
+        if known.is_some_and(|known| known.ended) {
+            // Relaxed, here and below: a figure to look at, which orders nothing.
+            bytes_read.fetch_add(bytes, Ordering::Relaxed);
+            return Ok(None);
+        }
+        let mut file = File::open(&path).map_err(|error| {
+            Error::new(name, format!("can't open the file: {error}"))
+                .mend("check the path and its permissions")
+        })?;
+        let is_packed = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        let decoder = self.format.decoder(&self.schema, &self.request.projection);
+        let bookmark = known.and_then(|known| known.bookmark.as_deref());
+        let records = match bookmark.filter(|_| !is_packed) {
+            None => RecordReader::new(decoder, &self.pool),
+            Some(bookmark) => {
+                let mark = seek(&mut file, &path, bookmark)?;
+                bytes_read.fetch_add(mark.offset, Ordering::Relaxed);
+                RecordReader::going_on(decoder, &self.pool, mark)
+            }
+        };
+        let counted = Counted { file, bytes_read };
+        let input: Box<dyn Read + Send> = if is_packed {
+            Box::new(MultiGzDecoder::new(counted))
+        } else {
+            Box::new(counted)
+        };
+        Ok(Some(OpenFile {
+            partition,
+            path,
+            input,
+            is_packed,
+            records,
+            first_new: known.map_or(0, |known| known.position),
+            ingest_ns: 0,
+            ended: false,
+            failure: None,
+        }))
+    }
+}
+
+impl OpenFile {
+    /// Refuses a file that was read again and ended before what was read of it the first time.
+    pub(super) fn check_was_whole(&self) -> Result<()> {
+        let mark = self.records.mark();
+        // The end of a record that was too long is no line end.
+        let line = mark.line + u64::from(mark.skipping);
+        if line >= self.first_new {
+            return Ok(());
+        }
+        let (lines, read) = (line - 1, self.first_new - 1);
+        let reason = format!("ends after line {lines}, but was read up to line {read} before");
+        Err(Error::new(name_of(&self.path), reason).mend(MEND))
+    }
+}
