@@ -96,10 +96,10 @@ pub struct Part {
     pub buckets: (u32, u32),
     /// It holds entries of those buckets only whose numbers, divided by this, leave the instance's
     /// number; none where buckets had moved.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owners: Option<u32>,
     /// The instance's watermark, in the unit of the engine; none before the first.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watermark: Option<i64>,
     /// The object's name in the store.
     pub object: String,

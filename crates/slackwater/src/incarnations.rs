@@ -262,14 +262,21 @@ impl Run<'_, '_> {
 
     /// The query begins from nothing.
     fn begin(&mut self, epoch: u64) -> Input {
+        // Somebody else's unfinished work is not to be removed. What this query has left is.
+        let is_ours = self.attempts > 0 || (epoch > 1 && !self.state.from_scratch);
+        if !is_ours && let Err(refused) = self.query.check_sinks(self.catalog) {
+            self.refused = Some(refused);
+            return Input::Restored { epoch };
+        }
         for (_, sink) in self.catalog.sinks() {
             if let Err(error) = sink.connector.recover(&[]) {
                 let reason = error.to_string();
                 return Input::Failed { epoch, reason };
             }
         }
-        if self.attempts == 0
-            && let Err(refused) = self.query.check_sinks(self.catalog, |_| true)
+        if is_ours
+            && self.attempts == 0
+            && let Err(refused) = self.query.check_sinks(self.catalog)
         {
             self.refused = Some(refused);
         }

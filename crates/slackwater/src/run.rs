@@ -178,7 +178,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
 
 /// A query whose state dies with it.
 fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Ran, Failure> {
-    query.check_sinks(catalog, |_| true)?;
+    query.check_sinks(catalog)?;
     let attempted = query.attempt(0, catalog, None, Vec::new());
     let attempted = attempted.map_err(|error| Failure::Query(error.to_string(), None))?;
     let error = attempted.error.as_ref().map(|error| error.to_string());
@@ -227,12 +227,8 @@ fn finished(attempted: Attempted) -> Box<Finished> {
 
 impl Query<'_> {
     /// Sinks that would destroy something are refused, where the query begins from nothing.
-    pub fn check_sinks(
-        &self,
-        catalog: &ProgramCatalog<'_>,
-        is_new: impl Fn(usize) -> bool,
-    ) -> Result<(), Failure> {
-        for (_, sink) in catalog.sinks().filter(|(node, _)| is_new(*node)) {
+    pub fn check_sinks(&self, catalog: &ProgramCatalog<'_>) -> Result<(), Failure> {
+        for (_, sink) in catalog.sinks() {
             let Err(error) = sink.connector.begin() else {
                 continue;
             };

@@ -34,7 +34,12 @@ fn no_row_is_lost_or_doubled_whatever_is_killed() {
 #[ignore = "takes an hour: make test-crash"]
 fn no_row_is_lost_or_doubled_whatever_is_killed_in_many_rounds() {
     let Some(data) = data() else { return };
-    rounds(&data, ROUNDS_LONG * ANSWERS.len() as u64);
+    let rounds_of_all = std::env::var("SLACKWATER_ROUNDS").ok();
+    let rounds_of_all = rounds_of_all.map(|count| count.parse().expect("a number of rounds"));
+    rounds(
+        &data,
+        rounds_of_all.unwrap_or(ROUNDS_LONG * ANSWERS.len() as u64),
+    );
 }
 
 fn rounds(data: &Path, rounds: u64) {
@@ -73,7 +78,10 @@ impl<'a> Round<'a> {
         let folder = tempfile::tempdir().unwrap();
         // A folder of parts, and sources slow enough to be killed.
         let text = text
-            .replace("'path' = '${OUT}'", "'path' = '${OUT}', 'overwrite' = 'false'")
+            .replace(
+                "'path' = '${OUT}'",
+                "'path' = '${OUT}', 'overwrite' = 'false'",
+            )
             .replace("${OUT}", &folder.path().join("out").display().to_string());
         let mut paced = String::new();
         for line in text.split_inclusive('\n') {
@@ -165,7 +173,11 @@ impl<'a> Round<'a> {
         let processes = 1 + seeded.below(parallelism.min(3));
         let interval = ["20 ms", "60 ms", "200 ms"][seeded.below(3) as usize];
         let link = ["shm", "tcp"][seeded.below(2) as usize];
-        let rebalance = ["auto", "shuffle"][seeded.below(2) as usize];
+        // A key that moves goes on in another instance's parts: which row is its last, files don't say.
+        let rebalance = match self.only_last {
+            true => "off",
+            false => ["auto", "shuffle"][seeded.below(2) as usize],
+        };
         let arguments = [
             format!("--parallelism={parallelism}"),
             format!("--workers={parallelism}"),
@@ -217,13 +229,11 @@ impl<'a> Round<'a> {
             .chain(are.keys())
             .find(|row| are.get(*row) != should.get(*row));
         let differs = differs.map(|row| (row, are.get(row), should.get(row)));
-        let kept = self.folder.path().to_path_buf();
         panic!(
-            "{}: {} rows, {} expected; {differs:?}, in {}\n {log}",
+            "{}: {} rows, {} expected; {differs:?}\n {log}",
             self.title(),
             found.len(),
             expected.len(),
-            kept.display()
         );
     }
 }
@@ -278,7 +288,11 @@ fn children_of(parent: u32) -> Vec<u32> {
     for task in tasks.into_iter().flatten().flatten() {
         let listed = std::fs::read_to_string(task.path().join("children"));
         let listed = listed.unwrap_or_default();
-        children.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        children.extend(
+            listed
+                .split_whitespace()
+                .filter_map(|pid| pid.parse::<u32>().ok()),
+        );
     }
     children.sort_unstable();
     children

@@ -36,7 +36,7 @@ pub struct Claim {
     /// The checkpoint that it goes on from.
     pub restored: Option<u64>,
     /// Neither it nor those after it go on from what is before it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub from_scratch: bool,
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use slackwater_checkpoint::coordinator::Report;
@@ -302,8 +303,8 @@ impl Agent {
             }
         }
         if pieces.is_empty() {
-            // It says the watermark.
-            pieces.push(Vec::new());
+            // A part without rows says the watermark all the same.
+            pieces.push(vec![RecordBatch::new_empty(Arc::new(Schema::empty()))]);
         }
         let count = pieces.len();
         self.give(Job::Store(Box::new(StoreJob {

@@ -102,7 +102,8 @@ impl Restored {
             };
             let mut last = None;
             for part in parts {
-                let batches = self.read(part)?;
+                let mut batches = self.read(part)?;
+                batches.retain(|batch| batch.num_rows() > 0);
                 // Pieces of one snapshot have one barrier.
                 match chain
                     .snapshots

@@ -1,17 +1,14 @@
 //! One file over the whole life of a query that takes checkpoints.
 //!
 //! It grows under a hidden name. A checkpoint has its length, to which a restored query cuts it before
-//! it writes on. The end leaves a note beside it, with what was prepared last: when exactly that is
-//! committed, the file gets its own name. Lengths could not tell the last checkpoint from an earlier
-//! one, behind which no row had come.
+//! it writes on. The last one gives the file its own name.
 //!
 //! Who writes it holds a lock, so that an incarnation that was thought dead is found before the file is
 //! cut. The kernel lets go of the lock when its process dies.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
@@ -35,6 +32,8 @@ struct Prepared {
     /// The incarnation, and the how manieth of its checkpoints.
     epoch: u64,
     number: u64,
+    /// Nothing follows.
+    is_last: bool,
 }
 
 /// Where the file and what belongs to it are.
@@ -44,10 +43,6 @@ pub(super) struct Growing {
     name: String,
     /// While it grows.
     pub(super) hidden: PathBuf,
-    /// Beside it once its query has ended.
-    note: PathBuf,
-    /// What was committed last in this process.
-    committed: Arc<Mutex<Option<Prepared>>>,
 }
 
 impl Growing {
@@ -57,17 +52,8 @@ impl Growing {
         Growing {
             path: path.to_path_buf(),
             hidden: folder.join(format!(".{name}.unfinished")),
-            note: folder.join(format!(".{name}.ended")),
             name: name.into_owned(),
-            committed: Arc::default(),
         }
-    }
-
-    fn lock_committed(&self) -> MutexGuard<'_, Option<Prepared>> {
-        // Each change is one assignment, so a panic elsewhere leaves nothing half-changed.
-        self.committed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn parse(&self, text: &str) -> Result<Prepared> {
@@ -111,22 +97,14 @@ impl Growing {
             let _locked = self.open(false)?;
             remove(&self.hidden)?;
         }
-        remove(&self.note)
-    }
-
-    /// What was prepared last by a query that has ended. A note that was torn by a crash says nothing:
-    /// it is written before the last checkpoint is stored.
-    fn noted(&self) -> Option<Prepared> {
-        let text = std::fs::read(&self.note).ok()?;
-        serde_json::from_slice(&text).ok()
+        Ok(())
     }
 
     /// Gives the file its name.
     fn settle(&self) -> Result<()> {
         std::fs::rename(&self.hidden, &self.path)
             .map_err(|error| failed(&self.path, "give the file its name", &error))?;
-        sync_folder(folder_of(&self.path))?;
-        remove(&self.note)
+        sync_folder(folder_of(&self.path))
     }
 
     fn finished_bytes(&self) -> Option<u64> {
@@ -144,8 +122,6 @@ impl Growing {
     /// Commits: what is not the end stays hidden.
     pub(super) fn commit(&self, prepared: &str) -> Result<()> {
         let prepared = self.parse(prepared)?;
-        let mut committed = self.lock_committed();
-        let is_end = self.noted().as_ref() == Some(&prepared);
         if !self.hidden.exists() {
             let is_finished = self.finished_bytes() >= Some(prepared.bytes);
             return if is_finished {
@@ -154,8 +130,10 @@ impl Growing {
                 Err(self.gone())
             };
         }
-        *committed = Some(prepared);
-        if is_end { self.settle() } else { Ok(()) }
+        match prepared.is_last {
+            true => self.settle(),
+            false => Ok(()),
+        }
     }
 
     /// Cuts the file to what the newest of these says, or gives it its name if that was the end.
@@ -170,14 +148,14 @@ impl Growing {
             if self.finished_bytes() != Some(newest.bytes) {
                 return Err(self.gone());
             }
-            return remove(&self.note);
+            return Ok(());
         }
         let file = self.open(false)?;
-        if self.noted().as_ref() == Some(newest) {
-            return self.settle();
+        self.cut(&file, newest.bytes)?;
+        match newest.is_last {
+            true => self.settle(),
+            false => Ok(()),
         }
-        remove(&self.note)?;
-        self.cut(&file, newest.bytes)
     }
 
     fn cut(&self, file: &File, bytes: u64) -> Result<()> {
@@ -191,23 +169,6 @@ impl Growing {
         let cut = file.set_len(bytes).and_then(|()| file.sync_all());
         cut.map_err(|error| failed(&self.hidden, "cut", &error))
     }
-
-    /// Notes that the query has ended with what was prepared last.
-    fn end(&self, last: &Prepared) -> Result<()> {
-        let text = serde_json::to_vec(last);
-        let text = text.map_err(|error| Error::new(self.name.clone(), error.to_string()))?;
-        let committed = self.lock_committed();
-        let noted = File::create(&self.note).and_then(|mut note| {
-            note.write_all(&text)?;
-            note.sync_all()
-        });
-        noted.map_err(|error| failed(&self.note, "write", &error))?;
-        sync_folder(folder_of(&self.path))?;
-        if committed.as_ref() == Some(last) {
-            return self.settle();
-        }
-        Ok(())
-    }
 }
 
 /// Writes the file.
@@ -217,7 +178,8 @@ pub(super) struct GrowingSink {
     file: Growing,
     epoch: u64,
     output: Option<(Encoder, Output)>,
-    prepared: Option<Prepared>,
+    /// Checkpoints of this incarnation.
+    prepared: u64,
 }
 
 impl GrowingSink {
@@ -233,7 +195,7 @@ impl GrowingSink {
             file: file.clone(),
             epoch,
             output: None,
-            prepared: None,
+            prepared: 0,
         }
     }
 }
@@ -271,7 +233,7 @@ impl Sink for GrowingSink {
         output.map_or(Ok(()), |(_, output)| output.write_out())
     }
 
-    fn prepare(&mut self) -> Result<Option<String>> {
+    fn prepare(&mut self, is_last: bool) -> Result<Option<String>> {
         let Some((encoder, output)) = &mut self.output else {
             return Ok(None);
         };
@@ -281,22 +243,19 @@ impl Sink for GrowingSink {
             file: self.file.name.clone(),
             bytes: output.sync()?,
             epoch: self.epoch,
-            number: self.prepared.as_ref().map_or(0, |last| last.number + 1),
+            number: self.prepared,
+            is_last,
         };
         let text = serde_json::to_string(&prepared);
         let text = text.map_err(|error| Error::new(&self.file.name, error.to_string()))?;
-        self.prepared = Some(prepared);
+        self.prepared += 1;
         Ok(Some(text))
     }
 
-    fn finish(&mut self, complete: bool) -> Result<()> {
-        let was_open = self.output.take().is_some();
-        if !complete || !was_open {
-            return Ok(());
-        }
-        let last = self.prepared.as_ref();
-        self.file
-            .end(last.expect("a sink is prepared before its end"))
+    /// What was not prepared is cut off by who goes on from the last checkpoint.
+    fn finish(&mut self, _complete: bool) -> Result<()> {
+        self.output = None;
+        Ok(())
     }
 }
 

@@ -139,10 +139,10 @@ impl Query {
         self.rows.extend(numbers);
     }
 
-    fn prepare(&mut self) {
+    fn prepare(&mut self, is_last: bool) {
         for sink in &mut self.sinks {
             sink.flush().unwrap();
-            self.pending.extend(sink.prepare().unwrap());
+            self.pending.extend(sink.prepare(is_last).unwrap());
         }
     }
 
@@ -182,7 +182,7 @@ impl Query {
         match act {
             Act::Write(rows, flushed) => self.write(rows, flushed),
             Act::Checkpoint(is_stored, commits) => {
-                self.prepare();
+                self.prepare(false);
                 if is_stored {
                     self.store();
                     self.commit(commits);
@@ -195,7 +195,7 @@ impl Query {
     /// The end: whether it is stored before a crash, and how often it is committed before one.
     fn end(&mut self, ends: &[(bool, usize)]) {
         for &(is_stored, commits) in ends {
-            self.prepare();
+            self.prepare(true);
             for sink in &mut self.sinks {
                 sink.finish(true).unwrap();
             }
@@ -261,9 +261,9 @@ fn parts_appear_with_their_checkpoints() {
     assert_eq!(connector.delivery(), Delivery::ExactlyOnce);
     connector.begin().unwrap();
     let mut sink = sink_of(&*connector, 2, 3, 7);
-    assert_eq!(sink.prepare().unwrap(), None, "it holds no rows");
+    assert_eq!(sink.prepare(false).unwrap(), None, "it holds no rows");
     sink.write(&chunk(&[1, 2])).unwrap();
-    let first = sink.prepare().unwrap().unwrap();
+    let first = sink.prepare(false).unwrap().unwrap();
     sink.write(&chunk(&[3])).unwrap();
     sink.flush().unwrap();
     let hidden = [
@@ -280,7 +280,7 @@ fn parts_appear_with_their_checkpoints() {
     let part = path.join("part-00002-0000000007-0000000000.csv");
     assert_eq!(fs::read_to_string(&part).unwrap(), "n,s\n1,x\n2,xx\n");
     // A failed query keeps what a checkpoint may have, and nothing else.
-    let second = sink.prepare().unwrap().unwrap();
+    let second = sink.prepare(false).unwrap().unwrap();
     sink.write(&chunk(&[4])).unwrap();
     sink.finish(false).unwrap();
     assert_eq!(names(&path).len(), 2);
@@ -310,11 +310,11 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
     let connector = crate::sink(&table).unwrap();
     connector.begin().unwrap();
     let mut sink = sink_of(&*connector, 0, 1, 1);
-    let empty = sink.prepare().unwrap().unwrap();
+    let empty = sink.prepare(false).unwrap().unwrap();
     sink.write(&chunk(&[1])).unwrap();
-    let second = sink.prepare().unwrap().unwrap();
+    let second = sink.prepare(false).unwrap().unwrap();
     assert_ne!(
-        sink.prepare().unwrap().unwrap(),
+        sink.prepare(false).unwrap().unwrap(),
         second,
         "also without rows"
     );
@@ -330,13 +330,10 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
     connector.recover(&[empty.clone(), second.clone()]).unwrap();
     let mut sink = sink_of(&*connector, 0, 1, 2);
     sink.write(&chunk(&[3])).unwrap();
-    let last = sink.prepare().unwrap().unwrap();
+    let last = sink.prepare(true).unwrap().unwrap();
     sink.finish(true).unwrap();
-    // Not what was prepared last: the query goes on from there.
-    assert_eq!(
-        names(folder.path()),
-        [".out.csv.ended", ".out.csv.unfinished"]
-    );
+    // It is not committed yet: the query may still go on from before the end.
+    assert_eq!(names(folder.path()), [".out.csv.unfinished"]);
     for _ in 0..2 {
         connector.commit(&second).unwrap();
         connector.commit(&last).unwrap();
@@ -346,19 +343,6 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "n,s\n1,x\n3,xxx\n");
     let error = connector.recover(&[second]).unwrap_err().to_string();
     assert!(error.contains("out.csv: neither it nor"), "{error}");
-}
-
-#[test]
-fn a_commit_before_the_end_of_its_sink_is_not_forgotten() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.csv");
-    let connector = crate::sink(&of_file(&path, &[])).unwrap();
-    let mut sink = sink_of(&*connector, 0, 1, 1);
-    sink.write(&chunk(&[1])).unwrap();
-    let last = sink.prepare().unwrap().unwrap();
-    connector.commit(&last).unwrap();
-    sink.finish(true).unwrap();
-    assert_eq!(names(folder.path()), ["out.csv"]);
 }
 
 #[test]
@@ -382,7 +366,6 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     let connector = over(&file);
     drop(sink_of(&*connector, 0, 1, 1));
     refused(&file, "an earlier query has left");
-    fs::write(folder.path().join(".out.csv.ended"), "torn").unwrap();
     over(&file);
     assert_eq!(names(folder.path()), ["parts"]);
     fs::write(&file, "").unwrap();
@@ -393,7 +376,7 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     let connector = over(&parts);
     let mut sink = sink_of(&*connector, 0, 1, 1);
     sink.write(&chunk(&[1])).unwrap();
-    let prepared = sink.prepare().unwrap().unwrap();
+    let prepared = sink.prepare(false).unwrap().unwrap();
     connector.commit(&prepared).unwrap();
     sink.write(&chunk(&[2])).unwrap();
     drop(sink);
@@ -405,7 +388,7 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     assert_eq!(names(&parts), ["notes", "part-0.csv", "part-0.txt"]);
     let mut sink = sink_of(&*connector, 0, 1, 1);
     sink.write(&chunk(&[3])).unwrap();
-    let prepared = sink.prepare().unwrap().unwrap();
+    let prepared = sink.prepare(false).unwrap().unwrap();
     connector.commit(&prepared).unwrap();
     let part = "part-00000-0000000001-0000000000.csv";
     assert_eq!(names(&parts), ["notes", "part-0.txt", part]);
@@ -425,7 +408,9 @@ fn a_full_disk_is_an_error_that_names_the_file() {
         let mut sink = sink_of(&*connector, 0, 1, 1);
         let numbers = (0..100_000).collect::<Vec<i64>>();
         let written = sink.write(&chunk(&numbers));
-        written.and_then(|()| sink.prepare().map(drop)).unwrap_err()
+        written
+            .and_then(|()| sink.prepare(false).map(drop))
+            .unwrap_err()
     };
     let folder = tempfile::tempdir().unwrap();
     let hidden = folder.path().join(".out.csv.unfinished");
@@ -464,7 +449,7 @@ fn what_can_not_be_prepared_or_committed_is_said() {
     // Cut by somebody.
     let mut sink = sink_of(&*to_file, 0, 1, 1);
     sink.write(&chunk(&[1, 2, 3])).unwrap();
-    let prepared = sink.prepare().unwrap().unwrap();
+    let prepared = sink.prepare(false).unwrap().unwrap();
     drop(sink);
     fs::write(folder.path().join(".out.csv.unfinished"), "1").unwrap();
     let error = to_file.recover(&[prepared]).unwrap_err().to_string();
@@ -481,7 +466,7 @@ fn what_can_not_be_prepared_or_committed_is_said() {
     // The place of the file is taken by a folder.
     let to_file = crate::sink(&of_file(&folder.path().join("b.csv"), &[])).unwrap();
     let mut sink = sink_of(&*to_file, 0, 1, 1);
-    let prepared = sink.prepare().unwrap().unwrap();
+    let prepared = sink.prepare(false).unwrap().unwrap();
     sink.finish(true).unwrap();
     fs::create_dir(folder.path().join("b.csv")).unwrap();
     let error = to_file.commit(&prepared).unwrap_err();
