@@ -141,7 +141,8 @@ impl DeadLetters for FileDeadLetters {
         self.count.fetch_add(1, Ordering::Relaxed);
         if self.fail {
             return Err(Error::new(place, rejected.reason.clone())
-                .mend("mend the record, or skip bad records with 'on_error' = 'skip'"));
+                .mend("mend the record, or skip bad records with 'on_error' = 'skip'")
+                .final_one());
         }
         if state.first.is_none() {
             state.first = Some(format!("{place}: {}", rejected.reason));

@@ -24,6 +24,10 @@ pub struct InstanceCounters {
     pub chunks: AtomicU64,
     /// Latency of the chunk that reached a sink last, in nanoseconds.
     pub latency_recent_ns: AtomicU64,
+    /// Bytes that its head operator held when they were looked at last.
+    pub state_bytes: AtomicU64,
+    /// At most.
+    pub state_bytes_max: AtomicU64,
     /// The source: reading and decoding.
     pub source: StepCounters,
     /// Its operators, routes and sinks, by step.

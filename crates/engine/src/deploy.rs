@@ -7,6 +7,7 @@ use arrow_buffer::Buffer;
 use slackwater_link::{FrameReceiver, FrameSender, Waker, channel};
 
 use crate::balancer::{BalancerPlan, Route, first_owners};
+use crate::budget::Budget;
 use crate::checkpoint::{self, Chain, PartitionState};
 use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
@@ -266,6 +267,11 @@ pub trait Catalog {
     /// Where rows go that the operator at `node` refuses.
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters>;
 
+    /// What the operators of this process may hold; by default as much as they like.
+    fn budget(&self) -> Budget {
+        Budget::default()
+    }
+
     /// What the stateful operator at `node` had in a checkpoint, as far as instance `instance` of
     /// `instances` needs it.
     fn restored(&self, _node: usize, _instance: usize, _instances: usize) -> Result<Vec<Chain>> {
@@ -332,11 +338,13 @@ pub fn build(
         hearing: deployment.hearing(),
     };
     let mut built = Built::default();
+    let budget = Arc::new(catalog.budget());
     for (number, plan) in deployment.instances.iter().enumerate() {
         let counters = Arc::new(plan.counters());
         built.counters.push(counters.clone());
         if deployment.process(number) == process {
             let mut instance = instance(deployment, plan, catalog, &mut ends, &traits, counters)?;
+            instance.keep_to(&budget);
             if plan.checkpointed {
                 instance.take_part(number as u32);
             }

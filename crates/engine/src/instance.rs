@@ -8,14 +8,17 @@
 
 mod checkpoint;
 mod cut;
+mod isolate;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use slackwater_link::Waiter;
 
 use crate::balancer::Route;
 use crate::barrier::{Barrier, Handover};
+use crate::budget::{Budget, Share};
 use crate::chunk::{Chunk, Message};
 use crate::counters::InstanceCounters;
 use crate::error::{Error, Result};
@@ -79,6 +82,9 @@ pub struct Instance {
     notices: Vec<Notice>,
     /// Its part in checkpoints.
     member: Member,
+    /// What its head operator may hold, and holds.
+    budget: Arc<Budget>,
+    share: Share,
     counters: Arc<InstanceCounters>,
     ended: bool,
     /// It has ended because the query was stopped.
@@ -163,6 +169,8 @@ impl Instance {
             early: Vec::new(),
             notices: Vec::new(),
             member: Member::default(),
+            budget: Arc::default(),
+            share: Share::default(),
             counters,
             ended: false,
             is_stopped: false,
@@ -280,9 +288,11 @@ impl Instance {
                 Input::Chunk { port, chunk } => {
                     InstanceCounters::add(&self.counters.chunks, 1);
                     self.chunk(port, chunk)?;
+                    self.look_at_memory();
                 }
                 Input::Watermark { time, ingest_ns } => {
                     self.control(Control::Watermark { time, ingest_ns })?;
+                    self.look_at_memory();
                 }
                 Input::Idle => self.control(Control::Idle)?,
                 Input::Barrier(barrier) => self.reach(barrier)?,
@@ -296,6 +306,37 @@ impl Instance {
             }
         }
         Ok(Stepped::Worked)
+    }
+
+    /// Its operators and its source keep to this budget.
+    pub fn keep_to(&mut self, budget: &Arc<Budget>) {
+        self.budget = Arc::clone(budget);
+        if let InstanceInput::Source(intake) = &mut self.input {
+            intake.keep_to(budget);
+        }
+    }
+
+    /// Says what the head operator holds, now and then.
+    fn look_at_memory(&mut self) {
+        let (InstanceInput::Ports(_), begin_ns) = (&self.input, now_ns()) else {
+            return;
+        };
+        if !self.share.is_due(begin_ns) {
+            return;
+        }
+        let Some((Step::Operator { operator, .. }, _)) = self.steps.first_mut() else {
+            return;
+        };
+        let bytes = operator.memory().unwrap_or(0) as u64;
+        self.counters.state_bytes.store(bytes, Ordering::Relaxed);
+        let most = &self.counters.state_bytes_max;
+        most.store(most.load(Ordering::Relaxed).max(bytes), Ordering::Relaxed);
+        if self.share.note(&self.budget, bytes, begin_ns, now_ns()) {
+            self.notices.push(Notice::OverBudget {
+                held: self.budget.held(),
+                limit: self.budget.limit(),
+            });
+        }
     }
 
     fn waits(&mut self, worked: bool) -> Result<Stepped> {
@@ -426,7 +467,11 @@ impl Instance {
             Step::Operator { operator, .. } => {
                 self.output.ingest_ns = chunk.ingest_ns;
                 let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
-                operator.process(port, chunk, &mut self.output)?;
+                let is_head = index == 0 && matches!(self.input, InstanceInput::Ports(_));
+                match is_head && !operator.is_stateless() {
+                    true => operator.process(port, chunk, &mut self.output)?,
+                    false => isolate::process(operator.as_mut(), port, chunk, &mut self.output)?,
+                }
                 self.counters.steps[index].add(now_ns() - begin_ns, rows);
                 self.emitted(index)
             }

@@ -12,6 +12,7 @@ use arrow_array::{Array, BooleanArray, Int64Array};
 use arrow_schema::SchemaRef;
 use slackwater_link::Waiter;
 
+use crate::budget::Budget;
 use crate::checkpoint::PartitionState;
 use crate::chunk::{Chunk, Origin};
 use crate::error::Result;
@@ -102,9 +103,15 @@ pub struct Intake {
     /// What one poll has made and has not been handed on: a chunk and a watermark.
     ready: VecDeque<Input>,
     counts: IntakeCounts,
+    /// What the operators of the process may hold, and the place of this source among those that wait
+    /// for each other.
+    budget: Option<(Arc<Budget>, usize)>,
     stopped: bool,
     ended: bool,
 }
+
+/// How long a source that is ahead waits before it looks again.
+const HELD_BACK_NS: u64 = 1_000_000;
 
 /// Nothing to hand on now.
 pub enum Waiting {
@@ -128,6 +135,7 @@ impl Intake {
             ingest_ns: now_ns(),
             ready: VecDeque::new(),
             counts: IntakeCounts::default(),
+            budget: None,
             stopped: false,
             ended: false,
         }
@@ -223,10 +231,14 @@ impl Intake {
         }
         if self.stopped {
             self.ended = true;
+            self.holds_nobody();
             return Ok(Ok(Input::End {
                 ingest_ns: self.ingest_ns,
                 stopped: true,
             }));
+        }
+        if self.is_held_back() {
+            return Ok(Err(Waiting::Until(now_ns() + HELD_BACK_NS)));
         }
         match self.source.poll()? {
             SourcePoll::Rows(rows) => self.take(rows)?,
@@ -267,6 +279,7 @@ impl Intake {
             }
             SourcePoll::End => {
                 self.ended = true;
+                self.holds_nobody();
                 self.ready.push_back(Input::End {
                     ingest_ns: self.ingest_ns,
                     stopped: false,
@@ -274,6 +287,34 @@ impl Intake {
             }
         }
         Ok(self.ready.pop_front().ok_or(Waiting::Until(0)))
+    }
+
+    /// Waits for other sources when the operators of the process hold nearly as much as they may.
+    pub fn keep_to(&mut self, budget: &Arc<Budget>) {
+        // Without event time there is nothing to be ahead in.
+        if self.spec.event_time.is_some() {
+            let place = budget.join();
+            self.budget = place.map(|place| (Arc::clone(budget), place));
+        }
+    }
+
+    /// It has ended: no source waits for it.
+    fn holds_nobody(&self) {
+        if let Some((budget, place)) = &self.budget {
+            budget.is_to_wait(*place, MAX_WATERMARK);
+        }
+    }
+
+    fn is_held_back(&self) -> bool {
+        let Some((budget, place)) = &self.budget else {
+            return false;
+        };
+        // One that is silent keeps nobody waiting.
+        let watermark = match self.all_idle {
+            true => MAX_WATERMARK,
+            false => self.watermark,
+        };
+        budget.is_to_wait(*place, watermark) && !self.all_idle
     }
 
     fn name_partition(&self, partition: u32, name: &str) {

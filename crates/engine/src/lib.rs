@@ -26,6 +26,7 @@ pub mod state;
 
 pub mod balancer;
 pub mod barrier;
+pub mod budget;
 pub mod checkpoint;
 pub mod exchange;
 pub mod fan;

@@ -61,6 +61,17 @@ pub trait Operator: Send {
         None
     }
 
+    /// About how many bytes it holds between chunks; `None` for one that holds nothing.
+    fn memory(&mut self) -> Option<usize> {
+        self.state().map(|state| state.bytes())
+    }
+
+    /// Whether it keeps nothing from one chunk to the next: then a row that makes it panic can be refused
+    /// alone. Operators behind the head of an instance never keep anything.
+    fn is_stateless(&self) -> bool {
+        false
+    }
+
     /// An input that is read to its end, however long that takes, before any other: a table. It brings
     /// rows only; watermarks, units of work and barriers are those of the other inputs.
     fn first_input(&self) -> Option<usize> {
@@ -128,6 +139,13 @@ impl Output {
     /// Counts rows that came after all their windows were closed.
     pub fn count_late(&mut self, rows: u64) {
         self.rows_late += rows;
+    }
+
+    /// As if the last call had not been made.
+    pub(crate) fn forget(&mut self) {
+        self.chunks.clear();
+        self.rejected.clear();
+        self.rows_late = 0;
     }
 
     /// What was emitted so far, taken out (for tests of operators).

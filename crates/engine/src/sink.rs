@@ -32,6 +32,12 @@ pub trait SinkConnector: Send + Sync {
         Ok(())
     }
 
+    /// Makes what a sink of this table has prepared durable, on another thread than the sink's, before
+    /// the checkpoint that names it is stored.
+    fn secure(&self, _prepared: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// Commits what a sink of this table has prepared, in the process of that sink. Committing again
     /// what is committed does nothing.
     fn commit(&self, _prepared: &str) -> Result<()> {
@@ -104,8 +110,8 @@ pub trait Sink: Send {
     /// Pushes out what is buffered. Called before the worker waits, and at the end.
     fn flush(&mut self) -> Result<()>;
 
-    /// A checkpoint: ends what was written since the last one, so that it can be committed whatever
-    /// happens to this process, and says by what name ([`SinkConnector::commit`]); `None` where there
+    /// A checkpoint: ends what was written since the last one, so that it can be committed, and says by
+    /// what name ([`SinkConnector::secure`], [`SinkConnector::commit`]); `None` where there
     /// is nothing to commit. Called behind `flush`, and with `is_last` once before `finish`, which with
     /// [`SinkRequest::epoch`] commits nothing itself. A query that is stopped or fails goes on from its
     /// last checkpoint: what was not prepared is dropped then.

@@ -119,6 +119,15 @@ pub enum Event {
         /// The deployment.
         deployment: u32,
     },
+    /// The operators of the process hold more than they may. Said once.
+    OverBudget {
+        /// The deployment.
+        deployment: u32,
+        /// What they hold, in bytes.
+        held: u64,
+        /// What they may.
+        limit: u64,
+    },
     /// Something was done after a silence that somebody wanted to hear the end of
     /// ([`crate::runtime::Runtime::tell_when_active`]).
     Active,
@@ -285,6 +294,11 @@ impl Worker {
                     snapshot,
                 },
                 Notice::Changed => Event::Changed { deployment },
+                Notice::OverBudget { held, limit } => Event::OverBudget {
+                    deployment,
+                    held,
+                    limit,
+                },
             };
             // Nobody listens only when the process is ending.
             let _ = self.events.send(event);

@@ -29,6 +29,13 @@ use crate::tally::Ran;
 use crate::tuner::Tuner;
 use crate::watch::{News, Note, Watch};
 
+/// Operators that are named when all hold too much.
+const OPERATORS_NAMED: usize = 3;
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
 /// What is run: the same in each incarnation.
 pub struct Query<'a> {
     /// The text's name.
@@ -123,6 +130,7 @@ impl Query<'_> {
             running: deployment.instances.len(),
             sinks,
             error: None,
+            over: None,
             stop_by: None,
             abandon_by: None,
             shown: Progress::new(self.options.progress && !self.options.live, program),
@@ -141,7 +149,8 @@ impl Query<'_> {
         watch.until_end(self.news, self.options.duration);
         let abandoned = watch.running > 0;
         let stopped = watch.stop_by.is_some() && watch.error.is_none();
-        let (error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
+        let (mut error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
+        let over = watch.over;
         let tuned = watch.tuner.as_ref().map(Tuner::tuned);
         let rebalanced = watch.rebalancer.as_ref().map(Rebalancer::rebalanced);
         drop((watch.tuner.take(), watch.rebalancer.take()));
@@ -152,6 +161,11 @@ impl Query<'_> {
             crew.kill();
         }
         let farewells = crew.finish(catalog);
+        let verdict = keeper.as_ref().map(|keeper| keeper.verdict().clone());
+        if let (Some(over), None) = (over, &error) {
+            let is_saved = verdict == Some(Verdict::Saved);
+            error = Some(self.over_budget(over, is_saved, crew.counters()));
+        }
         let run = Ran {
             program,
             plan,
@@ -167,7 +181,6 @@ impl Query<'_> {
         };
         let mut report = run.report();
         report.checkpoints = keeper.as_ref().map(CheckpointReport::from);
-        let verdict = keeper.map(|keeper| keeper.verdict().clone());
         let stopped = stopped && verdict != Some(Verdict::Finished);
         let dead_letters = run.dead_letters();
         if abandoned {
@@ -183,6 +196,46 @@ impl Query<'_> {
             stopped,
             abandoned,
         })
+    }
+
+    /// Its operators held more than they may: the largest are named.
+    fn over_budget(
+        &self,
+        (held, limit): (u64, u64),
+        is_saved: bool,
+        counters: &[Arc<InstanceCounters>],
+    ) -> Error {
+        let mut by_node = std::collections::BTreeMap::<usize, u64>::new();
+        for (instance, slots) in self.deployment.instances.iter().zip(counters) {
+            if let Some(head) = instance.steps.first() {
+                let bytes = InstanceCounters::read(&slots.state_bytes_max);
+                *by_node.entry(head.node).or_default() += bytes;
+            }
+        }
+        let mut largest = by_node.into_iter().collect::<Vec<_>>();
+        largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let named = largest
+            .iter()
+            .take(OPERATORS_NAMED)
+            .filter(|(_, bytes)| *bytes > 0);
+        let named = named.map(|(node, bytes)| {
+            let name = &self.program.graph.nodes[*node].name;
+            format!("{name} #{node} {}", megabytes(*bytes))
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        let share = match self.plan.processes {
+            1 => String::new(),
+            processes => format!(", which {processes} processes share"),
+        };
+        let (held, limit) = (megabytes(held), megabytes(limit));
+        let reason = format!("operators hold {held}, over {limit}{share}: {named}");
+        let saved = match is_saved {
+            true => "all that was read is saved: run it again with a larger one",
+            false => "set a larger one",
+        };
+        Error::new("'memory_limit'", reason)
+            .mend(format!("{saved}, or let windows be shorter or keys fewer"))
+            .final_one()
     }
 
     /// What a run cost that had nothing to do.

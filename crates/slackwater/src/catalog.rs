@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 use slackwater_connect::{FileDeadLetters, OptionError, TableDefinition};
+use slackwater_engine::budget::Budget;
 use slackwater_engine::checkpoint::Chain;
 use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::IntakeSpec;
@@ -195,6 +196,8 @@ pub struct ProgramCatalog<'a> {
     restored: Option<Restored>,
     /// Which nodes take part in checkpoints.
     takes_part: Vec<bool>,
+    /// How many processes share the memory.
+    processes: usize,
 }
 
 impl<'a> ProgramCatalog<'a> {
@@ -221,6 +224,11 @@ impl<'a> ProgramCatalog<'a> {
         for bytes in self.bytes_read.values() {
             bytes.store(0, std::sync::atomic::Ordering::Relaxed);
         }
+    }
+
+    /// It is one of so many processes that share what the query may hold.
+    pub fn share_memory(&mut self, processes: usize) {
+        self.processes = processes;
     }
 
     /// What it goes on from, of a node that takes part in checkpoints.
@@ -300,6 +308,7 @@ impl<'a> ProgramCatalog<'a> {
             epoch: None,
             restored: None,
             takes_part: takes_part(program),
+            processes: 1,
         })
     }
 
@@ -422,6 +431,13 @@ impl Catalog for ProgramCatalog<'_> {
 
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters> {
         self.letters_of[node].clone()
+    }
+
+    fn budget(&self) -> Budget {
+        let limit = self.program.settings.memory_limit;
+        limit.map_or_else(Budget::default, |bytes| {
+            Budget::new((bytes / self.processes as u64).max(1))
+        })
     }
 
     fn restored(&self, node: usize, instance: usize, instances: usize) -> Result<Vec<Chain>> {

@@ -92,7 +92,10 @@ struct Run<'a, 'b> {
 
 impl Run<'_, '_> {
     fn to_the_end(&mut self) -> Result<Ended, Failure> {
-        let mut recovery = Recovery::new(Limits::default());
+        let mut recovery = Recovery::new(Limits {
+            restarts_max: self.query.program.settings.restarts,
+            ..Limits::default()
+        });
         let mut open = VecDeque::from(recovery.handle(now_ns(), Input::Start));
         let mut error = None;
         loop {

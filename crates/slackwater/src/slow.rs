@@ -169,6 +169,14 @@ impl Operator for Slow {
         self.inner.first_input()
     }
 
+    fn memory(&mut self) -> Option<usize> {
+        self.inner.memory()
+    }
+
+    fn is_stateless(&self) -> bool {
+        self.inner.is_stateless()
+    }
+
     fn shares_input(&self) -> bool {
         self.inner.shares_input()
     }

@@ -64,6 +64,8 @@ pub struct Watch<'a> {
     pub sinks: Vec<SinkResult>,
     /// Why it fails.
     pub error: Option<Error>,
+    /// Its operators hold more than they may: what those of a process hold, and may.
+    pub over: Option<(u64, u64)>,
     /// When it has to have stopped.
     pub stop_by: Option<Instant>,
     /// When those who have not dropped the query by then are left alone.
@@ -198,7 +200,7 @@ impl Watch<'_> {
             Verdict::Running | Verdict::Finished | Verdict::Saved => return,
         };
         if self.error.is_none() {
-            self.error = Some(Error::new("checkpoints", reason));
+            self.error = Some(Error::new("", reason));
             self.remove(now);
         }
     }
@@ -279,6 +281,16 @@ impl Watch<'_> {
                 let is_saved = !self.keeper.as_ref().is_some_and(Keeper::is_taking);
                 if let Some(rebalancer) = &mut self.rebalancer {
                     rebalancer.moved(barrier, is_saved);
+                }
+            }
+            Event::OverBudget { held, limit, .. } => {
+                if self.over.is_none() {
+                    self.over = Some((held, limit));
+                    // What has been read is saved, where that was asked for.
+                    match self.keeper.is_some() {
+                        true => self.stop(now),
+                        false => self.remove(now),
+                    }
                 }
             }
             // They were for the agent.

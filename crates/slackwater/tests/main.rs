@@ -8,6 +8,7 @@ mod bench_placement;
 mod bench_target;
 mod bench_wait;
 mod calibrate;
+mod checkpoints;
 mod command_line;
 mod crash;
 mod idle;

@@ -54,6 +54,10 @@ pub struct Settings {
     pub wait_delay_ns: u64,
     /// How often a query that takes checkpoints takes one, in nanoseconds.
     pub checkpoint_interval_ns: u64,
+    /// Restarts within ten minutes.
+    pub restarts: usize,
+    /// What all operators may hold, in bytes.
+    pub memory_limit: Option<u64>,
 }
 
 /// How chunks of a source are dealt out to the operators behind it.
@@ -160,6 +164,13 @@ pub const WAIT_DELAY_MAX_NS: u64 = 10_000_000_000;
 /// A query is saved every 10 s: Flink's examples do, and what is read again after a death takes seconds.
 pub const CHECKPOINT_INTERVAL_NS: u64 = 10_000_000_000;
 
+/// Ten restarts in ten minutes are enough for hosts and brokers that go away, and few enough for a fault
+/// that stays to be noticed.
+pub const RESTARTS: usize = 10;
+
+/// The most that can be asked for.
+pub const RESTARTS_MAX: usize = 1000;
+
 /// The least that can be asked for: a local disk takes about as long to say that it has something.
 pub const CHECKPOINT_INTERVAL_MIN_NS: u64 = 1_000_000;
 
@@ -205,6 +216,11 @@ pub const KNOWN: &[(&str, &str)] = &[
         "'auto' (shared memory between processes of one host), 'shm' or 'tcp'",
     ),
     (
+        "memory_limit",
+        "what all operators may hold between them, such as '512 MiB' or '2 GB', or 'none' (the \
+         default)",
+    ),
+    (
         "order",
         "'keep' (rows of one key stay in the order of their partition) or 'none'",
     ),
@@ -226,6 +242,11 @@ pub const KNOWN: &[(&str, &str)] = &[
     (
         "rebalance",
         "'auto' (keys move to instances that have less to do), 'off', or 'shuffle' (at random, for tests)",
+    ),
+    (
+        "restarts",
+        "how often within ten minutes a query that is run with --state is started again when something \
+         has died, 0 to 1000; default 10",
     ),
     (
         "two_phase",
@@ -267,6 +288,8 @@ impl Default for Settings {
             wait: WaitMode::default(),
             wait_delay_ns: WAIT_DELAY_NS,
             checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
+            restarts: RESTARTS,
+            memory_limit: None,
         }
     }
 }
@@ -333,6 +356,17 @@ impl Settings {
                 self.wait_delay_ns = parse_duration_ns(value)
                     .filter(|delay_ns| (1..=WAIT_DELAY_MAX_NS).contains(delay_ns))
                     .ok_or_else(|| wrong(key, value))?;
+            }
+            "restarts" => {
+                let restarts = value.trim().parse().ok();
+                let restarts = restarts.filter(|restarts| *restarts <= RESTARTS_MAX);
+                self.restarts = restarts.ok_or_else(|| wrong(key, value))?;
+            }
+            "memory_limit" => {
+                self.memory_limit = match value.trim() {
+                    "none" => None,
+                    _ => Some(parse_bytes(value).ok_or_else(|| wrong(key, value))?),
+                };
             }
             "checkpoint_interval" => {
                 self.checkpoint_interval_ns = parse_duration_ns(value)
@@ -455,6 +489,28 @@ const TWO_PHASES: &[(&str, TwoPhase)] = &[
 fn choice<T: Copy>(key: &str, value: &str, choices: &[(&str, T)]) -> Result<T> {
     let chosen = choices.iter().find(|(choice, _)| *choice == value.trim());
     chosen.map(|(_, of)| *of).ok_or_else(|| wrong(key, value))
+}
+
+/// A size such as `512 MiB`, `2GB` or `65536`, in bytes; above zero.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    let unit = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1024.0 * 1024.0,
+        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    let bytes = number.parse::<f64>().ok()? * unit;
+    // Far below where doubles count bytes no more.
+    (1.0..1e15).contains(&bytes).then_some(bytes as u64)
 }
 
 fn wrong(key: &str, value: &str) -> SqlError {

@@ -205,6 +205,13 @@ impl SinkConnector for FileConnector {
         }
     }
 
+    fn secure(&self, prepared: &str) -> Result<()> {
+        match &self.one_file {
+            Some(file) => file.secure(),
+            None => parts::secure(&self.path, prepared),
+        }
+    }
+
     fn commit(&self, prepared: &str) -> Result<()> {
         match &self.one_file {
             Some(file) => file.commit(prepared),

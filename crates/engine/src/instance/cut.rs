@@ -28,6 +28,13 @@ pub enum Notice {
     Snapshot(Box<Snapshot>),
     /// A source has read something behind the last barrier that it sent.
     Changed,
+    /// The operators of the process hold more than they may. Said once.
+    OverBudget {
+        /// What they hold, in bytes.
+        held: u64,
+        /// What they may.
+        limit: u64,
+    },
 }
 
 impl Instance {

@@ -25,6 +25,10 @@ impl DropLate {
 }
 
 impl Operator for DropLate {
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let column = chunk.batch.column(self.time_column);
         let unit = timestamp_unit(column.data_type());

@@ -30,6 +30,10 @@ impl Filter {
 }
 
 impl Operator for Filter {
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let evaluated = evaluate(&self.condition, chunk)?;
         evaluated

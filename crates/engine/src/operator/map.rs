@@ -31,6 +31,10 @@ impl Map {
 }
 
 impl Operator for Map {
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let evaluated = evaluate(&self.expressions, chunk)?;
         evaluated

@@ -122,6 +122,16 @@ impl TableJoin {
 }
 
 impl Operator for TableJoin {
+    fn memory(&mut self) -> Option<usize> {
+        Some(match &self.table {
+            Table::Growing(batches) => {
+                let batches = batches.iter();
+                batches.map(RecordBatch::get_array_memory_size).sum()
+            }
+            Table::Whole(index) => index.bytes(),
+        })
+    }
+
     fn process(&mut self, input: usize, chunk: Chunk, _output: &mut Output) -> Result<()> {
         if input == TABLE {
             let Table::Growing(batches) = &mut self.table else {

@@ -20,6 +20,10 @@ impl Union {
 }
 
 impl Operator for Union {
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let columns = chunk.batch.columns().to_vec();
         output.emit(chunk.with_columns(self.schema.clone(), columns)?);

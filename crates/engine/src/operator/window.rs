@@ -213,6 +213,10 @@ impl AssignWindows {
 }
 
 impl Operator for AssignWindows {
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
     fn process(&mut self, _input: usize, mut chunk: Chunk, output: &mut Output) -> Result<()> {
         if chunk.batch.column(self.time_column).null_count() > 0 {
             return Err(

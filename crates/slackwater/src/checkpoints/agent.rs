@@ -73,7 +73,7 @@ pub enum Word {
         /// For each commit the time from its oldest input to now, in nanoseconds.
         delays_ns: Vec<u64>,
     },
-    /// A sink could not commit.
+    /// What a sink has prepared can't be made durable at its end, or committed.
     NotCommitted {
         /// Why; names the place.
         reason: String,
@@ -96,6 +96,11 @@ pub enum Done {
 
 enum Job {
     Store(Box<StoreJob>),
+    /// Makes what sinks have prepared durable, and then says the word.
+    Secure {
+        prepared: Vec<(usize, Prepared)>,
+        word: Box<Word>,
+    },
     Commit {
         barrier: u64,
         commits: Vec<(usize, Prepared)>,
@@ -214,7 +219,7 @@ impl Agent {
             report,
             taken_ns,
         });
-        words.collect()
+        self.secured(words.collect())
     }
 
     fn ended(&mut self, instance: usize, last: Snapshot) -> Vec<Word> {
@@ -226,7 +231,28 @@ impl Agent {
             last_barrier,
             report,
         });
-        words.collect()
+        self.secured(words.collect())
+    }
+
+    /// The words that can be said at once. Those of sinks have to wait until what these have prepared is
+    /// durable: now, or for an earlier checkpoint, at which that may have failed.
+    fn secured(&self, words: Vec<Word>) -> Vec<Word> {
+        let mut at_once = Vec::new();
+        for word in words {
+            let (Word::Taken { member, .. } | Word::Ended { member, .. }) = word else {
+                continue;
+            };
+            let pending = self.pending.get(&member).into_iter().flatten();
+            let prepared = pending.map(|(_, prepared)| (member, prepared.clone()));
+            let prepared = prepared.collect::<Vec<_>>();
+            if prepared.is_empty() {
+                at_once.push(word);
+            } else {
+                let word = Box::new(word);
+                self.give(Job::Secure { prepared, word });
+            }
+        }
+        at_once
     }
 
     /// What each member of an instance says.
@@ -390,20 +416,38 @@ impl Clerk {
     fn work(&self, job: Job, done: &impl Fn(Done)) {
         match job {
             Job::Store(job) => self.store(&job, done),
+            Job::Secure { prepared, word } => {
+                let secured = self.for_each(&prepared, |sink, text| sink.secure(text));
+                let word = match (secured, *word) {
+                    (Ok(()), word) => word,
+                    // The next checkpoint has it pending, too.
+                    (Err(reason), Word::Taken { barrier, .. }) => Word::Failed { barrier, reason },
+                    (Err(reason), _) => Word::NotCommitted { reason },
+                };
+                done(Done::Word(word));
+            }
             Job::Commit { barrier, commits } => {
-                for (member, prepared) in &commits {
-                    let Some(sink) = &self.sinks[self.node_of[*member]] else {
-                        continue;
-                    };
-                    if let Err(error) = sink.commit(&prepared.commit) {
-                        let reason = error.to_string();
-                        done(Done::Word(Word::NotCommitted { reason }));
-                        return;
-                    }
+                if let Err(reason) = self.for_each(&commits, |sink, text| sink.commit(text)) {
+                    done(Done::Word(Word::NotCommitted { reason }));
+                    return;
                 }
                 done(Done::Committed { barrier, commits });
             }
         }
+    }
+
+    /// Does something with what sinks have prepared, in order.
+    fn for_each(
+        &self,
+        prepared: &[(usize, Prepared)],
+        act: impl Fn(&dyn SinkConnector, &str) -> slackwater_engine::Result<()>,
+    ) -> std::result::Result<(), String> {
+        for (member, prepared) in prepared {
+            if let Some(sink) = &self.sinks[self.node_of[*member]] {
+                act(&**sink, &prepared.commit).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
     }
 
     fn store(&self, job: &StoreJob, done: &impl Fn(Done)) {

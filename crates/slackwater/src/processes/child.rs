@@ -86,6 +86,7 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
         );
     }
     let mut catalog = ProgramCatalog::new(&program).map_err(|error| error.to_string())?;
+    catalog.share_memory(plan.processes);
     let members = Arc::new(Members::new(&program, &deployment));
     if let Some(incarnation) = &start.incarnation {
         let restored = incarnation
@@ -403,6 +404,7 @@ fn word(event: Event) -> Option<Word> {
     };
     Some(match event {
         Event::Active => Word::Active,
+        Event::OverBudget { held, limit, .. } => Word::OverBudget { held, limit },
         Event::Moved {
             instance, barrier, ..
         } => Word::Moved { instance, barrier },

@@ -421,6 +421,13 @@ impl Listener {
                     counts.iter().for_each(|counts| counts.store(all));
                 }
                 Word::Checkpoint(word) => (self.shared.words)(word),
+                Word::OverBudget { held, limit } => {
+                    let _ = self.shared.events.send(Event::OverBudget {
+                        deployment: 0,
+                        held,
+                        limit,
+                    });
+                }
                 Word::Active => {
                     let _ = self.shared.events.send(Event::Active);
                 }
@@ -449,12 +456,15 @@ impl Listener {
         let status = self.child.wait();
         // So that nobody waits for an address of it.
         let _ = self.shared.addresses.send((self.number, None));
-        if !self.running.is_empty() {
+        if farewell.is_none() {
             let name = format!("process {} (pid {})", self.number, self.child.id());
             let error = match refused {
                 Some(reason) => Error::new(name, reason),
                 None => Error::new(name, how_it_died(status)),
             };
+            // All of its instances may have ended; but what they have prepared is to be committed.
+            let reason = error.to_string();
+            (self.shared.words)(checkpoints::Word::NotCommitted { reason });
             for instance in std::mem::take(&mut self.running) {
                 self.send(instance, Vec::new(), Some(error.clone()));
             }

@@ -110,6 +110,13 @@ pub enum Word {
     Active,
     /// About a checkpoint.
     Checkpoint(checkpoints::Word),
+    /// Its operators hold more than they may.
+    OverBudget {
+        /// What they hold, in bytes.
+        held: u64,
+        /// What they may.
+        limit: u64,
+    },
     /// State for an instance of another process, which comes with it.
     Handover(HandoverNote),
     /// An instance has taken part in a move of buckets.
@@ -211,7 +218,7 @@ pub struct Counts {
 
 /// The slots of [`InstanceCounters`].
 #[derive(Debug, Serialize, Deserialize)]
-pub struct InstanceCounts([u64; 6]);
+pub struct InstanceCounts([u64; 8]);
 
 impl InstanceCounts {
     pub(super) fn of(counters: &InstanceCounters) -> InstanceCounts {
@@ -226,7 +233,7 @@ impl InstanceCounts {
     }
 }
 
-fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 6] {
+fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 8] {
     [
         &counters.rows_in,
         &counters.rows_out,
@@ -234,6 +241,8 @@ fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 6] {
         &counters.rows_bad,
         &counters.chunks,
         &counters.latency_recent_ns,
+        &counters.state_bytes,
+        &counters.state_bytes_max,
     ]
 }
 

@@ -17,7 +17,7 @@ use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::Sink;
 
-use super::output::{Output, failed, folder_of, remove, sync_folder};
+use super::output::{Output, failed, folder_of, remove, sync_file, sync_folder};
 use super::{MEND_GONE, unreadable};
 use crate::encode::Encoder;
 use crate::format::Format;
@@ -117,6 +117,15 @@ impl Growing {
             self.hidden.display()
         );
         Error::new(self.path.display().to_string(), reason).mend(MEND_GONE)
+    }
+
+    /// Makes what is prepared durable.
+    pub(super) fn secure(&self) -> Result<()> {
+        match self.hidden.exists() {
+            true => sync_file(&self.hidden),
+            // Committed meanwhile.
+            false => sync_file(&self.path),
+        }
     }
 
     /// Commits: what is not the end stays hidden.
@@ -239,9 +248,10 @@ impl Sink for GrowingSink {
         };
         // The header of a file that never gets a row.
         encoder.finish(&mut output.buffer);
+        output.end()?;
         let prepared = Prepared {
             file: self.file.name.clone(),
-            bytes: output.sync()?,
+            bytes: output.length(),
             epoch: self.epoch,
             number: self.prepared,
             is_last,

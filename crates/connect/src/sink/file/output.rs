@@ -130,11 +130,14 @@ impl Output {
         written.map_err(|error| failed(&self.path, "write", &error))
     }
 
-    /// Ends it and makes it durable; how many bytes it has.
-    pub(super) fn sync(&mut self) -> Result<u64> {
-        self.end()?;
-        let synced = self.file.sync_all();
-        synced.map_err(|error| failed(&self.path, "sync", &error))?;
-        Ok(self.length)
+    /// Bytes in the file.
+    pub(super) fn length(&self) -> u64 {
+        self.length
     }
+}
+
+/// Makes what was written durable.
+pub(super) fn sync_file(path: &Path) -> Result<()> {
+    let synced = File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(|error| failed(path, "sync", &error))
 }

@@ -1,6 +1,6 @@
 //! A folder of parts, one for each checkpoint and instance that had rows.
 //!
-//! A part is written under a hidden name. At a checkpoint it is ended and synced, and gets its own name
+//! A part is written under a hidden name. At a checkpoint it is ended, then synced, and gets its own name
 //! when the checkpoint is stored. Its name has the incarnation, so two that are alive at the same time
 //! never write the same file.
 
@@ -16,7 +16,7 @@ use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::Sink;
 
-use super::output::{Output, failed, folder_of, remove, sync_folder};
+use super::output::{Output, failed, folder_of, remove, sync_file, sync_folder};
 use super::{MEND_GONE, unreadable};
 use crate::encode::Encoder;
 use crate::format::Format;
@@ -115,6 +115,18 @@ impl Prepared {
             .filter(|part| is_part(&part.name) && part.hidden == hidden(&part.name))
             .ok_or_else(|| unreadable(folder, text))
     }
+}
+
+/// Makes a prepared part durable.
+pub(super) fn secure(folder: &Path, prepared: &str) -> Result<()> {
+    let part = Prepared::parse(folder, prepared)?;
+    let named = folder.join(&part.name);
+    match named.exists() {
+        // Committed meanwhile.
+        true => sync_file(&named)?,
+        false => sync_file(&folder.join(&part.hidden))?,
+    }
+    sync_folder(folder)
 }
 
 /// Gives a prepared part its name. Does nothing when it has it.
@@ -223,8 +235,7 @@ impl Sink for PartSink {
         let Some(mut part) = self.part.take() else {
             return Ok(None);
         };
-        part.output.sync()?;
-        sync_folder(&self.folder)?;
+        part.output.end()?;
         let name = self.name.to_string();
         self.name.number += 1;
         let prepared = Prepared {

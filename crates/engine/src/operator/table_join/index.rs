@@ -95,6 +95,12 @@ impl Index {
         &self.rows
     }
 
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        let lists = self.next.capacity() * 4 + self.first.allocation_size();
+        self.rows.get_array_memory_size() + self.keys.size() + lists
+    }
+
     /// Keys of `rows` rows to look for: columns of the index's types.
     pub fn search(&self, keys: Vec<ArrayRef>, rows: usize) -> Result<Search> {
         encode(&self.converter, keys, rows)
