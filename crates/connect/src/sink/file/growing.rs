@@ -5,11 +5,15 @@
 //! committed, the file gets its own name. Lengths could not tell the last checkpoint from an earlier
 //! one, behind which no row had come.
 //!
+//! A query may be restored to a cut behind which this file has nothing to come: one of several ends
+//! first. Then there is a finished file and no hidden one, and its sink leaves it alone. A finished file
+//! that is to be overwritten therefore has a hidden one beside it from the beginning.
+//!
 //! Who writes it holds a lock, so that an incarnation that was thought dead is found before the file is
 //! cut. The kernel lets go of the lock when its process dies.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,7 +36,7 @@ struct Prepared {
     file: String,
     /// Its length.
     bytes: u64,
-    /// The incarnation, and the how manieth of its checkpoints.
+    /// The incarnation, and the number of its checkpoint, from 0.
     epoch: u64,
     number: u64,
 }
@@ -98,20 +102,29 @@ impl Growing {
             Ok(()) => Ok(file),
             Err(TryLockError::WouldBlock) => {
                 let place = self.hidden.display().to_string();
-                Err(Error::new(place, "another process is writing it")
-                    .mend("wait until it has ended, or end it"))
+                Err(Error::new(place, "is being written by somebody else")
+                    .mend("wait until that process has ended, or end it"))
             }
             Err(TryLockError::Error(error)) => Err(failed(&self.hidden, "lock", &error)),
         }
     }
 
+    /// Whether an earlier run has left it without its end.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.hidden.symlink_metadata().is_ok()
+    }
+
     /// Removes what an earlier run has left, unless it is still there.
-    pub(super) fn clear(&self) -> Result<()> {
-        if self.hidden.exists() {
+    pub(super) fn begin(&self) -> Result<()> {
+        if self.is_unfinished() {
             let _locked = self.open(false)?;
             remove(&self.hidden)?;
         }
-        remove(&self.note)
+        remove(&self.note)?;
+        if self.path.exists() {
+            self.open(true)?;
+        }
+        Ok(())
     }
 
     /// What was prepared last by a query that has ended. A note that was torn by a crash says nothing:
@@ -141,12 +154,12 @@ impl Growing {
         Error::new(self.path.display().to_string(), reason).mend(MEND_GONE)
     }
 
-    /// Commits: what is not the end stays hidden.
+    /// Commits what was prepared: gives the file its name if that was the end.
     pub(super) fn commit(&self, prepared: &str) -> Result<()> {
         let prepared = self.parse(prepared)?;
         let mut committed = self.lock_committed();
         let is_end = self.noted().as_ref() == Some(&prepared);
-        if !self.hidden.exists() {
+        if !self.is_unfinished() {
             let is_finished = self.finished_bytes() >= Some(prepared.bytes);
             return if is_finished {
                 Ok(())
@@ -163,21 +176,19 @@ impl Growing {
         let prepared = prepared.iter().map(|text| self.parse(text));
         let prepared = prepared.collect::<Result<Vec<Prepared>>>()?;
         let newest = prepared.iter().max_by_key(|of| (of.epoch, of.number));
-        let Some(newest) = newest else {
-            return self.clear();
-        };
-        if !self.hidden.exists() {
-            if self.finished_bytes() != Some(newest.bytes) {
+        if !self.is_unfinished() {
+            let bytes = newest.map(|newest| newest.bytes);
+            if bytes.is_some() && self.finished_bytes() != bytes {
                 return Err(self.gone());
             }
             return remove(&self.note);
         }
         let file = self.open(false)?;
-        if self.noted().as_ref() == Some(newest) {
+        if newest.is_some() && self.noted().as_ref() == newest {
             return self.settle();
         }
         remove(&self.note)?;
-        self.cut(&file, newest.bytes)
+        self.cut(&file, newest.map_or(0, |newest| newest.bytes))
     }
 
     fn cut(&self, file: &File, bytes: u64) -> Result<()> {
@@ -216,6 +227,7 @@ pub(super) struct GrowingSink {
     schema: SchemaRef,
     file: Growing,
     epoch: u64,
+    /// None for a file that was finished before.
     output: Option<(Encoder, Output)>,
     prepared: Option<Prepared>,
 }
@@ -240,6 +252,9 @@ impl GrowingSink {
 
 impl Sink for GrowingSink {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
+        if !self.file.is_unfinished() && self.file.path.exists() {
+            return Ok(());
+        }
         let mut file = self.file.open(true)?;
         let length = file.seek(SeekFrom::End(0));
         let length = length.map_err(|error| failed(&self.file.hidden, "seek", &error))?;
@@ -259,7 +274,9 @@ impl Sink for GrowingSink {
 
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
         let Some((encoder, output)) = &mut self.output else {
-            return Ok(());
+            let place = self.file.path.display().to_string();
+            return Err(Error::new(place, "is finished, but there are more rows")
+                .mend("begin again without the checkpoints"));
         };
         let encoded = encoder.encode(chunk, &mut output.buffer);
         encoded.map_err(|error| error.at(&self.file.path.display().to_string()))?;
@@ -298,9 +315,4 @@ impl Sink for GrowingSink {
         self.file
             .end(last.expect("a sink is prepared before its end"))
     }
-}
-
-/// Whether there is something under a hidden name.
-pub(super) fn is_unfinished(file: &Growing) -> bool {
-    !matches!(file.hidden.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound)
 }

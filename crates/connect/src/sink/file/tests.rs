@@ -205,8 +205,18 @@ impl Query {
             }
             self.store();
             self.commit(commits);
-            self.sinks.clear();
-            self.recover(2);
+            // Other parts of the query go on, and what has ended is made once more.
+            for is_last in [false, true] {
+                self.sinks.clear();
+                self.recover(2);
+                self.run(2);
+                self.prepare();
+                for sink in &mut self.sinks {
+                    sink.finish(true).unwrap();
+                }
+                self.store();
+                self.commit(usize::from(is_last));
+            }
             return;
         }
     }
@@ -221,6 +231,7 @@ proptest! {
         is_json: bool,
         header in prop_oneof![Just("true"), Just("false")],
         instances in 1usize..4,
+        overwrites: bool,
         acts in prop::collection::vec(any_act(), 0..25),
         lost_ends in 0usize..3,
         commits in 0usize..3,
@@ -232,7 +243,17 @@ proptest! {
             true => vec![("format", "json")],
             false => vec![("csv.header", header)],
         };
-        let mut query = Query::begin(of_file(&path, &options), instances);
+        let mut of_sink = options.clone();
+        if overwrites {
+            of_sink.push(("overwrite", "true"));
+            if name == "out" {
+                fs::create_dir(&path).unwrap();
+                fs::write(path.join("part-7.csv"), "old").unwrap();
+            } else {
+                fs::write(&path, "old").unwrap();
+            }
+        }
+        let mut query = Query::begin(of_file(&path, &of_sink), instances);
         for act in acts {
             query.act(act);
         }
@@ -323,7 +344,11 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
     // Somebody still writes.
     let other = crate::sink(&table).unwrap();
     let error = other.recover(std::slice::from_ref(&empty)).unwrap_err();
-    assert!(error.to_string().contains("another process is writing it"));
+    assert!(
+        error
+            .to_string()
+            .contains("is being written by somebody else")
+    );
     sink.write(&chunk(&[2])).unwrap();
     sink.flush().unwrap();
     drop(sink);
@@ -385,10 +410,21 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     fs::write(folder.path().join(".out.csv.ended"), "torn").unwrap();
     over(&file);
     assert_eq!(names(folder.path()), ["parts"]);
-    fs::write(&file, "").unwrap();
+    fs::write(&file, "old").unwrap();
     refused(&file, "exists already");
-    over(&file);
-    assert_eq!(names(folder.path()), ["out.csv", "parts"]);
+    let connector = over(&file);
+    let begun = [".out.csv.unfinished", "out.csv", "parts"];
+    assert_eq!(names(folder.path()), begun);
+    let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
+    sink.open(&mut Waiter::new().unwrap()).unwrap();
+    sink.finish(false).unwrap();
+    assert_eq!(names(folder.path()), begun[1..]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    // What is finished is left alone.
+    let mut sink = sink_of(&*connector, 0, 1, 2);
+    assert_eq!(sink.prepare().unwrap(), None);
+    let error = sink.write(&chunk(&[1])).unwrap_err();
+    assert!(error.reason.contains("is finished"), "{error}");
 
     let connector = over(&parts);
     let mut sink = sink_of(&*connector, 0, 1, 1);
