@@ -13,7 +13,7 @@
 //! cut. The kernel lets go of the lock when its process dies.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -129,9 +129,12 @@ impl Growing {
 
     /// What was prepared last by a query that has ended. A note that was torn by a crash says nothing:
     /// it is written before the last checkpoint is stored.
-    fn noted(&self) -> Option<Prepared> {
-        let text = std::fs::read(&self.note).ok()?;
-        serde_json::from_slice(&text).ok()
+    fn noted(&self) -> Result<Option<Prepared>> {
+        match std::fs::read(&self.note) {
+            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&self.note, "read", &error)),
+        }
     }
 
     /// Gives the file its name.
@@ -158,7 +161,7 @@ impl Growing {
     pub(super) fn commit(&self, prepared: &str) -> Result<()> {
         let prepared = self.parse(prepared)?;
         let mut committed = self.lock_committed();
-        let is_end = self.noted().as_ref() == Some(&prepared);
+        let is_end = self.noted()?.as_ref() == Some(&prepared);
         if !self.is_unfinished() {
             let is_finished = self.finished_bytes() >= Some(prepared.bytes);
             return if is_finished {
@@ -184,7 +187,7 @@ impl Growing {
             return remove(&self.note);
         }
         let file = self.open(false)?;
-        if newest.is_some() && self.noted().as_ref() == newest {
+        if newest.is_some() && self.noted()?.as_ref() == newest {
             return self.settle();
         }
         remove(&self.note)?;
