@@ -1,6 +1,7 @@
 //! Options of tables, as the DDL's author meets their errors.
 
 use arrow_schema::DataType;
+use slackwater_engine::sink::Delivery;
 
 use crate::table::tests::table;
 use crate::{known_table_options, sink, source};
@@ -124,6 +125,34 @@ fn formats_refuse_columns_that_they_can_not_give() {
     assert!(error(("time", DataType::Int64), "combined_log").contains("TIMESTAMP(3)"));
     let options = [("connector", "stdin"), ("format", "json")];
     assert!(source(&table(&[("e", row)], &options)).is_ok());
+}
+
+#[test]
+fn what_can_be_read_again_and_what_is_written_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.csv");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    let columns = [("ip", DataType::Utf8View)];
+    let described =
+        |options: &[(&str, &str)]| source(&table(&columns, options)).unwrap().describe();
+    assert!(described(&[("connector", "file"), ("path", file)]).replayable);
+    assert!(described(&[("connector", "datagen"), ("generator", "uservisits")]).replayable);
+    let address = ("address", "127.0.0.1:9");
+    assert!(!described(&[("connector", "tcp"), address]).replayable);
+    assert!(!described(&[("connector", "stdin")]).replayable);
+
+    let delivery = |options: &[(&str, &str)]| sink(&table(&columns, options)).unwrap().delivery();
+    let once = [
+        delivery(&[("connector", "file"), ("path", file)]),
+        delivery(&[("connector", "blackhole")]),
+    ];
+    assert_eq!(once, [Delivery::ExactlyOnce; 2]);
+    let least = [
+        delivery(&[("connector", "tcp"), address]),
+        delivery(&[("connector", "print")]),
+    ];
+    assert_eq!(least, [Delivery::AtLeastOnce; 2]);
 }
 
 #[test]

@@ -12,7 +12,6 @@ mod whole;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
@@ -47,8 +46,6 @@ pub(crate) struct FileConnector {
     /// One file rather than a folder of parts, and where it grows.
     one_file: Option<Growing>,
     overwrite: bool,
-    /// The parts of an earlier run without checkpoints were cleared away.
-    has_cleared: AtomicBool,
 }
 
 impl FileConnector {
@@ -86,7 +83,6 @@ impl FileConnector {
             one_file: is_one_file.then(|| Growing::new(&path)),
             path,
             overwrite,
-            has_cleared: AtomicBool::new(false),
         })
     }
 
@@ -121,6 +117,7 @@ impl FileConnector {
             instances,
             place,
             temporary,
+            not_needed: self.one_file.as_ref().map(|file| file.hidden.clone()),
             output: None,
         }
     }
@@ -130,7 +127,7 @@ impl FileConnector {
         let mut entries = self.path.read_dir().into_iter().flatten();
         let reason = match &self.one_file {
             Some(_) if self.path.exists() => "exists already".to_string(),
-            Some(file) if growing::is_unfinished(file) => {
+            Some(file) if file.is_unfinished() => {
                 format!("an earlier query has left {}", file.hidden.display())
             }
             None if entries.next().is_some() => "the folder is not empty".to_string(),
@@ -138,15 +135,6 @@ impl FileConnector {
         };
         Err(Error::new(self.path.display().to_string(), reason)
             .mend("name another path, or add 'overwrite' = 'true'"))
-    }
-
-    /// Parts that a query without checkpoints has left give way to the first that this one commits.
-    fn clear_plain_parts(&self) -> Result<()> {
-        // Relaxed: looking twice does no harm.
-        if self.overwrite && !self.has_cleared.swap(true, Ordering::Relaxed) {
-            parts::remove_where(&self.path, |_, name| parts::is_plain_part(name))?;
-        }
-        Ok(())
     }
 }
 
@@ -186,7 +174,10 @@ impl SinkConnector for FileConnector {
             number: 0,
             extension: self.extension(),
         };
-        Ok(Box::new(PartSink::new(format, schema, &self.path, first)))
+        let clears = self.overwrite && instance == 0;
+        Ok(Box::new(PartSink::new(
+            format, schema, &self.path, first, clears,
+        )))
     }
 
     fn delivery(&self) -> Delivery {
@@ -198,7 +189,7 @@ impl SinkConnector for FileConnector {
             return self.refuse_existing();
         }
         match &self.one_file {
-            Some(file) => file.clear(),
+            Some(file) => file.begin(),
             None => parts::remove_where(&self.path, |_, name| {
                 parts::is_part(name) || parts::is_hidden_part(name)
             }),
@@ -215,10 +206,7 @@ impl SinkConnector for FileConnector {
     fn commit(&self, prepared: &str) -> Result<()> {
         match &self.one_file {
             Some(file) => file.commit(prepared),
-            None => {
-                parts::commit(&self.path, prepared)?;
-                self.clear_plain_parts()
-            }
+            None => parts::commit(&self.path, prepared),
         }
     }
 

@@ -8,6 +8,7 @@
 //! Every instance gets all versions by broadcast; rows of the stream stay where they are. Late rows of
 //! either side are left out before ([`super::drop_late`]).
 
+mod state;
 mod versions;
 
 use std::collections::VecDeque;
@@ -16,13 +17,15 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow_row::RowConverter;
 
+use super::join::copy_views;
 use super::table_join::index::{converter, encode};
-use super::table_join::{STREAM, TABLE, TableJoinSpec, copied, holding};
+use super::table_join::{STREAM, TABLE, TableJoinSpec, holding};
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Operator, Output, Progress};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Positions};
 use crate::error::{Error, Result};
-use crate::time::{EventTime, MIN_WATERMARK};
+use crate::state::{KeyedState, Mark};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 use versions::Versions;
 
 /// What a temporal join does.
@@ -49,12 +52,39 @@ pub struct TemporalJoin {
     ready: VecDeque<Chunk>,
     /// The earliest time whose versions are all kept.
     kept_from: EventTime,
+    /// The furthest watermark that it has seen.
+    watermark: EventTime,
+    mark: Mark,
+    /// How many of the chunks that wait, the last ones, came out of a snapshot of which it is not known
+    /// yet what was emitted since.
+    fresh: usize,
+    /// The least watermark of the instances that it was restored from.
+    restored_from: Option<EventTime>,
 }
 
 struct Waiting {
     chunk: Chunk,
-    /// Event times in microseconds.
-    times: Vec<EventTime>,
+    /// The row is ready once a watermark is behind this, in microseconds: its event time, or the
+    /// watermark that there was when it came. So the watermark at a cut says exactly which rows had
+    /// been ready.
+    behind: Vec<EventTime>,
+    mark: Mark,
+}
+
+/// A chunk with the event times of its rows, in microseconds.
+type Timed = (Chunk, Vec<EventTime>);
+
+/// The chunk in memory of its own: neither the link's frame nor the source's block is held by it.
+fn copied(chunk: &Chunk) -> Result<Chunk> {
+    let all = UInt32Array::from_iter_values(0..chunk.rows() as u32);
+    let mut copy = chunk.take(&all)?;
+    copy.batch = copy_views(copy.batch)?;
+    if let (Some(copy), Some(origin)) = (&mut copy.origin, &chunk.origin)
+        && let Positions::Run { .. } = origin.positions
+    {
+        copy.positions = origin.positions.clone();
+    }
+    Ok(copy)
 }
 
 impl TemporalJoin {
@@ -66,12 +96,16 @@ impl TemporalJoin {
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             kept_from: MIN_WATERMARK,
+            watermark: MIN_WATERMARK,
+            mark: Mark(1),
+            fresh: 0,
+            restored_from: None,
             spec,
         })
     }
 
     /// The chunk in memory of its own, with the event times of its rows.
-    fn timed(&self, input: usize, mut chunk: Chunk) -> Result<Waiting> {
+    fn timed(&self, input: usize, chunk: &Chunk) -> Result<Timed> {
         let column = chunk.batch.column(self.spec.times[input]);
         let unit = timestamp_unit(column.data_type());
         let (0, Some(unit)) = (column.null_count(), unit) else {
@@ -79,47 +113,33 @@ impl TemporalJoin {
         };
         let ticks = timestamp_ticks(column)?.iter();
         let times = ticks.map(|&tick| ticks_to_us(tick, unit)).collect();
-        chunk.batch = copied(chunk.batch)?;
-        Ok(Waiting { chunk, times })
+        Ok((copied(chunk)?, times))
     }
 
     /// Without the rows whose version may be forgotten. There are none but after idleness: a partition
     /// that is heard again may be behind what others have moved the watermark to meanwhile.
-    fn in_time(&self, timed: Waiting, output: &mut Output) -> Result<Waiting> {
+    fn in_time(&self, (chunk, times): Timed, output: &mut Output) -> Result<Timed> {
         let is_kept = |time: &EventTime| *time >= self.kept_from;
-        if timed.times.iter().all(is_kept) {
-            return Ok(timed);
+        if times.iter().all(is_kept) {
+            return Ok((chunk, times));
         }
-        let keep = timed.times.iter().map(is_kept).collect::<BooleanArray>();
+        let keep = times.iter().map(is_kept).collect::<BooleanArray>();
         output.count_late((keep.len() - keep.true_count()) as u64);
-        Ok(Waiting {
-            chunk: timed.chunk.filter(&keep)?,
-            times: timed.times.into_iter().filter(is_kept).collect(),
-        })
+        Ok((
+            chunk.filter(&keep)?,
+            times.into_iter().filter(is_kept).collect(),
+        ))
     }
 
     /// Moves the rows before `watermark` from those that wait to those that are ready: at the watermark
     /// there may be more versions to come.
     fn release(&mut self, watermark: EventTime) -> Result<()> {
         for waiting in std::mem::take(&mut self.waiting) {
-            let is_ready = waiting.times.iter().map(|&time| time < watermark);
-            let is_ready = is_ready.collect::<Vec<bool>>();
-            if is_ready.iter().all(|&ready| ready) {
-                self.ready.push_back(waiting.chunk);
-            } else if is_ready.iter().all(|&ready| !ready) {
-                self.waiting.push_back(waiting);
-            } else {
-                let later = is_ready.iter().map(|ready| !ready).collect::<Vec<bool>>();
-                let times = waiting.times.iter().zip(&later);
-                let times = times.filter(|(_, later)| **later).map(|(&time, _)| time);
-                self.waiting.push_back(Waiting {
-                    times: times.collect(),
-                    chunk: waiting.chunk.filter(&BooleanArray::from(later))?,
-                });
-                let ready = waiting.chunk.filter(&BooleanArray::from(is_ready))?;
-                self.ready.push_back(ready);
-            }
+            let (ready, later) = waiting.split(watermark)?;
+            self.ready.extend(ready);
+            self.waiting.extend(later);
         }
+        self.fresh = 0;
         Ok(())
     }
 
@@ -193,15 +213,24 @@ impl TemporalJoin {
 
 impl Operator for TemporalJoin {
     fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
-        let timed = self.timed(input, chunk)?;
+        let timed = self.timed(input, &chunk)?;
         if input == STREAM {
-            let timed = self.in_time(timed, output)?;
-            self.waiting.push_back(timed);
+            let (chunk, times) = self.in_time(timed, output)?;
+            let behind = times.into_iter().map(|time| time.max(self.watermark));
+            self.waiting.push_back(Waiting {
+                chunk,
+                behind: behind.collect(),
+                mark: self.mark,
+            });
             return Ok(());
         }
-        let keys = self.keys(TABLE, &timed.chunk.batch);
-        let keys = encode(&self.converter, keys, timed.times.len())?;
-        self.versions.add(timed.chunk, &timed.times, &keys)
+        let (chunk, times) = timed;
+        let keys = self.keys(TABLE, &chunk.batch);
+        let keys = encode(&self.converter, keys, times.len())?;
+        let places = self.versions.places(&chunk);
+        self.versions
+            .add(chunk.batch, &times, &places, &keys, self.mark);
+        Ok(())
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
@@ -214,15 +243,61 @@ impl Operator for TemporalJoin {
         if !self.ready.is_empty() {
             return Ok(Progress::More);
         }
-        self.kept_from = watermark.saturating_sub(KEPT_BEHIND_US);
-        self.versions.forget(self.kept_from)?;
+        // A watermark that it has seen before it was restored is no reason to forget anything: rows that
+        // came behind a later one may need it.
+        if watermark > self.watermark {
+            self.watermark = watermark;
+            self.kept_from = watermark.saturating_sub(KEPT_BEHIND_US);
+            self.versions.forget(self.kept_from)?;
+        }
         Ok(Progress::Done)
     }
 
     fn finalise(&mut self, _output: &mut Output) -> Result<()> {
         self.versions = Versions::new(self.spec.join.table.clone());
         self.kept_from = MIN_WATERMARK;
+        self.watermark = MIN_WATERMARK;
         Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+
+    fn shares_input(&self) -> bool {
+        // It copies what it keeps, and emits nothing else.
+        false
+    }
+}
+
+impl Waiting {
+    /// The rows that are ready at the watermark, and the others.
+    fn split(self, watermark: EventTime) -> Result<(Option<Chunk>, Option<Waiting>)> {
+        let is_end = watermark == MAX_WATERMARK;
+        let is_ready = self.behind.iter().map(|&time| time < watermark || is_end);
+        let is_ready = is_ready.collect::<Vec<bool>>();
+        if is_ready.iter().all(|&ready| ready) {
+            return Ok((Some(self.chunk), None));
+        }
+        if is_ready.iter().all(|&ready| !ready) {
+            return Ok((None, Some(self)));
+        }
+        let ready = BooleanArray::from(is_ready.clone());
+        let ready = self.chunk.filter(&ready)?;
+        let later = is_ready.iter().map(|ready| !ready);
+        let later = self.only(later.collect())?;
+        Ok((Some(ready), Some(later)))
+    }
+
+    /// The rows for which `keep` is true.
+    fn only(&self, keep: Vec<bool>) -> Result<Waiting> {
+        let behind = self.behind.iter().zip(&keep);
+        let behind = behind.filter(|(_, keep)| **keep).map(|(&time, _)| time);
+        Ok(Waiting {
+            behind: behind.collect(),
+            chunk: self.chunk.filter(&BooleanArray::from(keep))?,
+            mark: self.mark,
+        })
     }
 }
 

@@ -3,11 +3,15 @@
 //! It grows under a hidden name. A checkpoint has its length, to which a restored query cuts it before
 //! it writes on. The last one gives the file its own name.
 //!
+//! A query may be restored to a cut behind which this file has nothing to come: one of several ends
+//! first. Then there is a finished file and no hidden one, and its sink leaves it alone. A finished file
+//! that is to be overwritten therefore has a hidden one beside it from the beginning.
+//!
 //! Who writes it holds a lock, so that an incarnation that was thought dead is found before the file is
 //! cut. The kernel lets go of the lock when its process dies.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use arrow_schema::SchemaRef;
@@ -29,7 +33,7 @@ struct Prepared {
     file: String,
     /// Its length.
     bytes: u64,
-    /// The incarnation, and the how manieth of its checkpoints.
+    /// The incarnation, and the number of its checkpoint, from 0.
     epoch: u64,
     number: u64,
     /// Nothing follows.
@@ -84,18 +88,26 @@ impl Growing {
             Ok(()) => Ok(file),
             Err(TryLockError::WouldBlock) => {
                 let place = self.hidden.display().to_string();
-                Err(Error::new(place, "another process is writing it")
-                    .mend("wait until it has ended, or end it"))
+                Err(Error::new(place, "is being written by somebody else")
+                    .mend("wait until that process has ended, or end it"))
             }
             Err(TryLockError::Error(error)) => Err(failed(&self.hidden, "lock", &error)),
         }
     }
 
+    /// Whether an earlier run has left it without its end.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.hidden.symlink_metadata().is_ok()
+    }
+
     /// Removes what an earlier run has left, unless it is still there.
-    pub(super) fn clear(&self) -> Result<()> {
-        if self.hidden.exists() {
+    pub(super) fn begin(&self) -> Result<()> {
+        if self.is_unfinished() {
             let _locked = self.open(false)?;
             remove(&self.hidden)?;
+        }
+        if self.path.exists() {
+            self.open(true)?;
         }
         Ok(())
     }
@@ -121,17 +133,17 @@ impl Growing {
 
     /// Makes what is prepared durable.
     pub(super) fn secure(&self) -> Result<()> {
-        match self.hidden.exists() {
+        match self.is_unfinished() {
             true => sync_file(&self.hidden),
             // Committed meanwhile.
             false => sync_file(&self.path),
         }
     }
 
-    /// Commits: what is not the end stays hidden.
+    /// Commits what was prepared: gives the file its name if that was the end.
     pub(super) fn commit(&self, prepared: &str) -> Result<()> {
         let prepared = self.parse(prepared)?;
-        if !self.hidden.exists() {
+        if !self.is_unfinished() {
             let is_finished = self.finished_bytes() >= Some(prepared.bytes);
             return if is_finished {
                 Ok(())
@@ -150,18 +162,16 @@ impl Growing {
         let prepared = prepared.iter().map(|text| self.parse(text));
         let prepared = prepared.collect::<Result<Vec<Prepared>>>()?;
         let newest = prepared.iter().max_by_key(|of| (of.epoch, of.number));
-        let Some(newest) = newest else {
-            return self.clear();
-        };
-        if !self.hidden.exists() {
-            if self.finished_bytes() != Some(newest.bytes) {
+        if !self.is_unfinished() {
+            let bytes = newest.map(|newest| newest.bytes);
+            if bytes.is_some() && self.finished_bytes() != bytes {
                 return Err(self.gone());
             }
             return Ok(());
         }
         let file = self.open(false)?;
-        self.cut(&file, newest.bytes)?;
-        match newest.is_last {
+        self.cut(&file, newest.map_or(0, |newest| newest.bytes))?;
+        match newest.is_some_and(|newest| newest.is_last) {
             true => self.settle(),
             false => Ok(()),
         }
@@ -186,6 +196,7 @@ pub(super) struct GrowingSink {
     schema: SchemaRef,
     file: Growing,
     epoch: u64,
+    /// None for a file that was finished before.
     output: Option<(Encoder, Output)>,
     /// Checkpoints of this incarnation.
     prepared: u64,
@@ -211,6 +222,9 @@ impl GrowingSink {
 
 impl Sink for GrowingSink {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
+        if !self.file.is_unfinished() && self.file.path.exists() {
+            return Ok(());
+        }
         let mut file = self.file.open(true)?;
         let length = file.seek(SeekFrom::End(0));
         let length = length.map_err(|error| failed(&self.file.hidden, "seek", &error))?;
@@ -230,7 +244,9 @@ impl Sink for GrowingSink {
 
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
         let Some((encoder, output)) = &mut self.output else {
-            return Ok(());
+            let place = self.file.path.display().to_string();
+            return Err(Error::new(place, "is finished, but there are more rows")
+                .mend("begin again without the checkpoints"));
         };
         let encoded = encoder.encode(chunk, &mut output.buffer);
         encoded.map_err(|error| error.at(&self.file.path.display().to_string()))?;
@@ -267,9 +283,4 @@ impl Sink for GrowingSink {
         self.output = None;
         Ok(())
     }
-}
-
-/// Whether there is something under a hidden name.
-pub(super) fn is_unfinished(file: &Growing) -> bool {
-    !matches!(file.hidden.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound)
 }

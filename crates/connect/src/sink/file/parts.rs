@@ -76,7 +76,7 @@ pub(super) fn is_hidden_part(name: &str) -> bool {
 }
 
 /// Whether a file with this name is a part of a query that took no checkpoints.
-pub(super) fn is_plain_part(name: &str) -> bool {
+fn is_plain_part(name: &str) -> bool {
     let numbered = name.strip_prefix("part-").and_then(|n| n.split_once('.'));
     numbered.is_some_and(|(number, extension)| {
         matches!(extension, "csv" | "json") && number.parse::<usize>().is_ok()
@@ -162,6 +162,8 @@ pub(super) struct PartSink {
     folder: PathBuf,
     /// The name of the part that is written, or will be next.
     name: PartName,
+    /// It clears away the parts of earlier queries without checkpoints.
+    clears: bool,
     part: Option<Part>,
 }
 
@@ -177,12 +179,14 @@ impl PartSink {
         schema: &SchemaRef,
         folder: &Path,
         name: PartName,
+        clears: bool,
     ) -> PartSink {
         PartSink {
             format: format.clone(),
             schema: schema.clone(),
             folder: folder.to_path_buf(),
             name,
+            clears,
             part: None,
         }
     }
@@ -206,7 +210,11 @@ impl Sink for PartSink {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
         std::fs::create_dir_all(&self.folder)
             .map_err(|error| failed(&self.folder, "make the folder", &error))?;
-        sync_folder(folder_of(&self.folder))
+        sync_folder(folder_of(&self.folder))?;
+        if self.clears {
+            remove_where(&self.folder, |_, name| is_plain_part(name))?;
+        }
+        Ok(())
     }
 
     fn write(&mut self, chunk: &Chunk) -> Result<()> {

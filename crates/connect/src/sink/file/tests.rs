@@ -205,8 +205,18 @@ impl Query {
             }
             self.store();
             self.commit(commits);
-            self.sinks.clear();
-            self.recover(2);
+            // Other parts of the query go on, and what has ended is made once more.
+            for is_last in [false, true] {
+                self.sinks.clear();
+                self.recover(2);
+                self.run(2);
+                self.prepare(true);
+                for sink in &mut self.sinks {
+                    sink.finish(true).unwrap();
+                }
+                self.store();
+                self.commit(usize::from(is_last));
+            }
             return;
         }
     }
@@ -221,6 +231,7 @@ proptest! {
         is_json: bool,
         header in prop_oneof![Just("true"), Just("false")],
         instances in 1usize..4,
+        overwrites: bool,
         acts in prop::collection::vec(any_act(), 0..25),
         lost_ends in 0usize..3,
         commits in 0usize..3,
@@ -232,7 +243,17 @@ proptest! {
             true => vec![("format", "json")],
             false => vec![("csv.header", header)],
         };
-        let mut query = Query::begin(of_file(&path, &options), instances);
+        let mut of_sink = options.clone();
+        if overwrites {
+            of_sink.push(("overwrite", "true"));
+            if name == "out" {
+                fs::create_dir(&path).unwrap();
+                fs::write(path.join("part-7.csv"), "old").unwrap();
+            } else {
+                fs::write(&path, "old").unwrap();
+            }
+        }
+        let mut query = Query::begin(of_file(&path, &of_sink), instances);
         for act in acts {
             query.act(act);
         }
@@ -323,7 +344,11 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
     // Somebody still writes.
     let other = crate::sink(&table).unwrap();
     let error = other.recover(std::slice::from_ref(&empty)).unwrap_err();
-    assert!(error.to_string().contains("another process is writing it"));
+    assert!(
+        error
+            .to_string()
+            .contains("is being written by somebody else")
+    );
     sink.write(&chunk(&[2])).unwrap();
     sink.flush().unwrap();
     drop(sink);
@@ -368,10 +393,21 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     refused(&file, "an earlier query has left");
     over(&file);
     assert_eq!(names(folder.path()), ["parts"]);
-    fs::write(&file, "").unwrap();
+    fs::write(&file, "old").unwrap();
     refused(&file, "exists already");
-    over(&file);
-    assert_eq!(names(folder.path()), ["out.csv", "parts"]);
+    let connector = over(&file);
+    let begun = [".out.csv.unfinished", "out.csv", "parts"];
+    assert_eq!(names(folder.path()), begun);
+    let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
+    sink.open(&mut Waiter::new().unwrap()).unwrap();
+    sink.finish(false).unwrap();
+    assert_eq!(names(folder.path()), begun[1..]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    // What is finished is left alone.
+    let mut sink = sink_of(&*connector, 0, 1, 2);
+    assert_eq!(sink.prepare(true).unwrap(), None);
+    let error = sink.write(&chunk(&[1])).unwrap_err();
+    assert!(error.reason.contains("is finished"), "{error}");
 
     let connector = over(&parts);
     let mut sink = sink_of(&*connector, 0, 1, 1);
@@ -443,7 +479,7 @@ fn what_can_not_be_prepared_or_committed_is_said() {
             assert!(connector.recover(&[broken.to_string()]).is_err());
         }
     }
-    let other = r#"{"file":"b.csv","bytes":1,"epoch":1,"number":0}"#;
+    let other = r#"{"file":"b.csv","bytes":1,"epoch":1,"number":0,"is_last":false}"#;
     let error = to_file.commit(other).unwrap_err().to_string();
     assert!(error.contains("name the same path as before"), "{error}");
     // Cut by somebody.
@@ -457,6 +493,11 @@ fn what_can_not_be_prepared_or_committed_is_said() {
         error.contains("has 1 bytes, but 15 were written"),
         "{error}"
     );
+    let gone = sink_of(&*to_parts, 0, 1, 2);
+    drop(gone);
+    let missing = r#"{"hidden":".part-00000-0000000002-0000000000.csv.tmp","name":"part-00000-0000000002-0000000000.csv"}"#;
+    let error = to_parts.secure(missing).unwrap_err();
+    assert!(error.reason.contains("can't sync"), "{error}");
     // The folder goes away under its sink.
     let mut sink = sink_of(&*to_parts, 0, 1, 1);
     fs::remove_dir(&parts).unwrap();
@@ -466,7 +507,7 @@ fn what_can_not_be_prepared_or_committed_is_said() {
     // The place of the file is taken by a folder.
     let to_file = crate::sink(&of_file(&folder.path().join("b.csv"), &[])).unwrap();
     let mut sink = sink_of(&*to_file, 0, 1, 1);
-    let prepared = sink.prepare(false).unwrap().unwrap();
+    let prepared = sink.prepare(true).unwrap().unwrap();
     sink.finish(true).unwrap();
     fs::create_dir(folder.path().join("b.csv")).unwrap();
     let error = to_file.commit(&prepared).unwrap_err();

@@ -6,6 +6,8 @@ use arrow_array::{Int64Array, TimestampMicrosecondArray};
 use arrow_schema::{DataType, TimeUnit};
 use proptest::prelude::*;
 
+mod snapshots;
+
 use super::*;
 use crate::chunk::{Origin, Positions};
 use crate::expression::Expression;

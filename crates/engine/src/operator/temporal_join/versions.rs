@@ -8,13 +8,15 @@ use hashbrown::HashTable;
 use super::super::table_join::index::Search;
 use crate::chunk::Chunk;
 use crate::error::Result;
+use crate::state::Mark;
 use crate::time::EventTime;
 
 /// Rows that are not looked through for versions nobody needs any more: a chunk's worth.
 const ROWS_MIN: usize = 8192;
 
-/// Batches that rows may be picked from without a thought.
-const BATCHES_MIN: usize = 64;
+/// Batches that rows may be picked from without a thought. Tests, whose inputs are short, have to forget
+/// things, too.
+const BATCHES_MIN: usize = if cfg!(test) { 4 } else { 64 };
 
 /// Versions by key and time.
 pub struct Versions {
@@ -25,6 +27,8 @@ pub struct Versions {
     rows: usize,
     /// Versions that are still needed when they were counted last.
     live_rows: usize,
+    /// The place of the next version that comes without one.
+    arrived: u64,
 }
 
 struct Key {
@@ -38,10 +42,29 @@ struct Key {
 #[derive(Clone, Copy)]
 struct Version {
     from: EventTime,
-    /// Partition and position: of several versions from the same time on the last one counts.
-    place: (u32, u64),
+    place: Place,
     batch: u32,
     row: u32,
+    mark: Mark,
+}
+
+/// Partition and position: of several versions from the same time on the last one counts, and only
+/// that one is kept.
+pub type Place = (u32, u64);
+
+impl Key {
+    /// Adds a version, unless there is a later one from the same time on.
+    fn add(&mut self, version: Version) {
+        let before = self.versions.partition_point(|v| v.from < version.from);
+        match self.versions.get_mut(before) {
+            Some(known) if known.from == version.from => {
+                if known.place < version.place {
+                    *known = version;
+                }
+            }
+            _ => self.versions.insert(before, version),
+        }
+    }
 }
 
 impl Versions {
@@ -53,34 +76,47 @@ impl Versions {
             batches: Vec::new(),
             rows: 0,
             live_rows: 0,
+            arrived: 0,
         }
     }
 
-    /// Adds the rows of a chunk, which begin at `times`. A key that is NULL equals nothing.
-    pub fn add(&mut self, chunk: Chunk, times: &[EventTime], keys: &Search) -> Result<()> {
+    /// The places of a chunk's rows; where they have none, the order in which they come.
+    pub fn places(&mut self, chunk: &Chunk) -> Vec<Place> {
+        let before = self.arrived;
+        self.arrived += chunk.rows() as u64;
+        let place = |row: usize| match &chunk.origin {
+            Some(origin) => (origin.partition, origin.positions.at(row)),
+            None => (0, before + row as u64),
+        };
+        (0..chunk.rows()).map(place).collect()
+    }
+
+    /// Adds rows, which begin at `times`. A key that is NULL equals nothing. A version that is there
+    /// already counts once.
+    pub fn add(
+        &mut self,
+        rows: RecordBatch,
+        times: &[EventTime],
+        places: &[Place],
+        keys: &Search,
+        mark: Mark,
+    ) {
         let batch = self.batches.len() as u32;
-        for (row, &from) in times.iter().enumerate() {
+        for (row, (&from, &place)) in times.iter().zip(places).enumerate() {
             if keys.is_null[row] {
                 continue;
             }
-            let origin = chunk.origin.as_ref();
-            let place = origin.map(|origin| (origin.partition, origin.positions.at(row)));
             let version = Version {
                 from,
-                place: place.unwrap_or((0, self.rows as u64 + row as u64)),
+                place,
                 batch,
                 row: row as u32,
+                mark,
             };
             let (hash, encoded) = (keys.hashes[row], keys.keys.row(row));
             let same = |known: &Key| *known.key == *encoded.data();
             match self.by_key.find_mut(hash, same) {
-                Some(known) => {
-                    let order = |version: &Version| (version.from, version.place);
-                    let after = known
-                        .versions
-                        .partition_point(|v| order(v) <= order(&version));
-                    known.versions.insert(after, version);
-                }
+                Some(known) => known.add(version),
                 None => {
                     let key = Key {
                         hash,
@@ -92,8 +128,30 @@ impl Versions {
             }
         }
         self.rows += times.len();
-        self.batches.push(chunk.batch);
-        Ok(())
+        self.batches.push(rows);
+    }
+
+    /// Versions that come without a place are later than these.
+    pub fn arrive_behind(&mut self, places: &[Place]) {
+        let last = places.iter().map(|place| place.1.saturating_add(1)).max();
+        self.arrived = self.arrived.max(last.unwrap_or(0));
+    }
+
+    /// The versions that came since `since`, with their places, in any order.
+    pub fn since(&self, since: Mark) -> Result<(RecordBatch, Vec<Place>)> {
+        let versions = self.by_key.iter().flat_map(|known| &known.versions);
+        let new = versions.filter(|version| version.mark > since);
+        let (rows, places): (Vec<_>, Vec<_>) = new
+            .map(|version| (Some((version.batch, version.row)), version.place))
+            .unzip();
+        let columns = self.columns(&rows)?;
+        Ok((RecordBatch::try_new(self.schema.clone(), columns)?, places))
+    }
+
+    /// About how many bytes the rows take.
+    pub fn bytes(&self) -> usize {
+        let batches = self.batches.iter();
+        batches.map(|batch| batch.get_array_memory_size()).sum()
     }
 
     /// The version of a key at a time: where its row is.
