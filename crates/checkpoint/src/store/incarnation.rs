@@ -188,6 +188,16 @@ impl Incarnation {
         ))
     }
 
+    /// Whether it may still store checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Fenced`] when a later incarnation has begun, [`Kind::Missing`] when its last record was
+    /// removed by somebody else, [`Kind::Unavailable`] when the store can't be read.
+    pub async fn check(&self) -> Result<()> {
+        self.check_latest().await
+    }
+
     /// Its last record is there, and nothing lies behind it.
     pub(super) async fn check_latest(&self) -> Result<()> {
         let numbers = self.store.numbers().await?;

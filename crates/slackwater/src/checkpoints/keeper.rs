@@ -40,11 +40,17 @@ pub enum Stored {
     },
     /// Old checkpoints are removed, or why not.
     Swept(Option<String>),
+    /// A later incarnation has begun.
+    Fenced(String),
+    /// It may go on.
+    Checked,
 }
 
 enum Job {
     Put(Box<Manifest>),
     Sweep,
+    /// A checkpoint has failed: it may be another's fault.
+    Check,
 }
 
 /// What becomes of the incarnation.
@@ -300,7 +306,8 @@ impl Keeper {
             Stored::Failed { reason, .. } => {
                 self.tell(Input::Fenced { reason }, crew);
             }
-            Stored::Swept(None) => {}
+            Stored::Fenced(reason) => self.tell(Input::Fenced { reason }, crew),
+            Stored::Swept(None) | Stored::Checked => {}
             Stored::Swept(Some(reason)) => {
                 self.warn(format!("old checkpoints can't be removed: {reason}"));
             }
@@ -357,6 +364,7 @@ impl Keeper {
                 reason: Some(reason),
                 ..
             } => {
+                self.give(Job::Check);
                 self.warn(format!("no checkpoint was taken: {reason}"));
                 if let Some(Some(_)) = self.stopping {
                     // The sources have ended: there will be no other one.
@@ -416,6 +424,10 @@ fn work(runner: &Runner, incarnation: &mut Incarnation, job: Job) -> Stored {
                 },
             }
         }
+        Job::Check => match runner.run(incarnation.check()) {
+            Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
+            _ => Stored::Checked,
+        },
         Job::Sweep => match runner.run(incarnation.sweep(KEPT)) {
             Ok(_) => Stored::Swept(None),
             Err(error) => Stored::Swept(Some(error.to_string())),
