@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-kafka lint bench peers loom build
+.PHONY: demo demo-latency test test-kafka test-crash lint bench peers loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -24,6 +24,12 @@ test-kafka:
 	python3 crates/slackwater/tests/kafka/fetch.py target/kafka
 	cargo test -p slackwater-connect --features kafka --lib
 	SLACKWATER_KAFKA="$(CURDIR)/target/kafka" cargo test -p slackwater --features kafka --test main kafka::
+
+# Processes killed at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
+# simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.
+test-crash:
+	cargo test -p slackwater --test main crash:: -- --include-ignored --nocapture
+	cargo test --release -p slackwater-checkpoint --lib -- --ignored --nocapture
 
 # Every interleaving of the ring and of falling asleep; a build of its own, so a folder of its own.
 loom:

@@ -49,6 +49,7 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
 
   slackwater run query.sql --parallelism 2 --report report.json
   slackwater run query.sql --set chunk_rows=1024 --set emit=every_row
+  slackwater run query.sql --state state --processes 2    (goes on from its last checkpoint)
   cat events.csv | slackwater run query.sql          (a table with 'connector' = 'stdin')")]
     Run {
         #[command(flatten)]
@@ -403,9 +404,14 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
     if !quiet {
         say(&format!("\n{}", figures.summary(&dead_letters)));
         if stopped {
-            say(
-                "  stopped before its inputs ended: windows that were open are not in the result\n",
-            );
+            say(match figures.checkpoints.is_some() {
+                true => {
+                    "  stopped before its inputs ended, and saved: the same command goes on from here\n"
+                }
+                false => {
+                    "  stopped before its inputs ended: windows that were open are not in the result\n"
+                }
+            });
         }
     }
     if abandoned {

@@ -230,6 +230,7 @@ mod tests {
             busy_s: 0.01,
             chunks: 1,
             rows: rows >> node,
+            state_bytes_max: 0,
         });
         reports.collect()
     }

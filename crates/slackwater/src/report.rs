@@ -83,6 +83,33 @@ pub struct CommitDelay {
     pub max: f64,
 }
 
+impl CheckpointReport {
+    fn summary(&self, restored_from: Option<u64>, restarts: u64) -> String {
+        let mut text = match self.stored {
+            1 => "1 checkpoint".to_string(),
+            stored => format!("{} checkpoints", count(stored)),
+        };
+        if let Some(ms) = self.duration_ms {
+            let stall_ms = self.stall_max_ms;
+            text.push_str(&format!(
+                ", {ms:.1} ms each, stalls of {stall_ms:.1} ms at most"
+            ));
+        }
+        if let Some(delay) = &self.commit_delay_ms {
+            text.push_str(&format!(", rows committed after {:.0} ms", delay.mean));
+        }
+        if let Some(number) = restored_from {
+            text.push_str(&format!("; began with checkpoint {number}"));
+        }
+        text.push_str(&match restarts {
+            0 => String::new(),
+            1 => "; started again once".to_string(),
+            times => format!("; started again {times} times"),
+        });
+        text
+    }
+}
+
 impl From<&Keeper> for CheckpointReport {
     fn from(keeper: &Keeper) -> CheckpointReport {
         let (costs, delays) = (keeper.costs(), keeper.delays());
@@ -229,6 +256,8 @@ pub struct OperatorReport {
     pub chunks: u64,
     /// Rows that it took.
     pub rows: u64,
+    /// Bytes that its instances held at most, each at its own time.
+    pub state_bytes_max: u64,
 }
 
 /// What a worker thread cost.
@@ -449,6 +478,12 @@ impl Report {
             "memory",
             format!("{:.1} MB at most", self.peak_rss_bytes as f64 / 1e6),
         );
+        if let Some(checkpoints) = &self.checkpoints {
+            line(
+                "state",
+                checkpoints.summary(self.restored_from, self.restarts),
+            );
+        }
         let latency = &self.latency_ms;
         let shown = match (latency.p50, latency.p99, latency.max) {
             (Some(p50), Some(p99), Some(max)) => {

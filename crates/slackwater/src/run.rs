@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use slackwater_engine::runtime::{Costs, WaitMode};
 use slackwater_sql::SqlError;
 use slackwater_sql::program::{Program, compile};
-use slackwater_sql::specs::NodeSpec;
+use slackwater_sql::specs::{NodeSpec, SinkSpec};
 
 use crate::attempt::{Attempted, Query};
 use crate::calibrate;
@@ -198,18 +198,30 @@ fn run_with_state(
     let ended = run_saved(query, catalog, state)?;
     let mut done = match ended.last {
         Some(last) => finished(last),
-        None => Box::new(Finished {
-            report: query.nothing_done(catalog),
-            dead_letters: Vec::new(),
-            stopped: false,
-            explained: String::new(),
-            abandoned: false,
-        }),
+        None if ended.error.is_none() && ended.restored_from.is_some() => {
+            eprintln!(
+                "{}: the query had come to its end, at checkpoint {}: nothing is left to do",
+                state.place,
+                ended.restored_from.unwrap_or_default()
+            );
+            nothing_done(query, catalog)
+        }
+        None => nothing_done(query, catalog),
     };
     ended.before.add_to(&mut done.report);
     done.report.restored_from = ended.restored_from;
     done.report.restarts = ended.restarts;
     Ok((done, ended.error))
+}
+
+fn nothing_done(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Box<Finished> {
+    Box::new(Finished {
+        report: query.nothing_done(catalog),
+        dead_letters: Vec::new(),
+        stopped: false,
+        explained: String::new(),
+        abandoned: false,
+    })
 }
 
 /// What a run cost, and why it failed.
@@ -228,10 +240,14 @@ fn finished(attempted: Attempted) -> Box<Finished> {
 impl Query<'_> {
     /// Sinks that would destroy something are refused, where the query begins from nothing.
     pub fn check_sinks(&self, catalog: &ProgramCatalog<'_>) -> Result<(), Failure> {
-        for (_, sink) in catalog.sinks() {
-            let Err(error) = sink.connector.begin() else {
-                continue;
-            };
+        catalog
+            .sinks()
+            .try_for_each(|(_, sink)| self.check_sink(sink))
+    }
+
+    /// One that would destroy something is refused.
+    pub fn check_sink(&self, sink: &SinkSpec) -> Result<(), Failure> {
+        if let Err(error) = sink.connector.begin() {
             let Some(table) = &sink.table else {
                 return Err(Failure::Usage(error.to_string()));
             };

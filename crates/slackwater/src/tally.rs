@@ -123,6 +123,7 @@ impl Ran<'_> {
                 busy_s: 0.0,
                 chunks: 0,
                 rows: 0,
+                state_bytes_max: 0,
             })
             .collect::<Vec<_>>();
         let read = InstanceCounters::read;
@@ -132,6 +133,9 @@ impl Ran<'_> {
                 report.busy_s += read(&slots.source.busy_ns) as f64 / 1e9;
                 report.chunks += read(&slots.source.chunks);
                 report.rows += read(&slots.source.rows);
+            }
+            if let (InputPlan::Ports(_), Some(head)) = (&instance.input, instance.steps.first()) {
+                reports[head.node].state_bytes_max += read(&slots.state_bytes_max);
             }
             for (step, slots) in instance.steps.iter().zip(&slots.steps) {
                 let report = &mut reports[step.node];

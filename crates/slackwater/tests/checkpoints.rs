@@ -263,7 +263,7 @@ fn from_scratch_begins_anew() {
     case.run_for(Some(900), &[], false).unwrap();
     assert!(!case.counts().is_empty());
     let reason = refused(case.run(&[], true));
-    assert!(reason.contains("the folder is not empty"), "{reason}");
+    assert!(reason.contains("counts is not empty"), "{reason}");
     assert!(reason.contains("add 'overwrite' = 'true'"), "{reason}");
     std::fs::remove_dir_all(case.path("counts")).unwrap();
     let report = case.run_for(Some(200), &[], true).unwrap().report;
@@ -430,4 +430,71 @@ fn operators_that_hold_too_much_end_the_query_with_its_state_saved() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("set a larger one"), "{said}");
+}
+
+/// A small file system of its own; gone when it is dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` for who may not mount one.
+    fn mount(place: &Path) -> Option<SmallDisk> {
+        std::fs::create_dir(place).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]);
+        let mounted = mount.arg(place).stderr(Stdio::null()).status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(SmallDisk(place.to_path_buf()));
+        }
+        eprintln!("skipped: no file system can be mounted here");
+        None
+    }
+
+    fn fill(&self) {
+        use std::io::Write;
+        let mut filler = std::fs::File::create(self.0.join("filler")).unwrap();
+        while filler.write_all(&[1; 512]).is_ok() {}
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_query_with_the_reason_and_nothing_is_lost() {
+    let case = Case::new(COUNTS);
+    let Some(disk) = SmallDisk::mount(&case.path("disk")) else {
+        return;
+    };
+    let output = std::thread::scope(|scope| {
+        let running = scope.spawn(|| case.program(&["--state", "disk"]));
+        let until = Instant::now() + Duration::from_secs(20);
+        let third = case.path("disk/checkpoints/00000000000000000003.json");
+        while !third.exists() {
+            assert!(Instant::now() < until, "no checkpoint came");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        disk.fill();
+        running.join().unwrap()
+    });
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("6 checkpoints in a row failed"), "{said}");
+    assert!(
+        said.contains("disk") && said.contains("No space left"),
+        "{said}"
+    );
+    let expected = case.expected();
+    let committed = case.counts();
+    assert!(
+        committed.len() < expected.len(),
+        "it did not get to its end"
+    );
+    std::fs::remove_file(disk.0.join("filler")).unwrap();
+    let output = case.program(&["--state", "disk", "--parallelism", "2"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(case.counts(), expected);
 }

@@ -17,6 +17,7 @@ mod input;
 mod kafka;
 mod late_rows;
 mod latency;
+mod overload;
 mod placement;
 mod process;
 mod processes;

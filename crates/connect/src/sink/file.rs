@@ -125,12 +125,13 @@ impl FileConnector {
     /// Refuses what is there already.
     fn refuse_existing(&self) -> Result<()> {
         let mut entries = self.path.read_dir().into_iter().flatten();
+        let shown = self.path.display();
         let reason = match &self.one_file {
-            Some(_) if self.path.exists() => "exists already".to_string(),
+            Some(_) if self.path.exists() => format!("{shown} exists already"),
             Some(file) if file.is_unfinished() => {
                 format!("an earlier query has left {}", file.hidden.display())
             }
-            None if entries.next().is_some() => "the folder is not empty".to_string(),
+            None if entries.next().is_some() => format!("folder {shown} is not empty"),
             _ => return Ok(()),
         };
         Err(Error::new(self.path.display().to_string(), reason)

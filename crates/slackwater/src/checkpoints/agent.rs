@@ -68,7 +68,7 @@ pub enum Word {
     Committed {
         /// The barrier.
         barrier: u64,
-        /// The members that had something.
+        /// The members that have prepared something since they began.
         members: Vec<usize>,
         /// For each commit the time from its oldest input to now, in nanoseconds.
         delays_ns: Vec<u64>,
@@ -373,9 +373,8 @@ impl Agent {
                         pending.retain(|(_, known)| known != prepared);
                     }
                 }
-                let mut members = commits.into_iter().map(|(member, _)| member);
-                let mut members = members.by_ref().collect::<Vec<usize>>();
-                members.dedup();
+                // Also those that had nothing left: an earlier commit may have been all of it.
+                let members = self.pending.keys().copied().collect();
                 Word::Committed {
                     barrier,
                     members,

@@ -419,7 +419,7 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     for name in ["part-0.csv", "part-0.txt", "notes"] {
         fs::write(parts.join(name), "").unwrap();
     }
-    refused(&parts, "the folder is not empty");
+    refused(&parts, "is not empty");
     let connector = over(&parts);
     assert_eq!(names(&parts), ["notes", "part-0.csv", "part-0.txt"]);
     let mut sink = sink_of(&*connector, 0, 1, 1);
