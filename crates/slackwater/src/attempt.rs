@@ -307,7 +307,7 @@ impl Query<'_> {
             return Ok(Crew::Threads {
                 runtime,
                 deployed,
-                agent: agent.map(Mutex::new),
+                agent: agent.map(|agent| Box::new(Mutex::new(agent))),
             });
         }
         let work = Work {

@@ -24,7 +24,7 @@ pub enum Crew {
         /// What they run.
         deployed: Deployed,
         /// Its part in checkpoints, where it takes any.
-        agent: Option<Mutex<Agent>>,
+        agent: Option<Box<Mutex<Agent>>>,
     },
     /// Processes of their own.
     Processes(Children),

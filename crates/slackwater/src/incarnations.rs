@@ -70,7 +70,7 @@ pub fn run_saved(
         before: Totals::default(),
         refused: None,
     };
-    run.to_the_end()
+    run.run_to_the_end()
 }
 
 struct Run<'a, 'b> {
@@ -91,7 +91,7 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    fn to_the_end(&mut self) -> Result<Ended, Failure> {
+    fn run_to_the_end(&mut self) -> Result<Ended, Failure> {
         let mut recovery = Recovery::new(Limits {
             restarts_max: self.query.program.settings.restarts,
             ..Limits::default()
@@ -299,12 +299,8 @@ impl Run<'_, '_> {
         for (node, sink) in sinks {
             let Some(of) = keys.get(&node).and_then(|key| manifest.node(key)) else {
                 // New in this version of the query.
-                let fresh = sink
-                    .connector
-                    .recover(&[])
-                    .and_then(|_| sink.connector.begin());
-                if let Err(error) = fresh {
-                    self.refused = Some(Failure::Usage(error.to_string()));
+                if let Err(refused) = self.query.check_sink(sink) {
+                    self.refused = Some(refused);
                 }
                 continue;
             };

@@ -101,6 +101,9 @@ fn the_report_has_exactly_its_fields() {
         "plan",
         "sources",
         "sinks",
+        "restored_from",
+        "restarts",
+        "checkpoints",
     ];
     let places = fields.map(|field| text.find(&format!("\n  \"{field}\":")).expect(field));
     assert_eq!(report.as_object().unwrap().len(), fields.len());

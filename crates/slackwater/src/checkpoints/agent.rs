@@ -200,7 +200,7 @@ impl Agent {
             Event::Changed { .. } => vec![Word::Changed],
             Event::Snapshot {
                 instance, snapshot, ..
-            } => self.snapshot(*instance, std::mem::take(snapshot)),
+            } => self.snapshot(*instance, std::mem::take(&mut **snapshot)),
             Event::Ended { instance, last, .. } => match last.take() {
                 Some(last) => self.ended(*instance, *last),
                 None => Vec::new(),
@@ -209,10 +209,10 @@ impl Agent {
         }
     }
 
-    fn snapshot(&mut self, instance: usize, snapshot: Box<Snapshot>) -> Vec<Word> {
+    fn snapshot(&mut self, instance: usize, snapshot: Snapshot) -> Vec<Word> {
         let barrier = snapshot.barrier;
         let taken_ns = snapshot.state.as_ref().map_or(0, |state| state.taken_ns);
-        let reports = self.reports(instance, *snapshot, barrier);
+        let reports = self.reports(instance, snapshot, barrier);
         let words = reports.into_iter().map(|(member, report)| Word::Taken {
             barrier,
             member,
