@@ -17,6 +17,7 @@ use crate::instance::{Instance, InstanceInput, SinkStep, Step};
 use crate::intake::{Intake, IntakeSpec};
 use crate::operator::Operator;
 use crate::ports::{Port, Ports};
+use crate::recorder::{Recorder, Suspect};
 use crate::relay::Relay;
 use crate::sink::Sink;
 use crate::source::{DeadLetters, Source};
@@ -267,6 +268,11 @@ pub trait Catalog {
     /// Where rows go that the operator at `node` refuses.
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters>;
 
+    /// Where sources note what is being worked on, where somebody would read it.
+    fn recorder(&self) -> Option<Recorder> {
+        None
+    }
+
     /// What the operators of this process may hold; by default as much as they like.
     fn budget(&self) -> Budget {
         Budget::default()
@@ -289,6 +295,8 @@ pub struct SourceParts {
     pub dead_letters: Arc<dyn DeadLetters>,
     /// How far partitions were read in a checkpoint; those of all instances.
     pub restored: Vec<PartitionState>,
+    /// Rows during which a process has died.
+    pub suspects: Vec<Suspect>,
 }
 
 /// The ends of links to other processes, by number of the link. Each is taken once.
@@ -343,7 +351,7 @@ pub fn build(
         let counters = Arc::new(plan.counters());
         built.counters.push(counters.clone());
         if deployment.process(number) == process {
-            let mut instance = instance(deployment, plan, catalog, &mut ends, &traits, counters)?;
+            let mut instance = instance(deployment, number, catalog, &mut ends, &traits, counters)?;
             instance.keep_to(&budget);
             if plan.checkpointed {
                 instance.take_part(number as u32);
@@ -453,12 +461,13 @@ impl Ends {
 
 fn instance(
     deployment: &Deployment,
-    plan: &InstancePlan,
+    number: usize,
     catalog: &dyn Catalog,
     ends: &mut Ends,
     traits: &Traits,
     counters: Arc<InstanceCounters>,
 ) -> Result<Instance> {
+    let plan = &deployment.instances[number];
     let mut steps = Vec::with_capacity(plan.steps.len());
     let mut passes_on = false;
     for step in &plan.steps {
@@ -502,6 +511,7 @@ fn instance(
             let parts = catalog.source(*node, plan.index, plan.of)?;
             let mut intake = Intake::new(parts.source, parts.intake, parts.dead_letters);
             intake.resume(parts.restored);
+            intake.watch_out(catalog.recorder(), number, parts.suspects);
             InstanceInput::Source(intake)
         }
         InputPlan::Ports(ports) => {

@@ -19,7 +19,8 @@ use crate::error::Result;
 use crate::expression::{Expression, evaluate, reject};
 use crate::operator::window::{EVENT_TIME_MAX_US, ticks_to_us, timestamp_ticks, timestamp_unit};
 use crate::ports::Input;
-use crate::source::{DeadLetters, Resume, Source, SourcePoll, SourceRows};
+use crate::recorder::{Recorder, Suspect};
+use crate::source::{DeadLetters, Rejected, Resume, Source, SourcePoll, SourceRows};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK, now_ns};
 
 /// How a source's batches become chunks.
@@ -106,6 +107,15 @@ pub struct Intake {
     /// What the operators of the process may hold, and the place of this source among those that wait
     /// for each other.
     budget: Option<(Arc<Budget>, usize)>,
+    /// Where it is noted what is being worked on, and the number of the instance.
+    recorder: Option<(Recorder, usize)>,
+    /// Something is noted there.
+    is_noted: bool,
+    /// Rows during which a process has died: they are taken one by one, and if a single one is left of
+    /// them it is refused.
+    suspects: Vec<Suspect>,
+    /// What the source has handed out and is not taken yet: rows under suspicion.
+    pieces: VecDeque<SourceRows>,
     stopped: bool,
     ended: bool,
 }
@@ -136,6 +146,10 @@ impl Intake {
             ready: VecDeque::new(),
             counts: IntakeCounts::default(),
             budget: None,
+            recorder: None,
+            is_noted: false,
+            suspects: Vec::new(),
+            pieces: VecDeque::new(),
             stopped: false,
             ended: false,
         }
@@ -182,6 +196,8 @@ impl Intake {
     pub fn partition_states(&mut self) -> Vec<PartitionState> {
         let delay_us = self.spec.event_time.map_or(0, |spec| spec.delay_us);
         let (source, watermark) = (&mut self.source, self.watermark);
+        // The source is further than what was taken.
+        let has_pieces = !self.pieces.is_empty();
         let states = self.partitions.iter().map(|(&number, partition)| {
             let own = partition.watermark(delay_us);
             // One that comes back is as far as the source was meanwhile.
@@ -194,7 +210,7 @@ impl Intake {
                 resume: Resume {
                     name: partition.name.clone(),
                     position: partition.next,
-                    bookmark: match partition.ended {
+                    bookmark: match partition.ended || has_pieces {
                         true => None,
                         false => source.bookmark(number),
                     },
@@ -226,6 +242,7 @@ impl Intake {
         if let Some(input) = self.ready.pop_front() {
             return Ok(Ok(input));
         }
+        self.note(None);
         if self.ended {
             return Ok(Err(Waiting::ForSource(None)));
         }
@@ -237,10 +254,15 @@ impl Intake {
                 stopped: true,
             }));
         }
+        if let Some(piece) = self.pieces.pop_front() {
+            self.take_rows(piece)?;
+            return Ok(self.ready.pop_front().ok_or(Waiting::Until(0)));
+        }
         if self.is_held_back() {
             return Ok(Err(Waiting::Until(now_ns() + HELD_BACK_NS)));
         }
         match self.source.poll()? {
+            SourcePoll::Rows(rows) if !self.suspects.is_empty() => self.take_apart(rows)?,
             SourcePoll::Rows(rows) => self.take(rows)?,
             SourcePoll::PartitionStarted { partition, name } => {
                 self.begin_partition(partition, name, self.watermark);
@@ -289,6 +311,62 @@ impl Intake {
         Ok(self.ready.pop_front().ok_or(Waiting::Until(0)))
     }
 
+    /// Notes what is being worked on, as instance `instance`; rows under suspicion are taken one by one.
+    pub fn watch_out(&mut self, recorder: Option<Recorder>, instance: usize, all: Vec<Suspect>) {
+        self.recorder = recorder.map(|recorder| (recorder, instance));
+        self.suspects = all;
+    }
+
+    fn note(&mut self, work: Option<Suspect>) {
+        if let Some((recorder, instance)) = &self.recorder
+            && (work.is_some() || self.is_noted)
+        {
+            recorder.note(*instance, work);
+            self.is_noted = work.is_some();
+        }
+    }
+
+    /// Cuts out the rows that are under suspicion.
+    fn take_apart(&mut self, mut rows: SourceRows) -> Result<()> {
+        // What was read before is not to be worked on again.
+        if let Some(partition) = self.partitions.get(&rows.partition) {
+            rows.skip_before(partition.next);
+        }
+        let suspects = self.suspects.iter();
+        let own = suspects.filter(|suspect| suspect.partition == rows.partition);
+        let own = own.copied().collect::<Vec<Suspect>>();
+        let is_meant = |position: u64| {
+            let mut own = own.iter();
+            own.any(|suspect| (suspect.first..=suspect.last).contains(&position))
+        };
+        let count = rows.batch.num_rows();
+        let meant = (0..count).filter(|&row| is_meant(rows.positions.at(row)));
+        let cuts = meant.flat_map(|row| [row, row + 1]).chain([count]);
+        let cuts = cuts.collect::<Vec<usize>>();
+        let mut begin = 0;
+        for end in cuts {
+            // Refused records stay with the rows behind which they stand.
+            if let Some(mut piece) = rows.slice(begin, end - begin) {
+                let last = rows.positions.at(end - 1);
+                let is_before = |of: &mut Rejected| of.position.is_none_or(|at| at <= last);
+                piece.rejected = rows.rejected.extract_if(.., is_before).collect();
+                self.pieces.push_back(piece);
+            }
+            begin = end;
+        }
+        if !rows.rejected.is_empty() {
+            rows.batch = rows.batch.slice(0, 0);
+            self.pieces.push_back(rows);
+        }
+        Ok(())
+    }
+
+    /// Whether a row has killed a process when it was taken alone.
+    fn is_refused(&self, partition: u32, position: u64) -> bool {
+        let mut suspects = self.suspects.iter();
+        suspects.any(|of| (of.partition, of.first, of.last) == (partition, position, position))
+    }
+
     /// Waits for other sources when the operators of the process hold nearly as much as they may.
     pub fn keep_to(&mut self, budget: &Arc<Budget>) {
         // Without event time there is nothing to be ahead in.
@@ -323,8 +401,14 @@ impl Intake {
     }
 
     fn take(&mut self, mut rows: SourceRows) -> Result<()> {
-        if let Some(partition) = self.partitions.get_mut(&rows.partition) {
+        if let Some(partition) = self.partitions.get(&rows.partition) {
             rows.skip_before(partition.next);
+        }
+        self.take_rows(rows)
+    }
+
+    fn take_rows(&mut self, rows: SourceRows) -> Result<()> {
+        if let Some(partition) = self.partitions.get_mut(&rows.partition) {
             partition.next = rows.end().unwrap_or(0).max(partition.next);
         }
         self.ingest_ns = rows.ingest_ns;
@@ -337,12 +421,27 @@ impl Intake {
         if rows.batch.num_rows() == 0 {
             return Ok(());
         }
+        let first = rows.positions.at(0);
+        let last = rows.positions.at(rows.batch.num_rows() - 1);
+        let is_refused = first == last && self.is_refused(rows.partition, first);
+        if !is_refused {
+            self.note(Some(Suspect {
+                partition: rows.partition,
+                first,
+                last,
+            }));
+        }
         let mut chunk = Chunk::new(rows.batch, rows.ingest_ns);
         chunk.origin = Some(Origin {
             partition: self.spec.partition_base + rows.partition,
             positions: rows.positions,
             watermarks: None,
         });
+        if is_refused {
+            self.counts.rows_bad += 1;
+            let reason = "a process died when it was worked on, twice".to_string();
+            return self.dead_letters.reject(&reject(&chunk, 0, reason));
+        }
         let evaluated = evaluate(&self.spec.columns, chunk)?;
         self.counts.rows_bad += evaluated.rejected.len() as u64;
         for rejected in evaluated.rejected {

@@ -31,6 +31,7 @@ pub mod checkpoint;
 pub mod exchange;
 pub mod fan;
 pub mod ports;
+pub mod recorder;
 pub mod relay;
 pub mod wire;
 

@@ -220,6 +220,22 @@ impl SourceRows {
             .retain(|rejected| rejected.position.is_none_or(|at| at >= position));
     }
 
+    /// `length` rows from row `offset`, without what was refused; `None` for none.
+    pub fn slice(&self, offset: usize, length: usize) -> Option<SourceRows> {
+        (length > 0).then(|| SourceRows {
+            batch: self.batch.slice(offset, length),
+            partition: self.partition,
+            positions: match &self.positions {
+                Positions::Run { first } => Positions::Run {
+                    first: first + offset as u64,
+                },
+                Positions::List(list) => Positions::List(list.slice(offset, length)),
+            },
+            ingest_ns: self.ingest_ns,
+            rejected: Vec::new(),
+        })
+    }
+
     /// The position behind all of its rows and refused records; none where there are none.
     pub fn end(&self) -> Option<u64> {
         let last = self.batch.num_rows().checked_sub(1);

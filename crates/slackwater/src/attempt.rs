@@ -14,7 +14,7 @@ use slackwater_sql::settings::LinkKind;
 use slackwater_sql::specs::NodeSpec;
 
 use crate::catalog::{DeadLetterFile, ProgramCatalog};
-use crate::checkpoints::{Agent, Incarnation, Keeper, Members, Verdict};
+use crate::checkpoints::{Agent, Incarnation, Keeper, Members, Suspected, Verdict};
 use crate::costs::Learned;
 use crate::crew::Crew;
 use crate::live::Live;
@@ -80,6 +80,8 @@ pub struct Attempted {
     pub error: Option<Error>,
     /// What became of its checkpoints.
     pub verdict: Option<Verdict>,
+    /// Rows that processes were working on when they died.
+    pub suspects: Vec<Suspected>,
     /// What it cost, with those before it.
     pub report: Report,
     /// Dead-letter files that were written.
@@ -181,6 +183,7 @@ impl Query<'_> {
         };
         let mut report = run.report();
         report.checkpoints = keeper.as_ref().map(CheckpointReport::from);
+        let suspects = keeper.as_ref().map(|keeper| keeper.suspects().to_vec());
         let stopped = stopped && verdict != Some(Verdict::Finished);
         let dead_letters = run.dead_letters();
         if abandoned {
@@ -190,6 +193,7 @@ impl Query<'_> {
         Ok(Attempted {
             error,
             verdict,
+            suspects: suspects.unwrap_or_default(),
             report,
             dead_letters,
             sinks,

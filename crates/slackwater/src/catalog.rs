@@ -14,6 +14,7 @@ use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::IntakeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::Combine;
+use slackwater_engine::recorder::{Recorder, Suspect};
 use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest, Tuning};
 use slackwater_engine::{Error, Result};
@@ -23,7 +24,7 @@ use slackwater_sql::settings::TwoPhase;
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
 use slackwater_sql::table::Table;
 
-use crate::checkpoints::{Restored, takes_part};
+use crate::checkpoints::{Restored, Suspected, takes_part};
 use crate::slow::{Slowness, slowed};
 
 /// The connectors of this build.
@@ -198,6 +199,9 @@ pub struct ProgramCatalog<'a> {
     takes_part: Vec<bool>,
     /// How many processes share the memory.
     processes: usize,
+    /// Where sources note what is being worked on, and rows during which a process has died.
+    recorder: Option<Recorder>,
+    suspects: Vec<Suspected>,
 }
 
 impl<'a> ProgramCatalog<'a> {
@@ -229,6 +233,11 @@ impl<'a> ProgramCatalog<'a> {
     /// It is one of so many processes that share what the query may hold.
     pub fn share_memory(&mut self, processes: usize) {
         self.processes = processes;
+    }
+
+    /// Sources note what is being worked on, and take rows under suspicion one by one.
+    pub fn watch_out(&mut self, recorder: Option<Recorder>, suspects: Vec<Suspected>) {
+        (self.recorder, self.suspects) = (recorder, suspects);
     }
 
     /// What it goes on from, of a node that takes part in checkpoints.
@@ -309,6 +318,8 @@ impl<'a> ProgramCatalog<'a> {
             restored: None,
             takes_part: takes_part(program),
             processes: 1,
+            recorder: None,
+            suspects: Vec::new(),
         })
     }
 
@@ -391,6 +402,14 @@ impl Catalog for ProgramCatalog<'_> {
             },
             dead_letters: self.letters_of[node].clone(),
             restored,
+            suspects: (self.suspects.iter())
+                .filter(|suspect| suspect.node == node)
+                .map(|suspect| Suspect {
+                    partition: suspect.partition,
+                    first: suspect.first,
+                    last: suspect.last,
+                })
+                .collect(),
         })
     }
 
@@ -431,6 +450,10 @@ impl Catalog for ProgramCatalog<'_> {
 
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters> {
         self.letters_of[node].clone()
+    }
+
+    fn recorder(&self) -> Option<Recorder> {
+        self.recorder.clone()
     }
 
     fn budget(&self) -> Budget {

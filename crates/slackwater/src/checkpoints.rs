@@ -38,4 +38,19 @@ pub struct Incarnation {
     pub epoch: u64,
     /// The checkpoint that it goes on from.
     pub manifest: Option<Manifest>,
+    /// Rows during which processes have died.
+    pub suspects: Vec<Suspected>,
+}
+
+/// Rows of a source during which a process has died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Suspected {
+    /// The source's node in the query graph.
+    pub node: usize,
+    /// The partition's number.
+    pub partition: u32,
+    /// Position of the first row.
+    pub first: u64,
+    /// Position of the last.
+    pub last: u64,
 }

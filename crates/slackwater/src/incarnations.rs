@@ -14,10 +14,11 @@ use slackwater_checkpoint::{Error, Kind, Runner, Store};
 use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::sink::{Delivery, Recovered};
 use slackwater_engine::time::now_ns;
+use slackwater_sql::specs::NodeSpec;
 
 use crate::attempt::{Attempted, Begun, Query};
 use crate::catalog::ProgramCatalog;
-use crate::checkpoints::{Incarnation, Restored, Verdict};
+use crate::checkpoints::{Incarnation, Restored, Suspected, Verdict};
 use crate::report::Totals;
 use crate::run::Failure;
 use crate::watch::News;
@@ -68,6 +69,7 @@ pub fn run_saved(
         restored_from: None,
         last: None,
         before: Totals::default(),
+        suspects: Vec::new(),
         refused: None,
     };
     run.run_to_the_end()
@@ -86,6 +88,7 @@ struct Run<'a, 'b> {
     restored_from: Option<u64>,
     last: Option<Attempted>,
     before: Totals,
+    suspects: Vec<Suspected>,
     /// The query can't go on from what is stored, or must not begin.
     refused: Option<Failure>,
 }
@@ -192,6 +195,7 @@ impl Run<'_, '_> {
                 place: self.state.place.clone(),
                 epoch,
                 manifest,
+                suspects: self.suspects.clone(),
             },
             claim,
         });
@@ -329,6 +333,28 @@ impl Run<'_, '_> {
         Input::Recommitted { epoch }
     }
 
+    fn suspicion(&self, suspect: &Suspected) -> String {
+        let name = match &self.query.program.nodes[suspect.node] {
+            NodeSpec::Source(source) => &source.table.name,
+            _ => "",
+        };
+        let Suspected {
+            partition,
+            first,
+            last,
+            ..
+        } = suspect;
+        let place = format!("table '{name}', partition {partition}");
+        match first == last {
+            true => format!(
+                "{place}: row {first} has killed a process for the second time: it is refused"
+            ),
+            false => format!(
+                "{place}: a process died while it worked on rows {first} to {last}: they are taken one by one"
+            ),
+        }
+    }
+
     /// Runs the incarnation; `None` when it was stopped.
     fn run(&mut self, epoch: u64) -> Option<Input> {
         let begun = self.claimed.take();
@@ -349,6 +375,12 @@ impl Run<'_, '_> {
                 return Some(Input::Failed { epoch, reason });
             }
         };
+        for suspect in &attempted.suspects {
+            if !self.suspects.contains(suspect) {
+                eprintln!("warning: {}", self.suspicion(suspect));
+                self.suspects.push(*suspect);
+            }
+        }
         let input = match (&attempted.error, &attempted.verdict) {
             (None, Some(Verdict::Finished)) => Some(Input::Finished { epoch }),
             (None, _) => None,
@@ -386,7 +418,7 @@ pub fn warnings(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Vec<String> 
     let members = &query.members;
     let nodes = members.nodes.iter().zip(&members.graph_nodes);
     for (_, &node) in nodes.filter(|(identity, _)| identity.kind == NodeKind::Source) {
-        let slackwater_sql::specs::NodeSpec::Source(source) = &query.program.nodes[node] else {
+        let NodeSpec::Source(source) = &query.program.nodes[node] else {
             continue;
         };
         let described = source.connector.describe();

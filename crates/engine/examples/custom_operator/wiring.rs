@@ -104,6 +104,7 @@ impl Catalog for Example {
         let source = Box::new(Readings(batches.into_iter()));
         Ok(SourceParts {
             restored: Vec::new(),
+            suspects: Vec::new(),
             source,
             intake,
             dead_letters: self.dead_letters(0),

@@ -510,3 +510,112 @@ fn regression_a_source_that_ends_does_not_fall_silent_before() {
     }
     assert_eq!(control(&said), ["watermark 95", "idle", "end false"]);
 }
+
+/// Partition, position and own watermark of each row that the inputs have.
+fn with_watermarks(inputs: &[Input]) -> Vec<(u32, u64, EventTime)> {
+    let mut found = Vec::new();
+    for input in inputs {
+        if let Input::Chunk { chunk, .. } = input {
+            let origin = chunk.origin.as_ref().unwrap();
+            for row in 0..chunk.rows() {
+                let watermark = origin.watermark(row);
+                found.push((origin.partition, origin.positions.at(row), watermark));
+            }
+        }
+    }
+    found
+}
+
+proptest! {
+    /// A source that goes on where a checkpoint was, though it is read again from its beginning, hands on
+    /// what was not read, and what comes late does so by the same watermarks.
+    #[test]
+    fn going_on_is_as_if_nothing_had_happened(
+        parts in prop::collection::vec((0u32..3, prop::collection::vec(0i64..100, 1..6)), 1..12),
+        cut in 0usize..30,
+    ) {
+        let script = || {
+            let mut next = [0u64; 3];
+            let says = parts.iter().map(|(partition, of)| {
+                let first = next[*partition as usize];
+                next[*partition as usize] += of.len() as u64;
+                times(*partition, first, of)
+            });
+            says.collect::<Vec<SourcePoll>>()
+        };
+        let (mut whole, _) = intake(spec(), 3, script());
+        let expected = with_watermarks(&drain(&mut whole));
+        let (mut before, _) = intake(spec(), 3, script());
+        let mut inputs = Vec::new();
+        for _ in 0..cut {
+            if let Ok(Ok(input)) = before.next_input().map_err(|_| ()) {
+                inputs.push(input);
+            }
+        }
+        let states = before.partition_states();
+        let script = Script {
+            partitions: (0..3).map(|p| (p, format!("partition {p}"))).collect(),
+            says: script().into(),
+        };
+        let mut after = Intake::new(Box::new(script), spec(), Arc::new(Letters::default()));
+        after.resume(states);
+        after.open(&mut Waiter::new().unwrap()).unwrap();
+        inputs.extend(drain(&mut after));
+        let mut found = with_watermarks(&inputs);
+        // A row that is not behind its own watermark need not have it with it.
+        let late = |rows: &[(u32, u64, EventTime)]| {
+            let rows = rows.iter().map(|&(partition, position, _)| (partition, position));
+            rows.collect::<Vec<_>>()
+        };
+        let mut all = expected.clone();
+        found.sort_unstable();
+        all.sort_unstable();
+        prop_assert_eq!(late(&found), late(&all));
+        prop_assert_eq!(whole.watermark(), after.watermark().max(before.watermark()));
+    }
+}
+
+#[test]
+fn rows_under_suspicion_are_taken_one_by_one_and_a_single_one_is_refused() {
+    let memory = rustix::fs::memfd_create("notes", rustix::fs::MemfdFlags::CLOEXEC);
+    let recorder = Recorder::new(memory.unwrap().into());
+    let says = || vec![times(0, 0, &[1, 2, 3]), times(0, 3, &[4, 5, 6, 7])];
+    let suspect = |first, last| Suspect {
+        partition: 0,
+        first,
+        last,
+    };
+    let positions = |suspects: Vec<Suspect>| {
+        let (mut intake, letters) = intake(spec(), 1, says());
+        intake.watch_out(Some(recorder.clone()), 4, suspects);
+        let mut chunks = Vec::new();
+        loop {
+            match intake.next_input().unwrap() {
+                Ok(Input::Chunk { chunk, .. }) => {
+                    let origin = chunk.origin.unwrap();
+                    let (first, rows) = (origin.positions.at(0), chunk.batch.num_rows() as u64);
+                    chunks.push((first, rows));
+                    // It is being worked on until the next one is asked for.
+                    let last = first + rows - 1;
+                    assert_eq!(recorder.read(), [(4, suspect(first, last))]);
+                }
+                Ok(_) | Err(Waiting::Until(0)) => {}
+                Err(_) => break,
+            }
+        }
+        assert_eq!(recorder.read(), [], "nothing is worked on");
+        let refused = letters.0.lock().unwrap();
+        let reasons = refused.iter().map(|refused| refused.reason.clone());
+        (chunks, reasons.collect::<Vec<String>>())
+    };
+    assert_eq!(positions(vec![]), (vec![(0, 3), (3, 4)], vec![]));
+    let (chunks, refused) = positions(vec![suspect(2, 4)]);
+    assert_eq!(chunks, [(0, 2), (2, 1), (3, 1), (4, 1), (5, 2)]);
+    assert!(refused.is_empty());
+    let (chunks, refused) = positions(vec![suspect(2, 4), suspect(4, 4)]);
+    assert_eq!(chunks, [(0, 2), (2, 1), (3, 1), (5, 2)]);
+    let [reason] = &refused[..] else {
+        panic!("{refused:?}");
+    };
+    assert!(reason.contains("twice"), "{reason}");
+}

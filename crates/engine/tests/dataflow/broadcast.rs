@@ -344,6 +344,7 @@ impl Catalog for Broadcast {
         });
         Ok(SourceParts {
             restored: Vec::new(),
+            suspects: Vec::new(),
             source: Box::new(Units {
                 origin: instance as i64,
                 left: self.units.iter().rev().copied().collect(),

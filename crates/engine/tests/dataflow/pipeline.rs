@@ -337,6 +337,7 @@ impl Catalog for Pipeline {
         let mine = (0..PARTITIONS).filter(|partition| *partition as usize % instances == instance);
         Ok(SourceParts {
             restored: Vec::new(),
+            suspects: Vec::new(),
             source: Box::new(NumberSource {
                 numbers: self.numbers,
                 partitions: mine.map(|partition| (partition, partition)).collect(),

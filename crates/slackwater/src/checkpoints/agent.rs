@@ -21,7 +21,7 @@ use slackwater_engine::worker::Event;
 use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
 
-use super::{Incarnation, Members, partitions_of};
+use super::{Incarnation, Members, Suspected, partitions_of};
 
 /// What an agent says to the keeper. Members are named by their index in [`Members`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,6 +73,8 @@ pub enum Word {
         /// For each commit the time from its oldest input to now, in nanoseconds.
         delays_ns: Vec<u64>,
     },
+    /// Rows that a process was working on when it died.
+    Suspects(Vec<Suspected>),
     /// What a sink has prepared can't be made durable at its end, or committed.
     NotCommitted {
         /// Why; names the place.

@@ -13,7 +13,7 @@ use slackwater_engine::barrier::{Barrier, Purpose};
 use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::time::now_ns;
 
-use super::{Members, Word};
+use super::{Members, Suspected, Word};
 use crate::crew::Crew;
 
 /// Checkpoints that are kept: one that is restored from, and two for when it turns out corrupt.
@@ -81,6 +81,8 @@ pub struct Keeper {
     /// Barriers whose manifests are stored.
     stored: Option<u64>,
     verdict: Verdict,
+    /// Rows that processes were working on when they died.
+    suspects: Vec<Suspected>,
     /// The number of the last checkpoint.
     last: Option<u64>,
     warned: BTreeSet<String>,
@@ -150,6 +152,7 @@ impl Keeper {
             committing: Vec::new(),
             stored: None,
             verdict: Verdict::Running,
+            suspects: Vec::new(),
             last: restored.map(|manifest| manifest.number),
             warned: BTreeSet::new(),
             stall_max_ns: 0,
@@ -160,6 +163,11 @@ impl Keeper {
     /// What becomes of the incarnation, as far as it knows.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
+    }
+
+    /// Rows that processes were working on when they died.
+    pub fn suspects(&self) -> &[Suspected] {
+        &self.suspects
     }
 
     /// A barrier is on its way: no buckets may begin to move.
@@ -259,6 +267,10 @@ impl Keeper {
                 delays_ns,
             } => {
                 self.committed(barrier, &members, &delays_ns, crew);
+                return;
+            }
+            Word::Suspects(mut suspects) => {
+                self.suspects.append(&mut suspects);
                 return;
             }
             Word::NotCommitted { reason } => {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::{Deployment, InputPlan};
+use slackwater_engine::recorder::Recorder;
 use slackwater_engine::runtime::{Deployed, Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::worker::Event;
 use slackwater_sql::program::{Program, compile};
@@ -55,7 +56,10 @@ pub fn main(descriptor: RawFd) -> ExitCode {
         Ok(Some((Order::Start(start), sockets))) => (start, sockets),
         _ => return ExitCode::FAILURE,
     };
-    match work(&start, &channel, sockets) {
+    let mut sockets = sockets;
+    let recorder = start.incarnation.as_ref().and_then(|_| sockets.pop());
+    let recorder = recorder.map(|memory| Recorder::new(memory.into()));
+    match work(&start, &channel, sockets, recorder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             let _ = channel.send(&Word::Refused(reason), &[]);
@@ -65,7 +69,12 @@ pub fn main(descriptor: RawFd) -> ExitCode {
 }
 
 /// Everything from the text to the last word. An error is one of starting.
-fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), String> {
+fn work(
+    start: &Start,
+    channel: &Channel,
+    sockets: Vec<OwnedFd>,
+    recorder: Option<Recorder>,
+) -> Result<(), String> {
     let compiled = compile(&start.text, &start.settings, &BuiltIn)
         .map_err(|error| error.render(&start.file, &start.text))?;
     let program = compiled.run;
@@ -95,6 +104,7 @@ fn work(start: &Start, channel: &Channel, sockets: Vec<OwnedFd>) -> Result<(), S
             .map(|manifest| Restored::new(&incarnation.place, manifest.clone(), members.keys()));
         let restored = restored.transpose().map_err(|error| error.to_string())?;
         catalog.begin(incarnation.epoch, restored);
+        catalog.watch_out(recorder, incarnation.suspects.clone());
     }
     let (events_sender, events) = mpsc::channel();
     let wait = crate::tuner::spread_evenly(&program, &plan, &catalog, start.costs.into());

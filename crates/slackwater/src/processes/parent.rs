@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use slackwater_engine::Error;
@@ -18,11 +19,12 @@ use slackwater_engine::barrier::Barrier;
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::{Deployment, InputPlan};
 use slackwater_engine::instance::SinkResult;
+use slackwater_engine::recorder::Recorder;
 use slackwater_engine::runtime::Costs;
 use slackwater_engine::worker::Event;
 
 use crate::catalog::ProgramCatalog;
-use crate::checkpoints::{self, Incarnation};
+use crate::checkpoints::{self, Incarnation, Suspected};
 use crate::costs::Learned;
 use crate::machine::Machine;
 use crate::processes::channel::Channel;
@@ -89,6 +91,8 @@ struct Shared {
     orders: Orders,
     /// The process of each instance of a subquery, by its head's node and its number.
     process_of: Arc<HashMap<(usize, usize), usize>>,
+    /// The source of each instance.
+    sources: Arc<Vec<Option<usize>>>,
     events: mpsc::Sender<Event>,
     words: Words,
     counters: Vec<Arc<InstanceCounters>>,
@@ -130,6 +134,7 @@ impl Children {
         let shared = Shared {
             orders: Arc::clone(&orders),
             process_of: Arc::new(heads(work.deployment)),
+            sources: Arc::new(sources(work.deployment)),
             events,
             words,
             counters: counters.clone(),
@@ -152,8 +157,11 @@ impl Children {
             let pid = Pid::from_raw(child.id() as i32).expect("a process id");
             let instances = (0..work.deployment.instances.len())
                 .filter(|&instance| work.deployment.process(instance) == number);
+            let recorder = work.incarnation.map(|_| memory()).transpose()?;
+            let notes = recorder.as_ref().map(OwnedFd::try_clone).transpose()?;
             let listener = Listener {
                 number,
+                recorder: notes.map(|notes| Recorder::new(notes.into())),
                 child,
                 channel,
                 running: instances.collect(),
@@ -183,7 +191,8 @@ impl Children {
                 fingerprint: work.fingerprint,
                 incarnation: work.incarnation.cloned(),
             };
-            let peers = std::mem::take(&mut sockets[number]);
+            let mut peers = std::mem::take(&mut sockets[number]);
+            peers.extend(recorder);
             children.tell(number, &Order::Start(Box::new(start)), &peers);
         }
         if work.tcp {
@@ -323,6 +332,16 @@ fn tell(orders: &Orders, number: usize, order: &Order, descriptors: &[OwnedFd]) 
     let _ = channel.send(order, &descriptors);
 }
 
+/// The source of each instance.
+fn sources(deployment: &Deployment) -> Vec<Option<usize>> {
+    let instances = deployment.instances.iter();
+    let sources = instances.map(|instance| match instance.input {
+        InputPlan::Source { node } => Some(node),
+        InputPlan::Ports(_) => None,
+    });
+    sources.collect()
+}
+
 /// The process of each instance that has links, by its head's node and its number among the
 /// subquery's.
 fn heads(deployment: &Deployment) -> HashMap<(usize, usize), usize> {
@@ -389,9 +408,16 @@ fn token() -> io::Result<[u8; 16]> {
     Ok(token)
 }
 
+/// Memory that a process leaves behind when it dies.
+fn memory() -> io::Result<OwnedFd> {
+    Ok(memfd_create("slackwater-notes", MemfdFlags::CLOEXEC)?)
+}
+
 /// The thread that hears one worker process.
 struct Listener {
     number: usize,
+    /// Where the process notes what it works on.
+    recorder: Option<Recorder>,
     child: Child,
     channel: Channel,
     /// Its instances that have not ended.
@@ -460,8 +486,12 @@ impl Listener {
             let name = format!("process {} (pid {})", self.number, self.child.id());
             let error = match refused {
                 Some(reason) => Error::new(name, reason),
-                None => Error::new(name, how_it_died(status)),
+                None => Error::new(name, how_it_died(&status)),
             };
+            if status.as_ref().is_ok_and(is_its_own_fault) {
+                let suspects = self.suspects();
+                (self.shared.words)(checkpoints::Word::Suspects(suspects));
+            }
             // All of its instances may have ended; but what they have prepared is to be committed.
             let reason = error.to_string();
             (self.shared.words)(checkpoints::Word::NotCommitted { reason });
@@ -470,6 +500,21 @@ impl Listener {
             }
         }
         let _ = self.shared.left.send((self.number, farewell));
+    }
+
+    /// What it was working on.
+    fn suspects(&self) -> Vec<Suspected> {
+        let noted = self.recorder.iter().flat_map(Recorder::read);
+        let suspects = noted.filter_map(|(instance, suspect)| {
+            let node = self.shared.sources.get(instance).copied().flatten()?;
+            Some(Suspected {
+                node,
+                partition: suspect.partition,
+                first: suspect.first,
+                last: suspect.last,
+            })
+        });
+        suspects.collect()
     }
 
     fn ended(&mut self, instance: usize, sinks: Vec<SinkCounts>, error: Option<Error>) {
@@ -513,7 +558,20 @@ impl Listener {
     }
 }
 
-fn how_it_died(status: io::Result<ExitStatus>) -> String {
+/// Whether it died of what it did, as far as one can know: nobody else sends these signals.
+fn is_its_own_fault(status: &ExitStatus) -> bool {
+    let faults = [
+        Signal::SEGV,
+        Signal::ABORT,
+        Signal::BUS,
+        Signal::ILL,
+        Signal::FPE,
+    ];
+    let signal = status.signal();
+    signal.is_some_and(|signal| faults.iter().any(|fault| fault.as_raw() == signal))
+}
+
+fn how_it_died(status: &io::Result<ExitStatus>) -> String {
     let Ok(status) = status else {
         return "died, and nobody knows how".to_string();
     };

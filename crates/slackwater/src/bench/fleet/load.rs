@@ -143,6 +143,7 @@ impl Catalog for Makes {
         let column: Arc<dyn Expression> = Arc::new(Column::new(0, DataType::Int64));
         Ok(SourceParts {
             restored: Vec::new(),
+            suspects: Vec::new(),
             source: Box::new(Numbers {
                 desk: self.0.clone(),
                 running: None,
