@@ -87,8 +87,8 @@ pub struct Instance {
     share: Share,
     counters: Arc<InstanceCounters>,
     ended: bool,
-    /// It has ended because the query was stopped.
-    is_stopped: bool,
+    /// It has ended, with its inputs: neither was the query stopped, nor has a sender gone.
+    is_whole: bool,
 }
 
 /// What the head operator is not done with.
@@ -173,7 +173,7 @@ impl Instance {
             share: Share::default(),
             counters,
             ended: false,
-            is_stopped: false,
+            is_whole: false,
         }
     }
 
@@ -523,7 +523,7 @@ impl Instance {
             .iter()
             .try_for_each(|&root| self.pass(root, &control))?;
         if let Control::End { stopped, .. } = control {
-            (self.ended, self.is_stopped) = (true, stopped);
+            (self.ended, self.is_whole) = (true, !stopped);
             for (step, _) in &mut self.steps {
                 if let Step::Route(route) = step {
                     route.close();
@@ -607,9 +607,10 @@ impl Instance {
         passed
     }
 
-    /// Whether it has ended because the query was stopped, with windows open.
-    pub fn is_stopped(&self) -> bool {
-        self.is_stopped
+    /// Whether it has ended with its inputs: neither was the query stopped, with windows open, nor has a
+    /// sender gone.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Releases everything; sinks that have not ended discard what they wrote. Returns what the

@@ -102,7 +102,7 @@ pub enum Event {
         /// What its sinks measured.
         sinks: Vec<SinkResult>,
         /// What it had at its end, where it takes part in checkpoints; none where the query was
-        /// stopped.
+        /// stopped, or a sender has gone: that is no end.
         last: Option<Box<Snapshot>>,
     },
     /// What an instance has at the barrier of a checkpoint.
@@ -453,7 +453,7 @@ impl Worker {
     fn end(&mut self, index: usize, error: Option<Error>) {
         let (deployment, number, mut instance) = self.instances.remove(index);
         let name = instance.name().to_string();
-        let is_whole = error.is_none() && !instance.is_stopped();
+        let is_whole = error.is_none() && instance.is_whole();
         let last = is_whole.then(|| instance.last_snapshot()).flatten();
         let sinks = guard(&mut instance, |instance| Ok(instance.close())).unwrap_or_default();
         let event = match error {

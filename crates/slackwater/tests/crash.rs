@@ -152,6 +152,7 @@ impl<'a> Round<'a> {
             );
             let output = run.wait_with_output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
+            log.push_str(&format!("\n  {}", said.trim().replace('\n', "\n  ")));
             if output.status.success() {
                 break;
             }

@@ -274,9 +274,7 @@ impl Keeper {
                 return;
             }
             Word::NotCommitted { reason } => {
-                self.fail(Verdict::Failed(format!(
-                    "a sink could not commit: {reason}"
-                )));
+                self.fail(Verdict::Failed(reason));
                 return;
             }
         };

@@ -95,3 +95,21 @@ fn regression_state_for_the_next_barrier_does_not_keep_it_at_this_one() {
     );
     assert!(instance.early.is_empty());
 }
+
+#[test]
+fn regression_who_has_lost_a_sender_has_not_come_to_its_end() {
+    let end = Message::EndOfStream {
+        ingest_ns: 1,
+        stopped: false,
+    };
+    for (message, is_whole) in [(Some(end), true), (None, false)] {
+        let (mut instance, mut sender) = instance();
+        instance.take_part(0);
+        if let Some(message) = message {
+            sender.send(message).unwrap();
+        }
+        drop(sender);
+        while instance.step().unwrap() != Stepped::Ended {}
+        assert_eq!(instance.is_whole(), is_whole);
+    }
+}
