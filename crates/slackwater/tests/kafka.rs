@@ -12,6 +12,9 @@ use crate::support::{Seeded, run_text};
 use broker::{Broker, jars};
 
 mod broker;
+mod driver;
+mod resume;
+mod transactions;
 
 /// The rows of a file, sorted.
 fn rows(path: &Path) -> Vec<String> {
@@ -84,6 +87,18 @@ fn against_a_broker() {
     new_partitions_are_found(&broker, folder);
     nothing_is_lost_when_the_broker_dies_while_it_is_read(&mut broker, folder);
     nothing_is_lost_when_the_broker_dies_while_it_is_written(&mut broker, folder);
+}
+
+/// Sources and sinks as a query with checkpoints uses them.
+#[test]
+fn checkpoints_against_a_broker() {
+    let Some(jars) = jars() else {
+        return;
+    };
+    let mut broker = Broker::start(jars);
+    resume::sources_go_on(&broker);
+    transactions::sinks_deliver_once(&broker);
+    transactions::a_broker_that_restarts(&mut broker);
 }
 
 /// Through a producer's queue that is far too small, as JSON, with a key.
