@@ -17,9 +17,9 @@ use crate::kafka::client::Producer;
 
 /// A query begins from nothing: whatever an earlier one has committed is not its own.
 pub(super) fn begin(transactions: &Transactions) -> Result<()> {
-    let producer = fence_all(transactions)?;
+    let producers = transactions.fence(0..PRODUCERS_MAX)?;
     let marker = read(transactions)?;
-    mark_none(transactions, &producer, &marker)
+    mark_none(transactions, &producers[0], &marker)
 }
 
 /// A query goes on from a checkpoint, of whose transactions this is the newest.
@@ -31,11 +31,11 @@ pub(super) fn recover(
     if newest.is_none() && !exactly_once {
         return Ok(Recovered::Committed);
     }
-    let producer = fence_all(transactions)?;
+    let producers = transactions.fence(0..PRODUCERS_MAX)?;
     let marker = read(transactions)?;
     match (newest, marker.last) {
         (None, None) => {
-            mark_none(transactions, &producer, &marker)?;
+            mark_none(transactions, &producers[0], &marker)?;
             Ok(Recovered::Committed)
         }
         (None, Some(_)) => Ok(Recovered::Committed),
@@ -69,15 +69,6 @@ fn judge(newest: Token, last: Token, exactly_once: bool) -> Result<Recovered> {
     );
     let mend = "go on from the newest checkpoint; or with 'delivery' = 'at_least_once'";
     Err(Error::new("", reason).mend(mend))
-}
-
-/// Ends all transactions of earlier incarnations, for good.
-fn fence_all(transactions: &Transactions) -> Result<Producer> {
-    let first = transactions.fence(0)?;
-    for nth in 1..PRODUCERS_MAX {
-        transactions.fence(nth)?;
-    }
-    Ok(first)
 }
 
 fn read(transactions: &Transactions) -> Result<Marker> {

@@ -11,6 +11,7 @@
 //! by whoever comes next, or by the broker when its time is up.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,9 @@ use crate::kafka::settings::Cluster;
 /// Producers of one sink: one takes rows, one is being committed, and one waits for a checkpoint that
 /// is being stored. All of them are fenced when a query is restored.
 pub(super) const PRODUCERS_MAX: usize = 3;
+
+/// Those that take turns where everything goes as it should.
+const PRODUCERS_AT_FIRST: usize = 2;
 
 /// How long a broker may take to fence whoever had the name before, and end its transaction.
 const FENCE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -102,24 +106,40 @@ impl Transactions {
         format!("{servers} topic {topic}, transactions of '{}'", self.prefix)
     }
 
-    /// A producer with a name, which nobody else has any more: whoever had it is fenced, and its
-    /// transaction aborted.
-    pub(super) fn fence(&self, nth: usize) -> Result<Producer> {
-        let id = format!("{}-{nth}", self.prefix);
-        let producer = self.cluster.transactional(&self.presence, &id)?;
-        if nth == 0 {
-            find_topic(&self.cluster, &self.presence, &producer)?;
+    /// Producers with these numbers in their names, which nobody else has any more: whoever had them is
+    /// fenced, and their transactions aborted.
+    pub(super) fn fence(&self, numbers: Range<usize>) -> Result<Vec<Producer>> {
+        let mut producers = vec![];
+        for nth in numbers {
+            let id = format!("{}-{nth}", self.prefix);
+            producers.push(self.cluster.transactional(&self.presence, &id)?);
         }
+        if let Some(first) = producers.first() {
+            find_topic(&self.cluster, &self.presence, first)?;
+        }
+        // At the same time, since most of it is waiting: a restored query stands still meanwhile.
+        std::thread::scope(|scope| {
+            let fencing = producers
+                .iter()
+                .map(|one| scope.spawn(|| self.take_over(one)));
+            let fencing = fencing.collect::<Vec<_>>();
+            let mut fenced = fencing.into_iter().map(|fencing| match fencing.join() {
+                Ok(fenced) => fenced,
+                Err(panic) => Err(Error::of_panic(self.place(), panic.as_ref())),
+            });
+            fenced.try_for_each(|fenced| fenced)
+        })?;
+        Ok(producers)
+    }
+
+    fn take_over(&self, producer: &Producer) -> Result<()> {
         let until = Instant::now() + FENCE_TIMEOUT;
-        again(
-            || Instant::now() > until,
-            || {
-                producer.poll(Duration::ZERO);
-                producer.init_transactions(ATTEMPT)
-            },
-        )
-        .map_err(|error| self.no_producer(&error))?;
-        Ok(producer)
+        let ends = || Instant::now() > until;
+        again(ends, || {
+            producer.poll(Duration::ZERO);
+            producer.init_transactions(ATTEMPT)
+        })
+        .map_err(|error| self.no_producer(&error))
     }
 
     fn no_producer(&self, error: &KafkaError) -> Error {
@@ -139,30 +159,24 @@ impl Transactions {
 
     /// Makes the producers that take turns. `epoch` is the incarnation that begins.
     pub(super) fn open(&self, epoch: u64, waker: &Waker) -> Result<()> {
-        let first = self.make(waker)?;
-        let second = self.make(waker)?;
+        let producers = self.fence(0..PRODUCERS_AT_FIRST)?;
         let marker = Marker::read(&self.cluster, &self.presence, &self.prefix)?;
         if let Some(last) = marker.last.filter(|last| last.epoch > epoch) {
             let reason = format!("transaction {last} was committed, and this is epoch {epoch}");
             return Err(Error::new(self.place(), reason).mend(FENCED));
         }
         let mut state = self.state();
-        state.free = vec![second, first];
+        state.made = producers.len();
+        let producers = producers.into_iter().rev();
+        state.free = producers.map(|one| self.client(one, waker)).collect();
         state.group = Some(Arc::new(marker.group));
         state.waker = Some(waker.clone());
         Ok(())
     }
 
-    fn make(&self, waker: &Waker) -> Result<Arc<Client>> {
-        let nth = self.state().made;
-        let producer = self.fence(nth)?;
-        self.state().made += 1;
-        Ok(Arc::new(Client::new(
-            &self.cluster,
-            producer,
-            waker.clone(),
-            BEFORE,
-        )))
+    fn client(&self, producer: Producer, waker: &Waker) -> Arc<Client> {
+        let waker = waker.clone();
+        Arc::new(Client::new(&self.cluster, producer, waker, BEFORE))
     }
 
     /// A producer with a transaction that has just begun; `None` while all have one. The sink is woken
@@ -174,7 +188,13 @@ impl Transactions {
         };
         let client = match (free, waker) {
             (Some(client), _) => client,
-            (None, Some(waker)) if made < PRODUCERS_MAX => self.make(&waker)?,
+            (None, Some(waker)) if made < PRODUCERS_MAX => {
+                let Some(producer) = self.fence(made..made + 1)?.pop() else {
+                    return Ok(None);
+                };
+                self.state().made += 1;
+                self.client(producer, &waker)
+            }
             _ => return Ok(None),
         };
         let begun = client.producer.begin_transaction();
