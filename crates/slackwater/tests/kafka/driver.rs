@@ -45,7 +45,7 @@ pub fn definition(broker: &Broker, topic: &str, options: &[(&str, &str)]) -> Tab
 /// A source while it is read.
 pub struct Reading {
     source: Box<dyn Source>,
-    waiter: Waiter,
+    _waiter: Waiter,
     partitions: BTreeMap<u32, Resume>,
     /// The lines that were read, each with its partition's name and offset.
     pub lines: Vec<(String, u64, String)>,
@@ -74,7 +74,7 @@ impl Reading {
         }
         Ok(Reading {
             source,
-            waiter,
+            _waiter: waiter,
             partitions,
             lines: vec![],
             is_over: false,
@@ -129,8 +129,8 @@ impl Reading {
 
     /// The lines alone, sorted.
     pub fn sorted(&self) -> Vec<String> {
-        let mut lines = self.lines.iter().map(|(_, _, line)| line.clone());
-        let mut sorted = lines.by_ref().collect::<Vec<_>>();
+        let lines = self.lines.iter().map(|(_, _, line)| line.clone());
+        let mut sorted = lines.collect::<Vec<_>>();
         sorted.sort();
         sorted
     }
@@ -139,7 +139,6 @@ impl Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         self.source.close();
-        let _ = &self.waiter;
     }
 }
 

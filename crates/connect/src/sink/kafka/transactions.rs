@@ -165,12 +165,16 @@ impl Transactions {
             let reason = format!("transaction {last} was committed, and this is epoch {epoch}");
             return Err(Error::new(self.place(), reason).mend(FENCED));
         }
-        let mut state = self.state();
-        state.made = producers.len();
+        let made = producers.len();
         let producers = producers.into_iter().rev();
-        state.free = producers.map(|one| self.client(one, waker)).collect();
-        state.group = Some(Arc::new(marker.group));
-        state.waker = Some(waker.clone());
+        // What an earlier sink of this connector has prepared was aborted by fencing it.
+        *self.state() = State {
+            free: producers.map(|one| self.client(one, waker)).collect(),
+            made,
+            group: Some(Arc::new(marker.group)),
+            waker: Some(waker.clone()),
+            ..State::default()
+        };
         Ok(())
     }
 
@@ -293,7 +297,8 @@ impl Transactions {
         let (reason, mend) = if age >= timeout {
             (
                 format!(
-                    "the broker has aborted a transaction that took {} s, and may take {} s",
+                    "a transaction took {} s and may take {} s: the broker has aborted it, unless \
+                     it was committed before",
                     age.as_secs(),
                     timeout.as_secs()
                 ),
