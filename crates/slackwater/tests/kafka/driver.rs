@@ -161,6 +161,25 @@ pub fn committed(broker: &Broker, topic: &str) -> Vec<String> {
     lines.collect()
 }
 
+/// Waits for committed rows: a broker acknowledges a commit before readers see it.
+pub fn assert_committed(broker: &Broker, topic: &str, expected: &[String]) {
+    let begin = Instant::now();
+    loop {
+        let found = committed(broker, topic);
+        if found == expected {
+            return;
+        }
+        let is_part = found.len() < expected.len() && expected.starts_with(&found);
+        let (there, all) = (found.len(), expected.len());
+        assert!(is_part, "{topic}: {there} rows instead of {all}: {found:?}");
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "{topic}: only {there} rows of {all}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A sink's connector, as the program that begins or restores a query makes it.
 pub fn connector(broker: &Broker, topic: &str, options: &[(&str, &str)]) -> Arc<dyn SinkConnector> {
     slackwater_connect::sink(&definition(broker, topic, options))
