@@ -13,17 +13,19 @@ demo-latency: build
 # All tests. Reference answers over real data need ../shared/data beside the checkout.
 test:
 	@test -d ../shared/data || echo "note: no ../shared/data beside this checkout: tests of reference answers are skipped"
-	cargo test --workspace
+	cargo test --workspace $(FEATURES)
 	$(MAKE) loom
 
 # The kafka source and sink against a real broker: Apache Kafka from Maven Central (43 MB, kept in
 # target/kafka), started on free ports of the loopback address and killed in between. Builds librdkafka.
+# PACKAGES=--workspace takes what `make test FEATURES="--features slackwater/kafka"` has built.
+PACKAGES ?= -p slackwater-connect -p slackwater
 test-kafka:
 	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y openjdk-17-jre-headless; }
 	@command -v java > /dev/null || { echo "no java: apt-get install openjdk-17-jre-headless"; exit 1; }
 	python3 crates/slackwater/tests/kafka/fetch.py target/kafka
-	cargo test -p slackwater-connect --features kafka --lib
-	SLACKWATER_KAFKA="$(CURDIR)/target/kafka" cargo test -p slackwater --features kafka --test main kafka::
+	SLACKWATER_KAFKA="$(CURDIR)/target/kafka" \
+	cargo test $(PACKAGES) --features slackwater/kafka --lib --test main kafka
 
 # Processes killed at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
 # simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.
@@ -37,7 +39,7 @@ loom:
 
 lint:
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 
 # HiBench's four workloads beside a hand-written program; half a minute once it is built.
 bench:

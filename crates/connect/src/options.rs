@@ -75,6 +75,7 @@ const TABLE_OPTIONS: &[&str] = &[
     "key.fields",
     "key.format",
     "delivery",
+    "transactional.id.prefix",
     "generator",
     "seed",
     "rows",

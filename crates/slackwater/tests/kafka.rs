@@ -12,6 +12,9 @@ use crate::support::{Seeded, run_text};
 use broker::{Broker, jars};
 
 mod broker;
+mod driver;
+mod resume;
+mod transactions;
 
 /// The rows of a file, sorted.
 fn rows(path: &Path) -> Vec<String> {
@@ -86,6 +89,18 @@ fn against_a_broker() {
     nothing_is_lost_when_the_broker_dies_while_it_is_written(&mut broker, folder);
 }
 
+/// Sources and sinks as a query with checkpoints uses them.
+#[test]
+fn checkpoints_against_a_broker() {
+    let Some(jars) = jars() else {
+        return;
+    };
+    let mut broker = Broker::start(jars);
+    resume::sources_go_on(&broker);
+    transactions::sinks_deliver_once(&broker);
+    transactions::a_broker_that_restarts(&mut broker);
+}
+
 /// Through a producer's queue that is far too small, as JSON, with a key.
 fn what_is_written_is_read(broker: &Broker, folder: &Path) {
     broker.create_topic("written", 3);
@@ -93,7 +108,9 @@ fn what_is_written_is_read(broker: &Broker, folder: &Path) {
     let lines = (0..50_000).map(|n| format!("{},\"text, {n}\",{}.5\n", n % 997, n));
     fs::write(&input, lines.collect::<String>()).unwrap();
     let columns = "k INT, s STRING, v DOUBLE";
+    // Several instances may write only so.
     let small = ", 'format' = 'json', 'key.fields' = 'k', 'key.format' = 'csv', \
+                 'delivery' = 'at_least_once', \
                  'properties.queue.buffering.max.messages' = '500'";
     for parallelism in ["1", "2"] {
         let topic = format!("written{parallelism}");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rdkafka::client::ClientContext;
-use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::config::{ClientConfig, FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::DeliveryResult;
@@ -27,6 +27,9 @@ const FULL_QUEUE_PAUSE_MS: usize = 20;
 /// Rows and bytes that an instance's producer holds until they are acknowledged.
 const UNSENT_ROWS_MAX: usize = 100_000;
 const UNSENT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// How long a producer with transactions waits for an answer at most: librdkafka's default without.
+const ANSWER_MAX_MS: u128 = 60_000;
 
 /// A consumer.
 pub(crate) type Consumer = BaseConsumer<Context>;
@@ -223,8 +226,40 @@ impl Cluster {
         Ok(Arc::new(consumer))
     }
 
-    pub(crate) fn producer(&self, presence: &Arc<Presence>) -> Result<Producer> {
+    /// A consumer that is only asked what a group has committed, of what nothing undoes any more.
+    pub(crate) fn reader_of_group(
+        &self,
+        presence: &Arc<Presence>,
+        group: &str,
+    ) -> Result<Consumer> {
         let mut config = self.config();
+        config.set("group.id", group);
+        config.set("enable.auto.commit", "false");
+        config.set("isolation.level", "read_committed");
+        Consumer::from_config_and_context(&config, Context::new(presence))
+            .map_err(|error| self.unusable(&error))
+    }
+
+    /// A producer without transactions.
+    pub(crate) fn producer(&self, presence: &Arc<Presence>) -> Result<Producer> {
+        self.idempotent(self.config(), presence)
+    }
+
+    /// A producer with transactions, which are nobody else's with this name.
+    pub(crate) fn transactional(&self, presence: &Arc<Presence>, id: &str) -> Result<Producer> {
+        let mut config = self.config();
+        config.set("transactional.id", id);
+        let timeout_ms = self.transaction_timeout().as_millis();
+        config.set("transaction.timeout.ms", timeout_ms.to_string());
+        // librdkafka would wait for an answer as long as for a transaction.
+        if !self.sets("socket.timeout.ms") {
+            let timeout_ms = timeout_ms.min(ANSWER_MAX_MS);
+            config.set("socket.timeout.ms", timeout_ms.to_string());
+        }
+        self.idempotent(config, presence)
+    }
+
+    fn idempotent(&self, mut config: ClientConfig, presence: &Arc<Presence>) -> Result<Producer> {
         let mut set = |property: &str, value: usize| {
             if !self.sets(property) {
                 config.set(property, value.to_string());

@@ -51,6 +51,7 @@ pub(crate) const SINK_OPTIONS: &[&str] = &[
     "key.fields",
     "key.format",
     "delivery",
+    "transactional.id.prefix",
 ];
 
 /// What a build without librdkafka says.

@@ -4,6 +4,7 @@
 //! must not depend on who asked when. The partitions that are there when the query is planned are
 //! numbered in the order of (topic, partition). Later ones follow by a formula of what was planned.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -237,61 +238,122 @@ pub(crate) struct Range {
     pub(crate) end: Option<i64>,
 }
 
-/// From where to where each partition is read, as it is now.
-pub(crate) fn ranges(
-    cluster: &Cluster,
-    consumer: &Consumer,
-    presence: &Presence,
-    places: &[Place],
-    (startup, bounded): (&Startup, bool),
-) -> Result<Vec<Range>> {
-    let ask = |times: Offset| {
-        offsets_at(consumer, places, times).map_err(|error| cluster.no_offsets(&error, presence))
-    };
-    let needs_end = bounded || matches!(startup, Startup::Latest | Startup::Timestamp(_));
-    let ends = if needs_end && !places.is_empty() {
-        ask(Offset::End)?
-    } else {
-        vec![Offset::Invalid; places.len()]
-    };
-    let begins = match startup {
-        // The first offset may be gone by the time that it is asked for, so it is not.
-        Startup::Earliest => vec![Offset::Beginning; places.len()],
-        Startup::Latest => ends.clone(),
-        Startup::Timestamp(time) if !places.is_empty() => {
-            let found = ask(Offset::Offset(*time))?;
-            // None so late: what comes from now on.
-            let or_end = found
-                .into_iter()
-                .zip(&ends)
-                .map(|(found, end)| match found {
+/// What is asked for offsets, and of which partitions.
+pub(crate) struct Asked<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) consumer: &'a Consumer,
+    pub(crate) presence: &'a Presence,
+    pub(crate) places: &'a [Place],
+}
+
+/// Where a restored partition goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Goal {
+    /// The next offset; `None`: the first that there is.
+    pub(crate) next: Option<u64>,
+    /// Behind the last offset that is read; `None`: no end.
+    pub(crate) end: Option<u64>,
+}
+
+impl Asked<'_> {
+    /// From where to where each partition is read, as it is now.
+    pub(crate) fn ranges(&self, startup: &Startup, bounded: bool) -> Result<Vec<Range>> {
+        let count = self.places.len();
+        let needs_end = bounded || matches!(startup, Startup::Latest | Startup::Timestamp(_));
+        let ends = if needs_end {
+            self.offsets(Offset::End)?
+        } else {
+            vec![Offset::Invalid; count]
+        };
+        let begins = match startup {
+            // The first offset may be gone by the time that it is asked for, so it is not.
+            Startup::Earliest => vec![Offset::Beginning; count],
+            Startup::Latest => ends.clone(),
+            Startup::Timestamp(time) => {
+                let found = self.offsets(Offset::Offset(*time))?.into_iter().zip(&ends);
+                // None so late: what comes from now on.
+                let or_end = found.map(|(found, end)| match found {
                     Offset::Offset(_) => found,
                     _ => *end,
                 });
-            or_end.collect()
+                or_end.collect()
+            }
+            Startup::Offsets(offsets) => {
+                let named = self.places.iter().map(|place| {
+                    let mut offsets = offsets.iter();
+                    let named = offsets.find(|(partition, _)| *partition == place.partition);
+                    named.map_or(Offset::Beginning, |(_, offset)| Offset::Offset(*offset))
+                });
+                named.collect()
+            }
+        };
+        let ranges = begins.into_iter().zip(ends).map(|(begin, end)| Range {
+            begin,
+            end: match end {
+                Offset::Offset(end) if bounded => Some(end),
+                _ => None,
+            },
+        });
+        Ok(ranges.collect())
+    }
+
+    /// From where to where each partition of a restored source is read: an error where brokers don't
+    /// have the offset that comes next.
+    pub(crate) fn resumed(&self, goals: &[Goal]) -> Result<Vec<Range>> {
+        let firsts = self.offsets(Offset::Beginning)?;
+        let behinds = self.offsets(Offset::End)?;
+        let there = firsts.into_iter().zip(behinds);
+        let ranges = self.places.iter().zip(goals).zip(there);
+        let ranges = ranges.map(|((place, goal), (first, behind))| {
+            let is_over = goal.end.is_some_and(|end| goal.next.unwrap_or(0) >= end);
+            if let (Offset::Offset(first), Offset::Offset(behind), Some(next), false) =
+                (first, behind, goal.next, is_over)
+            {
+                check_there(place, next, first.max(0) as u64..=behind.max(0) as u64)?;
+            }
+            Ok(Range {
+                begin: match goal.next {
+                    Some(next) => Offset::Offset(next as i64),
+                    None => Offset::Beginning,
+                },
+                end: goal.end.map(|end| end as i64),
+            })
+        });
+        ranges.collect()
+    }
+
+    /// The offsets at a time (`Beginning` and `End` for those) of each partition, in one question.
+    fn offsets(&self, time: Offset) -> Result<Vec<Offset>> {
+        if self.places.is_empty() {
+            return Ok(vec![]);
         }
-        Startup::Timestamp(_) => vec![],
-        Startup::Offsets(offsets) => {
-            let named = places.iter().map(|place| {
-                let named = offsets
-                    .iter()
-                    .find(|(partition, _)| *partition == place.partition);
-                named.map_or(Offset::Beginning, |(_, offset)| Offset::Offset(*offset))
-            });
-            named.collect()
-        }
-    };
-    let ranges = begins.into_iter().zip(ends).map(|(begin, end)| Range {
-        begin,
-        end: match end {
-            Offset::Offset(end) if bounded => Some(end),
-            _ => None,
-        },
-    });
-    Ok(ranges.collect())
+        offsets_at(self.consumer, self.places, time)
+            .map_err(|error| self.cluster.no_offsets(&error, self.presence))
+    }
 }
 
-/// The offsets at a time (`End` for the end) of each partition, in one question.
+/// An error where the offset that comes next is not there, and never will be.
+fn check_there(place: &Place, next: u64, there: RangeInclusive<u64>) -> Result<()> {
+    if there.contains(&next) {
+        return Ok(());
+    }
+    let (first, behind) = (there.start(), there.end());
+    let (what, mend) = if next < *first {
+        (
+            format!("the first offset that brokers still have is {first}"),
+            "the rows between are gone: begin anew, and keep the topic's rows for longer \
+             (retention.ms, retention.bytes) than a query may be down",
+        )
+    } else {
+        (
+            format!("brokers have offsets up to {behind}"),
+            "the topic was made anew, or has lost rows: begin anew",
+        )
+    };
+    let reason = format!("the checkpoint goes on at offset {next}, and {what}");
+    Err(Error::new(place.name(), reason).mend(mend))
+}
+
 fn offsets_at(
     consumer: &Consumer,
     places: &[Place],
@@ -352,5 +414,21 @@ mod tests {
             numbers.push(planned.place(1, 1 + later).number);
         }
         assert_eq!(numbers, (3..9).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_offset_that_is_not_there_is_said_with_both() {
+        let place = planned(&[1, 4]).place(1, 3);
+        for next in [5, 7, 9] {
+            check_there(&place, next, 5..=9).unwrap();
+        }
+        let gone = check_there(&place, 4, 5..=9).unwrap_err().to_string();
+        for part in ["t1[3]", "offset 4", "still have is 5", "retention.ms"] {
+            assert!(gone.contains(part), "{part:?} is not in: {gone}");
+        }
+        let anew = check_there(&place, 10, 5..=9).unwrap_err().to_string();
+        for part in ["t1[3]", "offset 10", "up to 9", "made anew"] {
+            assert!(anew.contains(part), "{part:?} is not in: {anew}");
+        }
     }
 }

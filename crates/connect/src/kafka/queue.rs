@@ -16,6 +16,8 @@ pub(crate) struct EventQueue {
 
 // SAFETY: librdkafka's queues are thread-safe, and the waker may be rung from anywhere.
 unsafe impl Send for EventQueue {}
+// SAFETY: what can be done with a shared one is to ask for its length, under the queue's own lock.
+unsafe impl Sync for EventQueue {}
 
 impl EventQueue {
     /// The queue with a producer's delivery reports and errors.

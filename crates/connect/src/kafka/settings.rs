@@ -1,5 +1,7 @@
 //! A kafka table's options, checked without a broker.
 
+use std::time::Duration;
+
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 
@@ -14,6 +16,13 @@ const TOPICS_MAX: usize = 64;
 
 /// How often a source looks for new partitions: Flink's default.
 const DISCOVERY_DEFAULT_NS: u64 = 5 * 60 * 1_000_000_000;
+
+/// How long a broker waits for the end of a transaction: the most that it allows unless it is told
+/// otherwise. Checkpoints have to come more often.
+const TRANSACTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
+
+/// Bytes of 'transactional.id.prefix': brokers allow 32 KiB, and nobody reads so much.
+const TRANSACTIONAL_ID_BYTES_MAX: usize = 200;
 
 /// What begins with this goes to librdkafka.
 const PREFIX: &str = "properties.";
@@ -51,7 +60,7 @@ const OWN: &[(&str, &str)] = &[
     ),
     (
         "transactional.id",
-        "transactions are not built; 'delivery' is 'at_least_once'",
+        "a sink has several: write how they begin, 'transactional.id.prefix'",
     ),
     (
         "delivery.report.only.error",
@@ -152,6 +161,15 @@ impl Cluster {
         // What matters comes as an error; the rest is chatter of the library.
         config.set_log_level(RDKafkaLogLevel::Critical);
         config
+    }
+
+    /// How long a broker waits for the end of a transaction.
+    pub(crate) fn transaction_timeout(&self) -> Duration {
+        let mut properties = self.properties.iter();
+        let set = properties.find(|(name, _)| name == "transaction.timeout.ms");
+        // librdkafka has checked the number with the other properties.
+        let timeout_ms = set.and_then(|(_, value)| value.trim().parse().ok());
+        timeout_ms.map_or(TRANSACTION_TIMEOUT_DEFAULT, Duration::from_millis)
     }
 
     /// Whether the user has set this property.
@@ -337,12 +355,42 @@ impl Keys {
     }
 }
 
-/// Checks `'delivery'`, which has one value so far.
-pub(crate) fn check_delivery(options: &Options<'_>) -> Result<()> {
-    if let Some("exactly_once") = options.text("delivery") {
-        let reason = "transactions are not built yet";
-        let mend = "write 'at_least_once', and let readers drop duplicates by a key";
-        return Err(OptionError::new("delivery", reason, mend));
+/// How a sink delivers its rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Delivering {
+    /// In transactions, where the query takes checkpoints.
+    pub(crate) exactly_once: bool,
+    /// The table asks for transactions, so they can't be done without.
+    pub(crate) is_asked: bool,
+    /// The beginning of its transactions' names, and the name of its marker's group.
+    pub(crate) prefix: String,
+}
+
+impl Delivering {
+    pub(crate) fn read(table: &TableDefinition, options: &Options<'_>) -> Result<Delivering> {
+        const PREFIX: &str = "transactional.id.prefix";
+        let choices = [("exactly_once", true), ("at_least_once", false)];
+        let prefix = match options.text(PREFIX) {
+            Some(prefix) => prefix.to_string(),
+            None => {
+                let topic = options.text("topic").unwrap_or_default();
+                format!("slackwater.{topic}.{}", table.name)
+            }
+        };
+        let fits = !prefix.is_empty() && !prefix.contains(char::is_control);
+        if !fits || prefix.len() > TRANSACTIONAL_ID_BYTES_MAX {
+            let reason = format!("'{prefix}' can't begin the names of transactions");
+            let mend = format!(
+                "write 1 to {TRANSACTIONAL_ID_BYTES_MAX} bytes of text, as in '{PREFIX}' = 'totals'"
+            );
+            return Err(OptionError::new(PREFIX, reason, mend));
+        }
+        Ok(Delivering {
+            exactly_once: options.choice("delivery", &choices, true)?,
+            is_asked: options
+                .text("delivery")
+                .is_some_and(|text| text.eq_ignore_ascii_case("exactly_once")),
+            prefix,
+        })
     }
-    options.choice("delivery", &[("at_least_once", ())], ())
 }

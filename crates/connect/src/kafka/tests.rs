@@ -1,8 +1,9 @@
 //! Options and their errors, without a broker.
 
 use arrow_schema::DataType;
+use slackwater_engine::sink::{Delivery, SinkRequest};
 
-use super::settings::{Cluster, Keys, Scan, Startup};
+use super::settings::{Cluster, Delivering, Keys, Scan, Startup};
 use crate::options::Options;
 use crate::table::TableDefinition;
 use crate::table::tests::table;
@@ -146,8 +147,16 @@ fn errors_say_what_to_write() {
             &["a sink writes to one topic"],
         ),
         (
-            of_sink(&[("delivery", "exactly_once")]),
-            &["transactions are not built yet", "at_least_once"],
+            of_sink(&[("delivery", "exactly-once")]),
+            &["did you mean 'exactly_once'"],
+        ),
+        (
+            of_sink(&[("transactional.id.prefix", "")]),
+            &["'transactional.id.prefix': '' can't begin the names"],
+        ),
+        (
+            of_sink(&[("properties.transactional.id", "x")]),
+            &["is the engine's to set", "'transactional.id.prefix'"],
         ),
         (
             of_sink(&[("properties.acks", "1")]),
@@ -167,6 +176,57 @@ fn errors_say_what_to_write() {
             assert!(error.contains(part), "{part:?} is not in: {error}");
         }
     }
+}
+
+#[test]
+fn a_sink_of_one_transaction_has_one_instance() {
+    let of = |options: &[(&str, &str)]| {
+        let sink = sink(&kafka(options)).unwrap();
+        (sink.delivery(), sink.max_instances())
+    };
+    assert_eq!(of(&[]), (Delivery::ExactlyOnce, 1));
+    let once = [("delivery", "exactly_once")];
+    assert_eq!(of(&once), (Delivery::ExactlyOnce, 1));
+    let twice = [("delivery", "at_least_once")];
+    assert_eq!(of(&twice), (Delivery::AtLeastOnce, usize::MAX));
+}
+
+#[test]
+fn transactions_need_checkpoints_and_one_instance() {
+    let request = |instances, epoch| SinkRequest {
+        epoch,
+        ..SinkRequest::new(0, instances)
+    };
+    let of = |options: &[(&str, &str)], request: SinkRequest| {
+        let made = sink(&kafka(options)).unwrap().sink(&request);
+        made.err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
+    };
+    let once = [("delivery", "exactly_once")];
+    let twice = [("delivery", "at_least_once")];
+    assert_eq!(of(&[], request(2, None)), "");
+    assert_eq!(of(&[], request(1, Some(3))), "");
+    assert_eq!(of(&twice, request(2, Some(3))), "");
+    assert!(of(&once, request(1, None)).contains("needs checkpoints"));
+    assert!(of(&[], request(2, Some(3))).contains("several instances"));
+}
+
+#[test]
+fn transactions_have_names_and_a_time() {
+    let of = |options: &[(&str, &str)]| {
+        let table = kafka(options);
+        let options = Options::new(&table.options);
+        let prefix = Delivering::read(&table, &options).unwrap().prefix;
+        let cluster = Cluster::read(&table, &options).unwrap();
+        (prefix, cluster.transaction_timeout().as_millis())
+    };
+    assert_eq!(of(&[]), ("slackwater.orders.t".into(), 900_000));
+    let set = [
+        ("transactional.id.prefix", "totals"),
+        ("properties.transaction.timeout.ms", "60000"),
+    ];
+    assert_eq!(of(&set), ("totals".into(), 60_000));
 }
 
 #[cfg(not(feature = "kafka-tls"))]

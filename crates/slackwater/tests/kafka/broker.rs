@@ -13,6 +13,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicRe
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 /// Where `make test-kafka` has put the broker's jars.
 pub fn jars() -> Option<PathBuf> {
@@ -52,6 +53,8 @@ impl Broker {
              offsets.topic.replication.factor=1\n\
              offsets.topic.num.partitions=1\n\
              transaction.state.log.replication.factor=1\n\
+             transaction.state.log.num.partitions=1\n\
+             transaction.abort.timed.out.transaction.cleanup.interval.ms=1000\n\
              transaction.state.log.min.isr=1\n",
             data.display()
         );
@@ -159,6 +162,23 @@ impl Broker {
         let admin = self.admin();
         let results = wait_for(admin.create_partitions(&[partitions], &AdminOptions::new()));
         results.unwrap()[0].as_ref().unwrap();
+    }
+
+    /// Forgets rows before an offset, as a broker does whose topic keeps them for some time only.
+    pub fn delete_records(&self, topic: &str, partition: i32, before: i64) {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(before))
+            .unwrap();
+        let admin = self.admin();
+        let results = wait_for(admin.delete_records(&list, &AdminOptions::new())).unwrap();
+        results.elements()[0].error().unwrap();
+    }
+
+    /// Forgets a group, as a broker does after some days.
+    pub fn delete_group(&self, group: &str) {
+        let admin = self.admin();
+        let results = wait_for(admin.delete_groups(&[group], &AdminOptions::new())).unwrap();
+        results[0].as_ref().unwrap();
     }
 
     /// Writes messages into one partition, in order, in batches of at most 500: a fetch brings whole

@@ -5,8 +5,10 @@
 //! when one is no longer empty. A worker that does not come leaves the queues full, and then nothing
 //! is fetched. A broker that goes away is waited for.
 //!
-//! Positions are offsets, so the same offsets give the same rows with the same positions.
+//! Positions are offsets, so the same offsets give the same rows with the same positions. A restored
+//! source goes on at the offsets of its checkpoint, wherever it would begin otherwise.
 
+mod bookmark;
 mod metadata;
 mod partition;
 
@@ -32,7 +34,7 @@ use super::stream::{Collected, Linger};
 use crate::block::{BlockPool, STREAM_BLOCK_BYTES};
 use crate::format::Format;
 use crate::kafka::client::{Consumer, Context, Verdict};
-use crate::kafka::partitions::{PARTITIONS_MAX, Place, Planned, Range, plan, ranges};
+use crate::kafka::partitions::{Asked, Goal, PARTITIONS_MAX, Place, Planned, Range, plan};
 use crate::kafka::presence::Presence;
 use crate::kafka::queue::EventQueue;
 use crate::kafka::settings::{Cluster, Scan, Startup};
@@ -116,8 +118,8 @@ impl SourceConnector for KafkaConnector {
             connector: "kafka".into(),
             max_instances: self.planned.count() as usize,
             bounded: self.scan.bounded,
-            // From the first offset to the end of the moment: the next run may find more.
-            replayable: false,
+            // An offset stands for the same message for ever.
+            replayable: true,
             ..SourceDescription::default()
         }
     }
@@ -187,8 +189,7 @@ impl KafkaSource {
         let consumer = self
             .cluster
             .consumer(&self.presence, count, bounded, ring)?;
-        let scan = (&self.scan.startup, bounded);
-        let ranges = ranges(&self.cluster, &consumer, &self.presence, &self.places, scan)?;
+        let ranges = self.ranges(&consumer)?;
         // SAFETY: the consumer has a group's name, and `Client` drops the queue before it.
         let events = unsafe { EventQueue::consumer(consumer.client().native_ptr()) };
         let watcher = Watcher::start(Watch {
@@ -209,6 +210,27 @@ impl KafkaSource {
         });
         let places = std::mem::take(&mut self.places);
         self.assign(places.into_iter().zip(ranges).collect())
+    }
+
+    /// From where to where this instance's partitions are read.
+    fn ranges(&self, consumer: &Consumer) -> Result<Vec<Range>> {
+        let asked = Asked {
+            cluster: &self.cluster,
+            consumer,
+            presence: &self.presence,
+            places: &self.places,
+        };
+        let resume = &self.spec.request.resume;
+        if resume.is_empty() {
+            asked.ranges(&self.scan.startup, self.scan.bounded)
+        } else {
+            bookmark::check_known(&self.planned, resume)?;
+            let goals = self.places.iter().map(|place| {
+                let at = resume.iter().find(|resume| resume.name == place.name());
+                at.map_or(Ok(Goal::later(self.scan.bounded)), Goal::of)
+            });
+            asked.resumed(&goals.collect::<Result<Vec<_>>>()?)
+        }
     }
 
     /// Begins to read partitions.
@@ -374,6 +396,12 @@ impl Source for KafkaSource {
                 return Ok(SourcePoll::Pending);
             }
         }
+    }
+
+    fn bookmark(&mut self, partition: u32) -> Option<String> {
+        let mut partitions = self.partitions.iter();
+        let found = partitions.find(|found| found.number() == partition)?;
+        Some(found.bookmark().to_string())
     }
 
     fn close(&mut self) {

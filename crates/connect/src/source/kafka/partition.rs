@@ -15,6 +15,7 @@ use slackwater_engine::link::Waker;
 use slackwater_engine::source::{Rejected, SourceRequest};
 use slackwater_engine::time::now_ns;
 
+use super::bookmark::Bookmark;
 use super::metadata::{Beside, Columns, Notes};
 use crate::block::{BlockPool, seal};
 use crate::format::{DecodedRows, Decoder, Format, Message, RECORD_BYTES_MAX, rejected};
@@ -51,6 +52,8 @@ pub(super) struct Partition {
     readable: bool,
     /// Offset of the next message.
     next: u64,
+    /// `next` is an offset: it is not where a first offset that nobody has asked for may be.
+    placed: bool,
     /// Behind the last offset that is read.
     end: Option<u64>,
     ended: bool,
@@ -98,6 +101,7 @@ impl Partition {
             bell,
             readable: true,
             next: begin.unwrap_or(0),
+            placed: begin.is_some(),
             end,
             ended: end.is_some_and(|end| begin.unwrap_or(0) >= end),
             messages: Messages::new(decoder, beside, &spec.pool),
@@ -164,6 +168,7 @@ impl Partition {
                 Some(Ok(message)) => {
                     // What came into an empty queue came when it rang.
                     let since_ns = self.arrivals.read(1, self.rung_ns);
+                    self.placed = true;
                     if take(&mut self.messages, &mut self.next, self.end, &message) {
                         self.ingest_ns.get_or_insert(since_ns);
                     }
@@ -182,8 +187,21 @@ impl Partition {
 
     /// Takes a message that did not come through the queue.
     pub(super) fn push(&mut self, message: &BorrowedMessage<'_>) {
-        if !self.ended && take(&mut self.messages, &mut self.next, self.end, message) {
+        if self.ended {
+            return;
+        }
+        self.placed = true;
+        if take(&mut self.messages, &mut self.next, self.end, message) {
             self.ingest_ns.get_or_insert(self.rung_ns);
+        }
+    }
+
+    /// Where to go on behind what was handed out.
+    pub(super) fn bookmark(&self) -> Bookmark {
+        let waiting = self.messages.first();
+        Bookmark {
+            next: self.placed.then(|| waiting.unwrap_or(self.next)),
+            end: self.end,
         }
     }
 }
@@ -238,6 +256,13 @@ impl Messages {
 
     fn is_empty(&self) -> bool {
         self.places.is_empty() && self.refused.is_empty()
+    }
+
+    /// The offset of the first that waits to be handed out.
+    fn first(&self) -> Option<u64> {
+        let refused = self.refused.first().and_then(|refused| refused.position);
+        let place = self.places.first().map(|message| message.number);
+        place.into_iter().chain(refused).min()
     }
 
     /// Whether another message is taken: one may go beyond the block, which then grows.

@@ -1,0 +1,161 @@
+//! The kafka sink: each row is a message of a topic.
+//!
+//! ```text
+//! rows          a chunk's rows as messages
+//! client        librdkafka's producer, which takes them
+//! sink          both, on the worker
+//! transactions  the producers of a sink that takes part in checkpoints
+//! token, marker which transaction was committed last, for whoever comes after a crash
+//! ```
+//!
+//! librdkafka's producer takes rows into a bounded queue, sends them in batches, tries again what
+//! was not acknowledged, and reports each row's delivery. While its queue is full the sink is not
+//! ready, and a report wakes the worker. At the end everything is delivered, or the query fails: a
+//! row is given up only when no broker has taken it for `delivery.timeout.ms`.
+//!
+//! The producer is idempotent: a retry neither doubles nor reorders rows. Without checkpoints, a query
+//! that is started again writes its rows again. With them, what is written between two checkpoints is
+//! one transaction, which is committed when the checkpoint is stored.
+
+mod client;
+mod marker;
+mod recovery;
+mod rows;
+mod sink;
+mod token;
+mod transactions;
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::sink::{Delivery, Recovered, Sink, SinkConnector, SinkRequest};
+
+use crate::format::Format;
+use crate::kafka::presence::Presence;
+use crate::kafka::settings::{Cluster, Delivering, Keys};
+use crate::options::{OptionError, Options};
+use crate::table::TableDefinition;
+use rows::Rows;
+use sink::{KafkaSink, Mode};
+use token::Token;
+use transactions::Transactions;
+
+/// A table that is written to a topic.
+pub(crate) struct KafkaConnector {
+    schema: SchemaRef,
+    format: Format,
+    keys: Option<Keys>,
+    cluster: Arc<Cluster>,
+    presence: Arc<Presence>,
+    delivering: Delivering,
+    /// What sinks have prepared and the connector commits: both are in one process.
+    transactions: Arc<Transactions>,
+}
+
+impl KafkaConnector {
+    pub(crate) fn new(
+        table: &TableDefinition,
+        options: &Options<'_>,
+        format: Format,
+    ) -> std::result::Result<KafkaConnector, OptionError> {
+        let cluster = Cluster::read(table, options)?;
+        if cluster.topics.len() > 1 {
+            let mend = "use a table for each topic";
+            return Err(OptionError::new(
+                "topic",
+                "a sink writes to one topic",
+                mend,
+            ));
+        }
+        let delivering = Delivering::read(table, options)?;
+        let cluster = Arc::new(cluster);
+        let presence = Arc::new(Presence::new(&table.name, &cluster.servers));
+        let transactions = Transactions::new(&cluster, &presence, &delivering.prefix);
+        Ok(KafkaConnector {
+            schema: Arc::clone(&table.schema),
+            format,
+            keys: Keys::read(table, options)?,
+            presence,
+            cluster,
+            delivering,
+            transactions: Arc::new(transactions),
+        })
+    }
+
+    fn mode(&self, request: &SinkRequest) -> Result<Mode> {
+        let fails = |reason: &str, mend: &str| {
+            let place = format!("topic {}", self.cluster.topics[0]);
+            Err(Error::new(place, reason).mend(mend))
+        };
+        match request.epoch {
+            Some(_) if !self.delivering.exactly_once => Ok(Mode::AtLeastOnce),
+            Some(epoch) if request.instances == 1 => {
+                let transactions = Arc::clone(&self.transactions);
+                Ok(Mode::ExactlyOnce {
+                    transactions,
+                    last: Token { epoch, number: 0 },
+                })
+            }
+            Some(_) => fails(
+                "several instances can't write in one transaction",
+                "write with one, or with 'delivery' = 'at_least_once'",
+            ),
+            None if self.delivering.is_asked => fails(
+                "'delivery' = 'exactly_once' needs checkpoints, and this query takes none",
+                "let it take some, or leave 'delivery' out",
+            ),
+            None => Ok(Mode::Once),
+        }
+    }
+}
+
+impl SinkConnector for KafkaConnector {
+    fn max_instances(&self) -> usize {
+        // Several transactions can't be committed at once: after a crash some would be, and some not.
+        if self.delivering.exactly_once {
+            1
+        } else {
+            usize::MAX
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("kafka {}", self.cluster.topics[0])
+    }
+
+    fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>> {
+        let topic = &self.cluster.topics[0];
+        Ok(Box::new(KafkaSink::new(
+            Arc::clone(&self.cluster),
+            Arc::clone(&self.presence),
+            Rows::new(topic, &self.schema, &self.format, self.keys.as_ref())?,
+            self.mode(request)?,
+        )))
+    }
+
+    fn delivery(&self) -> Delivery {
+        if self.delivering.exactly_once {
+            Delivery::ExactlyOnce
+        } else {
+            Delivery::AtLeastOnce
+        }
+    }
+
+    fn begin(&self) -> Result<()> {
+        if !self.delivering.exactly_once {
+            return Ok(());
+        }
+        recovery::begin(&self.transactions)
+    }
+
+    fn commit(&self, prepared: &str) -> Result<()> {
+        self.transactions.commit(Token::parse(prepared)?)
+    }
+
+    fn recover(&self, prepared: &[String]) -> Result<Recovered> {
+        let prepared = prepared.iter().map(|prepared| Token::parse(prepared));
+        let newest = prepared.collect::<Result<Vec<_>>>()?.into_iter().max();
+        recovery::recover(&self.transactions, newest, self.delivering.exactly_once)
+    }
+}

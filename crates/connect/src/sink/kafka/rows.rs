@@ -1,0 +1,118 @@
+//! Rows as messages, until the producer takes them.
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::producer::BaseRecord;
+use slackwater_engine::chunk::Chunk;
+use slackwater_engine::error::{Error, Result};
+
+use crate::encode::Encoder;
+use crate::format::Format;
+use crate::kafka::client::Producer;
+use crate::kafka::settings::Keys;
+
+/// Rows of one chunk that the producer has not taken yet.
+pub(super) struct Rows {
+    topic: String,
+    encoder: Encoder,
+    /// The columns of the key, and what writes them.
+    key: Option<(Vec<usize>, Encoder)>,
+    values: Texts,
+    keys: Texts,
+    /// The first that the producer has not taken.
+    next: usize,
+}
+
+/// Texts, each of which ends with a line end.
+#[derive(Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn get(&self, nth: usize) -> &[u8] {
+        let start = if nth == 0 { 0 } else { self.ends[nth - 1] };
+        &self.bytes[start..self.ends[nth] - 1]
+    }
+}
+
+impl Rows {
+    pub(super) fn new(
+        topic: &str,
+        schema: &SchemaRef,
+        format: &Format,
+        keys: Option<&Keys>,
+    ) -> Result<Rows> {
+        let key = match keys {
+            None => None,
+            Some(keys) => {
+                let schema = Arc::new(schema.project(&keys.columns)?);
+                let encoder = Encoder::new(&keys.format, &schema);
+                Some((keys.columns.clone(), encoder))
+            }
+        };
+        Ok(Rows {
+            topic: topic.to_string(),
+            encoder: Encoder::new(format, schema),
+            key,
+            values: Texts::default(),
+            keys: Texts::default(),
+            next: 0,
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.ends.is_empty()
+    }
+
+    /// Takes a chunk's rows.
+    pub(super) fn take(&mut self, chunk: &Chunk) -> Result<()> {
+        let Rows { values, keys, .. } = self;
+        let place = format!("topic {}", self.topic);
+        let ends = &mut values.ends;
+        self.encoder
+            .encode_each(&chunk.batch, &mut values.bytes, |end| ends.push(end))
+            .map_err(|error| error.at(&place))?;
+        if let Some((columns, encoder)) = &mut self.key {
+            let batch = chunk.batch.project(columns)?;
+            let ends = &mut keys.ends;
+            encoder
+                .encode_each(&batch, &mut keys.bytes, |end| ends.push(end))
+                .map_err(|error| error.at(&place))?;
+        }
+        Ok(())
+    }
+
+    /// Hands over what the producer takes; whether that was all.
+    pub(super) fn send(&mut self, producer: &Producer, servers: &str) -> Result<bool> {
+        while self.next < self.values.ends.len() {
+            let mut record: BaseRecord<'_, [u8], [u8]> =
+                BaseRecord::to(&self.topic).payload(self.values.get(self.next));
+            if self.key.is_some() {
+                record = record.key(self.keys.get(self.next));
+            }
+            match producer.send(record) {
+                Ok(()) => self.next += 1,
+                Err((KafkaError::MessageProduction(Code::QueueFull), _)) => return Ok(false),
+                Err((error, _)) => {
+                    let bytes = self.values.get(self.next).len();
+                    let reason = format!("a row of {bytes} bytes can't be sent: {error}");
+                    let place = format!("{servers} topic {}", self.topic);
+                    return Err(Error::new(place, reason));
+                }
+            }
+        }
+        self.values.clear();
+        self.keys.clear();
+        self.next = 0;
+        Ok(true)
+    }
+}

@@ -1,0 +1,203 @@
+//! Where a partition goes on after the query was restored: `next..end`, either of which may be left
+//! out.
+//!
+//! A row's position alone doesn't say it. A partition that began at the end of the moment has an
+//! offset before it has a row, and a bounded one ends where it would have ended before.
+
+use std::fmt;
+
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::source::Resume;
+
+use crate::kafka::partitions::{Goal, Planned};
+
+/// What a checkpoint keeps of a partition beside the position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bookmark {
+    /// The offset behind all that was handed out; `None`: where the partition begins.
+    pub(super) next: Option<u64>,
+    /// Behind the last offset that is read; `None`: no end.
+    pub(super) end: Option<u64>,
+}
+
+impl fmt::Display for Bookmark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(next) = self.next {
+            write!(f, "{next}")?;
+        }
+        f.write_str("..")?;
+        match self.end {
+            Some(end) => write!(f, "{end}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Bookmark {
+    fn parse(text: &str) -> Option<Bookmark> {
+        // As large as offsets are in the protocol.
+        let offset = |text: &str| match text {
+            "" => Some(None),
+            text => Some(Some(text.parse::<u64>().ok().filter(is_offset)?)),
+        };
+        let (next, end) = text.split_once("..")?;
+        Some(Bookmark {
+            next: offset(next)?,
+            end: offset(end)?,
+        })
+    }
+}
+
+fn is_offset(number: &u64) -> bool {
+    i64::try_from(*number).is_ok()
+}
+
+impl Goal {
+    /// Where the checkpoint says.
+    pub(super) fn of(resume: &Resume) -> Result<Goal> {
+        let broken = || {
+            let reason = format!("the checkpoint's place to go on is no offset: {resume:?}");
+            Error::new(resume.name.clone(), reason).mend("go on from an earlier checkpoint")
+        };
+        let none = Bookmark {
+            next: None,
+            end: None,
+        };
+        let bookmark = match &resume.bookmark {
+            None => none,
+            Some(text) => Bookmark::parse(text).ok_or_else(broken)?,
+        };
+        // Behind the last row there may be messages that are none; before the first one the position
+        // says nothing.
+        let row = Some(resume.position).filter(|position| *position > 0);
+        let next = bookmark.next.max(row);
+        if !next.iter().all(is_offset) {
+            return Err(broken());
+        }
+        let end = if resume.ended {
+            Some(next.unwrap_or(0))
+        } else {
+            bookmark.end
+        };
+        Ok(Goal { next, end })
+    }
+
+    /// A partition that the checkpoint doesn't know: it came later. All of it is read, unless the
+    /// source ends with what was there when it began.
+    pub(super) fn later(bounded: bool) -> Goal {
+        Goal {
+            next: None,
+            end: bounded.then_some(0),
+        }
+    }
+}
+
+/// Refuses a checkpoint that has read partitions which are no longer there. Those of topics that the
+/// table doesn't name any more are nobody's loss.
+pub(super) fn check_known(planned: &Planned, resume: &[Resume]) -> Result<()> {
+    for resume in resume.iter().filter(|resume| !resume.ended) {
+        let partition = resume.name.strip_suffix(']');
+        let Some((topic, partition)) = partition.and_then(|name| name.rsplit_once('[')) else {
+            continue;
+        };
+        let Some(found) = planned.topics.iter().find(|found| found.name == topic) else {
+            continue;
+        };
+        if partition
+            .parse::<u32>()
+            .is_ok_and(|partition| partition >= found.partitions)
+        {
+            let count = found.partitions;
+            let reason = format!(
+                "the checkpoint goes on at offset {}, and topic '{topic}' has {count} partitions, \
+                 from 0",
+                resume.position
+            );
+            return Err(Error::new(resume.name.clone(), reason)
+                .mend("the topic was made anew with fewer partitions: begin anew"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::partitions::Topic;
+
+    fn resume(position: u64, bookmark: Option<&str>) -> Resume {
+        Resume {
+            name: "orders[3]".into(),
+            position,
+            bookmark: bookmark.map(str::to_string),
+            ended: false,
+        }
+    }
+
+    fn goal(position: u64, bookmark: Option<&str>) -> (Option<u64>, Option<u64>) {
+        let goal = Goal::of(&resume(position, bookmark)).unwrap();
+        (goal.next, goal.end)
+    }
+
+    #[test]
+    fn a_partition_goes_on_behind_its_last_row_and_what_was_none() {
+        assert_eq!(goal(0, None), (None, None));
+        assert_eq!(goal(7, None), (Some(7), None));
+        assert_eq!(goal(0, Some("..")), (None, None));
+        assert_eq!(goal(0, Some("500..")), (Some(500), None));
+        assert_eq!(goal(7, Some("9..")), (Some(9), None));
+        assert_eq!(goal(7, Some("7..12")), (Some(7), Some(12)));
+        assert_eq!(goal(0, Some("..12")), (None, Some(12)));
+    }
+
+    #[test]
+    fn what_was_read_to_its_end_is_not_read_again() {
+        let ended = Resume {
+            ended: true,
+            ..resume(12, Some("12..12"))
+        };
+        let goal = Goal::of(&ended).unwrap();
+        assert_eq!((goal.next, goal.end), (Some(12), Some(12)));
+    }
+
+    #[test]
+    fn bookmarks_come_back() {
+        for text in ["..", "7..", "..9", "7..9"] {
+            assert_eq!(Bookmark::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for text in [
+            "",
+            "7",
+            "a..",
+            "..b",
+            "-1..",
+            "18446744073709551615..",
+            "1..2..3",
+        ] {
+            let error = Goal::of(&resume(0, Some(text))).unwrap_err().to_string();
+            assert!(error.contains("orders[3]"), "{error}");
+        }
+        Goal::of(&resume(u64::MAX, None)).unwrap_err();
+    }
+
+    #[test]
+    fn a_partition_that_is_gone_is_said() {
+        let planned = Planned {
+            topics: vec![Topic {
+                name: "orders".into(),
+                partitions: 3,
+            }],
+        };
+        let error = check_known(&planned, &[resume(7, None)]).unwrap_err();
+        assert!(error.to_string().contains("has 3 partitions"), "{error}");
+        let other = Resume {
+            name: "returns[3]".into(),
+            ..resume(7, None)
+        };
+        check_known(&planned, &[other]).unwrap();
+    }
+}
