@@ -237,7 +237,7 @@ impl Writing {
     /// A checkpoint's part in the sink.
     pub fn prepare(&mut self) -> Result<Option<String>> {
         self.sink.flush()?;
-        self.sink.prepare()
+        self.sink.prepare(false)
     }
 }
 

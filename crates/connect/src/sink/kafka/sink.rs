@@ -154,7 +154,7 @@ impl Sink for KafkaSink {
         Ok(())
     }
 
-    fn prepare(&mut self) -> Result<Option<String>> {
+    fn prepare(&mut self, _is_last: bool) -> Result<Option<String>> {
         match &self.mode {
             Mode::Once => return Ok(None),
             Mode::AtLeastOnce => {

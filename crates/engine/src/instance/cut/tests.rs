@@ -5,6 +5,7 @@ use std::sync::Arc;
 use slackwater_link::{Sender, Waiter, channel};
 
 use super::*;
+use crate::instance::Stepped;
 use crate::chunk::Message;
 use crate::counters::InstanceCounters;
 use crate::exchange::LinkReceiver;
