@@ -10,6 +10,11 @@ pub trait SinkConnector: Send + Sync {
     /// More instances than this can't write at the same time (1 for a single file).
     fn max_instances(&self) -> usize;
 
+    /// The same in a query that takes checkpoints.
+    fn max_instances_saved(&self) -> usize {
+        self.max_instances()
+    }
+
     /// The connector's name and where it writes to (`file out.csv`).
     fn describe(&self) -> String;
 
@@ -25,6 +30,12 @@ pub trait SinkConnector: Send + Sync {
     /// What becomes of rows when a process dies and the query goes on from a checkpoint.
     fn delivery(&self) -> Delivery {
         Delivery::AtLeastOnce
+    }
+
+    /// Whether what is prepared can be given up by somebody else before it is committed: a transaction
+    /// that a broker ends ([`Recovered::Lost`]).
+    fn may_lose_prepared(&self) -> bool {
+        false
     }
 
     /// The query begins from nothing: refuses what it would destroy (a file that is there).

@@ -342,9 +342,15 @@ impl Query<'_> {
         claim: slackwater_checkpoint::Incarnation,
     ) -> Result<Keeper, Error> {
         let post = self.post(number);
+        // One checkpoint more that is given up, and two transactions would have to be committed at once.
+        let is_once = self.program.nodes.iter().any(|node| match node {
+            NodeSpec::Sink(sink) => sink.connector.may_lose_prepared(),
+            _ => false,
+        });
         let keeper = Keeper::start(
             claim,
             self.program.settings.checkpoint_interval_ns,
+            is_once,
             Arc::clone(&self.members),
             incarnation.manifest.as_ref(),
             move |stored| post(News::Stored(stored)),

@@ -299,7 +299,7 @@ impl Run<'_, '_> {
         let keys = self.query.members.keys();
         let mut sinks = self.catalog.sinks().collect::<Vec<_>>();
         // A file is where it was; what a broker holds it may have given up.
-        sinks.sort_by_key(|(_, sink)| sink.connector.describe().starts_with("file"));
+        sinks.sort_by_key(|(_, sink)| !sink.connector.may_lose_prepared());
         for (node, sink) in sinks {
             let Some(of) = keys.get(&node).and_then(|key| manifest.node(key)) else {
                 // New in this version of the query.

@@ -87,6 +87,16 @@ pub const STANDARD_INPUT: &str = "-";
 
 /// Runs a text. `file` is its name, for messages.
 pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Failure> {
+    let mut options = options.clone();
+    if let Some(state) = &options.state {
+        // So that worker processes and the planner know.
+        let place = ("state".to_string(), state.place.clone());
+        options.settings.push(place);
+    }
+    run_with(file, text, &options)
+}
+
+fn run_with(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Failure> {
     let usage = |error: slackwater_sql::SqlError| Failure::Usage(error.render(file, text));
     let compiled = compile(text, &options.settings, &BuiltIn).map_err(usage)?;
     let machine = options.machine.clone().unwrap_or_else(Machine::this);
@@ -116,7 +126,14 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         catalog = catalog.with_slowness(Arc::clone(slowness));
     }
     let mut plan = plan_on(&program, &machine, &learned).map_err(usage)?;
-    plan.checkpoints = options.state.is_some();
+    let state = program.settings.state.clone().map(|place| StateOptions {
+        place,
+        from_scratch: options
+            .state
+            .as_ref()
+            .is_some_and(|state| state.from_scratch),
+    });
+    plan.checkpoints = state.is_some();
     // Other modes than `auto` don't ask for them.
     let costs = match program.settings.wait_mode() {
         WaitMode::Auto { .. } => calibrate::costs(),
@@ -154,7 +171,7 @@ pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fail
         sender,
         news: &news,
     };
-    let (mut finished, error) = match &options.state {
+    let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,
         Some(state) => run_with_state(&query, &mut catalog, state)?,
     };
@@ -272,6 +289,28 @@ impl Query<'_> {
             _ => None,
         });
         let refused = |error: SqlError| Failure::Usage(error.render(self.file, self.text));
+        let exactly_once = |node: &NodeSpec| match node {
+            // Parts of files are committed one by one, and again after a crash.
+            NodeSpec::Sink(sink) => {
+                let table = sink.table.clone();
+                table.filter(|_| sink.connector.may_lose_prepared())
+            }
+            _ => None,
+        };
+        let transactional = self.program.nodes.iter().filter_map(exactly_once);
+        if let [one, other, ..] = &transactional.collect::<Vec<_>>()[..] {
+            let reason = format!(
+                "tables '{}' and '{}' are both written in transactions, of which a crash could leave one \
+                 committed and the other not",
+                one.name, other.name
+            );
+            let error = SqlError::new(reason).at(other.span);
+            let mend = "write them by two queries with a --state each, or one of them with \
+                        'delivery' = 'at_least_once'";
+            return Err(Failure::Usage(
+                error.mend(mend).render(self.file, self.text),
+            ));
+        }
         if let Some((source, place)) = units {
             let reason = format!(
                 "table '{}' is worked through unit by unit, and --state can't save a query between two",

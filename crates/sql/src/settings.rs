@@ -54,6 +54,8 @@ pub struct Settings {
     pub wait_delay_ns: u64,
     /// How often a query that takes checkpoints takes one, in nanoseconds.
     pub checkpoint_interval_ns: u64,
+    /// Where checkpoints are kept; `None` for a query whose state dies with it.
+    pub state: Option<String>,
     /// Restarts within ten minutes.
     pub restarts: usize,
     /// What all operators may hold, in bytes.
@@ -249,6 +251,10 @@ pub const KNOWN: &[(&str, &str)] = &[
          has died, 0 to 1000; default 10",
     ),
     (
+        "state",
+        "where checkpoints are kept, a directory or s3://bucket/folder; as --state",
+    ),
+    (
         "two_phase",
         "'auto' (rows of a key that has too many are aggregated before they are sent), 'on' or 'off'",
     ),
@@ -288,6 +294,7 @@ impl Default for Settings {
             wait: WaitMode::default(),
             wait_delay_ns: WAIT_DELAY_NS,
             checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
+            state: None,
             restarts: RESTARTS,
             memory_limit: None,
         }
@@ -357,6 +364,10 @@ impl Settings {
                     .filter(|delay_ns| (1..=WAIT_DELAY_MAX_NS).contains(delay_ns))
                     .ok_or_else(|| wrong(key, value))?;
             }
+            "state" => match value.trim() {
+                "" => return Err(wrong(key, value)),
+                place => self.state = Some(place.to_string()),
+            },
             "restarts" => {
                 let restarts = value.trim().parse().ok();
                 let restarts = restarts.filter(|restarts| *restarts <= RESTARTS_MAX);

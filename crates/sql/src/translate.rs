@@ -157,7 +157,10 @@ impl<'a> Translator<'a> {
         let node = self.materialise(&stream, &stream.columns, &names, None)?;
         let schema = self.schemas[node].clone();
         let connector = self.connectors.sink(table.as_deref(), &schema)?;
-        let instances_max = connector.max_instances();
+        let instances_max = match self.session.settings.state {
+            Some(_) => connector.max_instances_saved(),
+            None => connector.max_instances(),
+        };
         let detail = connector.describe();
         let inputs = vec![self.edge(node, Exchange::Forward)];
         // Two statements that write the same rows to the same table are still two statements.

@@ -182,7 +182,7 @@ fn errors_say_what_to_write() {
 fn a_sink_of_one_transaction_has_one_instance() {
     let of = |options: &[(&str, &str)]| {
         let sink = sink(&kafka(options)).unwrap();
-        (sink.delivery(), sink.max_instances())
+        (sink.delivery(), sink.max_instances_saved())
     };
     assert_eq!(of(&[]), (Delivery::ExactlyOnce, 1));
     let once = [("delivery", "exactly_once")];

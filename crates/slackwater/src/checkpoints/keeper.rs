@@ -81,6 +81,8 @@ pub struct Keeper {
     /// Barriers whose manifests are stored.
     stored: Option<u64>,
     verdict: Verdict,
+    is_once: bool,
+    is_fenced: bool,
     /// Rows that processes were working on when they died.
     suspects: Vec<Suspected>,
     /// The number of the last checkpoint.
@@ -102,7 +104,8 @@ pub struct Delays {
 }
 
 impl Keeper {
-    /// The keeper of an incarnation; `done` hears what its thread has done.
+    /// The keeper of an incarnation; `done` hears what its thread has done. If a checkpoint may fail only
+    /// once (`is_once`), the incarnation fails with it.
     ///
     /// # Errors
     ///
@@ -110,6 +113,7 @@ impl Keeper {
     pub fn start(
         incarnation: Incarnation,
         interval_ns: u64,
+        is_once: bool,
         members: Arc<Members>,
         restored: Option<&Manifest>,
         done: impl Fn(Stored) + Send + 'static,
@@ -130,6 +134,10 @@ impl Keeper {
         };
         let settings = Settings {
             interval_ns,
+            failures_max: match is_once {
+                true => 0,
+                false => Settings::default().failures_max,
+            },
             ..Settings::default()
         };
         let runner = Runner::new().map_err(|error| error.to_string())?;
@@ -152,6 +160,8 @@ impl Keeper {
             committing: Vec::new(),
             stored: None,
             verdict: Verdict::Running,
+            is_once,
+            is_fenced: false,
             suspects: Vec::new(),
             last: restored.map(|manifest| manifest.number),
             warned: BTreeSet::new(),
@@ -314,9 +324,13 @@ impl Keeper {
                 is_fatal: false,
             } => self.tell(Input::Failed { barrier, reason }, crew),
             Stored::Failed { reason, .. } => {
+                self.is_fenced = true;
                 self.tell(Input::Fenced { reason }, crew);
             }
-            Stored::Fenced(reason) => self.tell(Input::Fenced { reason }, crew),
+            Stored::Fenced(reason) => {
+                self.is_fenced = true;
+                self.tell(Input::Fenced { reason }, crew);
+            }
             Stored::Swept(None) | Stored::Checked => {}
             Stored::Swept(Some(reason)) => {
                 self.warn(format!("old checkpoints can't be removed: {reason}"));
@@ -386,6 +400,9 @@ impl Keeper {
             }
             Output::Sweep => self.give(Job::Sweep),
             Output::Finished => self.verdict = Verdict::Finished,
+            Output::Stop { reason } if self.is_once && !self.is_fenced => {
+                self.fail(Verdict::Failed(reason));
+            }
             Output::Stop { reason } => self.fail(Verdict::Fatal(reason)),
         }
     }

@@ -112,6 +112,14 @@ impl KafkaConnector {
 
 impl SinkConnector for KafkaConnector {
     fn max_instances(&self) -> usize {
+        usize::MAX
+    }
+
+    fn may_lose_prepared(&self) -> bool {
+        self.delivering.exactly_once
+    }
+
+    fn max_instances_saved(&self) -> usize {
         // Several transactions can't be committed at once: after a crash some would be, and some not.
         if self.delivering.exactly_once {
             1

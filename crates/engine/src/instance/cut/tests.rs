@@ -5,10 +5,10 @@ use std::sync::Arc;
 use slackwater_link::{Sender, Waiter, channel};
 
 use super::*;
-use crate::instance::Stepped;
 use crate::chunk::Message;
 use crate::counters::InstanceCounters;
 use crate::exchange::LinkReceiver;
+use crate::instance::Stepped;
 use crate::operator::union::Union;
 use crate::ports::{Port, Ports};
 use crate::testing::{Letters, schema};
