@@ -35,6 +35,10 @@ mod time;
 
 mod dead_letters;
 
+#[cfg(any(test, feature = "kafka"))]
+#[doc(hidden)]
+pub mod fuzz;
+
 mod encode;
 mod sink;
 

@@ -37,7 +37,7 @@ use progress::rejected;
 use progress::{Progress, each_line};
 
 pub(crate) use csv::CsvOptions;
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", test))]
 pub(crate) use messages::Message;
 #[cfg(feature = "kafka")]
 pub(crate) use progress::rejected;
