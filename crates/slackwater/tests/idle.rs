@@ -160,6 +160,10 @@ fn a_silent_pipeline_makes_no_wake_ups() {
     );
     idle_partition.send("1000,a\n1500,b\n2500,c\n");
     idle_partition.running.line();
+    let saving = ["--state", "state", "--set", "checkpoint_interval=50 ms"];
+    let mut saved = connecting("saved", "", WINDOW, &[&two[..], &saving].concat());
+    saved.send("1000,a\n1500,b\n2500,c\n");
+    saved.running.line();
     let modes = SILENT_MODES.map(|(name, arguments)| {
         let arguments = [&["--parallelism", "2"], arguments].concat();
         let mut pipeline = connecting(name, "", WINDOW, &arguments);
@@ -174,6 +178,7 @@ fn a_silent_pipeline_makes_no_wake_ups() {
         listening("listening, two instances", WINDOW, &two),
         after_rows,
         idle_partition,
+        saved,
     ];
     pipelines.extend(modes);
     let settled = pipelines
