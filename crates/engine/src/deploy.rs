@@ -278,9 +278,9 @@ pub trait Catalog {
         Budget::default()
     }
 
-    /// What the stateful operator at `node` had in a checkpoint, as far as instance `instance` of
-    /// `instances` needs it.
-    fn restored(&self, _node: usize, _instance: usize, _instances: usize) -> Result<Vec<Chain>> {
+    /// What the stateful operator at `node` had in a checkpoint: for `Some((instance, instances))` as
+    /// far as that instance needs it, else all of it.
+    fn restored(&self, _node: usize, _share: Option<(usize, usize)>) -> Result<Vec<Chain>> {
         Ok(Vec::new())
     }
 }
@@ -563,11 +563,13 @@ fn restored(
         return Ok(None);
     };
     let is_head = matches!(plan.input, InputPlan::Ports(_));
-    if !plan.checkpointed || !is_head || operator.state().is_none() {
+    let is_replicated = operator.state().map(|state| state.is_replicated());
+    let Some(is_replicated) = is_replicated.filter(|_| plan.checkpointed && is_head) else {
         return Ok(None);
-    }
+    };
     let node = plan.steps[0].node;
-    let chains = catalog.restored(node, plan.index, plan.of)?;
+    let share = (!is_replicated).then_some((plan.index, plan.of));
+    let chains = catalog.restored(node, share)?;
     let owners = first_owners(plan.of);
     let own = BucketSet::of(|bucket| usize::from(owners[bucket]) == plan.index);
     let make = || catalog.operator(node);

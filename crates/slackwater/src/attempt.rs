@@ -120,6 +120,7 @@ impl Query<'_> {
             None => (None, None),
         };
         let mut crew = self.crew(number, catalog, incarnation.as_ref(), events)?;
+        catalog.has_begun();
         let keeper = incarnation.as_ref().zip(claim);
         let keeper = keeper.map(|(incarnation, claim)| self.keeper(number, incarnation, claim));
         let mut watch = Watch {

@@ -240,6 +240,13 @@ impl<'a> ProgramCatalog<'a> {
         (self.recorder, self.suspects) = (recorder, suspects);
     }
 
+    /// Every instance has been made: what was read of a checkpoint is not needed any more.
+    pub fn has_begun(&self) {
+        if let Some(restored) = &self.restored {
+            restored.let_go();
+        }
+    }
+
     /// What it goes on from, of a node that takes part in checkpoints.
     fn restored_of(&self, node: usize) -> Option<&Restored> {
         self.restored.as_ref().filter(|_| self.takes_part[node])
@@ -463,11 +470,10 @@ impl Catalog for ProgramCatalog<'_> {
         })
     }
 
-    fn restored(&self, node: usize, instance: usize, instances: usize) -> Result<Vec<Chain>> {
-        let Some(restored) = self.restored_of(node) else {
-            return Ok(Vec::new());
-        };
-        let is_replicated = matches!(self.program.nodes[node], NodeSpec::TemporalJoin(_));
-        restored.chains(node, instance, instances, is_replicated)
+    fn restored(&self, node: usize, share: Option<(usize, usize)>) -> Result<Vec<Chain>> {
+        match self.restored_of(node) {
+            Some(restored) => restored.chains(node, share),
+            None => Ok(Vec::new()),
+        }
     }
 }

@@ -57,6 +57,11 @@ impl Restored {
         Ok(())
     }
 
+    /// Lets go of what was read: every instance has its state.
+    pub fn let_go(&self) {
+        self.read.lock().expect("no thread panics under it").clear();
+    }
+
     fn node(&self, graph_node: usize) -> Option<&Node> {
         self.manifest.node(self.keys.get(&graph_node)?)
     }
@@ -68,19 +73,12 @@ impl Restored {
             .unwrap_or_default()
     }
 
-    /// The state that instance `instance` of `instances` of a node needs; all of it where every instance
-    /// needs everything.
+    /// The state of a node: for `Some((instance, instances))` what that instance needs, else all of it.
     ///
     /// # Errors
     ///
     /// When a part can't be read.
-    pub fn chains(
-        &self,
-        graph_node: usize,
-        instance: usize,
-        instances: usize,
-        is_replicated: bool,
-    ) -> Result<Vec<Chain>> {
+    pub fn chains(&self, graph_node: usize, share: Option<(usize, usize)>) -> Result<Vec<Chain>> {
         let Some(node) = self.node(graph_node) else {
             return Ok(Vec::new());
         };
@@ -88,16 +86,19 @@ impl Restored {
         for part in &node.parts {
             parts_of.entry(part.instance).or_default().push(part);
         }
-        let (instance, instances) = (instance as u32, instances as u32);
+        let share = share.map(|(instance, instances)| (instance as u32, instances as u32));
         parts_of.retain(|_, parts| {
             let mut parts = parts.iter();
-            is_replicated || parts.any(|part| meets(part, instance, instances))
+            let needs = |(instance, instances)| parts.any(|part| meets(part, instance, instances));
+            share.is_none_or(needs)
         });
         let chains = parts_of.into_iter().map(|(of, parts)| {
             let mut chain = Chain {
                 watermark: parts.last().and_then(|part| part.watermark),
-                is_shared: of != instance
-                    || parts.iter().any(|part| part.owners != Some(instances)),
+                is_shared: share.is_none_or(|(instance, instances)| {
+                    let mut parts = parts.iter();
+                    of != instance || parts.any(|part| part.owners != Some(instances))
+                }),
                 ..Chain::default()
             };
             let mut last = None;
