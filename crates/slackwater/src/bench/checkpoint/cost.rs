@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::Folder;
 use super::plan::Plan;
-use super::processes::{busy_s, cpu_s};
+use super::processes::{busy_s, cpu_s, workers_s};
 use super::query::{Spec, text};
 use super::running::Running;
 
@@ -24,6 +24,9 @@ pub struct Point {
     pub round: u32,
     /// CPU time of the query's processes, in per cent of a core.
     pub percent: f64,
+    /// CPU time of their threads that no rows go through: storing and committing, and what starts and
+    /// watches the query.
+    pub beside_percent: f64,
     /// CPU time of everybody else, in per cent of a core.
     pub others_percent: f64,
     /// Latency of the sink's rows.
@@ -124,7 +127,10 @@ pub fn measure(plan: &Plan, spec: Spec, round: u32) -> Result<Point, String> {
     let begun = Instant::now();
     let running = Running::start(&text, &folder, is_saved, &["--duration", &duration])?;
     sleep_until(begun + Duration::from_secs_f64(warm_up_s));
-    let look = || Ok::<_, String>((Instant::now(), cpu_s(running.pid())?, busy_s()));
+    let look = || {
+        let (workers_s, all_s) = (workers_s(running.pid())?, cpu_s(running.pid())?);
+        Ok::<_, String>((Instant::now(), all_s, busy_s(), workers_s))
+    };
     let begin = look();
     sleep_until(begun + Duration::from_secs_f64(warm_up_s + plan.seconds));
     let end = look();
@@ -144,6 +150,7 @@ pub fn measure(plan: &Plan, spec: Spec, round: u32) -> Result<Point, String> {
         spec,
         round,
         percent: cpu_s / wall_s * 100.0,
+        beside_percent: ((cpu_s - (end.3 - begin.3)) / wall_s * 100.0).max(0.0),
         others_percent: ((end.2 - begin.2 - cpu_s) / wall_s * 100.0).max(0.0),
         latency_ms: report.latency_ms,
         violated_s: report.sinks.iter().filter_map(|sink| sink.violated_s).sum(),

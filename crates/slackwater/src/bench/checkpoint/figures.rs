@@ -44,6 +44,8 @@ pub struct Cost {
     pub spec: Spec,
     /// CPU time of the query's processes, in per cent of a core.
     pub percent: Spread,
+    /// Of that, what threads used that no rows go through.
+    pub beside_percent: f64,
     /// CPU time of everybody else, in per cent of a core.
     pub others_percent: f64,
     /// How much more than without checkpoints in the same round, in per cent of that; none of the runs
@@ -134,6 +136,7 @@ fn cost(points: &[Point], spec: Spec) -> Cost {
     Cost {
         spec,
         percent: Spread::of(own.iter().map(|point| point.percent).collect()),
+        beside_percent: of(&|point| point.beside_percent),
         others_percent: of(&|point| point.others_percent),
         more_percent: has_more.then(|| Spread::of(more)),
         p50_ms: of(&|point| point.latency_ms.p50.unwrap_or(0.0)),
@@ -219,6 +222,7 @@ pub mod tests {
             },
             round,
             percent,
+            beside_percent: 0.0,
             others_percent: 0.0,
             latency_ms: Latency {
                 p50: Some(1.0),

@@ -2,7 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// A folder that is removed when it is dropped, or when SIGINT or SIGTERM ends the command.
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::processes::children;
+
+/// A folder that is removed when it is dropped, or when SIGINT or SIGTERM ends the command;
+/// then the queries that use it are killed before.
 pub struct Folder {
     path: PathBuf,
     _signals: crate::signals::Guard,
@@ -22,7 +27,8 @@ impl Folder {
         })?;
         let removed = path.clone();
         let watching = crate::signals::watch(move || {
-            // The query gets the signal, too, and may still write: it is the terminal's.
+            // A query that goes on would make the folder again.
+            kill_children();
             let _ = std::fs::remove_dir_all(&removed);
             std::process::exit(130);
         });
@@ -51,6 +57,15 @@ impl Folder {
     /// What the query says of itself.
     pub fn report(&self) -> PathBuf {
         self.path.join("report.json")
+    }
+}
+
+/// Kills all that this process has started: queries, whose own processes end with them.
+fn kill_children() {
+    let children = children(std::process::id()).into_iter();
+    for pid in children.filter_map(|pid| Pid::from_raw(pid as i32)) {
+        // It may have come to its end just now.
+        let _ = kill_process(pid, Signal::KILL);
     }
 }
 

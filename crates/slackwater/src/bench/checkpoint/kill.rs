@@ -59,7 +59,12 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
     let folder = Folder::make(&plan.folder)?;
     let text = text(&spec, plan.rate_per_s, &folder.output(), false);
     let count = PROCESSES.to_string();
+    // Should nobody be left to end it.
+    let duration_s = plan.warm_up_s(keys) + PATIENCE.as_secs_f64() * 3.0;
+    let duration = format!("{duration_s:.0}s");
     let arguments = [
+        "--duration",
+        &duration,
         "--processes",
         &count,
         "--workers",

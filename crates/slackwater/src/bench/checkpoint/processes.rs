@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use slackwater_engine::runtime::WORKER_NAME;
+
 /// The processes that a process has started and that are still there.
 pub fn children(parent: u32) -> Vec<u32> {
     let mut children = Vec::new();
@@ -28,6 +30,29 @@ pub fn cpu_s(pid: u32) -> Result<f64, String> {
     // One that has ended meanwhile is counted by its parent a moment later.
     let theirs = children(pid).into_iter().filter_map(|pid| cpu_s(pid).ok());
     Ok(own_s + theirs.sum::<f64>())
+}
+
+/// CPU time of a process's workers: the threads that rows go through.
+///
+/// # Errors
+///
+/// When the process is gone, or the kernel doesn't count.
+pub fn workers_s(pid: u32) -> Result<f64, String> {
+    let tasks = format!("/proc/{pid}/task");
+    let failed = |error: std::io::Error| format!("{tasks}: {error}");
+    let mut cpu_ns = 0;
+    for task in fs::read_dir(&tasks).map_err(failed)?.flatten() {
+        // A thread that has ended meanwhile has no files any more, and no worker does.
+        let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        if !name.starts_with(WORKER_NAME) {
+            continue;
+        }
+        let times = fs::read_to_string(task.path().join("schedstat")).map_err(failed)?;
+        let first = times.split_whitespace().next();
+        let own_ns = first.and_then(|ns| ns.parse::<u64>().ok());
+        cpu_ns += own_ns.ok_or_else(|| format!("{tasks}: schedstat can't be read: {times}"))?;
+    }
+    Ok(cpu_ns as f64 / 1e9)
 }
 
 /// Of itself and of those that it has waited for: in user space and in the kernel.

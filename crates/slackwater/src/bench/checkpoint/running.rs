@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use super::folder::Folder;
@@ -99,14 +99,10 @@ impl Running {
     /// Why it has to be given up: with what it has said.
     pub fn failed(&mut self, why: &str) -> String {
         let _ = self.child.kill();
-        loop {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(said) => {
-                    self.heard.push_str(&said.line);
-                    self.heard.push('\n');
-                }
-                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => break,
-            }
+        // Its end closes the pipe.
+        while let Ok(said) = self.lines.recv_timeout(PATIENCE) {
+            self.heard.push_str(&said.line);
+            self.heard.push('\n');
         }
         format!("{why}\n{}", self.heard.trim_end())
     }
