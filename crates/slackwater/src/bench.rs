@@ -4,6 +4,7 @@ use clap::Subcommand;
 
 mod balance;
 mod broadcast;
+mod checkpoint;
 mod chunking;
 mod common;
 mod fleet;
@@ -24,6 +25,8 @@ pub enum Bench {
     Balance(balance::Arguments),
     /// One source to 2 to 32 receivers: serial, trees and ring, over shared memory and TCP.
     Broadcast(broadcast::Arguments),
+    /// What checkpoints cost, and how long a query takes to come back when a process has died.
+    Checkpoint(checkpoint::Arguments),
     /// Partial and complete updates of an image through a pipeline, by link and size of blocks.
     Chunking(chunking::Arguments),
     /// One stage of `bench chunking`, which starts it.
@@ -61,6 +64,7 @@ impl Bench {
         match self {
             Bench::Balance(arguments) => balance::run(&arguments),
             Bench::Broadcast(arguments) => broadcast::run(&arguments),
+            Bench::Checkpoint(arguments) => checkpoint::run(&arguments),
             Bench::Chunking(arguments) => chunking::run(&arguments),
             Bench::ChunkingPart(arguments) => chunking::run_part(&arguments),
             Bench::FleetPart(arguments) => fleet::run_part(&arguments),

@@ -3,6 +3,7 @@
 mod answers;
 mod bench_balance;
 mod bench_broadcast;
+mod bench_checkpoint;
 mod bench_chunking;
 mod bench_placement;
 mod bench_target;

@@ -1,0 +1,137 @@
+//! A kill: the query on two processes, one of which dies.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+
+use super::folder::Folder;
+use super::output::Output;
+use super::plan::Plan;
+use super::processes::children;
+use super::query::{Place, Spec, text};
+use super::running::{PATIENCE, Running};
+
+/// A checkpoint a second.
+const INTERVAL_MS: u64 = 1_000;
+
+/// Processes that run the query.
+const PROCESSES: usize = 2;
+
+/// How often its output is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What a dying process leaves, seen from its death on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Kill {
+    /// Different keys.
+    pub keys: u64,
+    /// The parent has said that something died.
+    pub noticed_ms: f64,
+    /// Rows are in the sink again.
+    pub back_ms: f64,
+    /// Everything is committed that was due when it died.
+    pub caught_up_ms: f64,
+}
+
+impl Kill {
+    /// As it is said while it goes on.
+    pub fn line(&self) -> String {
+        let Kill { keys, .. } = self;
+        format!(
+            "{keys} keys: noticed after {:.0} ms, rows after {:.0} ms, caught up after {:.0} ms",
+            self.noticed_ms, self.back_ms, self.caught_up_ms
+        )
+    }
+}
+
+/// Kills one process of a query, and watches it come back.
+///
+/// # Errors
+///
+/// When the query fails for good, or doesn't come back.
+pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
+    let spec = Spec {
+        keys,
+        place: Place::Folder,
+        interval_ms: Some(INTERVAL_MS),
+    };
+    let folder = Folder::make(&plan.folder)?;
+    let text = text(&spec, plan.rate_per_s, &folder.output(), false);
+    let count = PROCESSES.to_string();
+    // Should nobody be left to end it.
+    let duration_s = plan.warm_up_s(keys) + PATIENCE.as_secs_f64() * 3.0;
+    let duration = format!("{duration_s:.0}s");
+    let arguments = [
+        "--duration",
+        &duration,
+        "--processes",
+        &count,
+        "--workers",
+        &count,
+        "--parallelism",
+        &count,
+    ];
+    let mut running = Running::start(&text, &folder, true, &arguments)?;
+    let mut output = Output::new(folder.output());
+    let begun = wait(&mut running, |_| output.look().incarnation)?;
+    // Every key has come; then any moment between two checkpoints.
+    let share = f64::from(number) * 0.618_034 % 1.0;
+    let run_s = plan.warm_up_s(keys) + (1.0 + share) * INTERVAL_MS as f64 / 1e3;
+    std::thread::sleep(Duration::from_secs_f64(run_s));
+    let before = output.look();
+    if before.last_row.is_none() {
+        return Err(running.failed("nothing was committed before the kill"));
+    }
+    let workers = children(running.pid());
+    let victim = workers.get(number as usize % workers.len().max(1));
+    let victim = victim.and_then(|&pid| Pid::from_raw(pid as i32));
+    let Some(victim) = victim else {
+        return Err(running.failed("the query has no process that could be killed"));
+    };
+    kill_process(victim, Signal::KILL).map_err(|error| running.failed(&error.to_string()))?;
+    let killed = Instant::now();
+    let due_rows = ((killed - begun.0).as_secs_f64() * plan.rate_per_s as f64) as u64;
+    let mut noticed = None;
+    let back = wait(&mut running, |running| {
+        while let Some(said) = running.hear() {
+            noticed.get_or_insert(said.at);
+        }
+        let incarnation = output.look().incarnation;
+        incarnation.filter(|&of| of > begun.1)
+    })?;
+    let caught_up = wait(&mut running, |_| {
+        let last_row = output.look().last_row;
+        last_row.filter(|&row| row >= due_rows)
+    })?;
+    let Some(noticed) = noticed else {
+        return Err(running.failed("the query came back and didn't say so"));
+    };
+    let ms = |at: Instant| at.saturating_duration_since(killed).as_secs_f64() * 1e3;
+    Ok(Kill {
+        keys,
+        noticed_ms: ms(noticed),
+        back_ms: ms(back.0),
+        caught_up_ms: ms(caught_up.0),
+    })
+}
+
+/// Looks until there is something to see; when that was, and what.
+fn wait<T>(
+    running: &mut Running,
+    mut look: impl FnMut(&mut Running) -> Option<T>,
+) -> Result<(Instant, T), String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look(running) {
+            return Ok((Instant::now(), seen));
+        }
+        if !running.is_running() {
+            return Err(running.failed("the query has ended"));
+        }
+        if Instant::now() > until {
+            return Err(running.failed("the query did not come back"));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
