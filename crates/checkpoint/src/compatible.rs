@@ -88,7 +88,7 @@ pub fn map(
         if droppable.contains(key) {
             mapping.dropped.push(key.clone());
         } else if let Some(reason) = loss(node) {
-            let mend = "keep it in the query, or allow that it is lost";
+            let mend = "keep it in the query, or begin anew";
             reasons.push(refused(key, &reason, mend));
         }
     }
@@ -101,7 +101,7 @@ pub fn map(
 
 /// The old node's state is the new one's.
 fn same(old: &Identity, new: &Identity) -> Result<(), Error> {
-    let mend = "give the new one another name, or go back to what it was";
+    let mend = "go back to what it was, or begin anew";
     if old.kind != new.kind {
         let reason = format!("it was a {}, and is a {}", name(old.kind), name(new.kind));
         return Err(refused(&new.key, &reason, mend));
@@ -134,7 +134,7 @@ fn may_begin(manifest: &Manifest, wanted: &Wanted) -> Result<(), Error> {
         None => Ok(()),
         Some(source) => {
             let reason = format!("it is new, and rows of '{source}' that belong to it were read");
-            let mend = "start without the checkpoint, or allow that it begins empty";
+            let mend = "leave it out, or begin anew";
             Err(refused(&wanted.identity.key, &reason, mend))
         }
     }

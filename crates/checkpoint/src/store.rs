@@ -114,6 +114,15 @@ impl Store {
         Incarnation::begin(self, None, true).await
     }
 
+    /// Whether nobody has ever begun there.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Unavailable`] when the store can't be read.
+    pub async fn is_fresh(&self) -> Result<bool> {
+        Ok(self.numbers().await?.is_empty())
+    }
+
     /// The newest valid checkpoint, or the newest one before the number `before`. Takes nothing over.
     ///
     /// # Errors

@@ -33,7 +33,10 @@ use crate::watch::{News, Note, Watch};
 const OPERATORS_NAMED: usize = 3;
 
 fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
+    match bytes {
+        0..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
 }
 
 /// What is run: the same in each incarnation.
@@ -134,6 +137,7 @@ impl Query<'_> {
             sinks,
             error: None,
             over: None,
+            signalled: None,
             stop_by: None,
             abandon_by: None,
             shown: Progress::new(self.options.progress && !self.options.live, program),

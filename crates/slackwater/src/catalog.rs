@@ -384,7 +384,10 @@ impl Catalog for ProgramCatalog<'_> {
         let table = definition(&spec.table);
         let settings = slackwater_connect::table_settings(&table)
             .map_err(|error| Error::new(table.name.clone(), error.to_string()))?;
-        let restored = self.restored_of(node);
+        // A source that can't be read again brings what it has not brought before.
+        let restored = self
+            .restored_of(node)
+            .filter(|_| spec.connector.describe().replayable);
         let restored = restored.map(|restored| restored.partitions(node));
         let restored = restored.unwrap_or_default();
         let resume = restored.iter().map(|state| state.resume.clone());

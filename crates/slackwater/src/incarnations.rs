@@ -64,12 +64,14 @@ pub fn run_saved(
         store: Store::open(&state.place).map_err(usage)?,
         runner: Runner::new().map_err(usage)?,
         claimed: None,
+        has_claimed: false,
         mapping: Mapping::default(),
         attempts: 0,
         restored_from: None,
         last: None,
         before: Totals::default(),
         suspects: Vec::new(),
+        failure: None,
         refused: None,
     };
     run.run_to_the_end()
@@ -82,6 +84,7 @@ struct Run<'a, 'b> {
     store: Store,
     runner: Runner,
     claimed: Option<Begun>,
+    has_claimed: bool,
     mapping: Mapping,
     /// Incarnations that ran.
     attempts: usize,
@@ -89,6 +92,8 @@ struct Run<'a, 'b> {
     last: Option<Attempted>,
     before: Totals,
     suspects: Vec<Suspected>,
+    /// The last thing that failed.
+    failure: Option<String>,
     /// The query can't go on from what is stored, or must not begin.
     refused: Option<Failure>,
 }
@@ -124,11 +129,22 @@ impl Run<'_, '_> {
                 }
                 None => match self.wait(recovery.next_ns()) {
                     true => Some(Input::Tick),
-                    false => break,
+                    false => {
+                        error = Some(match &self.failure {
+                            Some(reason) => {
+                                format!("stopped while it waited to be started again: {reason}")
+                            }
+                            None => "stopped".to_string(),
+                        });
+                        break;
+                    }
                 },
             };
             if let Some(refused) = self.refused.take() {
                 return Err(refused);
+            }
+            if let Some(Input::Failed { reason, .. } | Input::ClaimFailed { reason, .. }) = &input {
+                self.failure = Some(reason.clone());
             }
             open.extend(
                 input
@@ -163,7 +179,10 @@ impl Run<'_, '_> {
     }
 
     fn claim(&mut self, before: Option<u64>) -> Input {
-        let is_first = self.attempts == 0 && self.claimed.is_none() && before.is_none();
+        let is_first = !std::mem::replace(&mut self.has_claimed, true);
+        if is_first && let Err(input) = self.check_before_claim() {
+            return input;
+        }
         let begun = match is_first && self.state.from_scratch {
             true => self.runner.run(self.store.begin_from_scratch()),
             false => self.runner.run(self.store.begin(before)),
@@ -203,6 +222,29 @@ impl Run<'_, '_> {
             epoch,
             restore,
             finished,
+        }
+    }
+
+    /// What would be refused is refused before anything is written.
+    fn check_before_claim(&mut self) -> Result<(), Input> {
+        let failed = |error: Error| Input::ClaimFailed {
+            is_fatal: true,
+            reason: error.to_string(),
+        };
+        let is_fresh = self.runner.run(self.store.is_fresh()).map_err(failed)?;
+        if self.state.from_scratch || is_fresh {
+            if let Err(refused) = self.query.check_sinks(self.catalog) {
+                self.refused = Some(refused);
+            }
+        } else {
+            let found = self.runner.run(self.store.newest(None)).map_err(failed)?;
+            if let Some(manifest) = &found.manifest {
+                self.check_compatible(manifest);
+            }
+        }
+        match self.refused {
+            None => Ok(()),
+            Some(_) => Err(Input::Tick),
         }
     }
 
@@ -261,7 +303,7 @@ impl Run<'_, '_> {
                         );
                         Input::Corrupt { epoch, reason }
                     }
-                    _ => Input::Failed { epoch, reason },
+                    _ => self.not_begun(epoch, reason, false),
                 }
             }
         }
@@ -269,25 +311,24 @@ impl Run<'_, '_> {
 
     /// The query begins from nothing.
     fn begin(&mut self, epoch: u64) -> Input {
-        // Somebody else's unfinished work is not to be removed. What this query has left is.
-        let is_ours = self.attempts > 0 || (epoch > 1 && !self.state.from_scratch);
-        if !is_ours && let Err(refused) = self.query.check_sinks(self.catalog) {
-            self.refused = Some(refused);
-            return Input::Restored { epoch };
-        }
+        // Whoever began here first has looked whether there is something of others.
         for (_, sink) in self.catalog.sinks() {
             if let Err(error) = sink.connector.recover(&[]) {
-                let reason = error.to_string();
-                return Input::Failed { epoch, reason };
+                return self.not_begun(epoch, error.to_string(), error.is_final);
             }
         }
-        if is_ours
-            && self.attempts == 0
-            && let Err(refused) = self.query.check_sinks(self.catalog)
-        {
-            self.refused = Some(refused);
-        }
         Input::Restored { epoch }
+    }
+
+    /// A step of the start has failed. The first time the user is there, and can mend it.
+    fn not_begun(&self, epoch: u64, reason: String, is_final: bool) -> Input {
+        match is_final || self.attempts == 0 {
+            true => Input::Fatal { epoch, reason },
+            false => {
+                eprintln!("warning: {reason}: it is tried again");
+                Input::Failed { epoch, reason }
+            }
+        }
     }
 
     /// Commits what the checkpoint has pending. Sinks whose prepared rows may be gone come first: then
@@ -325,8 +366,7 @@ impl Run<'_, '_> {
                     return Input::Corrupt { epoch, reason };
                 }
                 Err(error) => {
-                    let reason = error.to_string();
-                    return Input::Failed { epoch, reason };
+                    return self.not_begun(epoch, error.to_string(), error.is_final);
                 }
             }
         }
@@ -371,6 +411,9 @@ impl Run<'_, '_> {
             Ok(attempted) => attempted,
             Err(error) => {
                 let reason = error.to_string();
+                if error.is_final {
+                    return Some(Input::Fatal { epoch, reason });
+                }
                 eprintln!("warning: {reason}: it is started again");
                 return Some(Input::Failed { epoch, reason });
             }
@@ -383,7 +426,20 @@ impl Run<'_, '_> {
         }
         let input = match (&attempted.error, &attempted.verdict) {
             (None, Some(Verdict::Finished)) => Some(Input::Finished { epoch }),
-            (None, _) => None,
+            (None, Some(Verdict::Saved)) => None,
+            (None, _) => {
+                let last = attempted.report.checkpoints.as_ref();
+                let last = last.and_then(|all| all.last);
+                let from = match last {
+                    Some(number) => format!("checkpoint {number}"),
+                    None => "its beginning".to_string(),
+                };
+                let reason = format!(
+                    "stopped before it was saved: the same command goes on from {from}, and reads \
+                     again what came after it"
+                );
+                Some(Input::Fatal { epoch, reason })
+            }
             (Some(error), Some(Verdict::Fatal(_))) => Some(Input::Fatal {
                 epoch,
                 reason: error.to_string(),

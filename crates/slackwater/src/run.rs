@@ -217,7 +217,8 @@ fn run_with_state(
         Some(last) => finished(last),
         None if ended.error.is_none() && ended.restored_from.is_some() => {
             eprintln!(
-                "{}: the query had come to its end, at checkpoint {}: nothing is left to do",
+                "{}: the query had come to its end, at checkpoint {}: nothing is left to do \
+                 (--from-scratch begins anew)",
                 state.place,
                 ended.restored_from.unwrap_or_default()
             );

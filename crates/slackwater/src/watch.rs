@@ -22,6 +22,9 @@ use crate::tuner::Tuner;
 /// a full set of links of a slow pipeline, shorter than a supervisor's patience (10 s).
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Signals that come so soon after the first one are that one.
+const SAME_SIGNAL: Duration = Duration::from_millis(300);
+
 /// What a run hears.
 pub enum News {
     /// From its workers.
@@ -66,6 +69,8 @@ pub struct Watch<'a> {
     pub error: Option<Error>,
     /// Its operators hold more than they may: what those of a process hold, and may.
     pub over: Option<(u64, u64)>,
+    /// When the first signal came.
+    pub signalled: Option<Instant>,
     /// When it has to have stopped.
     pub stop_by: Option<Instant>,
     /// When those who have not dropped the query by then are left alone.
@@ -110,10 +115,7 @@ impl Watch<'_> {
             };
             let now = Instant::now();
             match received {
-                Ok(note) if matches!(note.news, News::Signal) => match self.stop_by {
-                    Some(_) => self.remove(now),
-                    None => self.stop(now),
-                },
+                Ok(note) if matches!(note.news, News::Signal) => self.signal(now),
                 // An earlier incarnation's.
                 Ok(note) if note.incarnation != self.incarnation => {}
                 Ok(note) => self.hear(note.news, now),
@@ -162,6 +164,23 @@ impl Watch<'_> {
                 self.crew.count(self.catalog);
                 self.shown
                     .show(now, self.program, self.catalog, counters, self.started);
+            }
+        }
+    }
+
+    /// The first stops the query, the next one drops it. A terminal and whoever passes signals on may both
+    /// send the same one.
+    fn signal(&mut self, now: Instant) {
+        match self.signalled {
+            Some(at) if now.duration_since(at) < SAME_SIGNAL => {}
+            Some(_) => self.remove(now),
+            None => {
+                self.signalled = Some(now);
+                // It may have been stopped by its duration, and take too long.
+                match self.stop_by {
+                    Some(_) => self.remove(now),
+                    None => self.stop(now),
+                }
             }
         }
     }
@@ -244,7 +263,7 @@ impl Watch<'_> {
                     keeper.stored(stored, self.crew);
                 }
             }
-            News::Signal => self.stop(now),
+            News::Signal => self.signal(now),
         }
     }
 

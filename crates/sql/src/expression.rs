@@ -13,7 +13,9 @@ use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{Expr, LogicalPlan, Operator};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, NegativeExpr, lit};
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use slackwater_engine::Error;
@@ -45,12 +47,30 @@ fn is_time(of: &DataType) -> bool {
     matches!(of, DataType::Timestamp(_, None))
 }
 
+/// Some functions can only be computed once the simplifier has put others in their place (COALESCE becomes a
+/// CASE). The optimizer has done that in queries, but columns of tables are computed without it.
+fn rewritten(expression: &Expr, schema: &DFSchema) -> Result<Expr> {
+    let is_rewritten = |part: &Expr| {
+        let function = match part {
+            Expr::ScalarFunction(function) => function.name(),
+            _ => "",
+        };
+        Ok(matches!(function, "coalesce" | "nvl" | "ifnull" | "nvl2"))
+    };
+    if !expression.exists(is_rewritten)? {
+        return Ok(expression.clone());
+    }
+    let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone()));
+    Ok(ExprSimplifier::new(context.build()).simplify(expression.clone())?)
+}
+
 /// The physical form of an expression over `schema`. Arithmetic fails on overflow instead of
 /// wrapping (I4).
 pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
     let properties = ExecutionProps::new();
     let context = PhysicalPlanningContext::default();
-    let made = create_physical_expr(expression, schema, &properties, &context)?;
+    let expression = rewritten(expression, schema)?;
+    let made = create_physical_expr(&expression, schema, &properties, &context)?;
     let checked = made.transform_up(|part| {
         let any = part.as_ref() as &dyn Any;
         if let Some(cast) = any.downcast_ref::<CastExpr>()

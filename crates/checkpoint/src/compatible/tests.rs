@@ -119,10 +119,10 @@ fn other_keys_aggregates_and_connectors_are_refused_with_both_values() {
     assert_eq!(
         found,
         [
-            "'events': its state has other connector: 'file' before, 'kafka' now (give the new one \
-             another name, or go back to what it was)",
+            "'events': its state has other connector: 'file' before, 'kafka' now (go back to \
+             what it was, or begin anew)",
             "'per_user': its state has other keys: 'user VARCHAR' before, 'user VARCHAR, country \
-             VARCHAR' now (give the new one another name, or go back to what it was)",
+             VARCHAR' now (go back to what it was, or begin anew)",
         ]
     );
     let mut less = super::tests::query();

@@ -182,7 +182,7 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
         }
         NodeSpec::Sink(sink) => {
             let place = sink.connector.describe();
-            (NodeKind::Sink, vec![aspect("place", place)])
+            (NodeKind::Sink, vec![aspect("output", place)])
         }
         NodeSpec::Aggregate { spec, input } => (NodeKind::Stateful, of_aggregate(spec, input)),
         NodeSpec::Join(join) => {
@@ -217,7 +217,16 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
 fn of_aggregate(spec: &AggregateSpec, input: &SchemaRef) -> Vec<(String, String)> {
     let field = |column: &usize| {
         let field = input.field(*column);
-        format!("{} {}", field.name(), field.data_type())
+        // Without the table that it comes from: that may be called otherwise.
+        let name = field.name();
+        let is_column = name
+            .chars()
+            .all(|c| c.is_alphanumeric() || "._".contains(c));
+        let name = match name.rsplit_once('.') {
+            Some((_, column)) if is_column => column,
+            _ => name,
+        };
+        format!("{name} {}", field.data_type())
     };
     let list = |columns: &[usize]| columns.iter().map(field).collect::<Vec<_>>().join(", ");
     let calls = spec.calls.iter().map(|call| {

@@ -130,3 +130,8 @@ CREATE TABLE bids (ms BIGINT, auction INT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERM
 WITH ('connector' = 'file', 'path' = 'data/empty.csv');
 CREATE TABLE result (window_start TIMESTAMP(3), n BIGINT) WITH ('connector' = 'file', 'path' = 'out/result.csv', 'csv.header' = 'true');
 INSERT INTO result SELECT window_start, COUNT(*) FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start;
+
+--- a computed column that falls back on others
+CREATE TABLE lines (line STRING, text AS COALESCE(NULLIF(line, 'nothing'), 'nobody'), size AS COALESCE(CHAR_LENGTH(line), 0))
+WITH ('connector' = 'file', 'path' = 'data/lines.txt', 'format' = 'raw');
+SELECT size, text FROM lines WHERE size < 7;

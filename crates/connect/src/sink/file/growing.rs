@@ -13,6 +13,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,12 @@ use super::output::{Output, failed, folder_of, remove, sync_file, sync_folder};
 use super::{MEND_GONE, unreadable};
 use crate::encode::Encoder;
 use crate::format::Format;
+
+/// How long it is waited for whoever writes the file: workers whose parent has died end within a second.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether they have.
+const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 /// What a checkpoint has of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,14 +91,23 @@ impl Growing {
                 Error::new(self.path.display().to_string(), reason)
                     .mend("make the folder, or check its permissions")
             })?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => {
-                let place = self.hidden.display().to_string();
-                Err(Error::new(place, "is being written by somebody else")
-                    .mend("wait until that process has ended, or end it"))
+        // A process of an earlier incarnation may take a moment to end.
+        let until = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(LOCK_LOOK);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let place = self.hidden.display().to_string();
+                    return Err(Error::new(place, "is being written by somebody else")
+                        .mend("wait until that process has ended, or end it"));
+                }
+                Err(TryLockError::Error(error)) => {
+                    return Err(failed(&self.hidden, "lock", &error));
+                }
             }
-            Err(TryLockError::Error(error)) => Err(failed(&self.hidden, "lock", &error)),
         }
     }
 
@@ -128,7 +144,9 @@ impl Growing {
             "neither it nor {} is there with what was written",
             self.hidden.display()
         );
-        Error::new(self.path.display().to_string(), reason).mend(MEND_GONE)
+        Error::new(self.path.display().to_string(), reason)
+            .mend(MEND_GONE)
+            .final_one()
     }
 
     /// Makes what is prepared durable.
@@ -183,7 +201,7 @@ impl Growing {
         if metadata.len() < bytes {
             let (place, found) = (self.hidden.display().to_string(), metadata.len());
             let reason = format!("has {found} bytes, but {bytes} were written");
-            return Err(Error::new(place, reason).mend(MEND_GONE));
+            return Err(Error::new(place, reason).mend(MEND_GONE).final_one());
         }
         let cut = file.set_len(bytes).and_then(|()| file.sync_all());
         cut.map_err(|error| failed(&self.hidden, "cut", &error))

@@ -141,7 +141,9 @@ pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
                 return sync_folder(folder);
             }
             let reason = format!("neither it nor {} is there any more", part.hidden);
-            Err(Error::new(to.display().to_string(), reason).mend(MEND_GONE))
+            Err(Error::new(to.display().to_string(), reason)
+                .mend(MEND_GONE)
+                .final_one())
         }
         Err(error) => Err(failed(&to, "give the part its name", &error)),
     }

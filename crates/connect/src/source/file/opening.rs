@@ -43,7 +43,7 @@ pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume]) -> Result<
         Some(gone) => {
             let read = gone.position.saturating_sub(1);
             let reason = format!("was read up to line {read} and is no longer among the files");
-            Err(Error::new(gone.name.clone(), reason).mend(MEND))
+            Err(Error::new(gone.name.clone(), reason).mend(MEND).final_one())
         }
     }
 }
@@ -81,14 +81,14 @@ fn seek(file: &mut File, path: &Path, bookmark: &str) -> Result<Mark> {
             "has {bytes} bytes, but {} of it were read before",
             mark.offset
         );
-        return Err(Error::new(place, reason).mend(MEND));
+        return Err(Error::new(place, reason).mend(MEND).final_one());
     }
     if !is_line_end(file, &mark, bytes).map_err(failed)? {
         let reason = format!(
             "is not the file that was read before: no line ends at byte {}",
             mark.offset
         );
-        return Err(Error::new(place, reason).mend(MEND));
+        return Err(Error::new(place, reason).mend(MEND).final_one());
     }
     file.seek(SeekFrom::Start(mark.offset)).map_err(failed)?;
     Ok(mark)
@@ -164,6 +164,8 @@ impl OpenFile {
         }
         let (lines, read) = (line - 1, self.first_new - 1);
         let reason = format!("ends after line {lines}, but was read up to line {read} before");
-        Err(Error::new(name_of(&self.path), reason).mend(MEND))
+        Err(Error::new(name_of(&self.path), reason)
+            .mend(MEND)
+            .final_one())
     }
 }
