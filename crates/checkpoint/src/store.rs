@@ -123,6 +123,31 @@ impl Store {
         Ok(self.numbers().await?.is_empty())
     }
 
+    /// The checkpoints that are kept, the oldest first: each with its number, and why it can't be used if it
+    /// can't.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Unavailable`] when the store can't be read, [`Kind::Invalid`] when a later version wrote
+    /// there.
+    pub async fn kept(&self) -> Result<Vec<(u64, std::result::Result<Manifest, Error>)>> {
+        let lengths = self.lengths().await?;
+        let mut kept = Vec::new();
+        for number in self.numbers().await? {
+            match self.record(number).await {
+                Ok(Record::Claim(_)) => {}
+                Ok(Record::Checkpoint(manifest)) => {
+                    let checked = self.check_parts(&manifest, &lengths);
+                    kept.push((number, checked.map(|()| manifest)));
+                }
+                Err(error) if error.kind == Kind::Missing => {}
+                Err(error) if error.kind == Kind::Corrupt => kept.push((number, Err(error))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(kept)
+    }
+
     /// The newest valid checkpoint, or the newest one before the number `before`. Takes nothing over.
     ///
     /// # Errors

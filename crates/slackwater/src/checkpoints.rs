@@ -18,6 +18,7 @@
 
 mod agent;
 mod keeper;
+mod list;
 mod members;
 mod restored;
 
@@ -26,6 +27,7 @@ use slackwater_checkpoint::manifest::Manifest;
 
 pub use agent::{Agent, Done, Word};
 pub use keeper::{Keeper, Stored, Verdict};
+pub use list::list;
 pub use members::{Members, takes_part};
 pub use restored::{Restored, partitions_of};
 

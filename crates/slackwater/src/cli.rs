@@ -105,6 +105,11 @@ and what both are predicted to cost. --analyze runs the query and shows what was
         #[arg(long)]
         json: bool,
     },
+    /// Show the checkpoints that a query has kept with --state.
+    Checkpoints {
+        /// The directory, or s3://bucket/folder
+        place: String,
+    },
     /// Measure what waiting and links cost on this host, and keep the figures for later runs.
     #[command(after_help = "\
 The figures are kept in $SLACKWATER_CACHE, else $XDG_CACHE_HOME/slackwater, else ~/.cache/slackwater
@@ -303,6 +308,13 @@ pub fn main() -> ExitCode {
                 ExitCode::SUCCESS
             }
             Err(error) => complain(&error, USAGE),
+        },
+        Command::Checkpoints { place } => match crate::checkpoints::list(&place) {
+            Ok(text) => {
+                print(&text);
+                ExitCode::SUCCESS
+            }
+            Err(error) => complain(&error, FAILED),
         },
         Command::Calibrate(arguments) => match crate::calibrate::run(&arguments) {
             Ok(text) => {

@@ -202,6 +202,20 @@ fn a_query_that_is_stopped_goes_on_at_any_parallelism() {
     assert_eq!(case.counts(), case.expected());
     // Where a row was read, it was not read again: nothing died.
     assert_eq!(rows_in, ROWS);
+    let listed = Command::new(env!("CARGO_BIN_EXE_slackwater"))
+        .args(["checkpoints", "state"])
+        .current_dir(case.folder.path())
+        .output()
+        .unwrap();
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert_eq!(listed.lines().count(), 4, "{listed}");
+    let newest = listed.lines().last().unwrap();
+    assert!(newest.contains(&last.unwrap().to_string()), "{listed}");
+    assert!(newest.contains("events up to 30,00"), "{listed}");
+    assert!(
+        newest.ends_with("the query has come to its end"),
+        "{listed}"
+    );
     let again = case.run(&[], false).unwrap();
     assert_eq!(again.report.restored_from, last);
     assert_eq!((again.report.rows_in, again.report.rows_out), (0, 0));
