@@ -211,7 +211,7 @@ fn a_query_that_is_stopped_goes_on_at_any_parallelism() {
     assert_eq!(listed.lines().count(), 4, "{listed}");
     let newest = listed.lines().last().unwrap();
     assert!(newest.contains(&last.unwrap().to_string()), "{listed}");
-    assert!(newest.contains("events up to 30,00"), "{listed}");
+    assert!(newest.contains("events goes on at 30,00"), "{listed}");
     assert!(
         newest.ends_with("the query has come to its end"),
         "{listed}"

@@ -56,7 +56,7 @@ fn line(manifest: &Manifest, text: &mut String) {
             .count();
         let name = node.identity.key.trim_start_matches("source ");
         match &node.partitions[..] {
-            [only] => format!("{name} up to {}", count(only.position)),
+            [only] => format!("{name} goes on at {}", count(only.position)),
             all => format!(
                 "{name}: {} partitions, {ended} of them to their end",
                 all.len()
