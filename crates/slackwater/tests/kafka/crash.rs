@@ -190,8 +190,10 @@ impl Round {
                 })
             },
         );
-        println!("{title}: {:.1} s", begun.elapsed().as_secs_f64());
+        let ran_s = begun.elapsed().as_secs_f64();
         self.check(broker, &ran.log);
+        let all_s = begun.elapsed().as_secs_f64();
+        println!("{title}: {ran_s:.1} s, read in {all_s:.1} s{}", ran.log);
         (ran.parents, ran.workers, brokers)
     }
 
