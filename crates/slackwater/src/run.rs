@@ -195,7 +195,12 @@ fn run_with(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fai
 
 /// A query whose state dies with it.
 fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Ran, Failure> {
-    query.check_sinks(catalog)?;
+    // Transactions are those of queries with checkpoints: this one must not take one's names over.
+    let mut sinks = catalog.sinks().map(|(_, sink)| sink);
+    sinks.try_for_each(|sink| match sink.connector.may_lose_prepared() {
+        true => Ok(()),
+        false => query.check_sink(sink),
+    })?;
     let attempted = query.attempt(0, catalog, None, Vec::new());
     let attempted = attempted.map_err(|error| Failure::Query(error.to_string(), None))?;
     let error = attempted.error.as_ref().map(|error| error.to_string());
@@ -269,10 +274,9 @@ impl Query<'_> {
                 return Err(Failure::Usage(error.to_string()));
             };
             let place = table.option_places.get("path").copied();
-            let refused = SqlError::new(format!(
-                "table '{}', option 'path': {}",
-                table.name, error.reason
-            ));
+            let option = place.map_or("", |_| ", option 'path'");
+            let refused =
+                SqlError::new(format!("table '{}'{option}: {}", table.name, error.reason));
             let refused = refused.at(place.unwrap_or(table.span)).mend(error.mend);
             return Err(Failure::Usage(refused.render(self.file, self.text)));
         }
