@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use slackwater_engine::runtime::{Costs, WaitMode};
+use slackwater_engine::sink::Delivery;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::{Program, compile};
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
@@ -302,7 +303,8 @@ impl Query<'_> {
             _ => None,
         };
         let transactional = self.program.nodes.iter().filter_map(exactly_once);
-        if let [one, other, ..] = &transactional.collect::<Vec<_>>()[..] {
+        let transactional = transactional.collect::<Vec<_>>();
+        if let [one, other, ..] = &transactional[..] {
             let reason = format!(
                 "tables '{}' and '{}' are both written in transactions, of which a crash could leave one \
                  committed and the other not",
@@ -314,6 +316,27 @@ impl Query<'_> {
             return Err(Failure::Usage(
                 error.mend(mend).render(self.file, self.text),
             ));
+        }
+        let beside = self.program.nodes.iter().find_map(|node| match node {
+            NodeSpec::Sink(sink) if sink.connector.delivery() == Delivery::ExactlyOnce => {
+                let table = sink.table.clone();
+                table.filter(|_| !sink.connector.may_lose_prepared())
+            }
+            _ => None,
+        });
+        if let (Some(one), Some(other)) = (transactional.first(), beside)
+            && self.plan.processes > 1
+        {
+            let reason = format!(
+                "table '{}' is written in transactions, and '{}' exactly once, too: when two processes \
+                 commit, a crash could leave one committed and the other not",
+                one.name, other.name
+            );
+            let mend = format!(
+                "take one process, or write '{}' with 'delivery' = 'at_least_once'",
+                one.name
+            );
+            return Err(refused(SqlError::new(reason).at(other.span).mend(mend)));
         }
         if let Some((source, place)) = units {
             let reason = format!(

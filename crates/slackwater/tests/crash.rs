@@ -320,7 +320,7 @@ pub(crate) fn compare(title: &str, mut found: Vec<String>, expected: &[String], 
 }
 
 /// Part files in the order in which they were written: by incarnation and number.
-fn parts(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn parts(folder: &Path) -> Vec<PathBuf> {
     let mut parts = BTreeMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::broker::{Broker, jars};
 use super::driver::{assert_committed, committed, lines};
 use crate::answers::{ANSWERS, expected};
-use crate::crash::{Trial, compare, rounds_long, seeds, start, unpacked};
+use crate::crash::{Trial, compare, parts, rounds_long, seeds, start, unpacked};
 use crate::support::{Seeded, data, last_per_key};
 
 /// Rounds of the short test, and of `make test-crash`.
@@ -78,7 +78,7 @@ fn kafka_goes_on_from_before_what_was_given_up() {
     numbers.finish(&broker);
 }
 
-/// A file of numbers that is written to a topic, slowly.
+/// A file of numbers that is written to a topic and to files, slowly.
 struct Numbers {
     topic: String,
     folder: tempfile::TempDir,
@@ -138,7 +138,14 @@ impl Numbers {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {said}", self.topic);
         println!("{}: {said}", self.topic);
-        assert_committed(broker, &self.topic, &lines(0..Numbers::COUNT));
+        let expected = lines(0..Numbers::COUNT);
+        assert_committed(broker, &self.topic, &expected);
+        let parts = parts(&self.folder.path().join("out")).into_iter();
+        let found = parts.map(|part| std::fs::read_to_string(part).unwrap());
+        let found = found.collect::<String>();
+        let mut found = found.lines().collect::<Vec<_>>();
+        found.sort_unstable();
+        assert!(found == expected, "{}, the file: {found:?}", self.topic);
     }
 }
 
