@@ -90,18 +90,17 @@ impl Numbers {
     fn new(broker: &Broker, topic: &str, interval: &str) -> Numbers {
         let folder = tempfile::tempdir().unwrap();
         broker.create_topic(topic, 1);
-        let numbers = lines(0..Numbers::COUNT).join(
-            "
-",
-        ) + "
-";
+        let numbers = lines(0..Numbers::COUNT).join("\n") + "\n";
         std::fs::write(folder.path().join("numbers.csv"), numbers).unwrap();
         let text = format!(
-            "SET 'checkpoint_interval' = '{interval}';
-             CREATE TABLE numbers (n STRING) WITH ('connector' = 'file', 'path' = 'numbers.csv',              'replay_rate' = '60');
-             CREATE TABLE answer (n STRING) WITH ('connector' = 'kafka', 'topic' = '{topic}',              'properties.bootstrap.servers' = '{}');
-             INSERT INTO answer SELECT n FROM numbers;
-",
+            "SET 'checkpoint_interval' = '{interval}';\n\
+             CREATE TABLE numbers (n STRING) WITH ('connector' = 'file', 'path' = 'numbers.csv', \
+             'replay_rate' = '60');\n\
+             CREATE TABLE answer (n STRING) WITH ('connector' = 'kafka', 'topic' = '{topic}', \
+             'properties.bootstrap.servers' = '{}');\n\
+             CREATE TABLE parts (n STRING) WITH ('connector' = 'file', 'path' = 'out');\n\
+             INSERT INTO answer SELECT n FROM numbers;\n\
+             INSERT INTO parts SELECT n FROM numbers;\n",
             broker.address()
         );
         std::fs::write(folder.path().join("query.sql"), text).unwrap();
