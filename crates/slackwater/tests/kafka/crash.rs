@@ -13,7 +13,7 @@ use crate::crash::{Trial, compare, parts, rounds_long, seeds, start, unpacked};
 use crate::support::{Seeded, data, last_per_key};
 
 /// Rounds of the short test, and of `make test-crash`.
-const ROUNDS: u64 = 5;
+const ROUNDS: u64 = 4;
 const ROUNDS_LONG: u64 = 20;
 
 /// How long an undisturbed run takes at least: so many kills fit in it, and so many checkpoints.
