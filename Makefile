@@ -29,8 +29,13 @@ test-kafka:
 
 # Processes killed at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
 # simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.
+# Where `make test-kafka` has been run before, also from kafka to kafka.
 test-crash:
 	cargo test -p slackwater --test main crash:: -- --include-ignored --nocapture
+	@if command -v java > /dev/null && [ -d target/kafka ]; then \
+	  SLACKWATER_KAFKA="$(CURDIR)/target/kafka" cargo test -p slackwater --features kafka --test main \
+	    kafka::crash:: -- --include-ignored --nocapture; \
+	else echo "note: no java, or no target/kafka (make test-kafka): nothing from kafka to kafka"; fi
 	cargo test --release -p slackwater-checkpoint --lib -- --ignored --nocapture
 
 # Every interleaving of the ring and of falling asleep; a build of its own, so a folder of its own.

@@ -20,8 +20,9 @@
 //! - More than `restarts_max` failures within `window_ns` end the query with the last cause (Flink's
 //!   failure-rate strategy). The wait before a restart doubles with each failure within the window.
 //! - A checkpoint that turns out corrupt while it is read counts as no failure: the one before it is
-//!   tried, and their number is finite. When none is left the query ends: beginning from nothing would
-//!   emit everything again.
+//!   tried, and their number is finite. So does one whose prepared rows are gone. When none is left the
+//!   query ends: beginning from nothing would emit everything again. Only where the rows of the very first
+//!   one are gone nothing was ever emitted, and it does begin from nothing.
 
 use std::collections::VecDeque;
 
@@ -86,13 +87,20 @@ pub enum Input {
         /// The incarnation.
         epoch: u64,
     },
-    /// A part of the checkpoint is not what was written, or what it has pending can't be committed any
-    /// more, and nothing of it was.
+    /// A part of the checkpoint is not what was written.
     Corrupt {
         /// The incarnation.
         epoch: u64,
         /// The object, and what is wrong with it.
         reason: String,
+    },
+    /// What the checkpoint has pending can't be committed any more, and nothing of it was: a sink's
+    /// system gave it up meanwhile.
+    Lost {
+        /// The incarnation.
+        epoch: u64,
+        /// It was the query's first one ([`crate::Store::is_first`]), so that nothing was ever committed.
+        is_first: bool,
     },
     /// All that was pending is committed.
     Recommitted {
@@ -211,6 +219,8 @@ pub struct Recovery {
     failures: VecDeque<u64>,
     /// Go on from a checkpoint before this one: those from it on are corrupt.
     before: Option<u64>,
+    /// There was none before that one, and it has committed nothing.
+    may_begin: bool,
     /// The checkpoint of the incarnation says that the query has ended.
     finished: bool,
     /// It has run once, or tried to.
@@ -227,6 +237,7 @@ impl Recovery {
             state: State::New,
             failures: VecDeque::new(),
             before: None,
+            may_begin: false,
             finished: false,
             has_begun: false,
             restarts: 0,
@@ -265,7 +276,7 @@ impl Recovery {
             ) => {
                 self.has_begun = true;
                 self.finished = finished;
-                if self.before.is_some() && restore.is_none() {
+                if self.before.is_some() && restore.is_none() && !self.may_begin {
                     let reason = "no checkpoint is left that can be read".to_string();
                     self.give_up(reason, &mut outputs);
                     return outputs;
@@ -299,16 +310,20 @@ impl Recovery {
                 if of == epoch =>
             {
                 self.before = checkpoint;
+                self.may_begin = false;
                 self.stop(epoch, 0, &mut outputs);
             }
-            // What it has pending is gone: a sink's system gave it up meanwhile.
             (
                 State::Recommitting {
                     epoch, checkpoint, ..
                 },
-                Input::Corrupt { epoch: of, .. },
+                Input::Lost {
+                    epoch: of,
+                    is_first,
+                },
             ) if of == epoch => {
                 self.before = Some(checkpoint);
+                self.may_begin = is_first;
                 self.stop(epoch, 0, &mut outputs);
             }
             (
@@ -393,6 +408,7 @@ impl Recovery {
 
     fn restored(&mut self, epoch: u64, checkpoint: Option<u64>, outputs: &mut Vec<Output>) {
         self.before = None;
+        self.may_begin = false;
         match checkpoint {
             Some(checkpoint) => {
                 let finished = self.finished;

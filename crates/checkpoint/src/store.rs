@@ -197,6 +197,31 @@ impl Store {
         Ok(found)
     }
 
+    /// Whether a checkpoint is certainly the first one of its query: back to where that began there is no
+    /// other one, none was removed, and none is corrupt.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::newest`].
+    pub async fn is_first(&self, number: u64) -> Result<bool> {
+        let numbers = self.numbers().await?;
+        for number in (1..number).rev() {
+            if !numbers.contains(&number) {
+                return Ok(false);
+            }
+            match self.record(number).await {
+                Ok(Record::Claim(claim)) if claim.from_scratch => return Ok(true),
+                Ok(Record::Claim(_)) => {}
+                Ok(Record::Checkpoint(_)) => return Ok(false),
+                Err(error) if matches!(error.kind, Kind::Missing | Kind::Corrupt) => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
     /// The state in a part.
     ///
     /// # Errors

@@ -357,13 +357,8 @@ impl Run<'_, '_> {
             match sink.connector.recover(&pending) {
                 Ok(Recovered::Committed) => {}
                 Ok(Recovered::Lost) => {
-                    let reason = format!(
-                        "{}: what checkpoint {} had prepared there was given up",
-                        sink.connector.describe(),
-                        manifest.number
-                    );
-                    eprintln!("warning: {reason}; the checkpoint before is used");
-                    return Input::Corrupt { epoch, reason };
+                    let place = sink.connector.describe();
+                    return self.lost(epoch, &place, manifest.number, pending.len());
                 }
                 Err(error) => {
                     return self.not_begun(epoch, error.to_string(), error.is_final);
@@ -371,6 +366,27 @@ impl Run<'_, '_> {
             }
         }
         Input::Recommitted { epoch }
+    }
+
+    /// What a checkpoint had prepared in a sink is gone.
+    fn lost(&self, epoch: u64, place: &str, number: u64, prepared: usize) -> Input {
+        let is_first = match self.runner.run(self.store.is_first(number)) {
+            Ok(is_first) => is_first,
+            Err(error) => {
+                let reason = error.to_string();
+                return Input::Failed { epoch, reason };
+            }
+        };
+        // Of several things that were prepared one may be committed.
+        let is_first = is_first && prepared == 1;
+        let follows = match is_first {
+            true => "it was the first, and the query begins anew",
+            false => "the checkpoint before is used",
+        };
+        eprintln!(
+            "warning: {place}: what checkpoint {number} had prepared there was given up; {follows}"
+        );
+        Input::Lost { epoch, is_first }
     }
 
     fn suspicion(&self, suspect: &Suspected) -> String {

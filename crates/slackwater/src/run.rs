@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use slackwater_engine::runtime::{Costs, WaitMode};
+use slackwater_engine::sink::Delivery;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::{Program, compile};
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
@@ -195,7 +196,12 @@ fn run_with(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fai
 
 /// A query whose state dies with it.
 fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Ran, Failure> {
-    query.check_sinks(catalog)?;
+    // Transactions are those of queries with checkpoints: this one must not take one's names over.
+    let mut sinks = catalog.sinks().map(|(_, sink)| sink);
+    sinks.try_for_each(|sink| match sink.connector.may_lose_prepared() {
+        true => Ok(()),
+        false => query.check_sink(sink),
+    })?;
     let attempted = query.attempt(0, catalog, None, Vec::new());
     let attempted = attempted.map_err(|error| Failure::Query(error.to_string(), None))?;
     let error = attempted.error.as_ref().map(|error| error.to_string());
@@ -270,10 +276,9 @@ impl Query<'_> {
                 return Err(Failure::Usage(error.to_string()));
             };
             let place = table.option_places.get("path").copied();
-            let refused = SqlError::new(format!(
-                "table '{}', option 'path': {}",
-                table.name, error.reason
-            ));
+            let option = place.map_or("", |_| ", option 'path'");
+            let refused =
+                SqlError::new(format!("table '{}'{option}: {}", table.name, error.reason));
             let refused = refused.at(place.unwrap_or(table.span)).mend(error.mend);
             return Err(Failure::Usage(refused.render(self.file, self.text)));
         }
@@ -299,7 +304,8 @@ impl Query<'_> {
             _ => None,
         };
         let transactional = self.program.nodes.iter().filter_map(exactly_once);
-        if let [one, other, ..] = &transactional.collect::<Vec<_>>()[..] {
+        let transactional = transactional.collect::<Vec<_>>();
+        if let [one, other, ..] = &transactional[..] {
             let reason = format!(
                 "tables '{}' and '{}' are both written in transactions, of which a crash could leave one \
                  committed and the other not",
@@ -311,6 +317,27 @@ impl Query<'_> {
             return Err(Failure::Usage(
                 error.mend(mend).render(self.file, self.text),
             ));
+        }
+        let beside = self.program.nodes.iter().find_map(|node| match node {
+            NodeSpec::Sink(sink) if sink.connector.delivery() == Delivery::ExactlyOnce => {
+                let table = sink.table.clone();
+                table.filter(|_| !sink.connector.may_lose_prepared())
+            }
+            _ => None,
+        });
+        if let (Some(one), Some(other)) = (transactional.first(), beside)
+            && self.plan.processes > 1
+        {
+            let reason = format!(
+                "table '{}' is written in transactions, and '{}' exactly once, too: when two processes \
+                 commit, a crash could leave one committed and the other not",
+                one.name, other.name
+            );
+            let mend = format!(
+                "take one process, or write '{}' with 'delivery' = 'at_least_once'",
+                one.name
+            );
+            return Err(refused(SqlError::new(reason).at(other.span).mend(mend)));
         }
         if let Some((source, place)) = units {
             let reason = format!(

@@ -21,6 +21,9 @@ const RUN_S: f64 = 1.5;
 /// What may be killed in one round.
 const KILLS_MAX: u64 = 4;
 
+/// How often checkpoints are taken.
+const INTERVALS: [&str; 3] = ["20 ms", "60 ms", "200 ms"];
+
 /// Nothing takes longer, restarts included.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -34,33 +37,37 @@ fn no_row_is_lost_or_doubled_whatever_is_killed() {
 #[ignore = "takes an hour: make test-crash"]
 fn no_row_is_lost_or_doubled_whatever_is_killed_in_many_rounds() {
     let Some(data) = data() else { return };
-    let rounds_of_all = std::env::var("SLACKWATER_ROUNDS").ok();
-    let rounds_of_all = rounds_of_all.map(|count| count.parse().expect("a number of rounds"));
-    rounds(
-        &data,
-        rounds_of_all.unwrap_or(ROUNDS_LONG * ANSWERS.len() as u64),
-    );
+    rounds(&data, rounds_long(ROUNDS_LONG * ANSWERS.len() as u64));
 }
 
 fn rounds(data: &Path, rounds: u64) {
-    // A failing round is run again with its seed.
-    let only = std::env::var("SLACKWATER_SEED").ok();
-    let only = only.map(|seed| seed.parse::<u64>().expect("SLACKWATER_SEED is a number"));
-    let seeds = match only {
-        Some(seed) => seed..seed + 1,
-        None => 0..rounds,
-    };
+    let (seeds, is_one) = seeds(rounds);
     let mut killed = (0, 0);
     for seed in seeds {
         let round = Round::new(data, seed);
         let (parents, children) = round.run();
         killed = (killed.0 + parents, killed.1 + children);
     }
-    assert!(
-        only.is_some() || killed.0 + killed.1 > 0,
-        "nothing was ever killed"
-    );
+    assert!(is_one || killed.0 + killed.1 > 0, "nothing was ever killed");
     println!("killed {} parents and {} workers", killed.0, killed.1);
+}
+
+/// The seeds of so many rounds; or the only one, of a failing round that is run again.
+pub(crate) fn seeds(rounds: u64) -> (std::ops::Range<u64>, bool) {
+    let only = std::env::var("SLACKWATER_SEED").ok();
+    let only = only.map(|seed| seed.parse::<u64>().expect("SLACKWATER_SEED is a number"));
+    match only {
+        Some(seed) => (seed..seed + 1, true),
+        None => (0..rounds, false),
+    }
+}
+
+/// How many rounds the long test has.
+pub(crate) fn rounds_long(unless_said: u64) -> u64 {
+    let said = std::env::var("SLACKWATER_ROUNDS").ok();
+    said.map_or(unless_said, |count| {
+        count.parse().expect("a number of rounds")
+    })
 }
 
 struct Round<'a> {
@@ -111,60 +118,15 @@ impl<'a> Round<'a> {
     /// Returns how many parents and workers were killed.
     fn run(&self) -> (u64, u64) {
         let mut seeded = Seeded(self.seed * 7919 + 1);
-        let begun = Instant::now();
-        let mut left = 1 + seeded.below(KILLS_MAX);
-        let (mut parents, mut children) = (0, 0);
-        let mut log = String::new();
-        loop {
-            let (mut run, what) = self.start(&mut seeded);
-            log.push_str(&what);
-            let mut is_killed = false;
-            while left > 0 && !is_killed {
-                let pause = Duration::from_millis(seeded.below((RUN_S * 800.0) as u64));
-                if ends_within(&mut run, pause) {
-                    break;
-                }
-                left -= 1;
-                let workers = children_of(run.id());
-                let victims = 1 + workers.len() as u64;
-                match seeded.below(victims) {
-                    0 => {
-                        log.push_str(&format!("; parent killed {pause:?} later"));
-                        run.kill().unwrap();
-                        (is_killed, parents) = (true, parents + 1);
-                    }
-                    worker => {
-                        log.push_str(&format!("; worker killed {pause:?} later"));
-                        let pid = Pid::from_raw(workers[worker as usize - 1] as i32);
-                        // As if it had died of its rows, half of the time: these are taken one by one.
-                        let signal = [Signal::KILL, Signal::SEGV][seeded.below(2) as usize];
-                        // It may have come to its end just now.
-                        let _ = kill_process(pid.unwrap(), signal);
-                        children += 1;
-                    }
-                }
-            }
-            let patience = PATIENCE.saturating_sub(begun.elapsed());
-            assert!(
-                ends_within(&mut run, patience),
-                "{}: stuck after {PATIENCE:?}: {log}",
-                self.title()
-            );
-            let output = run.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            log.push_str(&format!("\n  {}", said.trim().replace('\n', "\n  ")));
-            if output.status.success() {
-                break;
-            }
-            assert!(
-                is_killed,
-                "{}: failed by itself after{log}:\n{said}",
-                self.title()
-            );
-            log.push_str("\n  again");
-        }
-        self.check(&log);
-        (parents, children)
+        let trial = Trial {
+            title: self.title(),
+            kills_max: KILLS_MAX,
+            run_s: RUN_S,
+            patience: PATIENCE,
+        };
+        let ran = trial.run(&mut seeded, |seeded| self.start(seeded), |_, _| None);
+        self.check(&ran.log);
+        (ran.parents, ran.workers)
     }
 
     fn title(&self) -> String {
@@ -172,37 +134,8 @@ impl<'a> Round<'a> {
     }
 
     fn start(&self, seeded: &mut Seeded) -> (Child, String) {
-        let parallelism = 1 + seeded.below(4);
-        let processes = 1 + seeded.below(parallelism.min(3));
-        let interval = ["20 ms", "60 ms", "200 ms"][seeded.below(3) as usize];
-        let link = ["shm", "tcp"][seeded.below(2) as usize];
-        // A key that moves goes on in another instance's parts: which row is its last, files don't say.
-        let rebalance = match self.only_last {
-            true => "off",
-            false => ["auto", "shuffle"][seeded.below(2) as usize],
-        };
-        let arguments = [
-            format!("--parallelism={parallelism}"),
-            format!("--workers={parallelism}"),
-            format!("--processes={processes}"),
-            format!("--link={link}"),
-            format!("--set=rebalance={rebalance}"),
-            format!("--set=checkpoint_interval={interval}"),
-            format!("--set=chunk_rows={}", 16 + seeded.below(2000)),
-        ];
-        let run = Command::new(env!("CARGO_BIN_EXE_slackwater"))
-            .arg("run")
-            .arg(&self.query)
-            .args(&arguments)
-            .arg("--quiet")
-            .arg("--state")
-            .arg(self.folder.path().join("state"))
-            .current_dir(self.folder.path())
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        (run, format!(" {}", arguments.join(" ")))
+        let folder = self.folder.path();
+        start(&self.query, folder, &INTERVALS, self.only_last, seeded)
     }
 
     fn check(&self, log: &str) {
@@ -214,35 +147,180 @@ impl<'a> Round<'a> {
         if self.only_last {
             found = crate::support::last_per_key(&found, '|');
         }
-        found.sort();
-        let expected = expected(self.data, self.name);
-        if found == expected {
-            return;
-        }
-        let count = |rows: &[String]| {
-            let mut counts = BTreeMap::new();
-            for row in rows {
-                *counts.entry(row.clone()).or_insert(0) += 1;
-            }
-            counts
-        };
-        let (are, should) = (count(&found), count(&expected));
-        let differs = should
-            .keys()
-            .chain(are.keys())
-            .find(|row| are.get(*row) != should.get(*row));
-        let differs = differs.map(|row| (row, are.get(row), should.get(row)));
-        panic!(
-            "{}: {} rows, {} expected; {differs:?}\n {log}",
-            self.title(),
-            found.len(),
-            expected.len(),
-        );
+        compare(&self.title(), found, &expected(self.data, self.name), log);
     }
 }
 
+/// A query that is killed and started again until it has come to its end.
+pub(crate) struct Trial {
+    pub(crate) title: String,
+    /// What may be killed.
+    pub(crate) kills_max: u64,
+    /// How long an undisturbed run takes.
+    pub(crate) run_s: f64,
+    /// Nothing takes longer, restarts included.
+    pub(crate) patience: Duration,
+}
+
+/// What a trial has done.
+#[derive(Default)]
+pub(crate) struct Ran {
+    pub(crate) parents: u64,
+    pub(crate) workers: u64,
+    /// Settings, kills, and what the runs have said.
+    pub(crate) log: String,
+}
+
+impl Trial {
+    /// Instead of killing a process, `also` may do something else, of which it tells; it may kill the
+    /// process that it is given, too.
+    pub(crate) fn run(
+        &self,
+        seeded: &mut Seeded,
+        start: impl Fn(&mut Seeded) -> (Child, String),
+        mut also: impl FnMut(&mut Seeded, &mut Child) -> Option<String>,
+    ) -> Ran {
+        let begun = Instant::now();
+        let mut left = 1 + seeded.below(self.kills_max);
+        let mut ran = Ran::default();
+        loop {
+            let (mut run, what) = start(seeded);
+            ran.log.push_str(&what);
+            let mut is_killed = false;
+            while left > 0 && !is_killed {
+                let pause = Duration::from_millis(seeded.below((self.run_s * 800.0) as u64));
+                if ends_within(&mut run, pause) {
+                    break;
+                }
+                left -= 1;
+                if let Some(what) = also(seeded, &mut run) {
+                    ran.log.push_str(&format!("; {what} {pause:?} later"));
+                    is_killed = run.try_wait().unwrap().is_some();
+                    continue;
+                }
+                is_killed = ran.kill_one(seeded, &mut run, pause);
+            }
+            let patience = self.patience.saturating_sub(begun.elapsed());
+            if !ends_within(&mut run, patience) {
+                run.kill().unwrap();
+                let output = run.wait_with_output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                let Trial {
+                    title, patience, ..
+                } = self;
+                panic!("{title}: stuck after {patience:?}: {}\n{said}", ran.log);
+            }
+            let output = run.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            let indented = said.trim().replace('\n', "\n  ");
+            ran.log.push_str(&format!("\n  {indented}"));
+            if output.status.success() {
+                return ran;
+            }
+            let Trial { title, .. } = self;
+            assert!(is_killed, "{title}: failed by itself after{}", ran.log);
+            ran.log.push_str("\n  again");
+        }
+    }
+}
+
+impl Ran {
+    /// Kills the parent or a worker; whether it was the parent.
+    fn kill_one(&mut self, seeded: &mut Seeded, run: &mut Child, pause: Duration) -> bool {
+        let workers = children_of(run.id());
+        let victims = 1 + workers.len() as u64;
+        match seeded.below(victims) {
+            0 => {
+                self.log
+                    .push_str(&format!("; parent killed {pause:?} later"));
+                run.kill().unwrap();
+                self.parents += 1;
+                true
+            }
+            worker => {
+                self.log
+                    .push_str(&format!("; worker killed {pause:?} later"));
+                let pid = Pid::from_raw(workers[worker as usize - 1] as i32);
+                // As if it had died of its rows, half of the time: these are taken one by one.
+                let signal = [Signal::KILL, Signal::SEGV][seeded.below(2) as usize];
+                // It may have come to its end just now.
+                let _ = kill_process(pid.unwrap(), signal);
+                self.workers += 1;
+                false
+            }
+        }
+    }
+}
+
+/// Starts a query with random settings, which are told.
+pub(crate) fn start(
+    query: &Path,
+    folder: &Path,
+    intervals: &[&str; 3],
+    only_last: bool,
+    seeded: &mut Seeded,
+) -> (Child, String) {
+    let parallelism = 1 + seeded.below(4);
+    let processes = 1 + seeded.below(parallelism.min(3));
+    let interval = intervals[seeded.below(3) as usize];
+    let link = ["shm", "tcp"][seeded.below(2) as usize];
+    // A key that moves goes on in another instance's parts: which row is its last, files don't say.
+    let rebalance = match only_last {
+        true => "off",
+        false => ["auto", "shuffle"][seeded.below(2) as usize],
+    };
+    let arguments = [
+        format!("--parallelism={parallelism}"),
+        format!("--workers={parallelism}"),
+        format!("--processes={processes}"),
+        format!("--link={link}"),
+        format!("--set=rebalance={rebalance}"),
+        format!("--set=checkpoint_interval={interval}"),
+        format!("--set=chunk_rows={}", 16 + seeded.below(2000)),
+    ];
+    let run = Command::new(env!("CARGO_BIN_EXE_slackwater"))
+        .arg("run")
+        .arg(query)
+        .args(&arguments)
+        .arg("--quiet")
+        .arg("--state")
+        .arg(folder.join("state"))
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    (run, format!(" {}", arguments.join(" ")))
+}
+
+/// Fails unless the rows are those that are expected, each as often.
+pub(crate) fn compare(title: &str, mut found: Vec<String>, expected: &[String], log: &str) {
+    found.sort();
+    if found == expected {
+        return;
+    }
+    let count = |rows: &[String]| {
+        let mut counts = BTreeMap::new();
+        for row in rows {
+            *counts.entry(row.clone()).or_insert(0) += 1;
+        }
+        counts
+    };
+    let (are, should) = (count(&found), count(expected));
+    let differs = should
+        .keys()
+        .chain(are.keys())
+        .find(|row| are.get(*row) != should.get(*row));
+    let differs = differs.map(|row| (row, are.get(row), should.get(row)));
+    panic!(
+        "{title}: {} rows, {} expected; {differs:?}\n {log}",
+        found.len(),
+        expected.len(),
+    );
+}
+
 /// Part files in the order in which they were written: by incarnation and number.
-fn parts(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn parts(folder: &Path) -> Vec<PathBuf> {
     let mut parts = BTreeMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
@@ -259,15 +337,21 @@ fn parts(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn rows(file: &Path) -> usize {
+    let bytes = unpacked(file);
+    bytes.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// What is in a file, which may be packed.
+pub(crate) fn unpacked(file: &Path) -> Vec<u8> {
     let bytes = std::fs::read(file).unwrap();
     let is_packed = file.extension().is_some_and(|ending| ending == "gz");
     if !is_packed {
-        return bytes.iter().filter(|&&byte| byte == b'\n').count();
+        return bytes;
     }
     let mut text = Vec::new();
     let mut unpacked = flate2::read::GzDecoder::new(&bytes[..]);
     std::io::Read::read_to_end(&mut unpacked, &mut text).unwrap();
-    text.iter().filter(|&&byte| byte == b'\n').count()
+    text
 }
 
 /// Whether a process ends within a time.

@@ -12,6 +12,7 @@ use crate::support::{Seeded, run_text};
 use broker::{Broker, jars};
 
 mod broker;
+mod crash;
 mod driver;
 mod resume;
 mod transactions;

@@ -184,6 +184,35 @@ fn the_first_start_fails_at_once_and_later_ones_are_tried_again() {
 }
 
 #[test]
+fn a_query_whose_first_rows_are_gone_begins_anew_and_no_other_does() {
+    for is_first in [true, false] {
+        let mut recovery = Recovery::new(Limits::default());
+        recovery.handle(0, Input::Start);
+        recovery.handle(0, claimed(5, Some(4)));
+        recovery.handle(0, Input::Restored { epoch: 5 });
+        let outputs = recovery.handle(0, Input::Lost { epoch: 5, is_first });
+        assert_eq!(outputs, [Output::Stop { epoch: 5 }]);
+        let outputs = recovery.handle(0, Input::Stopped { epoch: 5 });
+        assert_eq!(outputs, [Output::Claim { before: Some(4) }]);
+        let outputs = recovery.handle(0, claimed(6, None));
+        if !is_first {
+            assert!(
+                matches!(&outputs[..], [Output::GiveUp { .. }]),
+                "{outputs:?}"
+            );
+            continue;
+        }
+        let restore = Output::Restore {
+            epoch: 6,
+            checkpoint: None,
+        };
+        assert_eq!(outputs, [restore]);
+        let outputs = recovery.handle(0, Input::Restored { epoch: 6 });
+        assert_eq!(outputs, [Output::Run { epoch: 6 }]);
+    }
+}
+
+#[test]
 fn a_query_that_had_ended_only_commits() {
     let mut recovery = Recovery::new(Limits::default());
     recovery.handle(0, Input::Start);

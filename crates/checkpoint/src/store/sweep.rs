@@ -32,13 +32,23 @@ impl Incarnation {
     ///
     /// [`Kind::Fenced`] when a later incarnation has begun; nothing is removed then.
     pub async fn sweep(&mut self, keep: usize) -> Result<Swept> {
+        self.sweep_before(u64::MAX, keep).await
+    }
+
+    /// The same, but leaves the checkpoint `committed` and those behind it: what later ones have pending a
+    /// sink's system may give up ([`crate::recovery::Input::Lost`]), all of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Incarnation::sweep`].
+    pub async fn sweep_before(&mut self, committed: u64, keep: usize) -> Result<Swept> {
         self.check_latest().await?;
         let numbers = self.store.numbers().await?;
         let mut kept = 0;
         let mut oldest = None;
         let mut needed = HashSet::new();
         for &number in numbers.iter().rev() {
-            if kept == keep.max(1) {
+            if kept >= keep.max(1) && oldest.is_some_and(|oldest| oldest <= committed) {
                 break;
             }
             match self.store.record(number).await {

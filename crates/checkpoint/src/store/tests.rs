@@ -237,6 +237,51 @@ fn three_of_many_checkpoints_are_kept() {
 }
 
 #[test]
+fn what_is_not_committed_is_not_all_that_is_left() {
+    let place = Place::new();
+    let (mut incarnation, _) = place.begin();
+    let stored = (1..8).map(|barrier| place.checkpoint(&mut incarnation, barrier).unwrap());
+    let stored = stored.collect::<Vec<Manifest>>();
+    let committed = stored[1].number;
+    let sweep = incarnation.sweep_before(committed, 3);
+    place.runner.run(sweep).unwrap();
+    assert_eq!(place.files("checkpoints").len(), 6);
+    let before = Some(stored[2].number);
+    let found = place.runner.run(place.store.newest(before)).unwrap();
+    assert_eq!(found.manifest.unwrap().number, committed);
+    // Later ones are committed, too.
+    let sweep = incarnation.sweep_before(stored[6].number, 3);
+    place.runner.run(sweep).unwrap();
+    assert_eq!(place.files("checkpoints").len(), 3);
+}
+
+#[test]
+fn the_first_checkpoint_is_known_as_long_as_nothing_was_removed() {
+    let place = Place::new();
+    let is_first = |number| place.runner.run(place.store.is_first(number)).unwrap();
+    place.begin();
+    let (mut incarnation, _) = place.begin();
+    let first = place.checkpoint(&mut incarnation, 1).unwrap().number;
+    let second = place.checkpoint(&mut incarnation, 2).unwrap().number;
+    assert_eq!((is_first(first), is_first(second)), (true, false));
+    // One that nobody can read may have been a checkpoint.
+    let claim = place
+        .file("checkpoints/")
+        .join(&place.files("checkpoints")[0]);
+    let kept = fs::read(&claim).unwrap();
+    fs::write(&claim, b"torn").unwrap();
+    assert!(!is_first(first));
+    fs::write(&claim, kept).unwrap();
+    assert!(is_first(first));
+    place.runner.run(incarnation.sweep(1)).unwrap();
+    assert!(!is_first(second));
+    let anew = place.runner.run(place.store.begin_from_scratch());
+    let (mut incarnation, _) = anew.unwrap();
+    let first = place.checkpoint(&mut incarnation, 1).unwrap().number;
+    assert!(is_first(first));
+}
+
+#[test]
 fn a_part_may_be_written_again_but_not_otherwise() {
     let place = Place::new();
     let (incarnation, _) = place.begin();

@@ -427,7 +427,16 @@ impl Clerk {
                 };
                 done(Done::Word(word));
             }
-            Job::Commit { barrier, commits } => {
+            Job::Commit {
+                barrier,
+                mut commits,
+            } => {
+                // What may be lost comes first: when it is, the checkpoint before is used, and nothing
+                // of this one may be seen anywhere.
+                commits.sort_by_key(|(member, _)| {
+                    let sink = self.sinks[self.node_of[*member]].as_ref();
+                    !sink.is_some_and(|sink| sink.may_lose_prepared())
+                });
                 if let Err(reason) = self.for_each(&commits, |sink, text| sink.commit(text)) {
                     done(Done::Word(Word::NotCommitted { reason }));
                     return;

@@ -48,7 +48,8 @@ pub enum Stored {
 
 enum Job {
     Put(Box<Manifest>),
-    Sweep,
+    /// Removes old checkpoints, none from this one on.
+    Sweep(u64),
     /// A checkpoint has failed: it may be another's fault.
     Check,
 }
@@ -76,8 +77,10 @@ pub struct Keeper {
     thread: Option<JoinHandle<()>>,
     /// The query is to be stopped; the barrier that stops it.
     stopping: Option<Option<u64>>,
-    /// Commits that processes have not answered yet, by barrier.
-    committing: Vec<(u64, usize)>,
+    /// Commits that processes have not answered yet, by barrier, with the checkpoint's number.
+    committing: Vec<(u64, usize, u64)>,
+    /// The number of the newest checkpoint that is committed.
+    committed: Option<u64>,
     /// Barriers whose manifests are stored.
     stored: Option<u64>,
     verdict: Verdict,
@@ -158,6 +161,7 @@ impl Keeper {
             thread: Some(thread),
             stopping: None,
             committing: Vec::new(),
+            committed: restored.map(|manifest| manifest.number),
             stored: None,
             verdict: Verdict::Running,
             is_once,
@@ -297,12 +301,15 @@ impl Keeper {
             self.delays.sum_ns += delay_ns;
             self.delays.max_ns = self.delays.max_ns.max(delay_ns);
         }
-        for (of, missing) in &mut self.committing {
+        for (of, missing, number) in &mut self.committing {
             if *of == barrier {
                 *missing = missing.saturating_sub(1);
+                if *missing == 0 {
+                    self.committed = self.committed.max(Some(*number));
+                }
             }
         }
-        self.committing.retain(|(_, missing)| *missing > 0);
+        self.committing.retain(|(_, missing, _)| *missing > 0);
         for &member in members {
             self.tell(Input::Committed { barrier, member }, crew);
         }
@@ -380,7 +387,8 @@ impl Keeper {
             }
             Output::Store(manifest) => self.give(Job::Put(manifest)),
             Output::Commit { barrier } => {
-                self.committing.push((barrier, crew.processes()));
+                let number = self.last.unwrap_or(0);
+                self.committing.push((barrier, crew.processes(), number));
                 crew.commit(barrier);
             }
             Output::Abort { reason: None, .. } => {}
@@ -398,7 +406,13 @@ impl Keeper {
                     )));
                 }
             }
-            Output::Sweep => self.give(Job::Sweep),
+            Output::Sweep => {
+                // What sinks have still to commit may be given up: one that is committed is kept for
+                // that. Until there is one, what is stored shows which was the first.
+                if let Some(committed) = self.committed {
+                    self.give(Job::Sweep(committed));
+                }
+            }
             Output::Finished => self.verdict = Verdict::Finished,
             Output::Stop { reason } if self.is_once && !self.is_fenced => {
                 self.fail(Verdict::Failed(reason));
@@ -455,7 +469,7 @@ fn work(runner: &Runner, incarnation: &mut Incarnation, job: Job) -> Stored {
             Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
             _ => Stored::Checked,
         },
-        Job::Sweep => match runner.run(incarnation.sweep(KEPT)) {
+        Job::Sweep(committed) => match runner.run(incarnation.sweep_before(committed, KEPT)) {
             Ok(_) => Stored::Swept(None),
             Err(error) => Stored::Swept(Some(error.to_string())),
         },

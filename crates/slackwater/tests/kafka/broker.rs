@@ -181,17 +181,27 @@ impl Broker {
         results[0].as_ref().unwrap();
     }
 
-    /// Writes messages into one partition, in order, in batches of at most 500: a fetch brings whole
-    /// batches.
+    /// Writes messages into one partition, in order.
     pub fn produce<'m>(
         &self,
         topic: &str,
         partition: i32,
         messages: impl IntoIterator<Item = &'m [u8]>,
     ) {
+        self.produce_batches(topic, partition, 500, messages);
+    }
+
+    /// The same in batches of at most so many messages: a fetch brings whole batches.
+    pub fn produce_batches<'m>(
+        &self,
+        topic: &str,
+        partition: i32,
+        messages_max: usize,
+        messages: impl IntoIterator<Item = &'m [u8]>,
+    ) {
         let mut config = self.config();
         config.set("enable.idempotence", "true");
-        config.set("batch.num.messages", "500");
+        config.set("batch.num.messages", messages_max.to_string());
         let producer: BaseProducer = config.create().unwrap();
         for message in messages {
             loop {

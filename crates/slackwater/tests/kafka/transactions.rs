@@ -8,7 +8,7 @@ use slackwater_engine::sink::Recovered;
 
 use super::broker::Broker;
 use super::driver::{Writing, assert_committed, committed, connector, lines};
-use crate::support::Seeded;
+use crate::support::{Seeded, run_text};
 
 const AT_LEAST_ONCE: (&str, &str) = ("delivery", "at_least_once");
 
@@ -18,6 +18,7 @@ pub fn sinks_deliver_once(broker: &Broker) {
     killed_after_the_commit(broker);
     killed_while_it_writes(broker);
     a_zombie_commits_nothing(broker);
+    a_query_without_checkpoints_takes_nothing_over(broker);
     an_earlier_checkpoint_is_refused(broker);
     what_nobody_knows_is_said(broker);
     a_failed_query_aborts(broker);
@@ -178,6 +179,26 @@ fn a_zombie_commits_nothing(broker: &Broker) {
     // One that opens late finds out at once.
     let late = Writing::open(&old.connector, 1).err().unwrap().to_string();
     assert!(late.contains("this is epoch 1"), "{late}");
+}
+
+fn a_query_without_checkpoints_takes_nothing_over(broker: &Broker) {
+    broker.create_topic("plain", 1);
+    let mut writing = Writing::begin(broker, "plain", &[]);
+    writing.write(0..10).unwrap();
+    let first = prepare(&mut writing);
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("one.csv");
+    std::fs::write(&input, "one\n").unwrap();
+    let text = format!(
+        "CREATE TABLE i (line STRING) WITH ('connector' = 'file', 'path' = '{}');\n\
+         {} INSERT INTO t SELECT line FROM i;",
+        input.display(),
+        super::table(broker, "t", "line STRING", "plain", "")
+    );
+    run_text(&text, &[]).unwrap();
+    writing.connector.commit(&first).unwrap();
+    drop(writing);
+    assert_eq!(recover(broker, "plain", &[&first]), Recovered::Committed);
 }
 
 fn an_earlier_checkpoint_is_refused(broker: &Broker) {
