@@ -372,10 +372,7 @@ impl Run<'_, '_> {
     fn lost(&self, epoch: u64, place: &str, number: u64, prepared: usize) -> Input {
         let is_first = match self.runner.run(self.store.is_first(number)) {
             Ok(is_first) => is_first,
-            Err(error) => {
-                let reason = error.to_string();
-                return Input::Failed { epoch, reason };
-            }
+            Err(error) => return self.not_begun(epoch, error.to_string(), false),
         };
         // Of several things that were prepared one may be committed.
         let is_first = is_first && prepared == 1;
