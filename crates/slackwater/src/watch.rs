@@ -23,7 +23,7 @@ use crate::tuner::Tuner;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Signals that come so soon after the first one are that one.
-const SAME_SIGNAL: Duration = Duration::from_millis(300);
+const SAME_SIGNAL: Duration = Duration::from_millis(50);
 
 /// What a run hears.
 pub enum News {

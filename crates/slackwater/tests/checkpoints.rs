@@ -16,6 +16,8 @@ struct Case {
     folder: tempfile::TempDir,
     /// What stands between the tables and the end of the text.
     query: String,
+    /// Rows per second.
+    rate: u64,
 }
 
 /// Rows per key and tenth of a second.
@@ -36,6 +38,7 @@ impl Case {
         Case {
             folder,
             query: query.to_string(),
+            rate: RATE,
         }
     }
 
@@ -44,12 +47,12 @@ impl Case {
     }
 
     fn text(&self) -> String {
-        let folder = self.folder.path().display();
+        let (folder, rate) = (self.folder.path().display(), self.rate);
         format!(
             "CREATE TABLE events (ms BIGINT, k STRING, v BIGINT,
                ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '0.1' SECOND)
              WITH ('connector' = 'file', 'path' = '{folder}/in.csv', 'csv.header' = 'true',
-               'replay_rate' = '{RATE}');
+               'replay_rate' = '{rate}');
              CREATE TABLE counts (start_ms BIGINT, k STRING, n BIGINT, total BIGINT)
              WITH ('connector' = 'file', 'path' = '{folder}/counts', 'csv.header' = 'true');
              CREATE TABLE copies (ms BIGINT, k STRING, v BIGINT)
@@ -323,7 +326,8 @@ fn what_is_corrupt_is_passed_over_with_a_warning() {
 
 #[test]
 fn what_keeps_failing_ends_with_its_cause() {
-    let case = Case::new(COUNTS);
+    let mut case = Case::new(COUNTS);
+    case.rate = RATE / 2;
     // Somebody makes a file where parts are to be.
     let output = std::thread::scope(|scope| {
         let running = scope.spawn(|| case.program(&["--state", "state", "--set", "restarts=2"]));
@@ -347,7 +351,9 @@ fn what_keeps_failing_ends_with_its_cause() {
 
 #[test]
 fn who_comes_second_takes_over() {
-    let case = Case::new(COUNTS);
+    let mut case = Case::new(COUNTS);
+    // The first one shall not have ended before the second has started.
+    case.rate = RATE / 4;
     let (first, second) = std::thread::scope(|scope| {
         let first = scope.spawn(|| case.program(&["--state", "state"]));
         let until = Instant::now() + Duration::from_secs(20);
@@ -478,7 +484,8 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_ends_the_query_with_the_reason_and_nothing_is_lost() {
-    let case = Case::new(COUNTS);
+    let mut case = Case::new(COUNTS);
+    case.rate = RATE / 2;
     let Some(disk) = SmallDisk::mount(&case.path("disk")) else {
         return;
     };
