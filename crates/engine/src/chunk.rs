@@ -75,16 +75,24 @@ pub enum RowKind {
     Update = 1,
     /// The row is gone.
     Delete = 2,
+    /// What a row was before the update that follows it.
+    UpdateBefore = 3,
 }
 
 impl RowKind {
-    /// Flink's short form: `+I`, `+U`, `-D`.
+    /// Flink's short form: `+I`, `+U`, `-D`, `-U`.
     pub fn symbol(kind: i8) -> &'static str {
         match kind {
             0 => "+I",
             1 => "+U",
-            _ => "-D",
+            2 => "-D",
+            _ => "-U",
         }
+    }
+
+    /// Whether a row of this kind takes one back: `-D` and `-U`.
+    pub fn is_retraction(kind: i8) -> bool {
+        kind == RowKind::Delete as i8 || kind == RowKind::UpdateBefore as i8
     }
 }
 

@@ -170,6 +170,14 @@ pub struct InstancePlan {
 }
 
 impl InstancePlan {
+    /// The node of its source, if it has one.
+    pub fn source(&self) -> Option<usize> {
+        match self.input {
+            InputPlan::Source { node } => Some(node),
+            InputPlan::Ports(_) => None,
+        }
+    }
+
     /// Slots for what it counts.
     pub fn counters(&self) -> InstanceCounters {
         let steps = self.steps.iter().enumerate();

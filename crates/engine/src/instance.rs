@@ -318,9 +318,11 @@ impl Instance {
 
     /// Says what the head operator holds, now and then.
     fn look_at_memory(&mut self) {
-        let (InstanceInput::Ports(_), begin_ns) = (&self.input, now_ns()) else {
+        // A source has no head operator.
+        if matches!(self.input, InstanceInput::Source(_)) {
             return;
-        };
+        }
+        let begin_ns = now_ns();
         if !self.share.is_due(begin_ns) {
             return;
         }

@@ -97,6 +97,17 @@ pub struct Attempted {
     pub abandoned: bool,
 }
 
+impl Attempted {
+    /// Where the next incarnation goes on, in words.
+    pub fn goes_on_from(&self) -> String {
+        let last = self.report.checkpoints.as_ref().and_then(|all| all.last);
+        match last {
+            Some(number) => format!("checkpoint {number}"),
+            None => "its beginning".to_string(),
+        }
+    }
+}
+
 impl Query<'_> {
     /// Runs the query until it ends, is stopped or fails. `sinks` is what those of earlier incarnations
     /// measured.
@@ -269,9 +280,8 @@ impl Query<'_> {
 
     /// What carries news of an incarnation to who watches it.
     fn post(&self, incarnation: usize) -> impl Fn(News) + Send + Sync + Clone + 'static {
-        let sender = Arc::new(Mutex::new(self.sender.clone()));
+        let sender = self.sender.clone();
         move |news| {
-            let sender = sender.lock().expect("no thread panics under it");
             // Nobody listens only when the run is over.
             let _ = sender.send(Note { incarnation, news });
         }

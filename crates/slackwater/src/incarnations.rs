@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use slackwater_checkpoint::compatible::{Mapping, map};
+use slackwater_checkpoint::compatible::map;
 use slackwater_checkpoint::manifest::{Manifest, NodeKind};
 use slackwater_checkpoint::recovery::{Input, Limits, Output, Recovery};
 use slackwater_checkpoint::{Error, Kind, Runner, Store};
@@ -65,7 +65,6 @@ pub fn run_saved(
         runner: Runner::new().map_err(usage)?,
         claimed: None,
         has_claimed: false,
-        mapping: Mapping::default(),
         attempts: 0,
         restored_from: None,
         last: None,
@@ -85,7 +84,6 @@ struct Run<'a, 'b> {
     runner: Runner,
     claimed: Option<Begun>,
     has_claimed: bool,
-    mapping: Mapping,
     /// Incarnations that ran.
     attempts: usize,
     restored_from: Option<u64>,
@@ -161,17 +159,24 @@ impl Run<'_, '_> {
         })
     }
 
-    /// Waits until the next try; whether it came, or somebody wants no more.
+    /// Waits until the next try; whether it came, or somebody wants no more, or its time is over.
     fn wait(&self, until_ns: Option<u64>) -> bool {
         let Some(until_ns) = until_ns else {
             return false;
         };
         let until = Instant::now() + Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+        let duration = self.query.options.duration;
+        let end = duration.map(|duration| self.query.started + duration);
         loop {
-            let patience = until.saturating_duration_since(Instant::now());
+            if end.is_some_and(|end| end <= Instant::now()) {
+                return false;
+            }
+            let next = end.map_or(until, |end| end.min(until));
+            let patience = next.saturating_duration_since(Instant::now());
             match self.query.news.recv_timeout(patience) {
                 Ok(note) if matches!(note.news, News::Signal) => return false,
                 Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) if next < until => {}
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
@@ -250,17 +255,14 @@ impl Run<'_, '_> {
 
     fn check_compatible(&mut self, manifest: &Manifest) {
         let wanted = self.query.members.wanted(self.query.program);
-        match map(manifest, BUCKETS as u32, &wanted, &[]) {
-            Ok(mapping) => self.mapping = mapping,
-            Err(reasons) => {
-                let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
-                let reasons = reasons.collect::<String>();
-                self.refused = Some(Failure::Usage(format!(
-                    "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
-                     = --from-scratch begins anew, and reads and writes everything again",
-                    self.query.file, manifest.number, self.state.place
-                )));
-            }
+        if let Err(reasons) = map(manifest, BUCKETS as u32, &wanted, &[]) {
+            let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
+            let reasons = reasons.collect::<String>();
+            self.refused = Some(Failure::Usage(format!(
+                "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
+                 = --from-scratch begins anew, and reads and writes everything again",
+                self.query.file, manifest.number, self.state.place
+            )));
         }
     }
 
@@ -441,12 +443,7 @@ impl Run<'_, '_> {
             (None, Some(Verdict::Finished)) => Some(Input::Finished { epoch }),
             (None, Some(Verdict::Saved)) => None,
             (None, _) => {
-                let last = attempted.report.checkpoints.as_ref();
-                let last = last.and_then(|all| all.last);
-                let from = match last {
-                    Some(number) => format!("checkpoint {number}"),
-                    None => "its beginning".to_string(),
-                };
+                let from = attempted.goes_on_from();
                 let reason = format!(
                     "stopped before it was saved: the same command goes on from {from}, and reads \
                      again what came after it"
@@ -463,16 +460,8 @@ impl Run<'_, '_> {
             }),
             (Some(error), _) => {
                 let reason = error.to_string();
-                let last = attempted
-                    .report
-                    .checkpoints
-                    .as_ref()
-                    .and_then(|all| all.last);
-                let from = match last {
-                    Some(number) => format!("from checkpoint {number}"),
-                    None => "from its beginning".to_string(),
-                };
-                eprintln!("warning: {reason}: it goes on {from}");
+                let from = attempted.goes_on_from();
+                eprintln!("warning: {reason}: it goes on from {from}");
                 Some(Input::Failed { epoch, reason })
             }
         };

@@ -128,7 +128,7 @@ impl Ran<'_> {
             .collect::<Vec<_>>();
         let read = InstanceCounters::read;
         for (instance, slots) in self.deployment.instances.iter().zip(self.counters) {
-            if let InputPlan::Source { node } = instance.input {
+            if let Some(node) = instance.source() {
                 let report = &mut reports[node];
                 report.busy_s += read(&slots.source.busy_ns) as f64 / 1e9;
                 report.chunks += read(&slots.source.chunks);

@@ -193,7 +193,7 @@ impl Rows {
         if self.has(flags::KINDS) {
             let at = columns.position();
             let array = Int8Array::from(self.plain(columns, &DataType::Int8, "kinds")?);
-            let known = RowKind::Insert as i8..=RowKind::Delete as i8;
+            let known = RowKind::Insert as i8..=RowKind::UpdateBefore as i8;
             if let Some(kind) = array.values().iter().find(|kind| !known.contains(kind)) {
                 return Err(error_at(at, format!("{kind} is no kind of row")).at("kinds"));
             }

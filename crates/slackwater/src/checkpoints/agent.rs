@@ -13,7 +13,7 @@ use slackwater_checkpoint::coordinator::Report;
 use slackwater_checkpoint::manifest::Part;
 use slackwater_checkpoint::{PartRequest, PartWriter, Runner, Store};
 use slackwater_engine::checkpoint::{Prepared, Snapshot, StateSnapshot};
-use slackwater_engine::deploy::Deployment;
+use slackwater_engine::deploy::{Deployment, InstancePlan};
 use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::time::now_ns;
@@ -181,10 +181,7 @@ impl Agent {
             };
             (head.filter(is_stateful), instance.of as u32)
         });
-        let sources = instances.clone().map(|instance| match instance.input {
-            slackwater_engine::deploy::InputPlan::Source { node } => Some(node),
-            slackwater_engine::deploy::InputPlan::Ports(_) => None,
-        });
+        let sources = instances.clone().map(InstancePlan::source);
         Ok(Agent {
             heads: heads.collect(),
             sources: sources.collect(),

@@ -35,8 +35,6 @@ pub enum Stored {
         barrier: u64,
         /// Why.
         reason: String,
-        /// A later incarnation has begun, or somebody has changed the store: trying again is of no use.
-        is_fatal: bool,
     },
     /// Old checkpoints are removed, or why not.
     Swept(Option<String>),
@@ -85,7 +83,6 @@ pub struct Keeper {
     stored: Option<u64>,
     verdict: Verdict,
     is_once: bool,
-    is_fenced: bool,
     /// Rows that processes were working on when they died.
     suspects: Vec<Suspected>,
     /// The number of the last checkpoint.
@@ -165,7 +162,6 @@ impl Keeper {
             stored: None,
             verdict: Verdict::Running,
             is_once,
-            is_fenced: false,
             suspects: Vec::new(),
             last: restored.map(|manifest| manifest.number),
             warned: BTreeSet::new(),
@@ -325,17 +321,11 @@ impl Keeper {
                 self.tell(Input::ManifestStored { barrier }, crew);
                 self.look_whether_saved();
             }
-            Stored::Failed {
-                barrier,
-                reason,
-                is_fatal: false,
-            } => self.tell(Input::Failed { barrier, reason }, crew),
-            Stored::Failed { reason, .. } => {
-                self.is_fenced = true;
-                self.tell(Input::Fenced { reason }, crew);
+            Stored::Failed { barrier, reason } => {
+                self.tell(Input::Failed { barrier, reason }, crew);
             }
             Stored::Fenced(reason) => {
-                self.is_fenced = true;
+                self.fail(Verdict::Fatal(reason.clone()));
                 self.tell(Input::Fenced { reason }, crew);
             }
             Stored::Swept(None) | Stored::Checked => {}
@@ -414,7 +404,7 @@ impl Keeper {
                 }
             }
             Output::Finished => self.verdict = Verdict::Finished,
-            Output::Stop { reason } if self.is_once && !self.is_fenced => {
+            Output::Stop { reason } if self.is_once => {
                 self.fail(Verdict::Failed(reason));
             }
             Output::Stop { reason } => self.fail(Verdict::Fatal(reason)),
@@ -458,9 +448,9 @@ fn work(runner: &Runner, incarnation: &mut Incarnation, job: Job) -> Stored {
             let barrier = manifest.barrier;
             match runner.run(incarnation.put_manifest(*manifest)) {
                 Ok(number) => Stored::Manifest { barrier, number },
+                Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
                 Err(error) => Stored::Failed {
                     barrier,
-                    is_fatal: error.kind == Kind::Fenced,
                     reason: error.to_string(),
                 },
             }

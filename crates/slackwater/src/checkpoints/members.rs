@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use arrow_schema::{Schema, SchemaRef};
 use slackwater_checkpoint::compatible::Wanted;
 use slackwater_checkpoint::manifest::{Identity, NodeKind};
-use slackwater_engine::deploy::{Deployment, InputPlan, StepKind};
+use slackwater_engine::deploy::{Deployment, StepKind};
 use slackwater_engine::operator::aggregate::AggregateSpec;
 use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
@@ -62,7 +62,7 @@ impl Members {
             }
         }
         for (number, instance) in deployment.instances.iter().enumerate() {
-            if let InputPlan::Source { node } = instance.input {
+            if let Some(node) = instance.source() {
                 members.add(node, instance.index, number);
             }
             for step in &instance.steps {

@@ -17,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use slackwater_engine::Error;
 use slackwater_engine::barrier::Barrier;
 use slackwater_engine::counters::InstanceCounters;
-use slackwater_engine::deploy::{Deployment, InputPlan};
+use slackwater_engine::deploy::{Deployment, InputPlan, InstancePlan};
 use slackwater_engine::instance::SinkResult;
 use slackwater_engine::recorder::Recorder;
 use slackwater_engine::runtime::Costs;
@@ -131,10 +131,11 @@ impl Children {
             started.push((child, channel));
         }
         let orders = Arc::new(orders);
+        let sources = work.deployment.instances.iter().map(InstancePlan::source);
         let shared = Shared {
             orders: Arc::clone(&orders),
             process_of: Arc::new(heads(work.deployment)),
-            sources: Arc::new(sources(work.deployment)),
+            sources: Arc::new(sources.collect()),
             events,
             words,
             counters: counters.clone(),
@@ -330,16 +331,6 @@ fn tell(orders: &Orders, number: usize, order: &Order, descriptors: &[OwnedFd]) 
     let channel = orders[number].lock().expect("no thread panics under it");
     // One that has gone is noticed by its listener.
     let _ = channel.send(order, &descriptors);
-}
-
-/// The source of each instance.
-fn sources(deployment: &Deployment) -> Vec<Option<usize>> {
-    let instances = deployment.instances.iter();
-    let sources = instances.map(|instance| match instance.input {
-        InputPlan::Source { node } => Some(node),
-        InputPlan::Ports(_) => None,
-    });
-    sources.collect()
 }
 
 /// The process of each instance that has links, by its head's node and its number among the
