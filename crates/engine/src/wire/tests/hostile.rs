@@ -430,10 +430,10 @@ fn rows_before_a_schema_are_refused() {
 #[test]
 fn kinds_of_rows_that_do_not_exist_are_refused() {
     let mut chunk = Chunk::new(longs(2), 1);
-    chunk.kinds = Some(Int8Array::from(vec![0, 3]));
+    chunk.kinds = Some(Int8Array::from(vec![0, 4]));
     let sent = frames(&mut Encoder::new(), &Message::Chunk(chunk.clone()));
     let error = decode_with(&sent, 9, Buffer::default()).unwrap_err();
-    assert!(error.to_string().contains("3 is no kind of row"), "{error}");
+    assert!(error.to_string().contains("4 is no kind of row"), "{error}");
 
     chunk.kinds = Some(Int8Array::from(vec![Some(0), None]));
     let sent = frames(&mut Encoder::new(), &Message::Chunk(chunk));

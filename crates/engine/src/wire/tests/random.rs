@@ -302,7 +302,7 @@ pub fn chunk(random: &mut Random, batch: RecordBatch) -> Chunk {
         });
     }
     if random.one_in(3) {
-        let kinds = (0..rows).map(|_| random.below(3) as i8);
+        let kinds = (0..rows).map(|_| random.below(4) as i8);
         chunk.kinds = Some(Int8Array::from_iter_values(kinds));
     }
     chunk
