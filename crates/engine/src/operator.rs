@@ -11,10 +11,14 @@
 //! [`Progress::More`]: what it emits is thus bounded per call and back-pressure reaches it.
 
 pub mod aggregate;
+pub mod count_window;
 pub mod drop_late;
 pub mod filter;
 pub mod join;
+mod kept;
+pub mod late_rows;
 pub mod map;
+pub mod session;
 pub mod table_join;
 pub mod temporal_join;
 pub mod union;
@@ -47,6 +51,18 @@ pub trait Operator: Send {
     /// The watermark has moved to `watermark`: emits what is complete now, at most about
     /// [`Output::chunk_rows`] rows a call, and says whether there is more to emit.
     fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    /// When it wants [`Operator::on_time`] called, on the engine's clock; asked of the head of an instance
+    /// only. `None` while there is nothing to emit then: an idle query has no timer.
+    fn due_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// The time has come that it asked for: emits at most about [`Output::chunk_rows`] rows a call, and
+    /// says whether there is more.
+    fn on_time(&mut self, _output: &mut Output) -> Result<Progress> {
         Ok(Progress::Done)
     }
 

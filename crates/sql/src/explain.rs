@@ -4,7 +4,7 @@ use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_engine::operator::aggregate::AggregateSpec;
 use slackwater_engine::operator::join::JoinSpec;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
-use slackwater_engine::operator::window::Windows;
+use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use crate::error::without_literal_types;
 use crate::expression::Physical;
@@ -33,7 +33,7 @@ pub fn readable(text: &str) -> String {
     shown.replace("count(1)", "count(*)")
 }
 
-/// `tumbling 30 s`, `sliding 1 min every 10 s`.
+/// `tumbling 30 s`, `sliding 1 min every 10 s`, `sessions, gap 30 min`.
 pub fn windows(windows: &Windows) -> String {
     let length = |ticks: i64| {
         let tick_ns: i128 = match windows.unit {
@@ -44,14 +44,14 @@ pub fn windows(windows: &Windows) -> String {
         };
         duration(i128::from(ticks) * tick_ns)
     };
-    if windows.size == windows.slide {
-        format!("tumbling {}", length(windows.size))
-    } else {
-        format!(
-            "sliding {} every {}",
-            length(windows.size),
-            length(windows.slide)
-        )
+    let (size, slide) = (windows.size, windows.slide);
+    match windows.kind {
+        WindowKind::Aligned if size == slide => format!("tumbling {}", length(size)),
+        WindowKind::Aligned => format!("sliding {} every {}", length(size), length(slide)),
+        WindowKind::Cumulating => format!("cumulating {} by {}", length(size), length(slide)),
+        WindowKind::Session => format!("sessions, gap {}", length(size)),
+        WindowKind::Count if size == slide => format!("windows of {size} rows"),
+        WindowKind::Count => format!("windows of {size} rows every {slide}"),
     }
 }
 

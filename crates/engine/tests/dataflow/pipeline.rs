@@ -387,6 +387,7 @@ impl Catalog for Pipeline {
             calls: calls.into_iter().map(call).collect(),
             time_column: None,
             emit: Emit::Changes,
+            updating: None,
             schema: schema(&[
                 ("ws", US),
                 ("we", US),

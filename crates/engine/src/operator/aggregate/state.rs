@@ -1,11 +1,12 @@
 //! Snapshots of an aggregation: a row per group with the columns `window_end` (ticks; the largest
-//! integer for a running aggregation), the keys, and the states of the accumulators.
+//! integer for a running aggregation), the keys, what has been emitted of it (where windows are emitted
+//! more than once), and the states of the accumulators.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow_array::types::{Int8Type, Int64Type};
+use arrow_array::{Array, ArrayRef, Int8Array, Int64Array, RecordBatch};
 use arrow_schema::{Field, Schema};
 
 use super::Aggregate;
@@ -56,6 +57,9 @@ impl Groups {
     fn snapshot(&mut self, end: i64, chosen: &[u32]) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![end; chosen.len()]))];
         columns.extend(self.keys.columns(chosen)?);
+        if let Some(updates) = &self.updates {
+            columns.push(Arc::new(Int8Array::from(updates.states(chosen))));
+        }
         for accumulator in &mut self.accumulators {
             columns.extend(accumulator.state(chosen)?);
         }
@@ -120,6 +124,16 @@ impl KeyedState for Aggregate {
         table.resize();
         table.touch(&groups, mark);
         let mut next = 1 + key_count;
+        if let Some(updates) = &mut table.updates {
+            let states = batch.columns().get(next);
+            let states = states.and_then(|states| states.as_primitive_opt::<Int8Type>());
+            let states = states.filter(|states| states.null_count() == 0);
+            let states = states.ok_or_else(|| Error::new(place, "it has too few columns"))?;
+            for (&group, &state) in groups.iter().zip(states.values()) {
+                updates.restore(group, state);
+            }
+            next += 1;
+        }
         for accumulator in &mut table.accumulators {
             let layout = accumulator.state(&[])?;
             let states = batch.columns().get(next..next + layout.len());
@@ -130,6 +144,9 @@ impl KeyedState for Aggregate {
             }
             accumulator.merge(&groups, states)?;
             next += layout.len();
+        }
+        if let Some(updating) = self.spec.updating {
+            self.ask_for_time(updating);
         }
         Ok(())
     }
@@ -144,7 +161,14 @@ impl KeyedState for Aggregate {
 
     fn expire(&mut self, watermark: EventTime) -> Result<()> {
         if let Some(window) = self.spec.window {
-            let is_open = |end: i64| window.windows.to_event_time(end) > watermark;
+            let lateness_us = self.lateness_us();
+            let kept_until = |end: i64| {
+                window
+                    .windows
+                    .to_event_time(end)
+                    .saturating_add(lateness_us)
+            };
+            let is_open = |end: i64| kept_until(end) > watermark;
             self.tables.retain(|&end, _| is_open(end));
         }
         self.watermark = self.watermark.max(watermark);

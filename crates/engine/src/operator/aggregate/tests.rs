@@ -2,6 +2,7 @@
 
 mod combine;
 mod snapshots;
+mod updating;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,6 +157,15 @@ fn answer(rows: &[&Row]) -> Vec<Option<i64>> {
 }
 
 pub(super) fn aggregate(window: Option<bool>, keys: &[usize], emit: Emit) -> Aggregate {
+    updating_aggregate(window, keys, emit, None)
+}
+
+pub(super) fn updating_aggregate(
+    window: Option<bool>,
+    keys: &[usize],
+    emit: Emit,
+    updating: Option<Updating>,
+) -> Aggregate {
     let window = window.map(|is_start| WindowKey {
         column: if is_start { START } else { END },
         is_start,
@@ -171,6 +181,7 @@ pub(super) fn aggregate(window: Option<bool>, keys: &[usize], emit: Emit) -> Agg
         calls: calls(),
         time_column: Some(TIME),
         emit,
+        updating,
         schema: schema(&fields),
     };
     Aggregate::new(spec, &input).unwrap()
@@ -406,6 +417,7 @@ fn keys_of_every_type_come_out_as_they_went_in() {
             }],
             time_column: None,
             emit: Emit::Changes,
+            updating: None,
             schema: schema(&[("key", of.clone()), ("count", DataType::Int64)]),
         };
         let input = batch(vec![("key", column.clone())]);
