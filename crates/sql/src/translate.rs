@@ -67,8 +67,11 @@ struct Stream {
     roles: Vec<Role>,
     /// Event time, where the stream has it, also when the plan has no such column any more.
     time: Option<Physical>,
-    /// Rows replace earlier rows of the same key.
+    /// Rows replace earlier rows, or take them back.
     updates: bool,
+    /// Where `updates`: the columns that tell which row is replaced; `None` where only the whole row
+    /// says it.
+    key: Option<Vec<Physical>>,
 }
 
 /// What is special about a column.
@@ -474,6 +477,7 @@ impl<'a> Translator<'a> {
             roles,
             time: Some(time),
             updates: false,
+            key: None,
         })
     }
 

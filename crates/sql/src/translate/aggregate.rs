@@ -229,12 +229,15 @@ impl Translator<'_> {
             }
         }
         let time = window.map(|_| column(1, &schema));
+        let key = (0..keys.len()).map(|index| column(first_key + index, &schema));
+        let key = key.collect::<Vec<Physical>>();
         Ok(Stream {
             node,
             columns,
             roles,
             time,
             updates: window.is_none(),
+            key: window.is_none().then_some(key),
         })
     }
 }

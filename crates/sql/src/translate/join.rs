@@ -193,6 +193,7 @@ impl Translator<'_> {
             roles,
             time: None,
             updates: false,
+            key: None,
         })
     }
 }

@@ -49,6 +49,7 @@ impl Translator<'_> {
             roles,
             time,
             updates: false,
+            key: None,
         })
     }
 

@@ -330,6 +330,7 @@ impl Translator<'_> {
             roles: roles.collect(),
             time: beside.time,
             updates: false,
+            key: None,
         }
     }
 }

@@ -71,6 +71,7 @@ impl Translator<'_> {
             roles,
             time,
             updates: false,
+            key: None,
         })
     }
 }
