@@ -91,6 +91,8 @@ const TABLE_OPTIONS: &[&str] = &[
     "csv.null",
     "csv.comment",
     "latency_target",
+    "changelog",
+    "late_rows",
     "on_error",
     "dead_letter",
     "idle_timeout",

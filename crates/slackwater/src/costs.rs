@@ -165,14 +165,19 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         NodeSpec::Source(source) => &source.schema,
         NodeSpec::Map { schema, .. }
         | NodeSpec::Window { schema, .. }
+        | NodeSpec::ToRows { schema }
+        | NodeSpec::SessionRows { schema, .. }
         | NodeSpec::Union { schema } => schema,
-        NodeSpec::Aggregate { spec, .. } => &spec.schema,
+        NodeSpec::ChangelogJoin(spec) => &spec.schema,
+        NodeSpec::TopN(spec) => &spec.schema,
+        NodeSpec::Aggregate { spec, .. } | NodeSpec::Sessions { spec, .. } => &spec.schema,
+        NodeSpec::CountWindow(spec) => &spec.schema,
         NodeSpec::Join(spec) => &spec.schema,
         NodeSpec::TableJoin(spec) => &spec.schema,
         NodeSpec::TemporalJoin(spec) => &spec.join.schema,
         NodeSpec::Sink(sink) => &sink.schema,
         // It passes on what it reads.
-        NodeSpec::Filter { .. } | NodeSpec::DropLate { .. } => {
+        NodeSpec::Filter { .. } | NodeSpec::DropLate { .. } | NodeSpec::LateRows { .. } => {
             schema_of(program, program.graph.nodes[node].inputs[0].from)
         }
     }

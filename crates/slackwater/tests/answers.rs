@@ -128,6 +128,7 @@ answers! {
     apache_tumbling: "apache.tumble30s_per_ip", false;
     apache_sliding: "apache.slide60s10s", false;
     apache_window_join: "apache.join30s_404_x_200", false;
+    apache_sessions: "apache.session30min_per_ip", false;
     apache_running_count: "apache.running_count_final", true;
     nycflights_tumbling: "nycflights.tumble1h_per_origin", false;
     nycflights_window_join: "nycflights.join1h_by_origin", true;
@@ -137,4 +138,5 @@ answers! {
     nexmark_q5: "nexmark_ooo500.q5", false;
     nexmark_q7: "nexmark_ooo500.q7", false;
     nexmark_q8: "nexmark_ooo500.q8", false;
+    nexmark_q11: "nexmark_ooo500.q11", false;
 }

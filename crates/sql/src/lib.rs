@@ -13,6 +13,7 @@ pub mod types;
 mod as_of;
 mod check;
 mod functions;
+mod late_rows;
 mod operands;
 mod order;
 mod outputs;
@@ -21,6 +22,7 @@ pub mod table;
 mod window;
 
 mod aggregates;
+pub mod changelog;
 pub mod explain;
 mod expression;
 pub mod program;

@@ -42,16 +42,27 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
     for node in (0..nodes.len()).rev() {
         seen[node] = match &nodes[node] {
             NodeSpec::Aggregate { spec, input } => {
-                spec.window.is_none() || !spec.calls.iter().all(|call| call.is_exact(input))
+                let is_final = spec.window.is_some() && spec.refires.is_none();
+                !is_final || !spec.calls.iter().all(|call| call.is_exact(input))
             }
-            NodeSpec::Join(_) | NodeSpec::Sink(_) => true,
+            // Running ones emit on the way; a window's first rows are the same in any order.
+            NodeSpec::TopN(spec) => spec.window.is_none(),
+            NodeSpec::Sessions { spec, input, .. } => {
+                !spec.calls.iter().all(|call| call.is_exact(input))
+            }
+            NodeSpec::ChangelogJoin(_) | NodeSpec::Join(_) | NodeSpec::Sink(_) => true,
             NodeSpec::Source(_)
             | NodeSpec::Map { .. }
             | NodeSpec::Filter { .. }
             | NodeSpec::DropLate { .. }
+            | NodeSpec::LateRows { .. }
+            // They put rows in order themselves.
+            | NodeSpec::SessionRows { .. }
+            | NodeSpec::CountWindow(_)
             | NodeSpec::Window { .. }
             | NodeSpec::TableJoin(_)
             | NodeSpec::TemporalJoin(_)
+            | NodeSpec::ToRows { .. }
             | NodeSpec::Union { .. } => {
                 let consumers = graph.consumers(node);
                 consumers.into_iter().any(|(consumer, _)| seen[consumer])

@@ -11,14 +11,16 @@ use slackwater_engine::source::SourceConnector;
 use sqlparser::ast::{Ident, Query};
 use sqlparser::tokenizer::{Span, TokenWithSpan};
 
+use crate::changelog::{self, ChangelogMode};
 use crate::error::{Result, SqlError, nearest};
+use crate::late_rows;
 use crate::order;
 use crate::outputs;
 use crate::session::Session;
 use crate::settings::{Balancer, Parallelism, Settings};
 use crate::specs::NodeSpec;
 use crate::statement::{Statement, parse};
-use crate::table::Table;
+use crate::table::{LATE_ROWS, Table};
 use crate::translate::Translator;
 use crate::types::sql_name;
 
@@ -56,6 +58,10 @@ pub struct Program {
     pub settings: Settings,
     /// The statements that move rows.
     pub outputs: Vec<Output>,
+    /// What each node emits.
+    pub modes: Vec<ChangelogMode>,
+    /// What the user should know before it runs.
+    pub warnings: Vec<String>,
 }
 
 /// A statement that moves rows.
@@ -84,7 +90,14 @@ pub fn compile(
         session: Session::new(),
         connectors,
         jobs: Vec::new(),
+        is_late_given: false,
     };
+    let options = connectors.table_options();
+    // It counts from where it stands; that of the command line counts from the beginning.
+    for (key, value) in overrides.iter().filter(|(key, _)| key == LATE_ROWS) {
+        compiler.session.settings.set(key, value, &options)?;
+        compiler.is_late_given = true;
+    }
     let mut tokens = Vec::new();
     for placed in parse(text)? {
         compiler
@@ -92,7 +105,6 @@ pub fn compile(
             .map_err(|error| error.among(&placed.tokens))?;
         tokens.extend(placed.tokens.iter().cloned());
     }
-    let options = connectors.table_options();
     for (key, value) in overrides {
         compiler.session.settings.set(key, value, &options)?;
     }
@@ -120,6 +132,8 @@ struct Compiler<'a> {
     session: Session,
     connectors: &'a dyn Connectors,
     jobs: Vec<Job>,
+    /// The command line says where late rows go.
+    is_late_given: bool,
 }
 
 /// A statement that moves rows.
@@ -164,6 +178,7 @@ impl Compiler<'_> {
                     .add_view(&name.value, plan)
                     .map_err(|error| error.at(span))
             }
+            Statement::Set { key, .. } if key == LATE_ROWS && self.is_late_given => Ok(()),
             Statement::Set { key, value } => {
                 let options = self.connectors.table_options();
                 self.session.settings.set(&key, &value, &options)
@@ -207,7 +222,8 @@ impl Compiler<'_> {
         explain: bool,
     ) -> Result<()> {
         let places = outputs::places(&query);
-        let mut plan = self.session.plan(query)?;
+        let plan = self.session.plan(query)?;
+        let mut plan = late_rows::mark(plan, &self.session)?;
         if let Some(table) = &table {
             plan = fit(plan, table, columns, &places)?;
         }
@@ -272,7 +288,28 @@ impl Compiler<'_> {
                 parallelism: job.parallelism.unwrap_or(Parallelism::Fixed(1)),
             });
         }
-        let (mut graph, nodes) = (translator.graph, translator.specs);
+        let before = translator.graph.nodes.len();
+        translator.late_sinks()?;
+        // They keep up with whoever has most to do.
+        let widest = jobs.iter().filter_map(|job| job.parallelism);
+        let widest = widest.max_by_key(|parallelism| match parallelism {
+            Parallelism::Auto => usize::MAX,
+            Parallelism::Fixed(instances) => *instances,
+        });
+        let late = before..translator.graph.nodes.len();
+        let late = late.filter(|&node| matches!(translator.specs[node], NodeSpec::Sink(_)));
+        outputs.extend(late.map(|sink| Output {
+            sink,
+            parallelism: widest.unwrap_or(Parallelism::Fixed(1)),
+        }));
+        let (mut graph, mut nodes) = (translator.graph, translator.specs);
+        let modes = changelog::settle(&graph, &mut nodes);
+        let mut warnings = changelog::unbounded(&graph, &nodes);
+        warnings.extend(changelog::without_clock(
+            &graph,
+            &nodes,
+            &self.session.settings,
+        ));
         if self.session.settings.balancer == Balancer::Auto {
             order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);
         }
@@ -281,6 +318,8 @@ impl Compiler<'_> {
             nodes,
             settings: self.session.settings.clone(),
             outputs,
+            modes,
+            warnings,
         })
     }
 }
@@ -402,7 +441,7 @@ fn fit(plan: LogicalPlan, table: &Table, names: &[Ident], places: &[Span]) -> Re
 }
 
 /// Casts that lose nothing silently: a value that does not fit fails its row.
-fn arrow_cast_ok(from: &arrow_schema::DataType, to: &arrow_schema::DataType) -> bool {
+pub fn arrow_cast_ok(from: &arrow_schema::DataType, to: &arrow_schema::DataType) -> bool {
     use arrow_schema::DataType::*;
     let number = |of: &arrow_schema::DataType| of.is_numeric();
     let text = |of: &arrow_schema::DataType| matches!(of, Utf8 | Utf8View | LargeUtf8);

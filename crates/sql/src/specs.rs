@@ -7,10 +7,17 @@ use slackwater_engine::expression::Expression;
 use slackwater_engine::intake::EventTimeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::{Aggregate, AggregateSpec};
+use slackwater_engine::operator::changelog::aggregate::UpdatingAggregate;
+use slackwater_engine::operator::changelog::join::{ChangelogJoin, ChangelogJoinSpec};
+use slackwater_engine::operator::changelog::to_rows::ToRows;
+use slackwater_engine::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
+use slackwater_engine::operator::count_window::{CountWindow, CountWindowSpec};
 use slackwater_engine::operator::drop_late::DropLate;
 use slackwater_engine::operator::filter::Filter;
 use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
+use slackwater_engine::operator::late_rows::{LateRows, Lateness};
 use slackwater_engine::operator::map::Map;
+use slackwater_engine::operator::session::{SessionAggregate, SessionRows, SessionSpec};
 use slackwater_engine::operator::table_join::{TableJoin, TableJoinSpec};
 use slackwater_engine::operator::temporal_join::{TemporalJoin, TemporalJoinSpec};
 use slackwater_engine::operator::union::Union;
@@ -48,9 +55,38 @@ pub enum NodeSpec {
         time_column: usize,
         /// The windows.
         windows: Windows,
+        /// How long behind its end a window takes rows, in microseconds.
+        lateness_us: i64,
         /// The input's columns and the windows'.
         schema: SchemaRef,
     },
+    /// Late rows, and no others.
+    LateRows {
+        /// The event-time column.
+        time_column: usize,
+        /// When a row is late.
+        lateness: Lateness,
+    },
+    /// Aggregation in sessions.
+    Sessions {
+        /// What it computes.
+        spec: AggregateSpec,
+        /// Which rows are one session.
+        sessions: SessionSpec,
+        /// The columns of its input.
+        input: SchemaRef,
+    },
+    /// Rows with the edges of their session.
+    SessionRows {
+        /// Which rows are one session.
+        sessions: SessionSpec,
+        /// The columns of its input.
+        input: SchemaRef,
+        /// The columns of its output.
+        schema: SchemaRef,
+    },
+    /// Windows of so many rows.
+    CountWindow(CountWindowSpec),
     /// Aggregation by key.
     Aggregate {
         /// What it computes.
@@ -64,6 +100,15 @@ pub enum NodeSpec {
     TableJoin(TableJoinSpec),
     /// A join of a stream with the versions of a table that changes.
     TemporalJoin(TemporalJoinSpec),
+    /// A join of two streams.
+    ChangelogJoin(ChangelogJoinSpec),
+    /// The first rows of each partition.
+    TopN(TopNSpec),
+    /// A changelog as plain rows.
+    ToRows {
+        /// What each row does, then the input's columns.
+        schema: SchemaRef,
+    },
     /// A union.
     Union {
         /// The columns of all inputs.
@@ -101,6 +146,8 @@ pub struct SinkSpec {
     pub schema: SchemaRef,
     /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
     pub latency_target_ns: Option<u64>,
+    /// Wants to hear what a row was before its update.
+    pub wants_before: bool,
 }
 
 impl NodeSpec {
@@ -117,12 +164,44 @@ impl NodeSpec {
             NodeSpec::Window {
                 time_column,
                 windows,
+                lateness_us,
                 schema,
-            } => Box::new(AssignWindows::new(*time_column, *windows, schema.clone())),
+            } => {
+                let assign = AssignWindows::new(*time_column, *windows, schema.clone());
+                Box::new(assign.with_lateness(*lateness_us))
+            }
+            NodeSpec::LateRows {
+                time_column,
+                lateness,
+            } => Box::new(LateRows::new(*time_column, *lateness)),
+            NodeSpec::Sessions {
+                spec,
+                sessions,
+                input,
+            } => Box::new(SessionAggregate::new(
+                spec.clone(),
+                sessions.clone(),
+                input,
+            )?),
+            NodeSpec::SessionRows {
+                sessions,
+                input,
+                schema,
+            } => Box::new(SessionRows::new(sessions.clone(), input, schema.clone())?),
+            NodeSpec::CountWindow(spec) => Box::new(CountWindow::new(spec.clone())?),
+            NodeSpec::Aggregate { spec, input } if spec.is_updating() => {
+                Box::new(UpdatingAggregate::new(spec.clone(), input)?)
+            }
             NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
             NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
             NodeSpec::TableJoin(spec) => Box::new(TableJoin::new(spec.clone())),
             NodeSpec::TemporalJoin(spec) => Box::new(TemporalJoin::new(spec.clone())?),
+            NodeSpec::ChangelogJoin(spec) => Box::new(ChangelogJoin::new(spec.clone())?),
+            NodeSpec::TopN(spec) if spec.window.is_some() => {
+                Box::new(WindowTopN::new(spec.clone())?)
+            }
+            NodeSpec::TopN(spec) => Box::new(TopN::new(spec.clone())?),
+            NodeSpec::ToRows { schema } => Box::new(ToRows::new(schema.clone())),
             NodeSpec::Union { schema } => Box::new(Union::new(schema.clone())),
         }))
     }

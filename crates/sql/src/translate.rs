@@ -6,11 +6,16 @@
 //! one file, and a view that is used twice, share what they have in common.
 
 mod aggregate;
+mod changelog_join;
 mod fields;
 mod join;
+mod late_rows;
+mod sink;
 mod source;
 mod table_join;
+mod top_n;
 mod union;
+mod window;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,19 +25,19 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, LogicalPlan};
 use slackwater_control::query::{Edge, Exchange, Node, NodeKind, QueryGraph};
 use slackwater_engine::expression::Expression;
-use slackwater_engine::operator::window::Windows;
+use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use crate::as_of;
 use crate::error::{Result, SqlError, to_span};
 use crate::explain;
 use crate::expression::{
-    Physical, PhysicalExpression, column, column_index, physical, replace_columns,
+    Physical, PhysicalExpression, column, column_index, physical, replace_columns, uncast,
 };
 use crate::program::Connectors;
 use crate::session::Session;
 use crate::settings::Balancer;
-use crate::specs::{NodeSpec, SinkSpec};
-use crate::table::{Table, TableHandle};
+use crate::specs::NodeSpec;
+use crate::table::TableHandle;
 use crate::window::WindowNode;
 use sqlparser::tokenizer::Span;
 
@@ -54,6 +59,10 @@ pub struct Translator<'a> {
     fields: fields::UsedFields,
     /// Some aggregate orders rows by event time.
     orders_by_time: bool,
+    /// The aggregation above the next window function merges its sessions itself.
+    merges_sessions: bool,
+    /// Late rows, and the tables that they go to.
+    late: Vec<late_rows::LateRowsOf>,
     /// How many tables of joins the plan at hand lies in. A table is read to its end before the
     /// stream that it is joined with, so the two share no source: it would wait for itself.
     depth: usize,
@@ -67,8 +76,13 @@ struct Stream {
     roles: Vec<Role>,
     /// Event time, where the stream has it, also when the plan has no such column any more.
     time: Option<Physical>,
-    /// Rows replace earlier rows of the same key.
+    /// Rows replace earlier rows, or take them back.
     updates: bool,
+    /// Where `updates`: the columns that tell which row is replaced; `None` where only the whole row
+    /// says it.
+    key: Option<Vec<Physical>>,
+    /// Where `updates`: rows may go for good.
+    deletes: bool,
 }
 
 /// What is special about a column.
@@ -79,6 +93,8 @@ enum Role {
     Time,
     WindowStart(Windows),
     WindowEnd(Windows),
+    /// Which of the count windows of its key it is.
+    WindowNumber,
 }
 
 impl<'a> Translator<'a> {
@@ -98,6 +114,8 @@ impl<'a> Translator<'a> {
             used: HashMap::new(),
             fields: fields::UsedFields::default(),
             orders_by_time: false,
+            merges_sessions: false,
+            late: Vec::new(),
             depth: 0,
         };
         for plan in plans {
@@ -131,6 +149,12 @@ impl<'a> Translator<'a> {
                     None => used.extend(0..handle.0.schema.fields().len()),
                 }
             }
+            // Sessions that an aggregation merges need the event time of rows.
+            if let LogicalPlan::Extension(extension) = part
+                && let Some(window) = extension.node.as_any().downcast_ref::<WindowNode>()
+            {
+                self.orders_by_time |= window.windows.kind == WindowKind::Session;
+            }
             if let LogicalPlan::Aggregate(aggregate) = part {
                 let text = format!("{:?}", aggregate.aggr_expr).to_lowercase();
                 self.orders_by_time |= text.contains("first_value") || text.contains("last_value");
@@ -140,57 +164,25 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// Adds a statement: the rows of `plan` go to a table or, without one, to the terminal.
-    pub fn sink(
-        &mut self,
-        plan: &LogicalPlan,
-        table: Option<Arc<Table>>,
-        latency_target_ns: Option<u64>,
-    ) -> Result<()> {
-        let stream = self.translate(plan)?;
-        let names = plan
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().clone());
-        let names = names.collect::<Vec<_>>();
-        let node = self.materialise(&stream, &stream.columns, &names, None)?;
-        let schema = self.schemas[node].clone();
-        let connector = self.connectors.sink(table.as_deref(), &schema)?;
-        let instances_max = match self.session.settings.state {
-            Some(_) => connector.max_instances_saved(),
-            None => connector.max_instances(),
-        };
-        let detail = connector.describe();
-        let inputs = vec![self.edge(node, Exchange::Forward)];
-        // Two statements that write the same rows to the same table are still two statements.
-        let sink = self.graph.add(Node {
-            name: "sink".to_string(),
-            detail,
-            kind: NodeKind::Sink,
-            inputs,
-            instances_max,
-        });
-        self.specs.push(NodeSpec::Sink(SinkSpec {
-            table,
-            connector,
-            schema: schema.clone(),
-            latency_target_ns,
-        }));
-        self.schemas.push(schema);
-        debug_assert_eq!(sink + 1, self.specs.len());
-        Ok(())
-    }
-
     fn translate(&mut self, plan: &LogicalPlan) -> Result<Stream> {
         match plan {
             LogicalPlan::TableScan(scan) => self.scan(scan),
             LogicalPlan::SubqueryAlias(alias) => self.translate(&alias.input),
             LogicalPlan::Projection(projection) => {
-                let input = self.translate(&projection.input)?;
+                let input = match projection.input.as_ref() {
+                    LogicalPlan::Filter(filter) => self.top_n(filter, Some(&projection.expr))?,
+                    _ => None,
+                };
+                let input = match input {
+                    Some(input) => input,
+                    None => self.translate(&projection.input)?,
+                };
                 self.project(input, &projection.expr, &projection.input)
             }
             LogicalPlan::Filter(filter) => {
+                if let Some(first) = self.top_n(filter, None)? {
+                    return Ok(first);
+                }
                 let input = self.translate(&filter.input)?;
                 self.filter(input, &filter.predicate, &filter.input)
             }
@@ -275,9 +267,24 @@ impl<'a> Translator<'a> {
             columns.push(self.bind(expression, &input, plan)?);
             roles.push(self.role(expression, &input, plan)?);
         }
+        // A key that is cast to a wider type is a key.
+        let key = input.key.as_ref().and_then(|key| {
+            let places = key.iter().map(|of_key| {
+                let mut columns = columns.iter();
+                columns.find(|column| uncast(column, &self.schemas[input.node]) == of_key)
+            });
+            Some(
+                places
+                    .collect::<Option<Vec<&Physical>>>()?
+                    .into_iter()
+                    .cloned()
+                    .collect(),
+            )
+        });
         Ok(Stream {
             columns,
             roles,
+            key,
             ..input
         })
     }
@@ -293,6 +300,13 @@ impl<'a> Translator<'a> {
         let node = self.materialise(&stream, &stream.columns, &names, extra)?;
         let schema = self.schemas[node].clone();
         let time = time.map(|_| column(time_index.unwrap_or(names.len()), &schema));
+        let key = stream.key.as_ref().and_then(|key| {
+            let places = key
+                .iter()
+                .map(|of_key| stream.columns.iter().position(|c| c == of_key));
+            let places = places.collect::<Option<Vec<usize>>>()?;
+            Some(places.into_iter().map(|at| column(at, &schema)).collect())
+        });
         let columns = (0..names.len())
             .map(|index| column(index, &schema))
             .collect();
@@ -300,6 +314,7 @@ impl<'a> Translator<'a> {
             node,
             columns,
             time,
+            key,
             ..stream
         })
     }
@@ -367,14 +382,6 @@ impl<'a> Translator<'a> {
     }
 
     fn filter(&mut self, input: Stream, predicate: &Expr, plan: &LogicalPlan) -> Result<Stream> {
-        if input.updates {
-            return Err(SqlError::new(
-                "a condition on a running aggregate needs retraction: a key that no longer meets it \
-                 would have to be taken back",
-            )
-            .near(if matches!(plan, LogicalPlan::Aggregate(_)) { "HAVING" } else { "WHERE" })
-            .mend("put the condition before the aggregation, or aggregate in windows"));
-        }
         let schema = self.schemas[input.node].clone();
         let condition = self.bind(predicate, &input, plan)?;
         let detail = explain::expression(&condition);
@@ -391,89 +398,12 @@ impl<'a> Translator<'a> {
             schema,
             &key,
         );
-        Ok(Stream { node, ..input })
-    }
-
-    fn window(&mut self, window: &WindowNode) -> Result<Stream> {
-        let mut input = self.translate(&window.input)?;
-        let time_index = window.input.schema().index_of_column(&window.time)?;
-        if input.updates {
-            return Err(
-                SqlError::new("windows over a running aggregate need retraction")
-                    .near("DESCRIPTOR")
-                    .mend("aggregate in windows instead"),
-            );
-        }
-        if input.roles[time_index] != Role::Time {
-            let name = &window.time.name;
-            let place = window.time.spans.first().map_or(Span::empty(), to_span);
-            return Err(SqlError::new(format!("'{name}' is not event time, so there are no windows by it"))
-                .at(place)
-                .mend(format!(
-                    "declare it with the table: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND; of what a \
-                     window gives, window_time is the event time"
-                )));
-        }
-        // A computed event time has to be a column before windows can be made by it; and a sliding
-        // window copies rows, so what nobody reads is left behind and nothing is computed twice.
-        let sliding = window.windows.size != window.windows.slide;
-        if sliding || column_index(&input.columns[time_index]).is_none() {
-            input = self.settle(input, &window.input)?;
-        }
-        let time = input.columns[time_index].clone();
-        let time_column = column_index(&time).expect("settled just above");
-        let before = self.schemas[input.node].clone();
-        let mut fields = before.fields().to_vec();
-        for name in ["window_start", "window_end"] {
-            fields.push(Arc::new(Field::new(name, window.windows.data_type(), true)));
-        }
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
-        let windows = window.windows;
-        let detail = format!(
-            "{} by {}",
-            explain::windows(&windows),
-            before.field(time_column).name()
-        );
-        let key = format!("window {windows:?} {time_column}");
-        let inputs = vec![self.edge(input.node, Exchange::Forward)];
-        let spec = NodeSpec::Window {
-            time_column,
-            windows,
-            schema: schema.clone(),
-        };
-        let node = self.node(
-            "window",
-            detail,
-            NodeKind::Stateless,
-            inputs,
-            spec,
-            schema.clone(),
-            &key,
-        );
-        let end = before.fields().len() + 1;
-        let mut columns = input.columns.clone();
-        columns.extend([
-            column(end - 1, &schema),
-            column(end, &schema),
-            window_time(end, &schema, &windows)?,
-        ]);
-        // A second window function on the old event time would judge lateness twice.
-        let mut roles = input.roles.iter().map(|role| match role {
-            Role::Time => Role::Plain,
-            role => *role,
-        });
-        let mut roles = roles.by_ref().collect::<Vec<_>>();
-        roles.extend([
-            Role::WindowStart(windows),
-            Role::WindowEnd(windows),
-            Role::Time,
-        ]);
+        // A row that meets the condition no more goes.
+        let deletes = input.updates;
         Ok(Stream {
             node,
-            columns,
-            roles,
-            time: Some(time),
-            updates: false,
+            deletes,
+            ..input
         })
     }
 
@@ -534,22 +464,4 @@ fn refuse_subqueries(expression: &Expr) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// `window_end - 1 ms` (or one tick of a finer unit): the event time of what a window produces.
-fn window_time(end: usize, schema: &Schema, windows: &Windows) -> Result<Physical> {
-    use arrow_schema::TimeUnit;
-    use datafusion_common::{DFSchema, ScalarValue};
-    let tick_ns = match windows.unit {
-        TimeUnit::Second | TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1_000,
-    };
-    let field = schema.field(end);
-    let interval = ScalarValue::new_interval_mdn(0, 0, tick_ns);
-    let only = DFSchema::try_from(Schema::new(vec![field.clone()]))?;
-    let end_column = Expr::Column(datafusion_common::Column::new_unqualified(field.name()));
-    let difference = end_column - Expr::Literal(interval, None);
-    let difference = physical(&difference, &only)?;
-    replace_columns(&difference, &[column(end, schema)])
 }

@@ -3,16 +3,16 @@
 //! *Windowed*: one table of groups per open window; when the watermark reaches a window's end, its
 //! groups are emitted once, final. *Running*: one table; each chunk emits the new value of each key
 //! that it touched (changes of one key within a chunk are merged), or, with [`Emit::EveryRow`], one
-//! row per input row. Windows that are emitted before their end or after it are in [`updating`].
+//! row per input row. Windows that are emitted before their end or after it are in [`refire`].
 //!
 //! Output columns: `window_start`, `window_end` (windowed only; sessions and count windows have their
 //! start among the keys), the keys, the aggregates.
 
 mod combine;
-mod groups;
+pub(super) mod groups;
 mod keys;
+mod refire;
 mod state;
-mod updating;
 
 use std::collections::BTreeMap;
 
@@ -30,9 +30,9 @@ use crate::hash::hash_rows;
 use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
 pub use combine::Combine;
-pub(super) use groups::Groups;
+use groups::Groups;
 pub use keys::Keys;
-pub use updating::Updating;
+pub use refire::Refires;
 
 /// What an aggregation computes.
 #[derive(Debug, Clone)]
@@ -48,7 +48,13 @@ pub struct AggregateSpec {
     /// When a running aggregation emits.
     pub emit: Emit,
     /// When a windowed aggregation emits beside at the end of each window.
-    pub updating: Option<Updating>,
+    pub refires: Option<Refires>,
+    /// The input of a running aggregation takes rows back.
+    pub takes_back: bool,
+    /// What a row was goes out before its update.
+    pub emits_before: bool,
+    /// Groups that nothing touches are kept for so many microseconds of event time; `None` for ever.
+    pub retention_us: Option<i64>,
     /// Columns of the output.
     pub schema: SchemaRef,
 }
@@ -73,6 +79,14 @@ pub struct AggregateCall {
     pub arguments: Vec<usize>,
     /// Boolean column of the input: `FILTER (WHERE …)`.
     pub filter: Option<usize>,
+}
+
+impl AggregateSpec {
+    /// Whether it is [`super::changelog::aggregate::UpdatingAggregate`]'s.
+    pub fn is_updating(&self) -> bool {
+        let is_more = self.takes_back || self.emits_before || self.retention_us.is_some();
+        self.window.is_none() && is_more
+    }
 }
 
 impl AggregateCall {
@@ -118,8 +132,10 @@ pub struct Aggregate {
     /// [`SPARE_TABLES`].
     spare: Vec<Groups>,
     watermark: EventTime,
-    /// When it is to be asked for what has changed ([`Updating`]).
+    /// When it is to be asked for what has changed ([`Refires`]).
     due_ns: Option<u64>,
+    /// Encodes what rows were, where that goes out before their updates.
+    befores: Option<arrow_row::RowConverter>,
     mark: Mark,
     hashes: Vec<u64>,
     groups: Vec<u32>,
@@ -142,7 +158,10 @@ impl Aggregate {
             .collect::<Vec<_>>();
         // Made once here, so that types without a rule are refused before the first row.
         let spare = vec![Groups::new(&key_types, &spec.calls)?];
+        let wants_befores = spec.refires.is_some() && spec.emits_before;
+        let befores = wants_befores.then(|| refire::converter(&spec.calls));
         Ok(Aggregate {
+            befores: befores.transpose()?,
             spec,
             input_columns: input.fields().len(),
             key_types,
@@ -163,7 +182,7 @@ impl Aggregate {
                 Some(table) => table,
                 None => Groups::new(&self.key_types, &self.spec.calls)?,
             };
-            if self.spec.updating.is_some() {
+            if self.spec.refires.is_some() {
                 table.updates.get_or_insert_default();
             }
             self.tables.insert(end, table);
@@ -219,6 +238,7 @@ impl Aggregate {
     /// Rows of one window, or of a running aggregation.
     fn process_window(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
         self.add(end, chunk)?;
+        self.note_befores(end)?;
         self.accumulate(end, chunk)
     }
 
@@ -423,7 +443,7 @@ pub(super) fn emit_updates(
     Ok(())
 }
 
-fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {
+pub(super) fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {
     if !spec.calls.iter().any(|call| call.function.needs_order()) {
         return Ok(Vec::new());
     }
@@ -464,8 +484,8 @@ impl Operator for Aggregate {
         let Some(window) = self.spec.window else {
             return Ok(Progress::Done);
         };
-        if self.spec.updating.is_some() {
-            return self.advance_updating(window, output);
+        if self.spec.refires.is_some() {
+            return self.advance_refiring(window, output);
         }
         if self.firing.is_none() {
             let closed = |end: i64| window.windows.to_event_time(end) <= watermark;

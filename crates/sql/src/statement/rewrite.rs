@@ -192,9 +192,11 @@ fn partition_by(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, usize)>
             _ => {}
         }
     }
-    Err(SqlError::new("PARTITION BY stands between the table and DESCRIPTOR")
-        .at(span)
-        .mend("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '30' MINUTE)"))
+    Err(
+        SqlError::new("PARTITION BY stands between the table and DESCRIPTOR")
+            .at(span)
+            .mend("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '30' MINUTE)"),
+    )
 }
 
 /// `>>` as two `>`, for nested ROW types.

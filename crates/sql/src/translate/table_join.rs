@@ -287,7 +287,7 @@ impl Translator<'_> {
     }
 
     /// A node without the late rows of `node`.
-    fn drop_late(&mut self, node: usize, time_column: usize) -> usize {
+    pub(super) fn drop_late(&mut self, node: usize, time_column: usize) -> usize {
         let schema = self.schemas[node].clone();
         let detail = format!("by {}", schema.field(time_column).name());
         let key = format!("drop late {time_column}");
@@ -330,6 +330,8 @@ impl Translator<'_> {
             roles: roles.collect(),
             time: beside.time,
             updates: false,
+            key: None,
+            deletes: false,
         }
     }
 }

@@ -259,9 +259,7 @@ impl Call {
         };
         match windows {
             Ok(windows) => Ok(windows),
-            Err(message) => {
-                failed(SqlError::new(message).at(self.span).mend(self.form()))
-            }
+            Err(message) => failed(SqlError::new(message).at(self.span).mend(self.form())),
         }
     }
 

@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 
-use super::updating::Updates;
+use super::refire::Updates;
 use super::{AggregateCall, AggregateSpec, Keys, order_keys};
 use crate::accumulator::{Accumulator, OrderKey, Values};
 use crate::chunk::Chunk;

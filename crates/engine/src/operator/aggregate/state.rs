@@ -1,16 +1,18 @@
 //! Snapshots of an aggregation: a row per group with the columns `window_end` (ticks; the largest
 //! integer for a running aggregation), the keys, what has been emitted of it (where windows are emitted
-//! more than once), and the states of the accumulators.
+//! more than once, with what it was before where that is wanted), and the states of the accumulators.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Int8Array, Int64Array, RecordBatch};
+use arrow_row::RowConverter;
 use arrow_schema::{Field, Schema};
 
 use super::Aggregate;
 use super::groups::Groups;
+use super::refire::{befores_of, restore_befores};
 use crate::error::{Error, Result};
 use crate::hash::hash_rows;
 use crate::state::{BucketSet, KeyedState, Mark};
@@ -35,7 +37,7 @@ impl Aggregate {
         if chosen.is_empty() {
             return Ok(None);
         }
-        Ok(Some(table.snapshot(end, &chosen)?))
+        Ok(Some(table.snapshot(end, &chosen, self.befores.as_ref())?))
     }
 
     /// Drops the given groups of a table: accumulators can't forget a single one, so the others
@@ -47,18 +49,27 @@ impl Aggregate {
         let mut stays = vec![true; groups_before.max(table.keys.len())];
         gone.iter().for_each(|&group| stays[group as usize] = false);
         let others = (0..groups_before as u32).filter(|&group| stays[group as usize]);
-        let others = table.snapshot(end, &others.collect::<Vec<_>>())?;
+        let others = others.collect::<Vec<_>>();
+        let others = table.snapshot(end, &others, self.befores.as_ref())?;
         self.restore(&others)
     }
 }
 
 impl Groups {
     /// A row per group of `chosen`.
-    fn snapshot(&mut self, end: i64, chosen: &[u32]) -> Result<RecordBatch> {
+    fn snapshot(
+        &mut self,
+        end: i64,
+        chosen: &[u32],
+        befores: Option<&RowConverter>,
+    ) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![end; chosen.len()]))];
         columns.extend(self.keys.columns(chosen)?);
         if let Some(updates) = &self.updates {
             columns.push(Arc::new(Int8Array::from(updates.states(chosen))));
+            if let Some(converter) = befores {
+                columns.extend(befores_of(converter, updates, chosen)?);
+            }
         }
         for accumulator in &mut self.accumulators {
             columns.extend(accumulator.state(chosen)?);
@@ -114,7 +125,8 @@ impl KeyedState for Aggregate {
         hash_rows(&keys, batch.num_rows(), &mut hashes)?;
         let mark = self.mark;
         let end = ends.value(0);
-        let table = self.table(end)?;
+        self.table(end)?;
+        let table = self.tables.get_mut(&end).expect("made just above");
         let before = table.keys.len();
         table.keys.groups(&keys, &hashes, false, &mut groups)?;
         if groups.iter().any(|&group| (group as usize) < before) {
@@ -133,6 +145,13 @@ impl KeyedState for Aggregate {
                 updates.restore(group, state);
             }
             next += 1;
+            if let Some(converter) = &self.befores {
+                let until = next + self.spec.calls.len();
+                let columns = batch.columns().get(next..until);
+                let columns = columns.ok_or_else(|| Error::new(place, "it has too few columns"))?;
+                restore_befores(converter, updates, &groups, columns)?;
+                next = until;
+            }
         }
         for accumulator in &mut table.accumulators {
             let layout = accumulator.state(&[])?;
@@ -145,8 +164,8 @@ impl KeyedState for Aggregate {
             accumulator.merge(&groups, states)?;
             next += layout.len();
         }
-        if let Some(updating) = self.spec.updating {
-            self.ask_for_time(updating);
+        if let Some(refires) = self.spec.refires {
+            self.ask_for_time(refires);
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Aggregation against a naive computation: windowed and running, every way of emitting.
 
 mod combine;
+mod refire;
 mod snapshots;
-mod updating;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -157,14 +157,14 @@ fn answer(rows: &[&Row]) -> Vec<Option<i64>> {
 }
 
 pub(super) fn aggregate(window: Option<bool>, keys: &[usize], emit: Emit) -> Aggregate {
-    updating_aggregate(window, keys, emit, None)
+    refiring_aggregate(window, keys, emit, None)
 }
 
-pub(super) fn updating_aggregate(
+pub(super) fn refiring_aggregate(
     window: Option<bool>,
     keys: &[usize],
     emit: Emit,
-    updating: Option<Updating>,
+    refires: Option<Refires>,
 ) -> Aggregate {
     let window = window.map(|is_start| WindowKey {
         column: if is_start { START } else { END },
@@ -181,7 +181,10 @@ pub(super) fn updating_aggregate(
         calls: calls(),
         time_column: Some(TIME),
         emit,
-        updating,
+        refires,
+        takes_back: false,
+        emits_before: false,
+        retention_us: None,
         schema: schema(&fields),
     };
     Aggregate::new(spec, &input).unwrap()
@@ -417,7 +420,10 @@ fn keys_of_every_type_come_out_as_they_went_in() {
             }],
             time_column: None,
             emit: Emit::Changes,
-            updating: None,
+            refires: None,
+            takes_back: false,
+            emits_before: false,
+            retention_us: None,
             schema: schema(&[("key", of.clone()), ("count", DataType::Int64)]),
         };
         let input = batch(vec![("key", column.clone())]);

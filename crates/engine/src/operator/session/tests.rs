@@ -167,7 +167,10 @@ fn aggregate() -> SessionAggregate {
         calls: vec![call(AggregateFunction::Count, &[]), call(sum, &[2])],
         time_column: Some(0),
         emit: Emit::Changes,
-        updating: None,
+        refires: None,
+        takes_back: false,
+        emits_before: false,
+        retention_us: None,
         schema: schema(&[
             ("ws", MS),
             ("we", MS),

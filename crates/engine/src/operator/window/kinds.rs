@@ -114,9 +114,17 @@ impl Windows {
         if size.max(slide) > COUNT_MAX {
             return Err(format!("a window has at most {COUNT_MAX} rows"));
         }
+        if size / slide > WINDOWS_PER_ROW_MAX {
+            return Err(format!(
+                "each row would belong to {} windows, at most {WINDOWS_PER_ROW_MAX} are allowed",
+                size / slide
+            ));
+        }
         Ok(Windows {
             kind: WindowKind::Count,
-            ..Windows::new(size, slide, unit)?
+            size,
+            slide,
+            unit,
         })
     }
 

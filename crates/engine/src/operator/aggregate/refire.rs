@@ -3,10 +3,17 @@
 //!
 //! The first row for a group is an insert, each further one an update of it; a group is emitted only if it
 //! has changed since. So how many there are depends on the run; the last one, behind the end of the window
-//! and its lateness, does not.
+//! and its lateness, does not. Where it is wanted what a row was goes out before its update
+//! ([`super::AggregateSpec::emits_before`]): it is noted when the group changes first.
+
+use std::collections::HashMap;
+
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_row::{RowConverter, SortField};
+use arrow_select::take::take;
 
 use super::groups::Groups;
-use super::{Aggregate, WindowKey, emit_updates};
+use super::{Aggregate, AggregateCall, WindowKey, emit_updates};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::operator::window::ticks_to_us;
@@ -16,7 +23,7 @@ use crate::time::{EventTime, now_ns};
 
 /// When the value of a window is emitted beside at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Updating {
+pub struct Refires {
     /// So long after it has changed, in nanoseconds of the engine's clock.
     pub every_ns: Option<u64>,
     /// For each row that comes until the watermark is so many microseconds behind the end.
@@ -30,6 +37,8 @@ pub struct Updates {
     states: Vec<i8>,
     /// The groups that have changed since they were emitted.
     changed: Vec<u32>,
+    /// What these were, encoded, where that is wanted.
+    befores: HashMap<u32, Box<[u8]>, foldhash::fast::FixedState>,
 }
 
 /// It has been emitted.
@@ -75,13 +84,41 @@ impl Updates {
         !self.changed.is_empty()
     }
 
+    /// What a group was before it changed.
+    pub fn before(&self, group: u32) -> Option<&[u8]> {
+        self.befores.get(&group).map(|bytes| &**bytes)
+    }
+
+    /// Notes it.
+    pub fn note_before(&mut self, group: u32, before: &[u8]) {
+        self.befores.insert(group, before.into());
+    }
+
+    /// Those of the groups that have been emitted and not changed since.
+    fn unchanged(&self, groups: &[u32]) -> Vec<u32> {
+        let state = |group: &u32| self.states.get(*group as usize).copied();
+        let groups = groups.iter().copied();
+        let unchanged = groups.filter(|group| state(group) == Some(SENT));
+        let mut unchanged = unchanged.collect::<Vec<u32>>();
+        unchanged.sort_unstable();
+        unchanged.dedup();
+        unchanged
+    }
+
+    /// A row whose value could not be told has not been emitted.
+    fn was_refused(&mut self, group: u32) {
+        self.states[group as usize] &= !SENT;
+    }
+
     pub fn clear(&mut self) {
         self.states.clear();
         self.changed.clear();
+        self.befores.clear();
     }
 
     pub fn bytes(&self) -> usize {
-        self.states.capacity() + self.changed.capacity() * 4
+        let befores = self.befores.values().map(|before| before.len() + 32);
+        self.states.capacity() + self.changed.capacity() * 4 + befores.sum::<usize>()
     }
 
     /// Takes up to `most` groups that have changed, and what their rows are.
@@ -109,9 +146,7 @@ impl Groups {
 impl Aggregate {
     /// How long behind its end a window takes rows.
     pub(super) fn lateness_us(&self) -> EventTime {
-        self.spec
-            .updating
-            .map_or(0, |updating| updating.lateness_us)
+        self.spec.refires.map_or(0, |refires| refires.lateness_us)
     }
 
     /// Rows of the window at `end` have been added: its groups are in `self.groups`.
@@ -121,7 +156,7 @@ impl Aggregate {
         end: i64,
         output: &mut Output,
     ) -> Result<()> {
-        let Some(updating) = self.spec.updating else {
+        let Some(refires) = self.spec.refires else {
             return Ok(());
         };
         let groups = std::mem::take(&mut self.groups);
@@ -133,7 +168,7 @@ impl Aggregate {
             // It has been emitted; there are no more groups than the chunk has rows.
             return self.emit_changed(window, end, usize::MAX, output);
         }
-        self.ask_for_time(updating);
+        self.ask_for_time(refires);
         Ok(())
     }
 
@@ -142,8 +177,8 @@ impl Aggregate {
     }
 
     /// Nothing is asked for while nothing has changed: an idle query has no timer.
-    pub(super) fn ask_for_time(&mut self, updating: Updating) {
-        if let (Some(every_ns), None) = (updating.every_ns, self.due_ns) {
+    pub(super) fn ask_for_time(&mut self, refires: Refires) {
+        if let (Some(every_ns), None) = (refires.every_ns, self.due_ns) {
             self.due_ns = Some(now_ns().saturating_add(every_ns));
         }
     }
@@ -164,19 +199,56 @@ impl Aggregate {
             return Ok(());
         };
         let (groups, kinds) = updates.take(most);
+        let befores = groups.iter().map(|group| updates.befores.remove(group));
+        let befores = befores.collect::<Vec<_>>();
         // That it was emitted is part of the state.
         table.touch(&groups, mark);
         let front = window.windows.edges(end, groups.len());
         let (batch, failed) = table.result(&groups, &front, &self.spec.schema)?;
+        if let Some(updates) = &mut table.updates {
+            failed
+                .iter()
+                .for_each(|(row, _)| updates.was_refused(groups[*row]));
+        }
         let chunk = Chunk {
             kinds: Some(kinds.into()),
             ..Chunk::new(batch, output.ingest_ns)
         };
-        emit_updates(chunk, &failed, output)
+        match &self.befores {
+            None => emit_updates(chunk, &failed, output),
+            Some(converter) => {
+                let (chunk, places) = with_befores(converter, chunk, &befores)?;
+                let failed = failed.into_iter();
+                let failed = failed.map(|(row, reason)| (places[row], reason));
+                emit_updates(chunk, &failed.collect::<Vec<_>>(), output)
+            }
+        }
+    }
+
+    /// Rows of the window at `end` are about to change groups: notes what those were that were emitted.
+    pub(super) fn note_befores(&mut self, end: i64) -> Result<()> {
+        let (Some(converter), Some(table)) = (&self.befores, self.tables.get_mut(&end)) else {
+            return Ok(());
+        };
+        let Some(updates) = &mut table.updates else {
+            return Ok(());
+        };
+        let groups = updates.unchanged(&self.groups);
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let values = table.accumulators.iter_mut();
+        let values = values.map(|accumulator| Ok(accumulator.evaluate(&groups)?.column));
+        let values = values.collect::<Result<Vec<ArrayRef>>>()?;
+        let rows = converter.convert_columns(&values)?;
+        for (row, &group) in groups.iter().enumerate() {
+            updates.note_before(group, rows.row(row).as_ref());
+        }
+        Ok(())
     }
 
     /// Emits what has changed in windows that are closed, and forgets those that take no more rows.
-    pub(super) fn advance_updating(
+    pub(super) fn advance_refiring(
         &mut self,
         window: WindowKey,
         output: &mut Output,
@@ -214,4 +286,89 @@ impl Aggregate {
             }
         }
     }
+}
+
+/// The chunk with what each row was in front of its update, and where its own rows are then.
+fn with_befores(
+    converter: &RowConverter,
+    chunk: Chunk,
+    befores: &[Option<Box<[u8]>>],
+) -> Result<(Chunk, Vec<usize>)> {
+    let kinds = chunk.kinds.iter().flat_map(|kinds| kinds.values().iter());
+    let (mut rows, mut all_kinds, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    let of_new = chunk.rows() as u32;
+    let mut old = Vec::new();
+    for (row, (&kind, before)) in kinds.zip(befores).enumerate() {
+        if before.is_some() {
+            rows.push(of_new + old.len() as u32);
+            all_kinds.push(RowKind::UpdateBefore as i8);
+            old.push(row as u32);
+        }
+        places.push(rows.len());
+        rows.push(row as u32);
+        all_kinds.push(kind);
+    }
+    let taken = UInt32Array::from(old);
+    let old_rows = arrow_select::take::take_record_batch(&chunk.batch, &taken)?;
+    let parser = converter.parser();
+    let values = befores.iter().flatten().map(|before| parser.parse(before));
+    let values = converter.convert_rows(values)?;
+    let mut columns = old_rows.columns().to_vec();
+    columns.truncate(columns.len() - values.len());
+    columns.extend(values);
+    let schema = chunk.batch.schema();
+    let old_rows = RecordBatch::try_new(schema.clone(), columns)?;
+    let both = arrow_select::concat::concat_batches(&schema, [&chunk.batch, &old_rows])?;
+    let batch = arrow_select::take::take_record_batch(&both, &UInt32Array::from(rows))?;
+    let paired = Chunk {
+        kinds: Some(all_kinds.into()),
+        ..Chunk::new(batch, chunk.ingest_ns)
+    };
+    Ok((paired, places))
+}
+
+/// A converter of the values of an aggregation.
+pub fn converter(calls: &[AggregateCall]) -> Result<RowConverter> {
+    let fields = calls
+        .iter()
+        .map(|call| SortField::new(call.function.data_type()));
+    Ok(RowConverter::new(fields.collect())?)
+}
+
+/// What groups were before they changed, as columns of a snapshot: NULL where they have not.
+pub fn befores_of(
+    converter: &RowConverter,
+    updates: &Updates,
+    groups: &[u32],
+) -> Result<Vec<ArrayRef>> {
+    let befores = groups.iter().map(|&group| updates.before(group));
+    let mut next = 0;
+    let places = befores.clone().map(|before| {
+        before.map(|_| {
+            next += 1;
+            next - 1
+        })
+    });
+    let places = places.collect::<UInt32Array>();
+    let parser = converter.parser();
+    let rows = befores.flatten().map(|before| parser.parse(before));
+    let columns = converter.convert_rows(rows)?;
+    let spread = columns.iter().map(|column| take(column, &places, None));
+    Ok(spread.collect::<std::result::Result<Vec<_>, _>>()?)
+}
+
+/// Takes [`befores_of`] in.
+pub fn restore_befores(
+    converter: &RowConverter,
+    updates: &mut Updates,
+    groups: &[u32],
+    columns: &[ArrayRef],
+) -> Result<()> {
+    let rows = converter.convert_columns(columns)?;
+    for (row, &group) in groups.iter().enumerate() {
+        if updates.states[group as usize] == SENT | CHANGED {
+            updates.note_before(group, rows.row(row).as_ref());
+        }
+    }
+    Ok(())
 }

@@ -10,18 +10,19 @@ use crate::state::BucketSet;
 
 const LATENESS_US: i64 = 15_000;
 
-fn updating(every: bool) -> Option<Updating> {
-    Some(Updating {
+fn refires(every: bool) -> Option<Refires> {
+    Some(Refires {
         every_ns: every.then_some(1),
         lateness_us: LATENESS_US,
     })
 }
 
-/// What a table keyed by window and keys holds in the end; checks that kinds fit.
+/// What a table keyed by window and keys holds in the end; checks that kinds fit, and that what rows were
+/// goes out before their updates, where it does.
 #[derive(Default)]
 struct Table {
     rows: BTreeMap<Vec<Option<String>>, String>,
-    updates: usize,
+    has_befores: bool,
 }
 
 impl Table {
@@ -32,15 +33,22 @@ impl Table {
                 // Window and text.
                 let key = (0..3).map(|column| texts(chunk.batch.column(column))[row].clone());
                 let text = crate::expression::row_text(&chunk.batch, row);
-                let before = self.rows.insert(key.collect(), text);
-                assert_eq!(
-                    kinds.value(row),
-                    match before {
-                        None => RowKind::Insert as i8,
-                        Some(_) => RowKind::Update as i8,
-                    }
-                );
-                self.updates += 1;
+                let key = key.collect::<Vec<_>>();
+                if kinds.value(row) == RowKind::UpdateBefore as i8 {
+                    assert_eq!(self.rows.remove(&key), Some(text));
+                    assert_eq!(kinds.value(row + 1), RowKind::Update as i8);
+                    continue;
+                }
+                let is_update = match self.rows.insert(key, text) {
+                    None => row > 0 && kinds.value(row - 1) == RowKind::UpdateBefore as i8,
+                    Some(_) => !self.has_befores,
+                };
+                let expected = if is_update {
+                    RowKind::Update
+                } else {
+                    RowKind::Insert
+                };
+                assert_eq!(kinds.value(row), expected as i8);
             }
         }
     }
@@ -65,10 +73,16 @@ proptest! {
         every in any::<bool>(),
         cut in any::<prop::sample::Index>(),
         asks in prop::collection::vec(any::<bool>(), 64),
+        has_befores in any::<bool>(),
     ) {
-        let new = || updating_aggregate(Some(false), &[TEXT], Emit::Changes, updating(every));
+        let new = || {
+            let Aggregate { mut spec, .. } =
+                refiring_aggregate(Some(false), &[TEXT], Emit::Changes, refires(every));
+            spec.emits_before = has_befores;
+            Aggregate::new(spec, &input_schema()).unwrap()
+        };
         let mut one = new();
-        let mut table = Table::default();
+        let mut table = Table { has_befores, ..Table::default() };
         let mut output = Output::new(chunk_rows);
         // No row is late beyond what is allowed: the watermark follows the smallest time that comes.
         let chunks = rows.chunks(chunk_rows).collect::<Vec<_>>();
@@ -126,7 +140,7 @@ fn row(time: i64, position: u64) -> Row {
 
 #[test]
 fn a_late_row_updates_its_window_until_the_lateness_is_over() {
-    let mut one = updating_aggregate(Some(false), &[TEXT], Emit::Changes, updating(false));
+    let mut one = refiring_aggregate(Some(false), &[TEXT], Emit::Changes, refires(false));
     let mut output = Output::new(100);
     one.process(0, chunk(&[row(1, 0)]), &mut output).unwrap();
     assert_eq!(output.take_chunks().len(), 0);
@@ -145,7 +159,7 @@ fn a_late_row_updates_its_window_until_the_lateness_is_over() {
 
 #[test]
 fn the_time_is_asked_for_once_something_has_changed() {
-    let mut one = updating_aggregate(Some(false), &[TEXT], Emit::Changes, updating(true));
+    let mut one = refiring_aggregate(Some(false), &[TEXT], Emit::Changes, refires(true));
     let mut output = Output::new(100);
     assert_eq!(one.due_ns(), None);
     one.process(0, chunk(&[row(1, 0)]), &mut output).unwrap();
