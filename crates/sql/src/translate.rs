@@ -28,7 +28,7 @@ use slackwater_engine::expression::Expression;
 use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use crate::as_of;
-use crate::error::{Result, SqlError, to_span};
+use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::{
     Physical, PhysicalExpression, column, column_index, physical, replace_columns, uncast,
@@ -39,7 +39,6 @@ use crate::settings::Balancer;
 use crate::specs::NodeSpec;
 use crate::table::TableHandle;
 use crate::window::WindowNode;
-use sqlparser::tokenizer::Span;
 
 /// Builds a query graph from logical plans.
 pub struct Translator<'a> {
