@@ -303,6 +303,21 @@ impl<'a> Check<'a> {
 
 fn join(operator: &JoinOperator) -> Option<SqlError> {
     use JoinOperator::*;
+    let (Join(on) | Inner(on) | Left(on) | LeftOuter(on) | Right(on) | RightOuter(on)
+    | FullOuter(on)) = operator
+    else {
+        return other_join(operator);
+    };
+    matches!(on, JoinConstraint::None).then(|| {
+        SqlError::new("a JOIN needs its condition")
+            .near("JOIN")
+            .mend("JOIN … ON l.k = r.k; CROSS JOIN makes every pair")
+    })
+}
+
+/// Joins that are none of both sides' rows.
+fn other_join(operator: &JoinOperator) -> Option<SqlError> {
+    use JoinOperator::*;
     let word = match operator {
         Join(_) | Inner(_) | Left(_) | LeftOuter(_) | Right(_) | RightOuter(_) | FullOuter(_)
         | CrossJoin(_) => return None,
@@ -316,7 +331,7 @@ fn join(operator: &JoinOperator) -> Option<SqlError> {
     Some(
         SqlError::new(format!("{word} joins are not known here"))
             .near(word)
-            .mend("INNER, LEFT, RIGHT and FULL joins over the same window are"),
+            .mend("INNER, LEFT, RIGHT and FULL joins are"),
     )
 }
 

@@ -138,9 +138,6 @@ SELECT b.price, l.x FROM bids AS b, LATERAL (SELECT b.price + 1 AS x) AS l;
 --- UNNEST
 SELECT * FROM UNNEST([1, 2, 3]);
 
---- QUALIFY
-SELECT price FROM bids QUALIFY ROW_NUMBER() OVER (ORDER BY ts) = 1;
-
 --- a condition that is no condition
 SELECT price FROM bids WHERE price + 1;
 
