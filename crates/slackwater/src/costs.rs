@@ -168,6 +168,7 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         | NodeSpec::Union { schema } => schema,
         NodeSpec::Aggregate { spec, .. } => &spec.schema,
         NodeSpec::Join(spec) => &spec.schema,
+        NodeSpec::IntervalJoin(spec) => &spec.schema,
         NodeSpec::TableJoin(spec) => &spec.schema,
         NodeSpec::TemporalJoin(spec) => &spec.join.schema,
         NodeSpec::Sink(sink) => &sink.schema,

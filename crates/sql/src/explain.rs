@@ -2,6 +2,7 @@
 
 use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_engine::operator::aggregate::AggregateSpec;
+use slackwater_engine::operator::interval_join::IntervalJoinSpec;
 use slackwater_engine::operator::join::JoinSpec;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::window::Windows;
@@ -117,6 +118,23 @@ pub fn join(spec: &JoinSpec) -> String {
         on.join(" and ")
     };
     format!("{kind}, {}: {on}", windows(&spec.windows))
+}
+
+/// An interval join.
+pub fn interval_join(spec: &IntervalJoinSpec) -> String {
+    let name = |side: usize, index: usize| spec.sides[side].schema.field(index).name();
+    let pairs = spec.sides[0].keys.iter().zip(&spec.sides[1].keys);
+    let mut on = pairs
+        .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
+        .collect::<Vec<_>>();
+    if let Some(condition) = &spec.condition {
+        on.push(readable(&format!("{condition:?}")));
+    }
+    let [left, right] = [0, 1].map(|side| name(side, spec.sides[side].time_column));
+    let [least, most] = spec.bounds.map(|bound| duration(i128::from(bound) * 1000));
+    let kind = format!("{:?}", spec.kind).to_lowercase();
+    let on = on.iter().map(|on| format!(" and {on}")).collect::<String>();
+    format!("{kind}: {right} - {left} from {least} to {most}{on}")
 }
 
 /// A join of a stream with columns `stream` with a table.

@@ -7,8 +7,9 @@ use slackwater_engine::expression::Expression;
 use slackwater_engine::intake::EventTimeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::{Aggregate, AggregateSpec};
-use slackwater_engine::operator::drop_late::DropLate;
+use slackwater_engine::operator::drop_late::{DropLate, Late};
 use slackwater_engine::operator::filter::Filter;
+use slackwater_engine::operator::interval_join::{IntervalJoin, IntervalJoinSpec};
 use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
 use slackwater_engine::operator::map::Map;
 use slackwater_engine::operator::table_join::{TableJoin, TableJoinSpec};
@@ -41,6 +42,8 @@ pub enum NodeSpec {
     DropLate {
         /// The event-time column.
         time_column: usize,
+        /// Which rows are late.
+        late: Late,
     },
     /// Window assignment.
     Window {
@@ -60,6 +63,8 @@ pub enum NodeSpec {
     },
     /// A window join.
     Join(JoinSpec),
+    /// A join of two streams whose event times are at most so far from each other.
+    IntervalJoin(IntervalJoinSpec),
     /// A join of a stream with a table that ends.
     TableJoin(TableJoinSpec),
     /// A join of a stream with the versions of a table that changes.
@@ -113,7 +118,9 @@ impl NodeSpec {
                 schema,
             } => Box::new(Map::new(expressions.clone(), schema.clone())),
             NodeSpec::Filter { condition } => Box::new(Filter::new(condition.clone())),
-            NodeSpec::DropLate { time_column } => Box::new(DropLate::new(*time_column)),
+            NodeSpec::DropLate { time_column, late } => {
+                Box::new(DropLate::new(*time_column, *late))
+            }
             NodeSpec::Window {
                 time_column,
                 windows,
@@ -121,6 +128,7 @@ impl NodeSpec {
             } => Box::new(AssignWindows::new(*time_column, *windows, schema.clone())),
             NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
             NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
+            NodeSpec::IntervalJoin(spec) => Box::new(IntervalJoin::new(spec.clone())?),
             NodeSpec::TableJoin(spec) => Box::new(TableJoin::new(spec.clone())),
             NodeSpec::TemporalJoin(spec) => Box::new(TemporalJoin::new(spec.clone())?),
             NodeSpec::Union { schema } => Box::new(Union::new(schema.clone())),

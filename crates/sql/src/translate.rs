@@ -7,6 +7,7 @@
 
 mod aggregate;
 mod fields;
+mod interval_join;
 mod join;
 mod source;
 mod table_join;
@@ -54,6 +55,8 @@ pub struct Translator<'a> {
     fields: fields::UsedFields,
     /// Some aggregate orders rows by event time.
     orders_by_time: bool,
+    /// Some interval join or OVER takes a row at its own watermark for late.
+    is_late_at_watermark: bool,
     /// How many tables of joins the plan at hand lies in. A table is read to its end before the
     /// stream that it is joined with, so the two share no source: it would wait for itself.
     depth: usize,
@@ -101,6 +104,7 @@ impl<'a> Translator<'a> {
             used: HashMap::new(),
             fields: fields::UsedFields::default(),
             orders_by_time: false,
+            is_late_at_watermark: false,
             depth: 0,
         };
         for plan in plans {
@@ -134,6 +138,11 @@ impl<'a> Translator<'a> {
                     None => used.extend(0..handle.0.schema.fields().len()),
                 }
             }
+            self.is_late_at_watermark |= match part {
+                LogicalPlan::Window(_) => true,
+                LogicalPlan::Join(join) => interval_join::compares_times(join),
+                _ => false,
+            };
             if let LogicalPlan::Aggregate(aggregate) = part {
                 let text = format!("{:?}", aggregate.aggr_expr).to_lowercase();
                 self.orders_by_time |= text.contains("first_value") || text.contains("last_value");

@@ -160,6 +160,7 @@ fn keys(program: &Program) -> HashMap<usize, String> {
                 let kind = match &program.nodes[from] {
                     NodeSpec::Aggregate { .. } => "aggregate",
                     NodeSpec::Join(_) => "join",
+                    NodeSpec::IntervalJoin(_) => "interval join",
                     NodeSpec::TemporalJoin(_) => "temporal join",
                     _ => "",
                 };
@@ -193,6 +194,16 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
             let sides = sides.collect::<Vec<_>>().join("; ");
             let windows = format!("{:?}", join.windows);
             let aspects = vec![aspect("rows", sides), aspect("windows", windows)];
+            (NodeKind::Stateful, aspects)
+        }
+        NodeSpec::IntervalJoin(join) => {
+            let sides = join.sides.iter().map(|side| {
+                let rows = columns(&side.schema);
+                format!("{rows} by {:?} at {}", side.keys, side.time_column)
+            });
+            let sides = sides.collect::<Vec<_>>().join("; ");
+            let interval = format!("{:?} {:?}", join.kind, join.bounds);
+            let aspects = vec![aspect("rows", sides), aspect("interval", interval)];
             (NodeKind::Stateful, aspects)
         }
         NodeSpec::TemporalJoin(spec) => {

@@ -76,6 +76,9 @@ impl Translator<'_> {
             }
         }
         let (Some((is_start, windows)), Some(window_pair)) = (window, window_pair) else {
+            if let Some(joined) = self.interval_join(join, kind, &streams)? {
+                return Ok(joined);
+            }
             let [left, right] = reasons.map(Option::unwrap_or_default);
             let error = format!(
                 "a join needs the same window on both sides, or a table on one: {left}, and {right}"
