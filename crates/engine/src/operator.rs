@@ -17,6 +17,7 @@ pub mod interval_join;
 pub mod join;
 pub(crate) mod keyed;
 pub mod map;
+pub mod over;
 
 pub mod table_join;
 pub mod temporal_join;

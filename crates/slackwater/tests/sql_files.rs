@@ -239,6 +239,8 @@ files! {
     windows_of_windows
     joins
     table_joins
+    interval_joins
+    over
     aggregates
     running
     statements

@@ -4,6 +4,7 @@ use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_engine::operator::aggregate::AggregateSpec;
 use slackwater_engine::operator::interval_join::IntervalJoinSpec;
 use slackwater_engine::operator::join::JoinSpec;
+use slackwater_engine::operator::over::OverSpec;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::window::Windows;
 
@@ -118,6 +119,33 @@ pub fn join(spec: &JoinSpec) -> String {
         on.join(" and ")
     };
     format!("{kind}, {}: {on}", windows(&spec.windows))
+}
+
+/// Functions of the rows before each row.
+pub fn over(spec: &OverSpec) -> String {
+    let name = |index: &usize| readable(spec.input.field(*index).name());
+    let calls = &spec.schema.fields()[spec.input.fields().len()..];
+    let calls = calls.iter().map(|field| {
+        // The planner's name says all of OVER once more.
+        let name = readable(field.name());
+        let call = name.split(" PARTITION BY ").next().unwrap_or_default();
+        let call = call
+            .split(" ORDER BY ")
+            .next()
+            .unwrap_or_default()
+            .to_string();
+        let frame = [" ROWS ", " RANGE "]
+            .iter()
+            .find_map(|word| name.find(word));
+        frame.map_or(call.clone(), |frame| format!("{call}{}", &name[frame..]))
+    });
+    let calls = calls.collect::<Vec<_>>().join(", ");
+    let keys = spec.keys.iter().map(name).collect::<Vec<_>>();
+    let by = match keys.is_empty() {
+        true => String::new(),
+        false => format!(" by {}", keys.join(", ")),
+    };
+    format!("{calls}{by} in the order of {}", name(&spec.time_column))
 }
 
 /// An interval join.

@@ -44,6 +44,8 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             NodeSpec::Aggregate { spec, input } => {
                 spec.window.is_none() || !spec.calls.iter().all(|call| call.is_exact(input))
             }
+            // It brings rows into an order of its own.
+            NodeSpec::Over(_) => false,
             NodeSpec::Join(_) | NodeSpec::IntervalJoin(_) | NodeSpec::Sink(_) => true,
             NodeSpec::Source(_)
             | NodeSpec::Map { .. }

@@ -12,6 +12,7 @@ use slackwater_engine::operator::filter::Filter;
 use slackwater_engine::operator::interval_join::{IntervalJoin, IntervalJoinSpec};
 use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
 use slackwater_engine::operator::map::Map;
+use slackwater_engine::operator::over::{Over, OverSpec};
 use slackwater_engine::operator::table_join::{TableJoin, TableJoinSpec};
 use slackwater_engine::operator::temporal_join::{TemporalJoin, TemporalJoinSpec};
 use slackwater_engine::operator::union::Union;
@@ -65,6 +66,8 @@ pub enum NodeSpec {
     Join(JoinSpec),
     /// A join of two streams whose event times are at most so far from each other.
     IntervalJoin(IntervalJoinSpec),
+    /// Functions of the rows before each row.
+    Over(OverSpec),
     /// A join of a stream with a table that ends.
     TableJoin(TableJoinSpec),
     /// A join of a stream with the versions of a table that changes.
@@ -129,6 +132,7 @@ impl NodeSpec {
             NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
             NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
             NodeSpec::IntervalJoin(spec) => Box::new(IntervalJoin::new(spec.clone())?),
+            NodeSpec::Over(spec) => Box::new(Over::new(spec.clone())?),
             NodeSpec::TableJoin(spec) => Box::new(TableJoin::new(spec.clone())),
             NodeSpec::TemporalJoin(spec) => Box::new(TemporalJoin::new(spec.clone())?),
             NodeSpec::Union { schema } => Box::new(Union::new(schema.clone())),

@@ -9,6 +9,7 @@ mod aggregate;
 mod fields;
 mod interval_join;
 mod join;
+mod over;
 mod source;
 mod table_join;
 mod union;
@@ -225,8 +226,7 @@ impl<'a> Translator<'a> {
                 .mend("leave it out, or sort the result")),
             LogicalPlan::Limit(_) => Err(SqlError::new("LIMIT is not known here")
                 .mend("--duration ends a query; window top-N is a later feature")),
-            LogicalPlan::Window(_) => Err(SqlError::new("OVER aggregates are not known here yet")
-                .mend("GROUP BY over TUMBLE or HOP windows is")),
+            LogicalPlan::Window(window) => self.over(window),
             LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => Err(SqlError::new(
                 "a query without a table has no stream to read",
             )

@@ -84,6 +84,11 @@ impl<T> Keyed<T> {
         number
     }
 
+    /// The encoded columns of a key.
+    pub fn key(&self, number: u32) -> &[u8] {
+        &self.entry(number).key
+    }
+
     /// What is kept of a key.
     pub fn get(&self, number: u32) -> &T {
         &self.entry(number).value

@@ -161,6 +161,7 @@ fn keys(program: &Program) -> HashMap<usize, String> {
                     NodeSpec::Aggregate { .. } => "aggregate",
                     NodeSpec::Join(_) => "join",
                     NodeSpec::IntervalJoin(_) => "interval join",
+                    NodeSpec::Over(_) => "over",
                     NodeSpec::TemporalJoin(_) => "temporal join",
                     _ => "",
                 };
@@ -204,6 +205,13 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
             let sides = sides.collect::<Vec<_>>().join("; ");
             let interval = format!("{:?} {:?}", join.kind, join.bounds);
             let aspects = vec![aspect("rows", sides), aspect("interval", interval)];
+            (NodeKind::Stateful, aspects)
+        }
+        NodeSpec::Over(spec) => {
+            let rows = columns(&spec.input);
+            let order = format!("{rows} by {:?} at {}", spec.keys, spec.time_column);
+            let functions = format!("{:?}", spec.calls);
+            let aspects = vec![aspect("rows", order), aspect("functions", functions)];
             (NodeKind::Stateful, aspects)
         }
         NodeSpec::TemporalJoin(spec) => {

@@ -84,7 +84,7 @@ SELECT a.ms, b.ms FROM strict AS a JOIN bids AS b ON a.ms = b.ms
 AND a.ts BETWEEN b.ts - INTERVAL '1' SECOND AND b.ts + INTERVAL '1' SECOND;
 
 --- one of the same time is late, too, where the watermark has no delay
-CREATE TABLE twice (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms / 10000, 0), WATERMARK FOR ts AS ts)
+CREATE TABLE twice (ms BIGINT, auction INT, bidder STRING, price DOUBLE, ts AS TO_TIMESTAMP_LTZ(ms / 10000, 0), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT a.ms, b.ms FROM twice AS a JOIN bids AS b ON a.ms = b.ms
 AND a.ts BETWEEN b.ts - INTERVAL '1' DAY AND b.ts + INTERVAL '1' DAY;
@@ -128,10 +128,3 @@ WHERE a.ts BETWEEN b.ts - INTERVAL '1' SECOND AND b.ts + INTERVAL '1' SECOND;
 -- explain
 EXPLAIN SELECT b.ms, p.ms FROM bids AS b LEFT JOIN people AS p
 ON b.bidder = p.name AND b.price > 10 AND b.ts BETWEEN p.ts - INTERVAL '5' SECOND AND p.ts + INTERVAL '10' SECOND;
-
---- one bound is not enough
-SELECT b.ms FROM bids AS b JOIN people AS p ON b.bidder = p.name AND b.ts > p.ts - INTERVAL '5' SECOND;
-
---- a computed time is not event time
-SELECT b.ms FROM bids AS b JOIN (SELECT name, TO_TIMESTAMP_LTZ(ms + 1, 3) AS ts FROM people) AS p
-ON b.bidder = p.name AND b.ts BETWEEN p.ts - INTERVAL '5' SECOND AND p.ts + INTERVAL '5' SECOND;
