@@ -46,7 +46,9 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             }
             // It brings rows into an order of its own.
             NodeSpec::Over(_) => false,
-            NodeSpec::Join(_) | NodeSpec::IntervalJoin(_) | NodeSpec::Sink(_) => true,
+            // Running ones emit on the way; a window's first rows are the same in any order.
+            NodeSpec::TopN(spec) => spec.window.is_none(),
+            NodeSpec::ChangelogJoin(_) | NodeSpec::Join(_) | NodeSpec::IntervalJoin(_) | NodeSpec::Sink(_) => true,
             NodeSpec::Source(_)
             | NodeSpec::Map { .. }
             | NodeSpec::Filter { .. }
@@ -54,6 +56,7 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             | NodeSpec::Window { .. }
             | NodeSpec::TableJoin(_)
             | NodeSpec::TemporalJoin(_)
+            | NodeSpec::ToRows { .. }
             | NodeSpec::Union { .. } => {
                 let consumers = graph.consumers(node);
                 consumers.into_iter().any(|(consumer, _)| seen[consumer])

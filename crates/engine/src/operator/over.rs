@@ -154,6 +154,13 @@ pub struct Over {
     bytes: usize,
 }
 
+/// Where a row came from, and whether it went out before it was stored.
+struct Arrival {
+    partition: u32,
+    position: u64,
+    is_done: bool,
+}
+
 impl Over {
     /// One that has seen no rows.
     pub fn new(spec: OverSpec) -> Result<Over> {
@@ -192,22 +199,22 @@ impl Over {
         Ok(ticks.map(|&tick| ticks_to_us(tick, unit)).collect())
     }
 
-    /// Lets the rows of a batch wait; `places` are their partitions and positions.
+    /// Lets the rows of a batch wait, or keeps them for frames to come.
     fn keep(
         &mut self,
         batch: &RecordBatch,
         times: &[EventTime],
-        places: impl Iterator<Item = (u32, u64)>,
+        arrivals: impl Iterator<Item = Arrival>,
     ) -> Result<()> {
         let keys = self.spec.keys.iter();
         let keys = keys.map(|&key| batch.column(key).clone()).collect();
         let search = encode(&self.key_converter, keys, batch.num_rows())?;
         let values = self.row_converter.convert_columns(batch.columns())?;
-        for ((row, &time), (partition, position)) in times.iter().enumerate().zip(places) {
+        for ((row, &time), arrival) in times.iter().enumerate().zip(arrivals) {
             let place = Place {
                 time,
-                partition,
-                position,
+                partition: arrival.partition,
+                position: arrival.position,
                 values: values.row(row).data().into(),
                 number: self.next,
             };
@@ -216,7 +223,13 @@ impl Over {
             let (hash, key) = (search.hashes[row], search.keys.row(row));
             let number = self.keys.find_or_insert(hash, key.data(), KeyRows::default);
             let rows = self.keys.get_mut(number);
-            rows.waiting.insert(place, self.mark);
+            match arrival.is_done {
+                true => rows.insert_done(Kept {
+                    place,
+                    mark: self.mark,
+                }),
+                false => drop(rows.waiting.insert(place, self.mark)),
+            }
             let due = rows.due(&self.reach);
             self.keys.set_due(number, due);
         }
@@ -330,11 +343,12 @@ impl Operator for Over {
             times.retain(|&time| time > complete);
         }
         let origin = chunk.origin.as_ref();
-        let place = |row: usize| match origin {
-            Some(origin) => (origin.partition, origin.positions.at(row)),
-            None => (u32::MAX, 0),
+        let arrival = |row: usize| Arrival {
+            partition: origin.map_or(u32::MAX, |origin| origin.partition),
+            position: origin.map_or(0, |origin| origin.positions.at(row)),
+            is_done: false,
         };
-        self.keep(&chunk.batch, &times, (0..times.len()).map(place))
+        self.keep(&chunk.batch, &times, (0..times.len()).map(arrival))
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {

@@ -332,6 +332,7 @@ impl Translator<'_> {
             time: time.map(|side| column(times[side], &schema)),
             updates: false,
             key: None,
+            deletes: false,
         }))
     }
 

@@ -144,6 +144,7 @@ impl Translator<'_> {
             time: Some(column(time_column, &schema)),
             updates: false,
             key: None,
+            deletes: false,
         })
     }
 

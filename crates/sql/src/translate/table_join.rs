@@ -335,6 +335,7 @@ impl Translator<'_> {
             time: beside.time,
             updates: false,
             key: None,
+            deletes: false,
         }
     }
 }

@@ -111,6 +111,27 @@ impl KeyRows {
         waits.into_iter().chain(gone).min()
     }
 
+    /// Adds a row that is done among those that are: behind them, unless it comes out of a snapshot.
+    pub fn insert_done(&mut self, row: Kept) {
+        if self.done.back().is_none_or(|last| last.place < row.place) {
+            self.done.push_back(row);
+            return;
+        }
+        let before = |other: &Kept| other.place < row.place;
+        let at = self.done.partition_point(before);
+        self.done.insert(at, row);
+    }
+
+    /// Notes that the rows that wait up to a time are done: they went out before they were stored.
+    pub fn note_done(&mut self, complete: EventTime) {
+        while let Some(first) = self.waiting.first_entry()
+            && first.key().time <= complete
+        {
+            let (place, mark) = first.remove_entry();
+            self.insert_done(Kept { place, mark });
+        }
+    }
+
     /// Forgets what no frame of a row to come reaches; returns about how many bytes that was.
     pub fn forget(&mut self, reach: &Reach, complete: EventTime) -> usize {
         let waits = self.waiting.first_key_value();

@@ -1,23 +1,25 @@
 //! Snapshots of an OVER: a batch of rows, and one of what runs on by key.
 //!
 //! ```text
-//! 0 | partition | position | columns…
+//! 0 | done | partition | position | columns…
 //! 1 | rows | rank | times | last | keys… | states…
 //! ```
 //!
-//! The first column tells them apart. A row is in the snapshot of the interval in which it came only:
-//! whether it waits or is done follows from its time and the watermark. A key is in that of every
-//! interval in which rows of it were done, and what is stored of it later counts.
+//! The first column tells them apart. A row is in the snapshot of the interval in which it came only: if it
+//! waited then and was done by a later snapshot, the watermark of that one says so. A key is in that of
+//! every interval in which rows of it were done, and what is stored of it later counts.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, Int8Array, Int64Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBatch, UInt32Array, UInt64Array,
+};
 use arrow_schema::{Field, Schema};
 
-use super::Over;
 use super::rows::{Counts, KeyRows, Place, RunsOn};
+use super::{Arrival, Over};
 use crate::error::{Error, Result};
 use crate::operator::table_join::index::encode;
 use crate::state::{BucketSet, KeyedState, Mark};
@@ -50,18 +52,20 @@ impl Over {
         let keys = self.keys.iter();
         let keys = keys.filter(|(_, hash, _)| buckets.contains_hash(*hash));
         let rows = keys.flat_map(|(_, _, rows)| {
-            let done = rows.done.iter().map(|row| (&row.place, row.mark));
-            let waiting = rows.waiting.iter().map(|(place, mark)| (place, *mark));
-            done.chain(waiting)
+            let done = rows.done.iter().map(|row| (&row.place, row.mark, true));
+            let waiting = rows.waiting.iter();
+            done.chain(waiting.map(|(place, mark)| (place, *mark, false)))
         });
-        let rows = rows.filter(|(_, mark)| *mark > since);
-        let places = rows.map(|(place, _)| place).collect::<Vec<&Place>>();
+        let rows = rows.filter(|(_, mark, _)| *mark > since);
+        let rows = rows.map(|(place, _, is_done)| (place, is_done));
+        let (places, are_done): (Vec<&Place>, Vec<bool>) = rows.unzip();
         let parser = self.row_converter.parser();
         let values = places.iter().map(|place| parser.parse(&place.values));
         let partitions = places.iter().map(|place| place.partition);
         let positions = places.iter().map(|place| place.position);
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(Int8Array::from(vec![0; places.len()])),
+            Arc::new(BooleanArray::from(are_done)),
             Arc::new(UInt32Array::from_iter_values(partitions)),
             Arc::new(UInt64Array::from_iter_values(positions)),
         ];
@@ -99,14 +103,20 @@ impl Over {
     }
 
     fn restore_rows(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        let [partitions, positions, columns @ ..] = columns else {
+        let [are_done, partitions, positions, columns @ ..] = columns else {
             return Err(wrong());
         };
+        let are_done = are_done.as_boolean_opt().ok_or_else(wrong)?;
         let partitions = partitions.as_primitive_opt::<UInt32Type>();
         let partitions = partitions.ok_or_else(wrong)?.values().iter();
         let positions = u64s(positions)?.values().iter();
         let places = partitions.zip(positions);
-        let places = places.map(|(&partition, &position)| (partition, position));
+        let places = places.zip(are_done.values().iter());
+        let places = places.map(|((&partition, &position), is_done)| Arrival {
+            partition,
+            position,
+            is_done,
+        });
         let rows = RecordBatch::try_new(self.spec.input.clone(), columns.to_vec());
         let rows = rows.map_err(|_| wrong())?;
         let times = self.times(&rows)?;
@@ -191,7 +201,7 @@ impl KeyedState for Over {
         let complete = self.complete();
         while let Some(key) = self.keys.first_due(complete) {
             // What was complete was emitted before the snapshot was taken.
-            self.take_complete(key, usize::MAX);
+            self.keys.get_mut(key).note_done(complete);
             self.forget(key);
         }
         Ok(())

@@ -313,13 +313,15 @@ fn any_tried() -> impl Strategy<Value = Tried> {
     })
 }
 
-/// What happens next: rows, a watermark, a snapshot, or a restart with so many instances.
+/// What happens next: rows, a watermark, a snapshot, a restart with so many instances,
+/// or a move of buckets between them.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Feed(usize),
     Watermark,
     Snapshot,
     Restart(usize),
+    Move(usize),
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
@@ -328,6 +330,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         4 => Just(Act::Watermark),
         2 => Just(Act::Snapshot),
         1 => (1usize..4).prop_map(Act::Restart),
+        1 => any::<usize>().prop_map(Act::Move),
     ]
 }
 
@@ -361,6 +364,8 @@ struct Run {
     rows: Vec<Row>,
     next: usize,
     instances: Vec<Instance>,
+    /// The instance of each bucket.
+    owners: Vec<usize>,
     chunk_rows: usize,
     watermark: EventTime,
     found: Vec<String>,
@@ -375,8 +380,7 @@ impl Run {
         };
         let mut hashes = Vec::new();
         hash_rows(&keys, rows.len(), &mut hashes).unwrap();
-        let count = self.instances.len();
-        let is_mine = |hash: u64| crate::hash::bucket(hash) * count / BUCKETS == index;
+        let is_mine = |hash: u64| self.owners[crate::hash::bucket(hash)] == index;
         let mine = rows.iter().zip(hashes).filter(|(_, hash)| is_mine(*hash));
         mine.map(|(row, _)| *row).collect()
     }
@@ -417,21 +421,52 @@ impl Run {
         self.watermark = self.watermark.max(watermark);
     }
 
+    /// As a query that goes on from a checkpoint ([`crate::checkpoint::restore`]).
     fn restart(&mut self, count: usize) {
         self.instances.iter_mut().for_each(Instance::snapshot);
+        let all = Mark::default();
         let new = (0..count).map(|index| {
             let mut new = Instance::new(self.tried, self.chunk_rows);
-            let others = BucketSet::of(|bucket| bucket * count / BUCKETS != index);
+            let own = BucketSet::of(|bucket| bucket * count / BUCKETS == index);
             for old in &self.instances {
+                let mut alone = Instance::new(self.tried, self.chunk_rows).over;
                 for batch in &old.stored {
-                    new.over.restore(batch).unwrap();
+                    alone.restore(batch).unwrap();
                 }
-                new.over.discard(&others).unwrap();
-                new.over.expire(self.watermark).unwrap();
+                alone.expire(self.watermark).unwrap();
+                for batch in alone.snapshot(&own, all).unwrap() {
+                    new.over.restore(&batch).unwrap();
+                }
             }
+            new.over.expire(self.watermark).unwrap();
             new
         });
         self.instances = new.collect();
+        let owner = |bucket| bucket * count / BUCKETS;
+        self.owners = (0..BUCKETS).map(owner).collect();
+    }
+
+    /// Some buckets go to the next instance while the query runs.
+    fn move_buckets(&mut self, seed: usize) {
+        let count = self.instances.len();
+        let goes = |bucket: usize| (bucket ^ seed).wrapping_mul(0x9E37_79B9) >> 13 & 1 == 1;
+        let mut moved = Vec::new();
+        for (giver, instance) in self.instances.iter_mut().enumerate() {
+            let of = BucketSet::of(|bucket| self.owners[bucket] == giver && goes(bucket));
+            moved.push(instance.over.snapshot(&of, Mark::default()).unwrap());
+            instance.over.discard(&of).unwrap();
+            // The next snapshot begins anew.
+            (instance.since, instance.stored) = (Mark::default(), Vec::new());
+        }
+        for (giver, batches) in moved.into_iter().enumerate() {
+            let taker = &mut self.instances[(giver + 1) % count].over;
+            batches
+                .iter()
+                .for_each(|batch| taker.restore(batch).unwrap());
+        }
+        for bucket in (0..BUCKETS).filter(|&bucket| goes(bucket)) {
+            self.owners[bucket] = (self.owners[bucket] + 1) % count;
+        }
     }
 
     fn act(&mut self, act: Act) {
@@ -444,6 +479,7 @@ impl Run {
             }
             Act::Snapshot => self.instances.iter_mut().for_each(Instance::snapshot),
             Act::Restart(count) => self.restart(count),
+            Act::Move(seed) => self.move_buckets(seed),
         }
     }
 }
@@ -464,6 +500,7 @@ proptest! {
             rows,
             next: 0,
             instances: vec![Instance::new(tried, chunk_rows)],
+            owners: vec![0; BUCKETS],
             chunk_rows,
             watermark: EventTime::MIN,
             found: Vec::new(),
