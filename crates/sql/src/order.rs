@@ -48,7 +48,10 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             NodeSpec::Over(_) => false,
             // Running ones emit on the way; a window's first rows are the same in any order.
             NodeSpec::TopN(spec) => spec.window.is_none(),
-            NodeSpec::ChangelogJoin(_) | NodeSpec::Join(_) | NodeSpec::IntervalJoin(_) | NodeSpec::Sink(_) => true,
+            NodeSpec::ChangelogJoin(_)
+            | NodeSpec::Join(_)
+            | NodeSpec::IntervalJoin(_)
+            | NodeSpec::Sink(_) => true,
             NodeSpec::Source(_)
             | NodeSpec::Map { .. }
             | NodeSpec::Filter { .. }
