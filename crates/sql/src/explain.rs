@@ -6,7 +6,7 @@ use slackwater_engine::operator::changelog::join::ChangelogJoinSpec;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::operator::interval_join::IntervalJoinSpec;
 use slackwater_engine::operator::join::JoinSpec;
-use slackwater_engine::operator::over::OverSpec;
+use slackwater_engine::operator::over::{OverFunction, OverSpec};
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::window::Windows;
 
@@ -127,27 +127,30 @@ pub fn join(spec: &JoinSpec) -> String {
 pub fn over(spec: &OverSpec) -> String {
     let name = |index: &usize| readable(spec.input.field(*index).name());
     let calls = &spec.schema.fields()[spec.input.fields().len()..];
-    let calls = calls.iter().map(|field| {
-        // The planner's name says all of OVER once more.
-        let name = readable(field.name());
-        let call = name.split(" PARTITION BY ").next().unwrap_or_default();
-        let call = call
-            .split(" ORDER BY ")
-            .next()
-            .unwrap_or_default()
-            .to_string();
-        let frame = [" ROWS ", " RANGE "]
-            .iter()
-            .find_map(|word| name.find(word));
-        frame.map_or(call.clone(), |frame| format!("{call}{}", &name[frame..]))
-    });
-    let calls = calls.collect::<Vec<_>>().join(", ");
+    let calls = calls.iter().map(|field| field.name().as_str());
+    let calls = calls.collect::<Vec<&str>>().join(", ");
     let keys = spec.keys.iter().map(name).collect::<Vec<_>>();
     let by = match keys.is_empty() {
         true => String::new(),
         false => format!(" by {}", keys.join(", ")),
     };
     format!("{calls}{by} in the order of {}", name(&spec.time_column))
+}
+
+/// One of them, of the name that the planner gives it: that says the rest of OVER once more.
+pub fn over_call(name: &str, function: &OverFunction) -> String {
+    let name = readable(name);
+    let starts = [" PARTITION BY ", " ORDER BY ", " ROWS ", " RANGE "];
+    let call = starts.iter().filter_map(|start| name.find(start)).min();
+    let frame = [" ROWS BETWEEN ", " RANGE BETWEEN "];
+    let frame = frame.iter().filter_map(|start| name.rfind(start)).max();
+    match (call, frame, function) {
+        (Some(call), Some(frame), OverFunction::Aggregate { .. }) => {
+            format!("{}{}", &name[..call], &name[frame..])
+        }
+        (Some(call), ..) => name[..call].to_string(),
+        _ => name,
+    }
 }
 
 /// An interval join.

@@ -102,7 +102,7 @@ impl Translator<'_> {
         let before = self.schemas[node].clone();
         let results = window.window_expr.iter().zip(&planned_calls);
         let results = results.map(|(expression, call)| {
-            let name = expression.schema_name().to_string();
+            let name = explain::over_call(&expression.schema_name().to_string(), &call.function);
             Arc::new(Field::new(name, call.function.data_type(), true))
         });
         let fields = before.fields().iter().cloned().chain(results);
