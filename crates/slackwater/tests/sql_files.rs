@@ -262,6 +262,8 @@ files! {
     windows_of_windows
     joins
     table_joins
+    interval_joins
+    over
     aggregates
     running
     changelog

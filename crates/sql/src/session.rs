@@ -89,6 +89,7 @@ impl Session {
                 Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
                 Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
                 Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
+                Arc::new(datafusion_functions_window::planner::WindowFunctionPlanner),
             ],
             relation_planners: vec![Arc::new(WindowFunctions)],
             options: ConfigOptions::default(),

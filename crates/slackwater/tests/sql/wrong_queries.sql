@@ -88,10 +88,10 @@ SELECT price FROM bids OFFSET 3;
 SELECT price FROM bids FETCH FIRST 3 ROWS ONLY;
 
 --- OVER
-SELECT price, SUM(price) OVER (PARTITION BY auction ORDER BY ts) FROM bids;
+SELECT price, SUM(price) OVER (PARTITION BY auction ORDER BY ms) FROM bids;
 
 --- ROW_NUMBER
-SELECT price, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY ts) FROM bids;
+SELECT price, ROW_NUMBER() OVER (PARTITION BY auction) FROM bids;
 
 --- a subquery as a value
 SELECT price, (SELECT MAX(ms) FROM people) AS latest FROM bids;

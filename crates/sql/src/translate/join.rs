@@ -72,6 +72,9 @@ impl Translator<'_> {
         let updates = streams.iter().any(|stream| stream.updates);
         let (Some((is_start, windows)), Some(window_pair), false) = (window, window_pair, updates)
         else {
+            if !updates && let Some(joined) = self.interval_join(join, kind, &streams)? {
+                return Ok(joined);
+            }
             return self.changelog_join(join, kind, streams, all_pairs);
         };
         let mut sides = Vec::new();
