@@ -63,14 +63,14 @@ impl Session {
             for name in function.aliases() {
                 scalars.insert(name.clone(), function.clone());
             }
-            scalars.insert(function.name().to_string(), function);
+            scalars.insert(function.name().to_string(), function.clone());
         }
         let mut aggregates = HashMap::new();
         for function in functions::aggregate_functions() {
             for name in function.aliases() {
                 aggregates.insert(name.clone(), function.clone());
             }
-            aggregates.insert(function.name().to_lowercase(), function);
+            aggregates.insert(function.name().to_lowercase(), function.clone());
         }
         let mut window_functions = HashMap::new();
         for function in functions::window_functions() {
@@ -89,6 +89,8 @@ impl Session {
                 Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
                 Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
                 Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
+                Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
+                Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
             ],
             relation_planners: vec![Arc::new(WindowFunctions)],
             options: ConfigOptions::default(),

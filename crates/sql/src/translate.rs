@@ -191,7 +191,12 @@ impl<'a> Translator<'a> {
             LogicalPlan::SubqueryAlias(alias) => self.translate(&alias.input),
             LogicalPlan::Projection(projection) => {
                 let input = self.translate(&projection.input)?;
-                self.project(input, &projection.expr, &projection.input)
+                let stream = self.project(input, &projection.expr, &projection.input)?;
+                // What is another value each time is computed once, however often it is read.
+                match projection.expr.iter().any(Expr::is_volatile) {
+                    true => self.settle(stream, plan),
+                    false => Ok(stream),
+                }
             }
             LogicalPlan::Filter(filter) => {
                 let input = self.translate(&filter.input)?;
