@@ -122,6 +122,19 @@ impl Session {
         self.views.keys()
     }
 
+    /// The names and types of a view's columns.
+    pub fn view_columns(&self, name: &str) -> Option<Vec<(String, DataType)>> {
+        let fields = self.views.get(name)?.schema().fields().iter();
+        let columns = fields.map(|field| (field.name().clone(), field.data_type().clone()));
+        Some(columns.collect())
+    }
+
+    /// The names of all functions, in lower case.
+    pub fn function_names(&self) -> BTreeSet<&String> {
+        let all = self.scalars.keys().chain(self.aggregates.keys());
+        all.chain(self.window_functions.keys()).collect()
+    }
+
     /// The views that a plan reads, also by way of others: the planner keeps their names.
     pub fn views_in(&self, plan: &LogicalPlan) -> BTreeSet<String> {
         let mut names = BTreeSet::new();

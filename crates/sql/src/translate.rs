@@ -31,7 +31,7 @@ use crate::expression::{
 use crate::program::Connectors;
 use crate::session::Session;
 use crate::settings::Balancer;
-use crate::specs::{NodeSpec, SinkSpec};
+use crate::specs::{Changes, NodeSpec, SinkSpec};
 use crate::table::{Table, TableHandle};
 use crate::window::WindowNode;
 use sqlparser::tokenizer::Span;
@@ -72,6 +72,21 @@ struct Stream {
     /// Where `updates`: the columns that tell which row is replaced; `None` where only the whole row
     /// says it.
     key: Option<Vec<Physical>>,
+}
+
+impl Stream {
+    /// What its rows may do to those before them.
+    fn changes(&self) -> Changes {
+        let place = |part| self.columns.iter().position(|column| column == part);
+        match &self.key {
+            _ if !self.updates => Changes::None,
+            None => Changes::ByRow,
+            Some(key) => match key.iter().map(place).collect() {
+                Some(columns) => Changes::ByKey(columns),
+                None => Changes::HiddenKey,
+            },
+        }
+    }
 }
 
 /// What is special about a column.
@@ -179,6 +194,7 @@ impl<'a> Translator<'a> {
             connector,
             schema: schema.clone(),
             latency_target_ns,
+            changes: stream.changes(),
         }));
         self.schemas.push(schema);
         debug_assert_eq!(sink + 1, self.specs.len());

@@ -315,6 +315,11 @@ impl UserAggregate {
     pub fn factory(&self) -> &Arc<dyn AccumulatorFactory> {
         &self.factory
     }
+
+    fn takes(&self, given: &[DataType]) -> bool {
+        let mut pairs = given.iter().zip(&self.arguments);
+        given.len() == self.arguments.len() && pairs.all(|(given, wanted)| fits(given, wanted))
+    }
 }
 
 pub(super) fn user_aggregate<A: Aggregate>(name: &str) -> Arc<AggregateUDF> {
@@ -340,19 +345,21 @@ impl AggregateUDFImpl for UserAggregate {
     }
 
     fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
-        let wanted = &self.arguments;
-        let mut pairs = given.iter().zip(wanted);
-        if given.len() == wanted.len() && pairs.all(|(given, wanted)| fits(given, wanted)) {
-            return Ok(wanted.clone());
+        // The planner would bury what is said here; it asks for the result's type next.
+        Ok(match self.takes(given) {
+            true => self.arguments.clone(),
+            false => given.to_vec(),
+        })
+    }
+
+    fn return_type(&self, given: &[DataType]) -> PlanResult<DataType> {
+        if self.takes(given) {
+            return Ok(self.factory.data_type());
         }
         let list = |types: &[DataType]| types.iter().map(sql_name).collect::<Vec<String>>().join(", ");
         let error = SqlError::new(format!("aggregate '{}' takes no ({})", self.name, list(given)))
-            .mend(format!("{}({})", self.name.to_uppercase(), list(wanted)));
+            .mend(format!("{}({})", self.name.to_uppercase(), list(&self.arguments)));
         Err(DataFusionError::External(Box::new(error)))
-    }
-
-    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
-        Ok(self.factory.data_type())
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> PlanResult<Box<dyn DataFusionAccumulator>> {
