@@ -20,7 +20,7 @@ mod values;
 mod with_pattern;
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
@@ -34,22 +34,32 @@ pub use rows::RowFunction;
 pub(crate) use time::UNITS;
 pub use values::{Argument, Cell, Output, Time};
 
-/// All functions of this process.
+/// All functions.
+#[derive(Clone)]
 struct All {
     scalars: Vec<Arc<ScalarUDF>>,
     aggregates: Vec<Arc<AggregateUDF>>,
 }
 
-static ALL: OnceLock<All> = OnceLock::new();
+/// Those of this process; none before the first use.
+static ALL: RwLock<Option<Arc<All>>> = RwLock::new(None);
+
+fn all() -> Arc<All> {
+    if let Some(all) = &*ALL.read().unwrap_or_else(PoisonError::into_inner) {
+        return Arc::clone(all);
+    }
+    let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(all.get_or_insert_with(|| Arc::new(built_in())))
+}
 
 /// Adds functions to the language, for all texts that this process compiles from now on. Worker
 /// processes run the same program, and have to do the same before anything else.
 ///
 /// # Errors
 ///
-/// When a name is taken, or something was compiled already.
+/// When a name is taken: then none of them is added.
 pub fn install(functions: Functions) -> std::result::Result<(), String> {
-    let mut all = built_in();
+    let mut all = all().as_ref().clone();
     let mut taken = HashSet::new();
     for function in &all.scalars {
         taken.insert(function.name().to_string());
@@ -68,8 +78,8 @@ pub fn install(functions: Functions) -> std::result::Result<(), String> {
         .extend(functions.scalars.into_iter().map(scalar::Scalar::udf));
     all.scalars.extend(functions.scalar_udfs);
     all.aggregates.extend(functions.aggregates);
-    let late = |_| "functions are added before anything is compiled, and once".to_string();
-    ALL.set(all).map_err(late)
+    *ALL.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(all));
+    Ok(())
 }
 
 fn built_in() -> All {
@@ -102,16 +112,19 @@ fn built_in() -> All {
 }
 
 /// All scalar functions; of several with one name the last one counts.
-pub fn scalar_functions() -> &'static [Arc<ScalarUDF>] {
-    &ALL.get_or_init(built_in).scalars
+pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
+    all().scalars.clone()
 }
 
 /// All aggregate functions.
-pub fn aggregate_functions() -> &'static [Arc<AggregateUDF>] {
-    &ALL.get_or_init(built_in).aggregates
+pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
+    all().aggregates.clone()
 }
 
 /// All functions that need OVER: ROW_NUMBER and its like.
 pub fn window_functions() -> Vec<Arc<WindowUDF>> {
     datafusion_functions_window::all_default_window_functions()
 }
+
+#[cfg(test)]
+mod tests;
