@@ -42,6 +42,16 @@ impl Aggregate for WeightedAverage {
         });
     }
 
+    // Where rows are taken back, it subtracts; without this all its rows would be kept.
+    const RETRACTS: bool = true;
+
+    fn retract(&mut self, (value, weight): (i64, i64)) {
+        match weight.checked_neg() {
+            Some(weight) => self.add((value, weight)),
+            None => self.overflowed = true,
+        }
+    }
+
     fn merge(&mut self, other: WeightedAverage) {
         let (total, one) = self.total.overflowing_add(other.total);
         let (weight, two) = self.weight.overflowing_add(other.weight);

@@ -34,6 +34,13 @@ pub trait Aggregate: Default + Send + 'static {
     /// Adds a row. Rows with a NULL are left out, unless that argument is an `Option`.
     fn add(&mut self, row: <Self::Arguments as Arguments>::Row<'_>);
 
+    /// Whether it knows [`Aggregate::retract`]. If not, all values of each group are kept where rows are
+    /// taken back, and added again to a new one.
+    const RETRACTS: bool = false;
+
+    /// Takes a row back that was added before. Called only of one that [`Aggregate::RETRACTS`].
+    fn retract(&mut self, _row: <Self::Arguments as Arguments>::Row<'_>) {}
+
     /// Adds what another one has seen.
     fn merge(&mut self, other: Self);
 
@@ -268,6 +275,14 @@ impl<A: Aggregate> Accumulator for Groups<A> {
         Ok(())
     }
 
+    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> EngineResult<()> {
+        let all = &mut self.groups;
+        let taken = A::Arguments::each(arguments, |row, values| {
+            all[groups[row] as usize].retract(values);
+        });
+        taken.map_err(|reason| self.failed(reason))
+    }
+
     fn clear(&mut self) {
         self.groups.clear();
     }
@@ -299,6 +314,10 @@ impl<A: Aggregate> AccumulatorFactory for Factory<A> {
 
     fn data_type(&self) -> DataType {
         <A::Value as Output>::Cell::data_type()
+    }
+
+    fn retracts(&self) -> bool {
+        A::RETRACTS
     }
 }
 
