@@ -59,7 +59,11 @@ impl Script {
         let Some(place) = error.place else {
             return error.render(self.name(), "");
         };
-        let part = self.parts.iter().rev().find(|part| part.lines_before < place.line);
+        let part = self
+            .parts
+            .iter()
+            .rev()
+            .find(|part| part.lines_before < place.line);
         let Some(part) = part else {
             return error.render(self.name(), &self.text);
         };
@@ -78,13 +82,19 @@ mod tests {
 
     #[test]
     fn errors_name_the_line_of_their_part() {
-        let mut script = Script::new("a.sql", "CREATE TABLE t (n INT)\nWITH ('connector' = 'stdin')");
+        let mut script = Script::new(
+            "a.sql",
+            "CREATE TABLE t (n INT)\nWITH ('connector' = 'stdin')",
+        );
         script.add("-e", "\nSELECT m FROM t");
         script.add("-e", "SELECT n FROM t -- the end");
         let compiled = slackwater_sql::compile(script.text(), &[], &crate::catalog::BuiltIn);
         let error = compiled.err().expect("there is no column m");
         let shown = script.render(&error);
-        assert!(shown.starts_with("-e:2:8: there is no column 'm'"), "{shown}");
+        assert!(
+            shown.starts_with("-e:2:8: there is no column 'm'"),
+            "{shown}"
+        );
         assert!(shown.contains("\n2 | SELECT m FROM t\n"), "{shown}");
     }
 }

@@ -99,7 +99,11 @@ pub fn run(files: &[PathBuf], settings: Vec<(String, String)>) -> u8 {
 
 /// The folder in which the history is kept.
 fn state_folder() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
     Some(state.join("slackwater"))
 }
@@ -108,7 +112,8 @@ impl Shell {
     fn watch_signals(&mut self) -> Result<(), Stop> {
         // Ctrl-C ends queries and lines, never the shell. The flag itself is not read.
         let interrupted = signal_hook::flag::register(SIGINT, Arc::default());
-        let ended = signal_hook::flag::register_conditional_default(SIGTERM, Arc::clone(&self.is_waiting));
+        let ended =
+            signal_hook::flag::register_conditional_default(SIGTERM, Arc::clone(&self.is_waiting));
         let noted = signal_hook::flag::register(SIGTERM, Arc::clone(&self.is_terminated));
         match interrupted.and(ended).and(noted) {
             Ok(_) => Ok(()),
@@ -151,7 +156,10 @@ impl Shell {
             // There is none the first time.
             let _ = editor.load_history(history);
         }
-        say(&format!("Slackwater {}: \\? for help, \\q to leave\n", env!("CARGO_PKG_VERSION")));
+        say(&format!(
+            "Slackwater {}: \\? for help, \\q to leave\n",
+            env!("CARGO_PKG_VERSION")
+        ));
         loop {
             self.is_waiting.store(true, Ordering::SeqCst);
             let line = editor.readline("sql> ");
@@ -174,7 +182,10 @@ impl Shell {
             if let (true, Some(history)) = (is_new, &history)
                 && let Err(error) = keep_history(&mut editor, history)
             {
-                say(&format!("warning: the history is not kept: {}: {error}\n", history.display()));
+                say(&format!(
+                    "warning: the history is not kept: {}: {error}\n",
+                    history.display()
+                ));
             }
             match line.starts_with('\\') {
                 true => self.command(&line)?,
@@ -286,7 +297,8 @@ impl Shell {
     fn query(&mut self, part: &str, piece: &Piece, kind: Kind) -> Result<Went, Stop> {
         let mut script = self.script();
         script.add(part, &piece.placed);
-        let is_shown = kind == Kind::Select && self.is_interactive && std::io::stdout().is_terminal();
+        let is_shown =
+            kind == Kind::Select && self.is_interactive && std::io::stdout().is_terminal();
         let screen = is_shown.then(|| Arc::new(Screen::default()));
         let options = RunOptions {
             settings: self.settings.clone(),
@@ -296,7 +308,7 @@ impl Shell {
             ..RunOptions::default()
         };
         let outcome = run_script(&script, &options);
-        let rows = screen.and_then(|screen| screen.finish());
+        let rows = screen.and_then(|screen| screen.finish(outcome.is_ok()));
         let (finished, error) = match outcome {
             Ok(Outcome::Explained(text)) => {
                 print(&text);
@@ -343,7 +355,10 @@ impl Shell {
             if self.timing {
                 line.push_str(&format!(", {:.3} s", report.wall_s));
             }
-            let paths = finished.dead_letters.iter().map(|file| format!(": {}", file.path));
+            let paths = finished
+                .dead_letters
+                .iter()
+                .map(|file| format!(": {}", file.path));
             say(&format!("{line}{})\n", paths.collect::<String>()));
         }
         if finished.stopped {
@@ -382,7 +397,10 @@ fn leading_command(text: &str) -> Option<(String, String)> {
     Some((line.to_string(), rest))
 }
 
-fn keep_history(editor: &mut Editor<Helper, DefaultHistory>, history: &Path) -> rustyline::Result<()> {
+fn keep_history(
+    editor: &mut Editor<Helper, DefaultHistory>,
+    history: &Path,
+) -> rustyline::Result<()> {
     if let Some(folder) = history.parent() {
         std::fs::create_dir_all(folder)?;
     }

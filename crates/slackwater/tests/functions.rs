@@ -47,13 +47,23 @@ fn the_same_answer_however_they_are_run() {
     install();
     let folder = folder();
     let path = |name: &str| folder.path(name).display().to_string();
-    let text = QUERY.replace("${IN}", &path("in.csv")).replace("${OUT}", &path("out.csv"));
+    let text = QUERY
+        .replace("${IN}", &path("in.csv"))
+        .replace("${OUT}", &path("out.csv"));
     let text = text.replace("${DEAD}", &path("dead.jsonl"));
     let mut expected: Option<Vec<String>> = None;
-    for (parallelism, chunk_rows, two_phase) in
-        [("1", "8192", "off"), ("1", "1", "off"), ("3", "100", "on"), ("3", "7", "auto"), ("2", "8192", "on")]
-    {
-        let settings = [("parallelism", parallelism), ("chunk_rows", chunk_rows), ("two_phase", two_phase)];
+    for (parallelism, chunk_rows, two_phase) in [
+        ("1", "8192", "off"),
+        ("1", "1", "off"),
+        ("3", "100", "on"),
+        ("3", "7", "auto"),
+        ("2", "8192", "on"),
+    ] {
+        let settings = [
+            ("parallelism", parallelism),
+            ("chunk_rows", chunk_rows),
+            ("two_phase", two_phase),
+        ];
         let report = run_text(&text, &settings).unwrap();
         assert_eq!(report.rows_bad, 6, "rows whose grade fails");
         let found = rows(&folder.path("out.csv"));
@@ -74,10 +84,16 @@ fn what_they_do_not_take_is_said() {
     let table = "CREATE TABLE t (n INT) WITH ('connector' = 'file', 'path' = 'in.csv');\n";
     let error = |select: &str| run_text(&format!("{table}{select}"), &[]).unwrap_err();
     let shown = error("SELECT count_char(n, 'c') FROM t");
-    assert!(shown.starts_with("test.sql:2:8: function 'count_char' takes no (INT, STRING)"), "{shown}");
+    assert!(
+        shown.starts_with("test.sql:2:8: function 'count_char' takes no (INT, STRING)"),
+        "{shown}"
+    );
     assert!(shown.ends_with("= COUNT_CHAR(STRING, STRING)"), "{shown}");
     let shown = error("SELECT longest(n) FROM t");
-    assert!(shown.starts_with("test.sql:2:8: aggregate 'longest' takes no (INT)"), "{shown}");
+    assert!(
+        shown.starts_with("test.sql:2:8: aggregate 'longest' takes no (INT)"),
+        "{shown}"
+    );
     let shown = error("SELECT count_chars('a', 'c') FROM t");
     assert!(shown.contains("did you mean 'count_char'?"), "{shown}");
 }
@@ -89,27 +105,48 @@ fn example_program() -> Option<PathBuf> {
     if program.is_file() {
         return Some(program);
     }
-    eprintln!("skipped: no {} (cargo build -p slackwater --examples)", program.display());
+    eprintln!(
+        "skipped: no {} (cargo build -p slackwater --examples)",
+        program.display()
+    );
     None
 }
 
 #[test]
 fn worker_processes_know_them_and_checkpoints_keep_them() {
-    let Some(program) = example_program() else { return };
+    let Some(program) = example_program() else {
+        return;
+    };
     let folder = folder();
-    let text = QUERY.replace("${IN}", "in.csv").replace("${OUT}", "out.csv");
+    let text = QUERY
+        .replace("${IN}", "in.csv")
+        .replace("${OUT}", "out.csv");
     let text = text.replace("${DEAD}", "dead.jsonl");
     folder.write("query.sql", text.as_bytes());
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&program);
-        command.args(["run", "query.sql", "--quiet"]).args(arguments).current_dir(folder.path(""));
+        command
+            .args(["run", "query.sql", "--quiet"])
+            .args(arguments)
+            .current_dir(folder.path(""));
         let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         rows(&folder.path("out.csv"))
     };
     let expected = run(&[]);
     assert_eq!(run(&["--processes", "2", "--parallelism", "2"]), expected);
     std::fs::remove_file(folder.path("out.csv")).unwrap();
-    let saved = ["--state", "state", "--set", "checkpoint_interval=1ms", "--set", "chunk_rows=10"];
+    let saved = [
+        "--state",
+        "state",
+        "--set",
+        "checkpoint_interval=1ms",
+        "--set",
+        "chunk_rows=10",
+    ];
     assert_eq!(run(&saved), expected);
 }

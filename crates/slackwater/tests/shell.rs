@@ -13,8 +13,7 @@ use crate::process::{Folder, PATIENCE};
 
 const BIDS: &str = "1,a,10\n2,b,20\n3,a,5\n";
 
-const TABLE: &str =
-    "CREATE TABLE bids (ms BIGINT, bidder STRING, price INT) WITH ('connector' = 'file', 'path' = 'bids.csv');";
+const TABLE: &str = "CREATE TABLE bids (ms BIGINT, bidder STRING, price INT) WITH ('connector' = 'file', 'path' = 'bids.csv');";
 
 const ENDLESS: &str = "CREATE TABLE v (ts_ms BIGINT, ip STRING) WITH ('connector' = 'datagen', \
                        'generator' = 'uservisits', 'rate' = '20000/s', 'addresses' = '500');";
@@ -33,10 +32,21 @@ impl Terminal {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
-        let size = Winsize { ws_row: 20, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: 20,
+            ws_col: 120,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         tcsetwinsize(&controller, size).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
-        let open = || File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let open = || {
+            File::options()
+                .read(true)
+                .write(true)
+                .open(name.to_str().unwrap())
+                .unwrap()
+        };
         // So that Ctrl-C becomes a signal, the terminal has to be the child's own.
         let mut command = Command::new("setsid");
         command
@@ -59,11 +69,20 @@ impl Terminal {
             let mut bytes = [0; 4096];
             // The terminal gives an error when its other side has gone.
             while let Ok(length @ 1..) = output.read(&mut bytes) {
-                writer.0.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..length]));
+                writer
+                    .0
+                    .lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&bytes[..length]));
                 writer.1.notify_all();
             }
         });
-        let mut terminal = Terminal { keys, child, seen, mark: 0 };
+        let mut terminal = Terminal {
+            keys,
+            child,
+            seen,
+            mark: 0,
+        };
         terminal.expect("sql> ");
         terminal
     }
@@ -83,8 +102,16 @@ impl Terminal {
         let seen = self.seen.0.lock().unwrap();
         let mark = self.mark;
         let is_missing = |seen: &mut String| !seen[mark..].contains(wanted);
-        let (seen, result) = self.seen.1.wait_timeout_while(seen, PATIENCE, is_missing).unwrap();
-        assert!(!result.timed_out(), "no '{wanted}' in:\n{}", &seen[mark..].escape_debug());
+        let (seen, result) = self
+            .seen
+            .1
+            .wait_timeout_while(seen, PATIENCE, is_missing)
+            .unwrap();
+        assert!(
+            !result.timed_out(),
+            "no '{wanted}' in:\n{}",
+            &seen[mark..].escape_debug()
+        );
         self.mark = mark + seen[mark..].find(wanted).unwrap() + wanted.len();
     }
 
@@ -231,29 +258,68 @@ fn the_editor_and_files() {
 fn without_a_terminal_it_runs_what_it_reads() {
     let folder = Folder::with(&[("bids.csv", BIDS), ("tables.sql", TABLE)]);
     let text = "\\d\nSELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder;\nSET 'chunk_rows' = '1';\nSELECT price FROM bids";
-    let finished = folder.slackwater_with_input(&["sql", "tables.sql"], text.as_bytes()).ok();
-    let words = finished.out.split_whitespace().collect::<Vec<&str>>().join(" ");
-    assert!(words.starts_with("name kind connector bids table file op bidder n +I a 2 +I b 1"), "{words}");
+    let finished = folder
+        .slackwater_with_input(&["sql", "tables.sql"], text.as_bytes())
+        .ok();
+    let words = finished
+        .out
+        .split_whitespace()
+        .collect::<Vec<&str>>()
+        .join(" ");
+    assert!(
+        words.starts_with("name kind connector bids table file op bidder n +I a 2 +I b 1"),
+        "{words}"
+    );
     assert!(words.ends_with("price 10 20 5"), "{words}");
     let text = "SELECT price FROM bids;\n\nSELECT prce FROM bids;\nSELECT price FROM bids;";
     let finished = folder.slackwater_with_input(&["sql", "tables.sql"], text.as_bytes());
     assert_eq!(finished.out.lines().count(), 4, "{}", finished.out);
-    finished.fails(2, &["error: -:3:8: there is no column 'prce'", "3 | SELECT prce FROM bids"]);
-    folder.slackwater(&["sql", "nowhere.sql"]).fails(2, &["nowhere.sql: No such file"]);
+    finished.fails(
+        2,
+        &[
+            "error: -:3:8: there is no column 'prce'",
+            "3 | SELECT prce FROM bids",
+        ],
+    );
+    folder
+        .slackwater(&["sql", "nowhere.sql"])
+        .fails(2, &["nowhere.sql: No such file"]);
 }
 
 #[test]
 fn statements_on_the_command_line() {
-    let folder = Folder::with(&[("bids.csv", BIDS), ("tables.sql", TABLE.trim_end_matches(';'))]);
+    let folder = Folder::with(&[
+        ("bids.csv", BIDS),
+        ("tables.sql", TABLE.trim_end_matches(';')),
+    ]);
     let run = |arguments: &[&str]| folder.slackwater(&[&["run", "--quiet"], arguments].concat());
-    let finished = run(&["tables.sql", "-e", "SELECT price FROM bids WHERE price > 15"]).ok();
+    let finished = run(&[
+        "tables.sql",
+        "-e",
+        "SELECT price FROM bids WHERE price > 15",
+    ])
+    .ok();
     assert_eq!(finished.out, "price\n   20\n");
     let finished = run(&["-e", TABLE, "-e", "SELECT price FROM bids WHERE price < 7"]).ok();
     assert_eq!(finished.out, "price\n    5\n");
-    let wrong = ["tables.sql", "-e", "SELECT price FROM bids", "-e", "\nSELECT prise FROM bids"];
-    run(&wrong).fails(2, &["error: -e:2:8: there is no column 'prise'", "2 | SELECT prise FROM bids"]);
+    let wrong = [
+        "tables.sql",
+        "-e",
+        "SELECT price FROM bids",
+        "-e",
+        "\nSELECT prise FROM bids",
+    ];
+    run(&wrong).fails(
+        2,
+        &[
+            "error: -e:2:8: there is no column 'prise'",
+            "2 | SELECT prise FROM bids",
+        ],
+    );
     folder.slackwater(&["run"]).fails(2, &["<FILE>"]);
-    let explained = folder.slackwater(&["explain", "tables.sql", "-e", "SELECT price FROM bids"]).ok();
+    let explained = folder
+        .slackwater(&["explain", "tables.sql", "-e", "SELECT price FROM bids"])
+        .ok();
     assert!(explained.out.contains("file bids.csv"), "{}", explained.out);
 }
 
@@ -262,12 +328,25 @@ fn completions_are_scripts_that_shells_read() {
     let folder = Folder::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = folder.slackwater(&["completions", shell]).ok().out;
-        assert!(script.contains("completions") && script.contains("parallelism"), "{shell}");
+        assert!(
+            script.contains("completions") && script.contains("parallelism"),
+            "{shell}"
+        );
         folder.write(shell, script.as_bytes());
         if Path::new("/bin").join(shell).is_file() || Path::new("/usr/bin").join(shell).is_file() {
-            let checked = Command::new(shell).arg("-n").arg(folder.path(shell)).output().unwrap();
-            assert!(checked.status.success(), "{shell}: {}", String::from_utf8_lossy(&checked.stderr));
+            let checked = Command::new(shell)
+                .arg("-n")
+                .arg(folder.path(shell))
+                .output()
+                .unwrap();
+            assert!(
+                checked.status.success(),
+                "{shell}: {}",
+                String::from_utf8_lossy(&checked.stderr)
+            );
         }
     }
-    folder.slackwater(&["completions", "csh"]).fails(2, &["csh"]);
+    folder
+        .slackwater(&["completions", "csh"])
+        .fails(2, &["csh"]);
 }

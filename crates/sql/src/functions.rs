@@ -94,7 +94,9 @@ fn built_in() -> All {
             _ => continue,
         };
         let known = function.aliases();
-        let new = aliases.iter().filter(|alias| !known.iter().any(|known| known == *alias));
+        let new = aliases
+            .iter()
+            .filter(|alias| !known.iter().any(|known| known == *alias));
         let new = new.copied().collect::<Vec<&str>>();
         *function = Arc::new(function.as_ref().clone().with_aliases(new));
     }
@@ -102,7 +104,12 @@ fn built_in() -> All {
     scalars.extend(patterns);
     scalars.push(Arc::new(ScalarUDF::new_from_impl(ToTimestampLtz::new())));
     scalars.push(Arc::new(ScalarUDF::new_from_impl(SystemTimeAsOf::new())));
-    let own = [clock::functions(), time::functions(), text::functions(), json::functions()];
+    let own = [
+        clock::functions(),
+        time::functions(),
+        text::functions(),
+        json::functions(),
+    ];
     scalars.extend(own.into_iter().flatten().map(scalar::Scalar::udf));
     scalars.extend(rewritten::functions());
     All {

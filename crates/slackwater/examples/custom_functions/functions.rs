@@ -9,13 +9,16 @@ pub fn add(functions: &mut Functions) {
             text.matches(wanted).count() as i64
         })
         // An error condemns the row, and NULL comes in only where it is asked for.
-        .scalar("grade", |points: i64, of: Option<i64>| -> Result<String, String> {
-            let of = of.unwrap_or(100);
-            if !(0..=of).contains(&points) {
-                return Err(format!("{points} points of {of}"));
-            }
-            Ok(["E", "D", "C", "B", "A"][(points * 5 / (of + 1)) as usize].to_string())
-        })
+        .scalar(
+            "grade",
+            |points: i64, of: Option<i64>| -> Result<String, String> {
+                let of = of.unwrap_or(100);
+                if !(0..=of).contains(&points) {
+                    return Err(format!("{points} points of {of}"));
+                }
+                Ok(["E", "D", "C", "B", "A"][(points * 5 / (of + 1)) as usize].to_string())
+            },
+        )
         .aggregate::<WeightedAverage>("weighted_average")
         .aggregate::<Longest>("longest");
 }
@@ -86,7 +89,11 @@ struct Longest(Option<String>);
 impl Longest {
     fn take(&mut self, text: String) {
         let rank = |text: &str| (std::cmp::Reverse(text.chars().count()), text.to_string());
-        if self.0.as_deref().is_none_or(|known| rank(&text) < rank(known)) {
+        if self
+            .0
+            .as_deref()
+            .is_none_or(|known| rank(&text) < rank(known))
+        {
             self.0 = Some(text);
         }
     }

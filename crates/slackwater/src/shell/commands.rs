@@ -12,7 +12,11 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("d", "[name]", "lists tables and views, or describes one"),
     ("df", "[prefix]", "lists functions"),
     ("drop", "name", "forgets a table or view"),
-    ("e", "", "opens the last statement in $VISUAL or $EDITOR, and runs what is saved"),
+    (
+        "e",
+        "",
+        "opens the last statement in $VISUAL or $EDITOR, and runs what is saved",
+    ),
     ("i", "file", "runs the statements of a file"),
     ("set", "", "lists what SET has set"),
     ("timing", "", "says how long queries take, or no longer"),
@@ -26,7 +30,9 @@ impl Shell {
     /// Does what a command says.
     pub(super) fn command(&mut self, line: &str) -> Result<(), Stop> {
         let line = line.trim().trim_end_matches(';');
-        let (name, argument) = line[1..].split_once(char::is_whitespace).unwrap_or((&line[1..], ""));
+        let (name, argument) = line[1..]
+            .split_once(char::is_whitespace)
+            .unwrap_or((&line[1..], ""));
         let argument = argument.trim().trim_matches('"');
         match (name, argument) {
             ("?" | "h" | "help", _) => print(&help()),
@@ -34,7 +40,11 @@ impl Shell {
             ("d", "") => print(&super::words::list(&self.session()?)),
             ("d", name) => match super::words::describe(&self.session()?, name) {
                 Some(text) => print(&text),
-                None => return self.wrong(&format!("there is no table or view '{name}'\n  = \\d lists them")),
+                None => {
+                    return self.wrong(&format!(
+                        "there is no table or view '{name}'\n  = \\d lists them"
+                    ));
+                }
             },
             ("df", prefix) => self.list_functions(prefix),
             ("drop", "") => return self.wrong("\\drop needs a name"),
@@ -45,9 +55,17 @@ impl Shell {
             ("set", _) => self.list_settings(),
             ("timing", _) => {
                 self.timing = !self.timing;
-                print(if self.timing { "timing is on\n" } else { "timing is off\n" });
+                print(if self.timing {
+                    "timing is on\n"
+                } else {
+                    "timing is off\n"
+                });
             }
-            (other, _) => return self.wrong(&format!("there is no command '\\{other}'\n  = \\? lists them")),
+            (other, _) => {
+                return self.wrong(&format!(
+                    "there is no command '\\{other}'\n  = \\? lists them"
+                ));
+            }
         }
         Ok(())
     }
@@ -67,7 +85,10 @@ impl Shell {
     }
 
     fn list_settings(&self) {
-        let set = self.declared.iter().filter(|declared| declared.name.is_none());
+        let set = self
+            .declared
+            .iter()
+            .filter(|declared| declared.name.is_none());
         let mut any = false;
         for declared in set {
             print(&format!("  {}\n", declared.text.trim()));
@@ -86,7 +107,9 @@ impl Shell {
     fn forget(&mut self, name: &str) -> Result<(), Stop> {
         let named = |declared: &super::Declared| declared.name.as_deref() == Some(name);
         let Some(at) = self.declared.iter().position(named) else {
-            return self.wrong(&format!("there is no table or view '{name}'\n  = \\d lists them"));
+            return self.wrong(&format!(
+                "there is no table or view '{name}'\n  = \\d lists them"
+            ));
         };
         let removed = self.declared.remove(at);
         if let Err(error) = self.check(&self.script()) {
@@ -106,8 +129,12 @@ impl Shell {
 
     /// Opens the last statement in an editor.
     fn edit(&mut self) -> Result<(), Stop> {
-        let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
-        let editor = editor.filter(|editor| !editor.trim().is_empty()).unwrap_or("vi".to_string());
+        let editor = ["VISUAL", "EDITOR"]
+            .into_iter()
+            .find_map(|name| std::env::var(name).ok());
+        let editor = editor
+            .filter(|editor| !editor.trim().is_empty())
+            .unwrap_or("vi".to_string());
         let folder = super::state_folder().unwrap_or_else(std::env::temp_dir);
         let path = folder.join(format!("statement-{}.sql", std::process::id()));
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -119,7 +146,9 @@ impl Shell {
                 let program = words.next().unwrap_or("vi");
                 let ended = Command::new(program).args(words).arg(&path).status();
                 match ended {
-                    Ok(status) if status.success() => std::fs::read_to_string(&path).map_err(failed),
+                    Ok(status) if status.success() => {
+                        std::fs::read_to_string(&path).map_err(failed)
+                    }
                     Ok(status) => Err(format!("{program}: {status}")),
                     Err(error) => Err(format!("{program}: {error}\n  = set $EDITOR")),
                 }
@@ -142,7 +171,10 @@ impl Shell {
 
 fn help() -> String {
     let rows = COMMANDS.iter().map(|(name, argument, what)| {
-        vec![format!("\\{name} {argument}").trim_end().to_string(), what.to_string()]
+        vec![
+            format!("\\{name} {argument}").trim_end().to_string(),
+            what.to_string(),
+        ]
     });
     let mut text = super::words::aligned(&["command", ""], &rows.collect::<Vec<_>>());
     text.push_str("  Statements end with ';' and may have several lines. Tab completes, Ctrl-R searches the history,\n");

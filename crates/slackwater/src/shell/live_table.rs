@@ -69,8 +69,14 @@ impl LiveTable {
     /// Does what a row says.
     pub fn apply(&mut self, kind: i8, row: Vec<String>) {
         let key = match &self.changes {
-            Changes::ByKey(columns) => columns.iter().map(|&column| Part::new(&row[column])).collect(),
-            _ => row.iter().map(|text| Part::new(text)).collect::<Vec<Part>>(),
+            Changes::ByKey(columns) => columns
+                .iter()
+                .map(|&column| Part::new(&row[column]))
+                .collect(),
+            _ => row
+                .iter()
+                .map(|text| Part::new(text))
+                .collect::<Vec<Part>>(),
         };
         let is_keyed = matches!(self.changes, Changes::ByKey(_));
         if RowKind::is_retraction(kind) {
@@ -112,7 +118,11 @@ impl LiveTable {
         let all = self.rows.values();
         let all = all.flat_map(|(row, count)| std::iter::repeat_n(row, *count));
         let shown = all.take(room).collect::<Vec<&Vec<String>>>();
-        let mut widths = self.names.iter().map(|name| name.chars().count()).collect::<Vec<usize>>();
+        let mut widths = self
+            .names
+            .iter()
+            .map(|name| name.chars().count())
+            .collect::<Vec<usize>>();
         for row in &shown {
             for (width, text) in widths.iter_mut().zip(row.iter()) {
                 *width = text.chars().count().max(*width);
@@ -167,7 +177,10 @@ mod tests {
         table.apply(INSERT, row("x", 3));
         table.apply(DELETE, row("x", 3));
         assert_eq!(table.draw(80, 24), ["k    n", "9    1", "10  20"]);
-        assert_eq!(table.draw(5, 3), ["k    ".trim_end(), "9    ".trim_end(), "… 1 m"]);
+        assert_eq!(
+            table.draw(5, 3),
+            ["k    ".trim_end(), "9    ".trim_end(), "… 1 m"]
+        );
     }
 
     #[test]

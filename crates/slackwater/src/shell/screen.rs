@@ -49,6 +49,8 @@ struct State {
     table: LiveTable,
     is_dirty: bool,
     is_over: bool,
+    /// It came to its end: a table without rows is drawn, too.
+    is_whole: bool,
 }
 
 impl std::fmt::Debug for LiveTable {
@@ -81,6 +83,7 @@ impl Screen {
                     table: table(&sink.schema, sink.changes.clone()),
                     is_dirty: false,
                     is_over: false,
+                    is_whole: false,
                 }),
                 changed: Condvar::new(),
             });
@@ -97,13 +100,16 @@ impl Screen {
         }
     }
 
-    /// Draws what there is for the last time: the query is over. Returns how many rows the tables have, where
-    /// there were any tables.
-    pub fn finish(&self) -> Option<usize> {
+    /// Draws what there is for the last time: the query is over, `is_whole` where it did not fail. Returns
+    /// how many rows the tables have, where there were any tables.
+    pub fn finish(&self, is_whole: bool) -> Option<usize> {
         let drawn = std::mem::take(&mut *self.drawn.lock().unwrap_or_else(PoisonError::into_inner));
         let mut rows = None;
         for mut table in drawn {
-            table.shared.state().is_over = true;
+            {
+                let mut state = table.shared.state();
+                (state.is_over, state.is_whole) = (true, is_whole);
+            }
             table.shared.changed.notify_all();
             if let Some(drawer) = table.drawer.take() {
                 // A drawer that has panicked has nothing left to draw.
@@ -127,10 +133,13 @@ fn draw_until_over(shared: &Shared) {
     loop {
         let mut state = shared.state();
         while !state.is_dirty && !state.is_over {
-            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = shared
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         let is_over = state.is_over;
-        if state.is_dirty || (is_over && lines_before == 0) {
+        if state.is_dirty || (state.is_whole && lines_before == 0) {
             state.is_dirty = false;
             let (width, height) = size();
             // The prompt has the last line, and a wrapped line would move all others.
@@ -172,7 +181,9 @@ fn show(lines: &[String], lines_before: usize) {
     out.push_str("\x1b[J");
     let mut output = std::io::stdout().lock();
     // Where nobody reads it, there is nobody to tell.
-    let _ = output.write_all(out.as_bytes()).and_then(|()| output.flush());
+    let _ = output
+        .write_all(out.as_bytes())
+        .and_then(|()| output.flush());
 }
 
 struct LiveConnector(Arc<Shared>);
@@ -206,7 +217,10 @@ impl Sink for LiveSink {
         let rows = slackwater_connect::printed_rows(chunk)?;
         let mut state = self.0.state();
         for (index, row) in rows.into_iter().enumerate() {
-            let kind = chunk.kinds.as_ref().map_or(RowKind::Insert as i8, |kinds| kinds.value(index));
+            let kind = chunk
+                .kinds
+                .as_ref()
+                .map_or(RowKind::Insert as i8, |kinds| kinds.value(index));
             state.table.apply(kind, row);
         }
         if !std::mem::replace(&mut state.is_dirty, true) {

@@ -14,7 +14,10 @@ impl Piece {
     /// Whether it says anything but comments.
     pub fn is_empty(&self) -> bool {
         let mut rest = Scanner::default();
-        !self.placed.chars().any(|c| rest.take(c) && !c.is_whitespace())
+        !self
+            .placed
+            .chars()
+            .any(|c| rest.take(c) && !c.is_whitespace())
     }
 }
 
@@ -67,7 +70,10 @@ impl Scanner {
         };
         self.before = before;
         // `--` and `/*` begin with a character that was taken for a statement's.
-        is_own && !matches!(self.inside, Inside::LineComment | Inside::Comment(_)) && c != '/' && c != '-'
+        is_own
+            && !matches!(self.inside, Inside::LineComment | Inside::Comment(_))
+            && c != '/'
+            && c != '-'
     }
 }
 

@@ -10,12 +10,67 @@ use crate::catalog::BuiltIn;
 
 /// Words that statements are made of.
 const KEYWORDS: &[&str] = &[
-    "ALL", "AND", "AS", "BETWEEN", "BIGINT", "BOOLEAN", "BY", "BYTES", "CASE", "CAST", "CREATE", "DATE",
-    "DECIMAL", "DESCRIPTOR", "DISTINCT", "DOUBLE", "ELSE", "END", "EXPLAIN", "FALSE", "FILTER", "FLOAT",
-    "FOR", "FROM", "FULL", "GROUP", "HAVING", "HOP", "IN", "INNER", "INSERT", "INT", "INTERVAL", "INTO",
-    "IS", "JOIN", "LEFT", "LIKE", "NOT", "NULL", "ON", "OR", "RIGHT", "SELECT", "SET", "SMALLINT",
-    "STRING", "SYSTEM_TIME", "TABLE", "THEN", "TIMESTAMP", "TINYINT", "TRUE", "TUMBLE", "UNION", "USING",
-    "VIEW", "WATERMARK", "WHEN", "WHERE", "WITH",
+    "ALL",
+    "AND",
+    "AS",
+    "BETWEEN",
+    "BIGINT",
+    "BOOLEAN",
+    "BY",
+    "BYTES",
+    "CASE",
+    "CAST",
+    "CREATE",
+    "DATE",
+    "DECIMAL",
+    "DESCRIPTOR",
+    "DISTINCT",
+    "DOUBLE",
+    "ELSE",
+    "END",
+    "EXPLAIN",
+    "FALSE",
+    "FILTER",
+    "FLOAT",
+    "FOR",
+    "FROM",
+    "FULL",
+    "GROUP",
+    "HAVING",
+    "HOP",
+    "IN",
+    "INNER",
+    "INSERT",
+    "INT",
+    "INTERVAL",
+    "INTO",
+    "IS",
+    "JOIN",
+    "LEFT",
+    "LIKE",
+    "NOT",
+    "NULL",
+    "ON",
+    "OR",
+    "RIGHT",
+    "SELECT",
+    "SET",
+    "SMALLINT",
+    "STRING",
+    "SYSTEM_TIME",
+    "TABLE",
+    "THEN",
+    "TIMESTAMP",
+    "TINYINT",
+    "TRUE",
+    "TUMBLE",
+    "UNION",
+    "USING",
+    "VIEW",
+    "WATERMARK",
+    "WHEN",
+    "WHERE",
+    "WITH",
 ];
 
 /// All names that a session knows.
@@ -36,19 +91,28 @@ impl Words {
         for (name, table) in &session.tables {
             words.tables.push(name.clone());
             let fields = table.schema.fields().iter();
-            words.columns.extend(fields.map(|field| field.name().clone()));
+            words
+                .columns
+                .extend(fields.map(|field| field.name().clone()));
         }
         for name in session.view_names() {
             words.tables.push(name.clone());
             let columns = session.view_columns(name).unwrap_or_default();
-            words.columns.extend(columns.into_iter().map(|(name, _)| name));
+            words
+                .columns
+                .extend(columns.into_iter().map(|(name, _)| name));
         }
         let functions = session.function_names().into_iter();
         // What the planner calls for itself.
-        words.functions = functions.filter(|name| !name.starts_with("__")).cloned().collect();
+        words.functions = functions
+            .filter(|name| !name.starts_with("__"))
+            .cloned()
+            .collect();
         words.options = BuiltIn.table_options();
         let settings = slackwater_sql::settings::KNOWN.iter();
-        words.options.extend(settings.map(|(name, _)| name.to_string()));
+        words
+            .options
+            .extend(settings.map(|(name, _)| name.to_string()));
         for list in [&mut words.tables, &mut words.columns, &mut words.options] {
             list.sort();
             list.dedup();
@@ -71,10 +135,15 @@ impl Words {
         if super::split::ends_in_quotes(line) {
             let start = line.rfind('\'').map_or(0, |quote| quote + 1);
             let options = matching(&self.options, &line[start..]);
-            return (start, options.into_iter().map(|name| format!("{name}'")).collect());
+            return (
+                start,
+                options.into_iter().map(|name| format!("{name}'")).collect(),
+            );
         }
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
-        let start = line.rfind(|c| !is_part(c)).map_or(0, |at| at + line[at..].chars().next().map_or(1, char::len_utf8));
+        let start = line.rfind(|c| !is_part(c)).map_or(0, |at| {
+            at + line[at..].chars().next().map_or(1, char::len_utf8)
+        });
         let prefix = &line[start..];
         if prefix.is_empty() && !line.ends_with('.') {
             return (start, Vec::new());
@@ -110,7 +179,11 @@ impl Words {
                 let start = 1 + name.len() + 1 + rest.len() - rest.trim_start().len();
                 let words = match name {
                     "d" | "drop" => matching(&self.tables, rest.trim_start()),
-                    "df" => self.functions(rest.trim_start()).into_iter().cloned().collect(),
+                    "df" => self
+                        .functions(rest.trim_start())
+                        .into_iter()
+                        .cloned()
+                        .collect(),
                     _ => Vec::new(),
                 };
                 (start, words)
@@ -120,14 +193,22 @@ impl Words {
 }
 
 fn matching(words: &[String], prefix: &str) -> Vec<String> {
-    words.iter().filter(|word| word.starts_with(prefix)).cloned().collect()
+    words
+        .iter()
+        .filter(|word| word.starts_with(prefix))
+        .cloned()
+        .collect()
 }
 
 /// `\d`: what there is.
 pub fn list(session: &Session) -> String {
     let tables = session.tables.values().map(|table| {
         let connector = table.options.get("connector").map_or("", String::as_str);
-        vec![table.name.clone(), "table".to_string(), connector.to_string()]
+        vec![
+            table.name.clone(),
+            "table".to_string(),
+            connector.to_string(),
+        ]
     });
     let views = session.view_names();
     let views = views.map(|name| vec![name.clone(), "view".to_string(), String::new()]);
@@ -145,7 +226,9 @@ pub fn describe(session: &Session, name: &str) -> Option<String> {
         return Some(table_described(table));
     }
     let columns = session.view_columns(name)?;
-    let rows = columns.into_iter().map(|(name, of)| vec![name, sql_name(&of)]);
+    let rows = columns
+        .into_iter()
+        .map(|(name, of)| vec![name, sql_name(&of)]);
     Some(aligned(&["column", "type"], &rows.collect::<Vec<_>>()))
 }
 
@@ -166,11 +249,17 @@ fn table_described(table: &Table) -> String {
             let delay_s = delay_us as f64 / 1e6;
             notes.push(format!("event time, watermark {delay_s} s behind"));
         }
-        vec![field.name().clone(), sql_name(field.data_type()), notes.join(", ")]
+        vec![
+            field.name().clone(),
+            sql_name(field.data_type()),
+            notes.join(", "),
+        ]
     });
     let mut text = aligned(&["column", "type", ""], &rows.collect::<Vec<_>>());
     for (name, value) in &table.options {
-        let is_secret = ["password", "secret", "token"].iter().any(|word| name.contains(word));
+        let is_secret = ["password", "secret", "token"]
+            .iter()
+            .any(|word| name.contains(word));
         let value = if is_secret { "…" } else { value };
         text.push_str(&format!("  '{name}' = '{value}'\n"));
     }
@@ -179,7 +268,10 @@ fn table_described(table: &Table) -> String {
 
 /// Rows under their titles.
 pub fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
-    let titles = titles.iter().map(|title| title.to_string()).collect::<Vec<String>>();
+    let titles = titles
+        .iter()
+        .map(|title| title.to_string())
+        .collect::<Vec<String>>();
     let lines = std::iter::once(&titles).chain(rows);
     let width = |index: usize| {
         let texts = lines.clone().filter_map(|line| line.get(index));
@@ -188,7 +280,10 @@ pub fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
     let widths = (0..titles.len()).map(width).collect::<Vec<usize>>();
     let mut text = String::new();
     for line in lines.clone() {
-        let cells = line.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
+        let cells = line
+            .iter()
+            .zip(&widths)
+            .map(|(text, width)| format!("{text:<width$}"));
         let line = cells.collect::<Vec<String>>().join("  ");
         text.push_str(&format!("  {}\n", line.trim_end()));
     }
@@ -209,11 +304,29 @@ mod tests {
     fn words_are_completed_by_where_they_stand() {
         let words = words();
         assert_eq!(words.complete("SELECT pri"), (7, vec!["price".to_string()]));
-        assert_eq!(words.complete("SELECT b.bidd"), (9, vec!["bidder".to_string()]));
+        assert_eq!(
+            words.complete("SELECT b.bidd"),
+            (9, vec!["bidder".to_string()])
+        );
         assert!(words.complete("sel").1.contains(&"select".to_string()));
-        assert!(words.complete("SELECT SPLIT_I").1.contains(&"SPLIT_INDEX(".to_string()));
-        assert!(words.complete("SET 'paralleli").1.contains(&"parallelism'".to_string()));
-        assert!(words.complete("CREATE TABLE t (a INT) WITH ('conn").1.contains(&"connector'".to_string()));
+        assert!(
+            words
+                .complete("SELECT SPLIT_I")
+                .1
+                .contains(&"SPLIT_INDEX(".to_string())
+        );
+        assert!(
+            words
+                .complete("SET 'paralleli")
+                .1
+                .contains(&"parallelism'".to_string())
+        );
+        assert!(
+            words
+                .complete("CREATE TABLE t (a INT) WITH ('conn")
+                .1
+                .contains(&"connector'".to_string())
+        );
         assert_eq!(words.complete("\\d ch"), (3, vec!["cheap".to_string()]));
         assert!(words.complete("\\ti").1.contains(&"timing".to_string()));
         assert_eq!(words.complete("SELECT "), (7, vec![]));

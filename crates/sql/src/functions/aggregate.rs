@@ -238,7 +238,12 @@ impl<A: Aggregate> Accumulator for Groups<A> {
         self.groups.resize_with(groups, A::default);
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> EngineResult<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> EngineResult<()> {
         let all = &mut self.groups;
         let added = A::Arguments::each(arguments, |row, values| {
             all[groups[row] as usize].add(values);
@@ -263,7 +268,9 @@ impl<A: Aggregate> Accumulator for Groups<A> {
     }
 
     fn state(&mut self, groups: &[u32]) -> EngineResult<Vec<ArrayRef>> {
-        let states = groups.iter().map(|&group| self.groups[group as usize].save());
+        let states = groups
+            .iter()
+            .map(|&group| self.groups[group as usize].save());
         Ok(A::State::columns(states.collect()))
     }
 
@@ -375,9 +382,23 @@ impl AggregateUDFImpl for UserAggregate {
         if self.takes(given) {
             return Ok(self.factory.data_type());
         }
-        let list = |types: &[DataType]| types.iter().map(sql_name).collect::<Vec<String>>().join(", ");
-        let error = SqlError::new(format!("aggregate '{}' takes no ({})", self.name, list(given)))
-            .mend(format!("{}({})", self.name.to_uppercase(), list(&self.arguments)));
+        let list = |types: &[DataType]| {
+            types
+                .iter()
+                .map(sql_name)
+                .collect::<Vec<String>>()
+                .join(", ")
+        };
+        let error = SqlError::new(format!(
+            "aggregate '{}' takes no ({})",
+            self.name,
+            list(given)
+        ))
+        .mend(format!(
+            "{}({})",
+            self.name.to_uppercase(),
+            list(&self.arguments)
+        ));
         Err(DataFusionError::External(Box::new(error)))
     }
 

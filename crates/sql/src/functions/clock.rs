@@ -47,7 +47,9 @@ pub(super) fn functions() -> Vec<Scalar> {
     });
     vec![
         time("proctime"),
-        time("now").alias("current_timestamp").alias("current_row_timestamp"),
+        time("now")
+            .alias("current_timestamp")
+            .alias("current_row_timestamp"),
         time("localtimestamp"),
         date.alias("today"),
     ]

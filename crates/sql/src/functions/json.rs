@@ -15,10 +15,14 @@ use super::values::{downcast, fits};
 
 pub(super) fn functions() -> Vec<Scalar> {
     let exists = Scalar::new("json_exists")
-        .with(Rows::new(|json: &str, path: &str| exists(json, path, "false")))
+        .with(Rows::new(|json: &str, path: &str| {
+            exists(json, path, "false")
+        }))
         .with(Rows::new(exists));
     let query = Scalar::new("json_query")
-        .with(Rows::new(|json: &str, path: &str| query(json, path, "without", "null", "null")))
+        .with(Rows::new(|json: &str, path: &str| {
+            query(json, path, "without", "null", "null")
+        }))
         .with(Rows::new(query));
     vec![Scalar::new("json_value").with(JsonValue), exists, query]
 }
@@ -108,15 +112,22 @@ impl Overload for JsonValue {
         match given {
             [json, path] if fits(json, &TEXT) && fits(path, &TEXT) => Some(vec![TEXT; 2]),
             [json, path, of, empty, on_empty, error, on_error] => {
-                let texts = [json, path, empty, error].into_iter().all(|text| fits(text, &TEXT));
+                let texts = [json, path, empty, error]
+                    .into_iter()
+                    .all(|text| fits(text, &TEXT));
                 let of = match of {
                     DataType::Null => TEXT,
                     of => of.clone(),
                 };
-                let defaults = [on_empty, on_error].into_iter().all(|default| fits(default, &of));
+                let defaults = [on_empty, on_error]
+                    .into_iter()
+                    .all(|default| fits(default, &of));
                 let is_single = of == DataType::Boolean
                     || of.is_numeric()
-                    || matches!(of, DataType::Utf8View | DataType::Date32 | DataType::Timestamp(_, None));
+                    || matches!(
+                        of,
+                        DataType::Utf8View | DataType::Date32 | DataType::Timestamp(_, None)
+                    );
                 (texts && defaults && is_single)
                     .then(|| vec![TEXT, TEXT, of.clone(), TEXT, of.clone(), TEXT, of])
             }
@@ -128,7 +139,12 @@ impl Overload for JsonValue {
         arguments.get(2).cloned().unwrap_or(TEXT)
     }
 
-    fn call(&self, columns: &[ArrayRef], rows: usize, result: &DataType) -> Result<ArrayRef, String> {
+    fn call(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+        result: &DataType,
+    ) -> Result<ArrayRef, String> {
         let json = downcast::<StringViewArray>(columns, 0)?;
         let paths = downcast::<StringViewArray>(columns, 1)?;
         let mut found = Vec::with_capacity(rows);
@@ -144,12 +160,14 @@ impl Overload for JsonValue {
         });
         let texts: ArrayRef = Arc::new(StringViewArray::from_iter(texts));
         let lenient = CastOptions::default();
-        let values = cast_with_options(&texts, result, &lenient).map_err(|error| error.to_string())?;
+        let values =
+            cast_with_options(&texts, result, &lenient).map_err(|error| error.to_string())?;
         self.choose(columns, found, values, result)
     }
 
     fn shape(&self) -> String {
-        "json, 'path' [RETURNING type] [NULL | ERROR | DEFAULT value ON EMPTY | ON ERROR]".to_string()
+        "json, 'path' [RETURNING type] [NULL | ERROR | DEFAULT value ON EMPTY | ON ERROR]"
+            .to_string()
     }
 
     fn check(&self, constants: &[Option<&str>]) -> Result<(), String> {
@@ -192,7 +210,9 @@ impl JsonValue {
             picked.push((
                 match found {
                     None => NULL,
-                    Some(Found::Empty) => instead(row, 3, "there is nothing at the path".to_string())?,
+                    Some(Found::Empty) => {
+                        instead(row, 3, "there is nothing at the path".to_string())?
+                    }
                     Some(Found::Error(reason)) => instead(row, 5, reason)?,
                     Some(Found::Value(text)) if values.is_null(row) => {
                         let of = crate::types::sql_name(result);
@@ -226,10 +246,21 @@ mod tests {
 
     #[test]
     fn wrappers_of_json_query() {
-        let query = |path, wrapper| query(r#"{"a": [1, 2], "b": 3}"#, path, wrapper, "null", "empty object");
+        let query = |path, wrapper| {
+            query(
+                r#"{"a": [1, 2], "b": 3}"#,
+                path,
+                wrapper,
+                "null",
+                "empty object",
+            )
+        };
         assert_eq!(query("$.a", "without"), Ok(Some("[1, 2]".to_string())));
         assert_eq!(query("$.a", "conditional"), Ok(Some("[1, 2]".to_string())));
-        assert_eq!(query("$.a", "unconditional"), Ok(Some("[[1, 2]]".to_string())));
+        assert_eq!(
+            query("$.a", "unconditional"),
+            Ok(Some("[[1, 2]]".to_string()))
+        );
         assert_eq!(query("$.b", "without"), Ok(None));
         assert_eq!(query("strict $.b", "without"), Ok(Some("{}".to_string())));
         assert_eq!(query("$.b", "conditional"), Ok(Some("[3]".to_string())));

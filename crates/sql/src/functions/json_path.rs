@@ -30,13 +30,19 @@ impl Path {
     /// When it is none, or has what is not known here.
     pub(super) fn new(text: &str) -> Result<Path, String> {
         let trimmed = text.trim();
-        let (strict, rest) = match (trimmed.strip_prefix("strict "), trimmed.strip_prefix("lax ")) {
+        let (strict, rest) = match (
+            trimmed.strip_prefix("strict "),
+            trimmed.strip_prefix("lax "),
+        ) {
             (Some(rest), _) => (true, rest.trim_start()),
             (_, Some(rest)) => (false, rest.trim_start()),
             _ => (false, trimmed),
         };
-        let wrong = |what: &str| format!("the path '{text}' {what}: $.name, $['name'] and $[0] are known");
-        let mut rest = rest.strip_prefix('$').ok_or_else(|| wrong("does not begin with $"))?;
+        let wrong =
+            |what: &str| format!("the path '{text}' {what}: $.name, $['name'] and $[0] are known");
+        let mut rest = rest
+            .strip_prefix('$')
+            .ok_or_else(|| wrong("does not begin with $"))?;
         let mut steps = Vec::new();
         while !rest.is_empty() {
             if rest.starts_with("..") || rest.starts_with(".*") || rest.starts_with("[*") {
@@ -142,7 +148,9 @@ impl<'de> Visitor<'de> for Walk<'_> {
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             match &self.0[0] {
                 // Of several the last one counts.
-                Step::Key(wanted) if *wanted == key => found = map.next_value_seed(Walk(&self.0[1..]))?,
+                Step::Key(wanted) if *wanted == key => {
+                    found = map.next_value_seed(Walk(&self.0[1..]))?
+                }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -175,7 +183,8 @@ impl<'de> Visitor<'de> for Walk<'_> {
 mod tests {
     use super::*;
 
-    const JSON: &str = r#"{"a": {"b c": [1, {"d": "x\"y"}, null]}, "a.b": 2, "e": 1.50, "e": 2.50}"#;
+    const JSON: &str =
+        r#"{"a": {"b c": [1, {"d": "x\"y"}, null]}, "a.b": 2, "e": 1.50, "e": 2.50}"#;
 
     #[test]
     fn values_at_paths() {
@@ -193,7 +202,9 @@ mod tests {
 
     #[test]
     fn what_is_no_path_and_no_json_is_said() {
-        for path in ["", "a", "$.", "$..a", "$[*]", "$.*", "$[", "$[x]", "$['a]", "$x"] {
+        for path in [
+            "", "a", "$.", "$..a", "$[*]", "$.*", "$[", "$[x]", "$['a]", "$x",
+        ] {
             assert!(Path::new(path).is_err(), "{path}");
         }
         let path = Path::new("$.a").unwrap();

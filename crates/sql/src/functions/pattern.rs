@@ -114,7 +114,8 @@ impl Pattern {
         let mut rest = text;
         for (index, part) in self.parts.iter().enumerate() {
             let next = self.parts.get(index + 1);
-            let then_digits = matches!(next, Some(Part::Field(letter, _)) if !"EaGVzxXZ".contains(*letter));
+            let then_digits =
+                matches!(next, Some(Part::Field(letter, _)) if !"EaGVzxXZ".contains(*letter));
             rest = match part {
                 Part::Text(wanted) => rest.strip_prefix(wanted.as_str()),
                 Part::Field(letter, times) => read.field(*letter, *times, then_digits, rest),
@@ -179,7 +180,11 @@ fn write_field(letter: char, times: usize, time: NaiveDateTime, out: &mut String
         ('Q', times) => number(i64::from(time.quarter()), times.min(2), out),
         ('G', _) => out.push_str(if time.year() > 0 { "AD" } else { "BC" }),
         ('X', _) => out.push('Z'),
-        ('x' | 'Z', times) => out.push_str(if times == 1 && letter == 'x' { "+00" } else { "+0000" }),
+        ('x' | 'Z', times) => out.push_str(if times == 1 && letter == 'x' {
+            "+00"
+        } else {
+            "+0000"
+        }),
         // Times are in UTC.
         _ => out.push_str("UTC"),
     }
@@ -211,7 +216,13 @@ struct Read {
 
 impl Read {
     /// Reads a field off the front of `rest`; `None` where it isn't there.
-    fn field<'a>(&mut self, letter: char, times: usize, then_digits: bool, rest: &'a str) -> Option<&'a str> {
+    fn field<'a>(
+        &mut self,
+        letter: char,
+        times: usize,
+        then_digits: bool,
+        rest: &'a str,
+    ) -> Option<&'a str> {
         match (letter, times) {
             ('M' | 'L', 3..) => {
                 let (index, rest) = named(&MONTHS, times, rest)?;
@@ -238,7 +249,11 @@ impl Read {
             ('y' | 'u', 2) => 2,
             (_, times) => times.max(9),
         };
-        let digits = rest.bytes().take(most).take_while(u8::is_ascii_digit).count();
+        let digits = rest
+            .bytes()
+            .take(most)
+            .take_while(u8::is_ascii_digit)
+            .count();
         if digits == 0 || digits < times.min(most) {
             return None;
         }
@@ -254,7 +269,10 @@ impl Read {
             'h' | 'K' => self.half_day_hour = Some(value % 12),
             'm' => self.minute = value,
             's' => self.second = value,
-            'S' => self.nanos = value.checked_mul(10_u32.checked_pow(9_u32.checked_sub(digits as u32)?)?)?,
+            'S' => {
+                self.nanos =
+                    value.checked_mul(10_u32.checked_pow(9_u32.checked_sub(digits as u32)?)?)?
+            }
             'n' => self.nanos = value,
             _ => {}
         }
@@ -267,7 +285,9 @@ impl Read {
             Some(day) if self.month.is_none() => NaiveDate::from_yo_opt(year, day)?,
             _ => NaiveDate::from_ymd_opt(year, self.month.unwrap_or(1), self.day.unwrap_or(1))?,
         };
-        let half = self.half_day_hour.map(|hour| hour + if self.afternoon { 12 } else { 0 });
+        let half = self
+            .half_day_hour
+            .map(|hour| hour + if self.afternoon { 12 } else { 0 });
         let hour = self.hour.or(half).unwrap_or(0);
         let time = NaiveTime::from_hms_nano_opt(hour, self.minute, self.second, self.nanos)?;
         Some(NaiveDateTime::new(date, time))
@@ -279,7 +299,9 @@ fn named<'a>(names: &[&'static str], times: usize, rest: &'a str) -> Option<(usi
     names.iter().enumerate().find_map(|(index, full)| {
         let name = name(full, times);
         let found = rest.get(..name.len())?;
-        found.eq_ignore_ascii_case(name).then(|| (index, &rest[name.len()..]))
+        found
+            .eq_ignore_ascii_case(name)
+            .then(|| (index, &rest[name.len()..]))
     })
 }
 
@@ -325,7 +347,12 @@ mod tests {
             "yy D k m s n",
         ] {
             let pattern = Pattern::new(pattern).unwrap();
-            for micros in [0, 951_782_400_000_001, 1_709_210_096_123_456, 1_704_067_199_999_999] {
+            for micros in [
+                0,
+                951_782_400_000_001,
+                1_709_210_096_123_456,
+                1_704_067_199_999_999,
+            ] {
                 let time = moment(micros).unwrap();
                 if time.year() < 2000 {
                     continue;

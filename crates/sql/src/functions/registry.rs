@@ -109,7 +109,10 @@ impl Functions {
     pub(super) fn names(&self) -> Vec<String> {
         let scalars = self.scalars.iter().map(|scalar| scalar.name().to_string());
         let udfs = self.scalar_udfs.iter().map(|udf| udf.name().to_lowercase());
-        let aggregates = self.aggregates.iter().map(|udaf| udaf.name().to_lowercase());
+        let aggregates = self
+            .aggregates
+            .iter()
+            .map(|udaf| udaf.name().to_lowercase());
         scalars.chain(udfs).chain(aggregates).collect()
     }
 }

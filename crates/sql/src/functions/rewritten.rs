@@ -75,11 +75,17 @@ const FORMS: [Form; 8] = [
     hash("sha512", |text| hex_of_digest(text, "sha512")),
     hash("to_base64", |text| {
         let [text] = exactly(text)?;
-        Ok(to_text(call(datafusion_functions::encoding::encode(), [plain(text), lit("base64pad")])))
+        Ok(to_text(call(
+            datafusion_functions::encoding::encode(),
+            [bytes_of(text), lit("base64pad")],
+        )))
     }),
     hash("from_base64", |text| {
         let [text] = exactly(text)?;
-        let bytes = call(datafusion_functions::encoding::decode(), [plain(text), lit("base64pad")]);
+        let bytes = call(
+            datafusion_functions::encoding::decode(),
+            [bytes_of(text), lit("base64pad")],
+        );
         Ok(to_text(bytes))
     }),
 ];
@@ -104,9 +110,9 @@ fn call<const N: usize>(function: Arc<ScalarUDF>, arguments: [Expr; N]) -> Expr 
     Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments.to_vec()))
 }
 
-/// Text as ENCODE and DECODE take it: nobody casts their arguments any more.
-fn plain(text: Expr) -> Expr {
-    cast(text, DataType::Utf8)
+/// What ENCODE and DECODE take: nobody casts their arguments any more.
+fn bytes_of(text: Expr) -> Expr {
+    cast(cast(text, DataType::Utf8), DataType::Binary)
 }
 
 fn to_text(of: Expr) -> Expr {
@@ -115,8 +121,14 @@ fn to_text(of: Expr) -> Expr {
 
 fn hex_of_digest(text: Vec<Expr>, algorithm: &str) -> Result<Expr> {
     let [text] = exactly(text)?;
-    let digest = call(datafusion_functions::crypto::digest(), [text, lit(algorithm)]);
-    Ok(to_text(call(datafusion_functions::encoding::encode(), [digest, lit("hex")])))
+    let digest = call(
+        datafusion_functions::crypto::digest(),
+        [text, lit(algorithm)],
+    );
+    Ok(to_text(call(
+        datafusion_functions::encoding::encode(),
+        [digest, lit("hex")],
+    )))
 }
 
 fn exactly<const N: usize>(arguments: Vec<Expr>) -> Result<[Expr; N]> {
@@ -149,7 +161,11 @@ struct Rewritten {
 impl Rewritten {
     fn types(&self, given: &[DataType]) -> Result<(Vec<DataType>, DataType)> {
         (self.form.types)(given).ok_or_else(|| {
-            let list = given.iter().map(sql_name).collect::<Vec<String>>().join(", ");
+            let list = given
+                .iter()
+                .map(sql_name)
+                .collect::<Vec<String>>()
+                .join(", ");
             let Form { name, shape, .. } = self.form;
             let error = SqlError::new(format!("function '{name}' takes no ({list})"))
                 .mend(format!("{}({shape})", name.to_uppercase()));
@@ -169,7 +185,9 @@ impl ScalarUDFImpl for Rewritten {
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         // The planner would bury what is said here; it asks for the result's type next.
-        Ok(self.types(given).map_or_else(|_| given.to_vec(), |(types, _)| types))
+        Ok(self
+            .types(given)
+            .map_or_else(|_| given.to_vec(), |(types, _)| types))
     }
 
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {

@@ -94,7 +94,10 @@ impl<Marker: 'static, F: RowFunction<Marker>> Overload for Rows<F, Marker> {
     fn fit(&self, given: &[DataType]) -> Option<Vec<DataType>> {
         let wanted = F::arguments();
         let fit = given.len() == wanted.len()
-            && given.iter().zip(&wanted).all(|(given, wanted)| fits(given, wanted));
+            && given
+                .iter()
+                .zip(&wanted)
+                .all(|(given, wanted)| fits(given, wanted));
         fit.then_some(wanted)
     }
 

@@ -24,7 +24,12 @@ pub(super) trait Overload: Send + Sync {
     fn result(&self, arguments: &[DataType]) -> DataType;
 
     /// The values for columns of these types; an error means that at least one row fails.
-    fn call(&self, columns: &[ArrayRef], rows: usize, result: &DataType) -> std::result::Result<ArrayRef, String>;
+    fn call(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+        result: &DataType,
+    ) -> std::result::Result<ArrayRef, String>;
 
     /// The arguments, for messages: `STRING, BIGINT`.
     fn shape(&self) -> String;
@@ -48,7 +53,10 @@ where
 {
     fn fit(&self, given: &[DataType]) -> Option<Vec<DataType>> {
         let fit = given.len() == self.arguments.len()
-            && given.iter().zip(&self.arguments).all(|(given, wanted)| super::values::fits(given, wanted));
+            && given
+                .iter()
+                .zip(&self.arguments)
+                .all(|(given, wanted)| super::values::fits(given, wanted));
         fit.then(|| self.arguments.clone())
     }
 
@@ -56,7 +64,12 @@ where
         self.result.clone()
     }
 
-    fn call(&self, columns: &[ArrayRef], rows: usize, result: &DataType) -> std::result::Result<ArrayRef, String> {
+    fn call(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+        result: &DataType,
+    ) -> std::result::Result<ArrayRef, String> {
         let column = (self.function)(columns, rows)?;
         if column.len() != rows || column.data_type() != result {
             return Err(format!(
@@ -70,7 +83,11 @@ where
     }
 
     fn shape(&self) -> String {
-        self.arguments.iter().map(sql_name).collect::<Vec<String>>().join(", ")
+        self.arguments
+            .iter()
+            .map(sql_name)
+            .collect::<Vec<String>>()
+            .join(", ")
     }
 }
 
@@ -130,8 +147,13 @@ impl Scalar {
 
     fn refused(&self, given: &[DataType]) -> DataFusionError {
         let forms = self.overloads.iter();
-        let forms = forms.map(|overload| format!("{}({})", self.name.to_uppercase(), overload.shape()));
-        let given = given.iter().map(sql_name).collect::<Vec<String>>().join(", ");
+        let forms =
+            forms.map(|overload| format!("{}({})", self.name.to_uppercase(), overload.shape()));
+        let given = given
+            .iter()
+            .map(sql_name)
+            .collect::<Vec<String>>()
+            .join(", ");
         let error = SqlError::new(format!("function '{}' takes no ({given})", self.name))
             .mend(forms.collect::<Vec<String>>().join(" or "));
         DataFusionError::External(Box::new(error))
@@ -167,16 +189,22 @@ impl ScalarUDFImpl for Scalar {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let types = args.arg_fields.iter().map(|field| field.data_type().clone());
+        let types = args
+            .arg_fields
+            .iter()
+            .map(|field| field.data_type().clone());
         let types = types.collect::<Vec<DataType>>();
         let result = self.return_type(&types)?;
         if let Some((overload, _)) = self.overload(&types) {
             let constants = args.scalar_arguments.iter();
-            let constants = constants.map(|value| value.and_then(|value| value.try_as_str().flatten()));
-            overload.check(&constants.collect::<Vec<Option<&str>>>()).map_err(|reason| {
-                let error = SqlError::new(reason).near(self.name.to_uppercase());
-                DataFusionError::External(Box::new(error))
-            })?;
+            let constants =
+                constants.map(|value| value.and_then(|value| value.try_as_str().flatten()));
+            overload
+                .check(&constants.collect::<Vec<Option<&str>>>())
+                .map_err(|reason| {
+                    let error = SqlError::new(reason).near(self.name.to_uppercase());
+                    DataFusionError::External(Box::new(error))
+                })?;
         }
         Ok(Arc::new(Field::new(&self.name, result, true)))
     }
@@ -191,7 +219,8 @@ impl ScalarUDFImpl for Scalar {
             return Err(self.refused(&types));
         };
         let column = overload.call(&columns, rows, args.return_field.data_type());
-        let failed = |reason| DataFusionError::Execution(format!("{}: {reason}", self.name.to_uppercase()));
+        let failed =
+            |reason| DataFusionError::Execution(format!("{}: {reason}", self.name.to_uppercase()));
         Ok(ColumnarValue::Array(column.map_err(failed)?))
     }
 }

@@ -22,8 +22,15 @@ impl Aggregate for Both {
     type State = (i64, Option<String>);
 
     fn add(&mut self, (number, text): (Option<i64>, &str)) {
-        let sum = if text.is_empty() { 0 } else { number.unwrap_or(1000) };
-        self.merge(Both { sum, largest: Some(text.to_string()) });
+        let sum = if text.is_empty() {
+            0
+        } else {
+            number.unwrap_or(1000)
+        };
+        self.merge(Both {
+            sum,
+            largest: Some(text.to_string()),
+        });
     }
 
     fn merge(&mut self, other: Both) {
@@ -83,7 +90,10 @@ fn add(to: &mut dyn Accumulator, rows: &[(u32, Option<i64>, Option<&str>)]) {
 fn values(of: &mut dyn Accumulator) -> Vec<Option<i64>> {
     let values = of.evaluate(&[0, 1, 2, 3]).unwrap();
     assert!(values.failed.is_empty());
-    let column = values.column.as_any().downcast_ref::<PrimitiveArray<Int64Type>>();
+    let column = values
+        .column
+        .as_any()
+        .downcast_ref::<PrimitiveArray<Int64Type>>();
     column.unwrap().iter().collect()
 }
 
@@ -114,7 +124,10 @@ fn parts_that_are_saved_and_merged_give_the_whole() {
 #[test]
 fn a_value_that_fails_fails_alone() {
     let mut accumulator = accumulator();
-    add(accumulator.as_mut(), &[(0, Some(1), Some("z")), (1, Some(1), Some("a"))]);
+    add(
+        accumulator.as_mut(),
+        &[(0, Some(1), Some("z")), (1, Some(1), Some("a"))],
+    );
     let values = accumulator.evaluate(&[1, 0]).unwrap();
     assert_eq!(values.failed, [(1, "z is too large".to_string())]);
     assert!(values.column.is_valid(0) && values.column.is_null(1));

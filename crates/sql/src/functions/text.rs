@@ -16,7 +16,9 @@ const KEPT_MAX: usize = 64;
 /// SPLIT_INDEX, REGEXP_EXTRACT and what is like them.
 pub(super) fn functions() -> Vec<Scalar> {
     let regexp_extract = Scalar::new("regexp_extract")
-        .with(Expression(Rows::new(|text: &str, pattern: &str| extract(text, pattern, 0))))
+        .with(Expression(Rows::new(|text: &str, pattern: &str| {
+            extract(text, pattern, 0)
+        })))
         .with(Expression(Rows::new(extract)));
     let regexp = Scalar::new("regexp").with(Expression(Rows::new(|text: &str, pattern: &str| {
         with_regex(pattern, |regex| regex.is_match(text))
@@ -28,7 +30,9 @@ pub(super) fn functions() -> Vec<Scalar> {
             split_index(text, &separator.to_string(), index)
         }));
     let locate = Scalar::new("locate")
-        .with(Rows::new(|wanted: &str, text: &str| locate(wanted, text, 1)))
+        .with(Rows::new(|wanted: &str, text: &str| {
+            locate(wanted, text, 1)
+        }))
         .with(Rows::new(locate));
     let every = |name: &str, is: fn(char) -> bool| {
         Scalar::new(name).with(Rows::new(move |text: &str| {
@@ -58,7 +62,10 @@ fn split_index(text: &str, separator: &str, index: i64) -> Option<String> {
 
 /// Where `wanted` stands in a text, from character `start` on: from 1, and 0 where it isn't.
 fn locate(wanted: &str, text: &str, start: i64) -> i64 {
-    let Some(skipped) = start.checked_sub(1).and_then(|start| usize::try_from(start).ok()) else {
+    let Some(skipped) = start
+        .checked_sub(1)
+        .and_then(|start| usize::try_from(start).ok())
+    else {
         return 0;
     };
     let from = match text.char_indices().nth(skipped) {
@@ -171,6 +178,10 @@ mod tests {
         assert_eq!(channel("channel_id="), Some(String::new()));
         assert_eq!(channel("channel"), None);
         assert_eq!(extract("ab", "a", 7), Ok(None));
-        assert!(extract("ab", "(?=a)", 0).unwrap_err().contains("look-around"));
+        assert!(
+            extract("ab", "(?=a)", 0)
+                .unwrap_err()
+                .contains("look-around")
+        );
     }
 }

@@ -22,12 +22,13 @@ const MICROS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 /// Parts of a time, patterns, differences.
 pub(super) fn functions() -> Vec<Scalar> {
     let part = |name: &str, part: DatePart| Scalar::new(name).with(Part(part));
-    let date_format = Scalar::new("date_format")
-        .with(Formatted)
-        .with(Rows::new(|text: &str, pattern: &str| {
-            let time = string_to_datetime(&Utc, text).map_err(|error| error.to_string())?;
-            Ok::<String, String>(Pattern::cached(pattern)?.write(time.naive_utc()))
-        }));
+    let date_format =
+        Scalar::new("date_format")
+            .with(Formatted)
+            .with(Rows::new(|text: &str, pattern: &str| {
+                let time = string_to_datetime(&Utc, text).map_err(|error| error.to_string())?;
+                Ok::<String, String>(Pattern::cached(pattern)?.write(time.naive_utc()))
+            }));
     let from_unixtime = Scalar::new("from_unixtime")
         .with(Rows::new(|seconds: i64| from_seconds(seconds, PLAIN)))
         .with(Rows::new(from_seconds));
@@ -90,7 +91,9 @@ impl Overload for Part {
         // In SQL the week begins with day 1.
         let days = parts.as_any().downcast_ref::<<i64 as Argument>::Column>();
         let days = days.ok_or("its days are no numbers")?;
-        Ok(Arc::new(days.unary::<_, arrow_array::types::Int64Type>(|day| day + 1)))
+        Ok(Arc::new(
+            days.unary::<_, arrow_array::types::Int64Type>(|day| day + 1),
+        ))
     }
 
     fn shape(&self) -> String {
@@ -104,11 +107,10 @@ struct Formatted;
 impl Overload for Formatted {
     fn fit(&self, given: &[DataType]) -> Option<Vec<DataType>> {
         match given {
-            [DataType::Timestamp(_, None) | DataType::Date32 | DataType::Null, pattern]
-                if fits(pattern, &DataType::Utf8View) =>
-            {
-                Some(vec![MICROS, DataType::Utf8View])
-            }
+            [
+                DataType::Timestamp(_, None) | DataType::Date32 | DataType::Null,
+                pattern,
+            ] if fits(pattern, &DataType::Utf8View) => Some(vec![MICROS, DataType::Utf8View]),
             _ => None,
         }
     }
@@ -177,7 +179,12 @@ fn unit(name: &str) -> Result<Unit, String> {
         "MONTH" => Unit::Months(1),
         "QUARTER" => Unit::Months(3),
         "YEAR" => Unit::Months(12),
-        other => return Err(format!("'{other}' is no unit of time: {}", UNITS.join(", "))),
+        other => {
+            return Err(format!(
+                "'{other}' is no unit of time: {}",
+                UNITS.join(", ")
+            ));
+        }
     })
 }
 
@@ -240,7 +247,9 @@ impl Added {
 impl Overload for Added {
     fn fit(&self, given: &[DataType]) -> Option<Vec<DataType>> {
         match given {
-            [unit, count, time] if fits(unit, &DataType::Utf8View) && fits(count, &DataType::Int64) => {
+            [unit, count, time]
+                if fits(unit, &DataType::Utf8View) && fits(count, &DataType::Int64) =>
+            {
                 let time = match time {
                     DataType::Timestamp(_, None) | DataType::Date32 => time.clone(),
                     DataType::Null => MICROS,
@@ -256,24 +265,41 @@ impl Overload for Added {
         arguments[2].clone()
     }
 
-    fn call(&self, columns: &[ArrayRef], rows: usize, result: &DataType) -> Result<ArrayRef, String> {
+    fn call(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+        result: &DataType,
+    ) -> Result<ArrayRef, String> {
         let units = downcast::<StringViewArray>(columns, 0)?;
         let counts = downcast::<<i64 as Argument>::Column>(columns, 1)?;
         // Nanoseconds below a microsecond are kept beside.
-        let strict = CastOptions { safe: false, ..CastOptions::default() };
-        let micros = cast_with_options(&columns[2], &MICROS, &strict).map_err(|error| error.to_string())?;
-        let back = cast_with_options(&micros, result, &strict).map_err(|error| error.to_string())?;
+        let strict = CastOptions {
+            safe: false,
+            ..CastOptions::default()
+        };
+        let micros =
+            cast_with_options(&columns[2], &MICROS, &strict).map_err(|error| error.to_string())?;
+        let back =
+            cast_with_options(&micros, result, &strict).map_err(|error| error.to_string())?;
         let micros = downcast::<PrimitiveArray<TimestampMicrosecondType>>(&[micros], 0)?.clone();
         let to_date = result == &DataType::Date32;
         let moved = (0..rows).map(|row| {
             if units.is_null(row) || counts.is_null(row) || micros.is_null(row) {
                 return Ok(None);
             }
-            Added::add(units.value(row), counts.value(row), micros.value(row), to_date).map(Some)
+            Added::add(
+                units.value(row),
+                counts.value(row),
+                micros.value(row),
+                to_date,
+            )
+            .map(Some)
         });
         let moved = moved.collect::<Result<Vec<Option<i64>>, String>>()?;
         let moved: ArrayRef = Arc::new(PrimitiveArray::<TimestampMicrosecondType>::from(moved));
-        let moved = cast_with_options(&moved, result, &strict).map_err(|error| error.to_string())?;
+        let moved =
+            cast_with_options(&moved, result, &strict).map_err(|error| error.to_string())?;
         restore_below_micros(&columns[2], &back, moved, result)
     }
 
@@ -297,7 +323,9 @@ fn restore_below_micros(
     let column = |index| downcast::<Nanos>(&columns, index);
     let (before, back, moved) = (column(0)?, column(1)?, column(2)?);
     let nanos = (0..moved.len()).map(|row| {
-        moved.is_valid(row).then(|| moved.value(row) + (before.value(row) - back.value(row)))
+        moved
+            .is_valid(row)
+            .then(|| moved.value(row) + (before.value(row) - back.value(row)))
     });
     Ok(Arc::new(Nanos::from_iter(nanos)))
 }
@@ -308,7 +336,9 @@ mod tests {
 
     fn time(text: &str) -> Time {
         let time = string_to_datetime(&Utc, text).unwrap();
-        Time { micros: time.timestamp_micros() }
+        Time {
+            micros: time.timestamp_micros(),
+        }
     }
 
     #[test]

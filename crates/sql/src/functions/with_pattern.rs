@@ -31,8 +31,14 @@ pub(super) fn functions(functions: &[Arc<ScalarUDF>]) -> Vec<Arc<ScalarUDF>> {
     let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
     let results = [("to_timestamp", millis), ("to_date", DataType::Date32)];
     let wrapped = results.into_iter().filter_map(|(name, result)| {
-        let inner = functions.iter().find(|function| function.name() == name)?.clone();
-        Some(Arc::new(ScalarUDF::new_from_impl(WithPattern { inner, result })))
+        let inner = functions
+            .iter()
+            .find(|function| function.name() == name)?
+            .clone();
+        Some(Arc::new(ScalarUDF::new_from_impl(WithPattern {
+            inner,
+            result,
+        })))
     });
     wrapped.collect()
 }
@@ -44,8 +50,10 @@ fn java_pattern<'a>(second: Option<&'a ScalarValue>, arguments: usize) -> Option
 
 impl WithPattern {
     fn read(&self, texts: &ArrayRef, pattern: &str) -> std::result::Result<ArrayRef, String> {
-        let texts = arrow_cast::cast(texts, &DataType::Utf8View).map_err(|error| error.to_string())?;
-        let texts = super::values::downcast::<StringViewArray>(std::slice::from_ref(&texts), 0)?.clone();
+        let texts =
+            arrow_cast::cast(texts, &DataType::Utf8View).map_err(|error| error.to_string())?;
+        let texts =
+            super::values::downcast::<StringViewArray>(std::slice::from_ref(&texts), 0)?.clone();
         let pattern = Pattern::cached(pattern)?;
         let times = (0..texts.len()).map(|row| match texts.is_valid(row) {
             true => pattern.read(texts.value(row)).map(Some),
@@ -61,7 +69,9 @@ impl WithPattern {
             _ => {
                 let millis = times.iter();
                 let millis = millis.map(|time| time.map(|time| time.and_utc().timestamp_millis()));
-                Arc::new(PrimitiveArray::<TimestampMillisecondType>::from_iter(millis))
+                Arc::new(PrimitiveArray::<TimestampMillisecondType>::from_iter(
+                    millis,
+                ))
             }
         })
     }
@@ -104,6 +114,8 @@ impl ScalarUDFImpl for WithPattern {
         let texts = args.args[0].to_array(args.number_rows)?;
         let name = self.name().to_uppercase();
         let failed = |reason| DataFusionError::Execution(format!("{name}: {reason}"));
-        Ok(ColumnarValue::Array(self.read(&texts, pattern).map_err(failed)?))
+        Ok(ColumnarValue::Array(
+            self.read(&texts, pattern).map_err(failed)?,
+        ))
     }
 }

@@ -54,7 +54,9 @@ impl Call {
             ("JSON_QUERY", Form::JsonQuery),
             ("JSON_EXISTS", Form::JsonExists),
         ];
-        let (_, form) = FORMS.into_iter().find(|(name, _)| is_word(&tokens[index], name))?;
+        let (_, form) = FORMS
+            .into_iter()
+            .find(|(name, _)| is_word(&tokens[index], name))?;
         let open = (index + 1..tokens.len()).find(|&at| is_solid(&tokens[at]))?;
         if tokens[open].token != Token::LParen {
             return None;
@@ -195,7 +197,10 @@ fn floor(inside: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
 }
 
 /// The tokens in front of the first of `words` behind the path, and those from there on.
-fn clauses<'a>(inside: &'a [TokenWithSpan], words: &[&str]) -> (&'a [TokenWithSpan], &'a [TokenWithSpan]) {
+fn clauses<'a>(
+    inside: &'a [TokenWithSpan],
+    words: &[&str],
+) -> (&'a [TokenWithSpan], &'a [TokenWithSpan]) {
     let comma = outside(inside).find(|(_, token)| token.token == Token::Comma);
     let path = comma.map_or(inside.len(), |(comma, _)| comma + 1);
     // The path itself is no clause, whatever it is called.
@@ -218,15 +223,21 @@ struct OnClauses<'a> {
 
 /// Reads `NULL ON EMPTY DEFAULT 1 ON ERROR`, where `words` are those that may stand in front of ON.
 fn on_clauses<'a>(mut rest: &'a [TokenWithSpan], words: &[&str]) -> Result<OnClauses<'a>> {
-    let mut found = OnClauses { empty: None, error: None };
+    let mut found = OnClauses {
+        empty: None,
+        error: None,
+    };
     loop {
         let Some((_, first)) = outside(rest).next() else {
             return Ok(found);
         };
         let expected = || {
-            SqlError::new(format!("{} is not expected here", crate::error::shown(&first.token)))
-                .at_token(first)
-                .mend(format!("{} ON EMPTY, or ON ERROR", words.join(", ")))
+            SqlError::new(format!(
+                "{} is not expected here",
+                crate::error::shown(&first.token)
+            ))
+            .at_token(first)
+            .mend(format!("{} ON EMPTY, or ON ERROR", words.join(", ")))
         };
         let on = outside(rest).find(|(_, token)| is_word(token, "ON"));
         let (on, _) = on.ok_or_else(expected)?;
@@ -234,14 +245,20 @@ fn on_clauses<'a>(mut rest: &'a [TokenWithSpan], words: &[&str]) -> Result<OnCla
         let is_default = is_word(first, "DEFAULT") && words.contains(&"DEFAULT");
         let what = match is_default {
             true => "DEFAULT".to_string(),
-            false => said.map(|token| token.token.to_string().to_uppercase()).collect::<Vec<_>>().join(" "),
+            false => said
+                .map(|token| token.token.to_string().to_uppercase())
+                .collect::<Vec<_>>()
+                .join(" "),
         };
         if !words.contains(&what.as_str()) {
             return Err(expected());
         }
         let start = rest.iter().position(is_solid).map_or(0, |start| start + 1);
         let default = if is_default { &rest[start..on] } else { &[] };
-        let instead = Instead { what: what.to_lowercase(), default };
+        let instead = Instead {
+            what: what.to_lowercase(),
+            default,
+        };
         let event = outside(&rest[on + 1..]).next();
         let slot = match event {
             Some((_, token)) if is_word(token, "EMPTY") => &mut found.empty,
@@ -262,7 +279,8 @@ fn json_value(inside: &[TokenWithSpan], made: &Made) -> Result<Vec<TokenWithSpan
     let (returning, rest) = match is_word(&rest[0], "RETURNING") {
         false => (None, rest),
         true => {
-            let end = outside(rest).find(|(_, token)| is_one_of(token, &["NULL", "ERROR", "DEFAULT"]));
+            let end =
+                outside(rest).find(|(_, token)| is_one_of(token, &["NULL", "ERROR", "DEFAULT"]));
             let (of, rest) = rest.split_at(end.map_or(rest.len(), |(end, _)| end));
             (Some(&of[1..]), rest)
         }
@@ -272,7 +290,12 @@ fn json_value(inside: &[TokenWithSpan], made: &Made) -> Result<Vec<TokenWithSpan
     arguments.push(made.one(Token::Comma));
     match returning {
         Some(of) => {
-            arguments.extend([made.word("CAST"), made.one(Token::LParen), made.null(), space()]);
+            arguments.extend([
+                made.word("CAST"),
+                made.one(Token::LParen),
+                made.null(),
+                space(),
+            ]);
             arguments.extend([made.word("AS"), space()]);
             arguments.extend_from_slice(of);
             arguments.push(made.one(Token::RParen));
@@ -280,11 +303,15 @@ fn json_value(inside: &[TokenWithSpan], made: &Made) -> Result<Vec<TokenWithSpan
         None => arguments.push(made.null()),
     }
     for instead in [on.empty, on.error] {
-        let what = instead.as_ref().map_or("null", |instead| instead.what.as_str());
+        let what = instead
+            .as_ref()
+            .map_or("null", |instead| instead.what.as_str());
         arguments.extend(made.next_text(what));
         arguments.push(made.one(Token::Comma));
         match instead {
-            Some(Instead { default, .. }) if !default.is_empty() => arguments.extend_from_slice(default),
+            Some(Instead { default, .. }) if !default.is_empty() => {
+                arguments.extend_from_slice(default)
+            }
             _ => arguments.push(made.null()),
         }
     }
@@ -311,7 +338,10 @@ fn json_query(inside: &[TokenWithSpan], made: &Made) -> Result<Vec<TokenWithSpan
     let wrapper = outside(rest).find(|(_, token)| is_word(token, "WRAPPER"));
     let (said, rest) = rest.split_at(wrapper.map_or(0, |(at, _)| at + 1));
     let said = outside(said).map(|(_, token)| token.token.to_string().to_uppercase());
-    let said = said.filter(|word| word != "ARRAY").collect::<Vec<String>>().join(" ");
+    let said = said
+        .filter(|word| word != "ARRAY")
+        .collect::<Vec<String>>()
+        .join(" ");
     let wrapper = match said.as_str() {
         "" | "WITHOUT WRAPPER" => "without",
         "WITH WRAPPER" | "WITH UNCONDITIONAL WRAPPER" => "unconditional",
@@ -324,7 +354,8 @@ fn json_query(inside: &[TokenWithSpan], made: &Made) -> Result<Vec<TokenWithSpan
         }
     };
     let on = on_clauses(rest, &WORDS)?;
-    let what = |instead: Option<Instead<'_>>| instead.map_or("null".to_string(), |instead| instead.what);
+    let what =
+        |instead: Option<Instead<'_>>| instead.map_or("null".to_string(), |instead| instead.what);
     arguments.extend(made.next_text(wrapper));
     arguments.extend(made.next_text(&what(on.empty)));
     arguments.extend(made.next_text(&what(on.error)));
