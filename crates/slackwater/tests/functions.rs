@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Once;
 
 use crate::process::Folder;
-use crate::support::{rows, run_text};
+use crate::support::run_text;
 
 #[path = "../examples/custom_functions/functions.rs"]
 mod example;
@@ -66,7 +66,7 @@ fn the_same_answer_however_they_are_run() {
         ];
         let report = run_text(&text, &settings).unwrap();
         assert_eq!(report.rows_bad, 6, "rows whose grade fails");
-        let found = rows(&folder.path("out.csv"));
+        let found = folder.sorted("out.csv");
         assert_eq!(found.len(), 15);
         match &expected {
             None => expected = Some(found),
@@ -135,7 +135,7 @@ fn worker_processes_know_them_and_checkpoints_keep_them() {
             "{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        rows(&folder.path("out.csv"))
+        folder.sorted("out.csv")
     };
     let expected = run(&[]);
     assert_eq!(run(&["--processes", "2", "--parallelism", "2"]), expected);

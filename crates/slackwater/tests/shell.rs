@@ -25,7 +25,12 @@ struct Terminal {
     seen: Arc<(Mutex<String>, Condvar)>,
     /// What was seen up to here was asked for already.
     mark: usize,
+    /// Prompts that were answered.
+    answered: usize,
 }
+
+/// What the line editor writes when it begins to read a line; what is typed before is lost.
+const READS: &str = "\x1b[?2004h";
 
 impl Terminal {
     fn start(folder: &Folder, arguments: &[&str]) -> Terminal {
@@ -82,6 +87,7 @@ impl Terminal {
             child,
             seen,
             mark: 0,
+            answered: 0,
         };
         terminal.expect("sql> ");
         terminal
@@ -91,8 +97,29 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Types lines, and ends each with Enter.
+    /// Waits for the next prompt.
+    #[track_caller]
+    fn prompt(&mut self) {
+        let answered = self.answered;
+        let is_missing = |seen: &mut String| seen.matches(READS).count() <= answered;
+        let seen = self.seen.0.lock().unwrap();
+        let (seen, result) = self
+            .seen
+            .1
+            .wait_timeout_while(seen, PATIENCE, is_missing)
+            .unwrap();
+        assert!(
+            !result.timed_out(),
+            "no prompt in:\n{}",
+            seen.escape_debug()
+        );
+    }
+
+    /// Types lines at the prompt, and ends each with Enter.
+    #[track_caller]
     fn line(&mut self, line: &str) {
+        self.prompt();
+        self.answered += 1;
         self.keys(&format!("{}\r", line.replace('\n', "\r")));
     }
 
@@ -165,7 +192,7 @@ fn statements_of_several_lines_and_what_is_declared() {
     shell.line("\\what");
     shell.expect("there is no command '\\what'");
     shell.line("EXPLAIN SELECT price FROM bids;");
-    shell.expect("query graph");
+    shell.expect("Query graph");
     shell.leave();
 }
 
@@ -173,6 +200,7 @@ fn statements_of_several_lines_and_what_is_declared() {
 fn completion_and_history_over_two_sessions() {
     let folder = Folder::with(&[("bids.csv", BIDS), ("tables.sql", TABLE)]);
     let mut shell = Terminal::start(&folder, &["tables.sql"]);
+    shell.prompt();
     shell.keys("sel\t");
     shell.expect("select");
     shell.keys(" pri\t");
@@ -183,9 +211,10 @@ fn completion_and_history_over_two_sessions() {
     shell.leave();
     let mut again = Terminal::start(&folder, &["tables.sql"]);
     // The last one was \q.
+    again.prompt();
     again.keys("\x1b[A\x1b[A");
     again.expect("WHERE bidder = 'b';");
-    again.keys("\r");
+    again.line("");
     again.expect("(1 row)");
     again.leave();
     let kept = std::fs::read_to_string(folder.path("state/slackwater/history")).unwrap();
@@ -202,10 +231,10 @@ fn control_c_ends_the_query_and_not_the_shell() {
     shell.expect("7\r\n");
     shell.keys("\x03");
     shell.expect("stopped before its inputs ended");
-    shell.expect("sql> ");
     // At the prompt it drops the line.
+    shell.prompt();
+    shell.answered += 1;
     shell.keys("SELECT nothing\x03");
-    shell.expect("sql> ");
     shell.line("SELECT price FROM bids WHERE price = 20;");
     shell.expect("   20");
     shell.leave();
@@ -320,7 +349,11 @@ fn statements_on_the_command_line() {
     let explained = folder
         .slackwater(&["explain", "tables.sql", "-e", "SELECT price FROM bids"])
         .ok();
-    assert!(explained.out.contains("file bids.csv"), "{}", explained.out);
+    assert!(
+        explained.out.contains("bids (file): reads price"),
+        "{}",
+        explained.out
+    );
 }
 
 #[test]

@@ -157,6 +157,10 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
                 }
                 None => SqlError::new("CREATE needs to say what"),
             };
+            if what.is_some_and(|what| what.token.to_string().eq_ignore_ascii_case("FUNCTION")) {
+                let mend = "functions are written in Rust and added by a build: docs/functions.md";
+                return Err(error.mend(mend));
+            }
             let near = what.and_then(|what| {
                 nearest(
                     &what.token.to_string(),

@@ -69,3 +69,7 @@ SELECT COUNT(*) FROM TUMBLE(TABLE timed, DESCRIPTOR(p), INTERVAL '1' SECOND) GRO
 
 --- an hour added to a DATE condemns its row
 SELECT TIMESTAMPADD(HOUR, auction, DATE '2024-02-29') FROM bids WHERE ms < 3000;
+
+--- functions are no statements
+CREATE FUNCTION count_char AS 'com.example.CountChar';
+SELECT ms FROM bids;
