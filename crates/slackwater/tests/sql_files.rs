@@ -243,7 +243,9 @@ files! {
     running
     statements
     expressions
+    functions
     wrong_expressions
+    wrong_functions
     wrong_queries
     wrong_statements
     wrong_tables
