@@ -153,7 +153,8 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         WaitMode::Auto { .. } => calibrate::costs(),
         _ => Costs::default(),
     };
-    for warning in tuner::warnings(&tuner::plan_paths(&program, &plan, costs)) {
+    let of_targets = tuner::warnings(&tuner::plan_paths(&program, &plan, costs));
+    for warning in program.warnings.iter().chain(&of_targets) {
         eprintln!("warning: {warning}");
     }
     let (sender, news) = mpsc::channel();
