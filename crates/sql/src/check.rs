@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
-    SetExpr, SetOperator, Spanned, TableFactor, Value, ValueWithSpan, Visit, Visitor,
+    DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator,
+    Spanned, TableFactor, Value, ValueWithSpan, Visit, Visitor,
 };
 
 use crate::error::{Result, SqlError, nearest};
