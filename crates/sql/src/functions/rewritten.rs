@@ -19,13 +19,16 @@ use super::values::fits;
 use crate::error::SqlError;
 use crate::types::sql_name;
 
+/// The types of arguments, and of the result.
+type Types = (Vec<DataType>, DataType);
+
 /// What a function of this kind is.
 struct Form {
     name: &'static str,
     /// Its arguments, for messages.
     shape: &'static str,
     /// The types that its arguments are cast to, and that of its result.
-    types: fn(&[DataType]) -> Option<(Vec<DataType>, DataType)>,
+    types: fn(&[DataType]) -> Option<Types>,
     /// What is put in its place.
     form: fn(Vec<Expr>) -> Result<Expr>,
     /// Not all arguments are computed for each row.
@@ -159,7 +162,7 @@ struct Rewritten {
 }
 
 impl Rewritten {
-    fn types(&self, given: &[DataType]) -> Result<(Vec<DataType>, DataType)> {
+    fn types(&self, given: &[DataType]) -> Result<Types> {
         (self.form.types)(given).ok_or_else(|| {
             let list = given
                 .iter()

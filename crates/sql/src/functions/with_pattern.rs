@@ -43,7 +43,7 @@ pub(super) fn functions(functions: &[Arc<ScalarUDF>]) -> Vec<Arc<ScalarUDF>> {
     wrapped.collect()
 }
 
-fn java_pattern<'a>(second: Option<&'a ScalarValue>, arguments: usize) -> Option<&'a str> {
+fn java_pattern(second: Option<&ScalarValue>, arguments: usize) -> Option<&str> {
     let pattern = second?.try_as_str()??;
     (arguments == 2 && !pattern.contains('%')).then_some(pattern)
 }
