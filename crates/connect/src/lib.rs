@@ -52,6 +52,7 @@ use options::Options;
 
 pub use dead_letters::{FileDeadLetters, dead_letters};
 pub use options::{OptionError, known_table_options};
+pub use sink::print::printed_rows;
 pub use table::{TableDefinition, TableSettings, table_settings};
 
 #[derive(Clone, Copy)]

@@ -12,6 +12,7 @@ mod calibrate;
 mod checkpoints;
 mod command_line;
 mod crash;
+mod functions;
 mod idle;
 mod input;
 #[cfg(feature = "kafka")]
@@ -23,6 +24,7 @@ mod placement;
 mod process;
 mod processes;
 mod random;
+mod shell;
 mod sql_files;
 mod support;
 mod table_joins;

@@ -271,8 +271,10 @@ files! {
     top_n
     statements
     expressions
+    functions
     wrong_changelogs
     wrong_expressions
+    wrong_functions
     wrong_queries
     wrong_statements
     wrong_tables

@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    AccessExpr, DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
-    SetExpr, SetOperator, Spanned, Subscript, TableFactor, Value, ValueWithSpan, Visit, Visitor,
+    DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator,
+    Spanned, TableFactor, Value, ValueWithSpan, Visit, Visitor,
 };
 
 use crate::error::{Result, SqlError, nearest};
@@ -141,10 +141,6 @@ impl Visitor for Check<'_> {
             } if !is_part(&part.value) => Some(no_part(&part.value).at(part.span)),
             Expr::Interval(interval) if interval.leading_field.is_none() => {
                 unit_missing(&interval.value)
-            }
-            Expr::CompoundFieldAccess { access_chain, .. } => subscript(access_chain),
-            Expr::Array(_) => {
-                Some(SqlError::new("arrays can't be made in a query").at(expression.span()))
             }
             _ => None,
         };
@@ -386,26 +382,6 @@ fn unit_missing(value: &Expr) -> Option<SqlError> {
         SqlError::new(format!("INTERVAL '{text}' has no unit that is known here"))
             .at(*span)
             .mend(format!("INTERVAL '{number}' SECOND, or MINUTE, HOUR, DAY")),
-    )
-}
-
-/// `row['field']` is known, `array[1]` is not.
-fn subscript(chain: &[AccessExpr]) -> Option<SqlError> {
-    let unknown = chain.iter().find_map(|access| match access {
-        AccessExpr::Subscript(Subscript::Index { index }) => match index {
-            Expr::Value(ValueWithSpan {
-                value: Value::SingleQuotedString(_),
-                ..
-            }) => None,
-            other => Some(other.span()),
-        },
-        AccessExpr::Subscript(Subscript::Slice { .. }) => Some(sqlparser::tokenizer::Span::empty()),
-        AccessExpr::Dot(_) => None,
-    })?;
-    Some(
-        SqlError::new("elements of arrays can't be reached yet")
-            .at(unknown)
-            .mend("row['field'] reaches a field"),
     )
 }
 

@@ -79,17 +79,32 @@ impl Program {
     }
 }
 
+/// What a text declares: tables, views and settings. Queries in it are checked, and left out.
+pub fn declared(
+    text: &str,
+    overrides: &[(String, String)],
+    connectors: &dyn Connectors,
+) -> Result<Session> {
+    let mut compiler = Compiler::new(connectors);
+    for placed in parse(text)? {
+        compiler
+            .statement(placed.statement, &placed.tokens, false)
+            .map_err(|error| error.among(&placed.tokens))?;
+    }
+    let options = connectors.table_options();
+    for (key, value) in overrides {
+        compiler.session.settings.set(key, value, &options)?;
+    }
+    Ok(compiler.session)
+}
+
 /// Compiles a text. `overrides` are settings of the command line: they win over SET.
 pub fn compile(
     text: &str,
     overrides: &[(String, String)],
     connectors: &dyn Connectors,
 ) -> Result<Compiled> {
-    let mut compiler = Compiler {
-        session: Session::new(),
-        connectors,
-        jobs: Vec::new(),
-    };
+    let mut compiler = Compiler::new(connectors);
     let mut tokens = Vec::new();
     for placed in parse(text)? {
         compiler
@@ -137,6 +152,16 @@ struct Job {
     /// What is set where it stands.
     parallelism: Option<Parallelism>,
     tokens: Arc<[TokenWithSpan]>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(connectors: &'a dyn Connectors) -> Compiler<'a> {
+        Compiler {
+            session: Session::new(),
+            connectors,
+            jobs: Vec::new(),
+        }
+    }
 }
 
 impl Compiler<'_> {

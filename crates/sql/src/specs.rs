@@ -124,8 +124,23 @@ pub struct SinkSpec {
     pub schema: SchemaRef,
     /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
     pub latency_target_ns: Option<u64>,
+    /// What its rows may do to those before them.
+    pub changes: Changes,
     /// Wants to hear what a row was before its update.
     pub wants_before: bool,
+}
+
+/// What rows may do to those before them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changes {
+    /// Nothing: all are new.
+    None,
+    /// A row replaces the one before it that has the same in these columns.
+    ByKey(Vec<usize>),
+    /// A row takes one back that is the same.
+    ByRow,
+    /// A row replaces another, and no column that is there says which.
+    HiddenKey,
 }
 
 impl NodeSpec {
