@@ -14,6 +14,7 @@ pub mod aggregate;
 pub mod drop_late;
 pub mod filter;
 pub mod join;
+pub mod lookup_join;
 pub mod map;
 pub mod table_join;
 pub mod temporal_join;

@@ -14,6 +14,7 @@ use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::IntakeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::Combine;
+use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::recorder::{Recorder, Suspect};
 use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest, Tuning};
@@ -35,6 +36,7 @@ fn definition(table: &Table) -> TableDefinition {
         name: table.name.clone(),
         schema: table.physical.clone(),
         metadata: table.metadata.clone(),
+        primary_key: table.primary_key.clone(),
         options: table.options.clone(),
     }
 }
@@ -78,6 +80,14 @@ impl Connectors for BuiltIn {
         }
     }
 
+    fn lookup(
+        &self,
+        table: &Table,
+    ) -> std::result::Result<Option<Arc<dyn LookupConnector>>, SqlError> {
+        let connector = slackwater_connect::lookup(&definition(table));
+        connector.map_err(|error| option_error(table, error))
+    }
+
     fn check(&self, table: &Table) -> std::result::Result<(), SqlError> {
         let settings = &slackwater_sql::settings::KNOWN;
         for option in table.options.keys() {
@@ -117,6 +127,7 @@ impl Connectors for BuiltIn {
 /// Refuses two sinks with the same file or folder: each would overwrite what the other has written.
 fn check_written_files(program: &Program) -> std::result::Result<(), SqlError> {
     let mut written: HashMap<PathBuf, &str> = HashMap::new();
+    let mut sinks: HashMap<String, &str> = HashMap::new();
     for node in &program.nodes {
         let NodeSpec::Sink(SinkSpec {
             table: Some(table), ..
@@ -124,6 +135,12 @@ fn check_written_files(program: &Program) -> std::result::Result<(), SqlError> {
         else {
             continue;
         };
+        if let Some(name) = database_sink(table) {
+            if let Some(other) = sinks.insert(name.clone(), &table.name) {
+                return Err(same_name(table, other, &name));
+            }
+            continue;
+        }
         // Only files have a path.
         let Some(path) = table.options.get("path") else {
             continue;
@@ -149,6 +166,27 @@ fn check_written_files(program: &Program) -> std::result::Result<(), SqlError> {
             .mend("join the queries with UNION ALL, or give each a path of its own"));
     }
     Ok(())
+}
+
+/// By what name a database knows what a query writes to the table; `None` for other sinks.
+fn database_sink(table: &Table) -> Option<String> {
+    let connector = table.options.get("connector")?.to_ascii_lowercase();
+    let name = table.options.get("sink.name").unwrap_or(&table.name);
+    matches!(&connector[..], "sqlite" | "postgres").then(|| name.clone())
+}
+
+fn same_name(table: &Table, other: &str, name: &str) -> SqlError {
+    let (reason, mend) = match other == table.name {
+        true => (
+            format!("two queries write to table '{other}'"),
+            "join the queries with UNION ALL",
+        ),
+        false => (
+            format!("tables '{other}' and '{}' have the same 'sink.name', '{name}'", table.name),
+            "give each a name of its own",
+        ),
+    };
+    SqlError::new(reason).at(table.span).mend(mend)
 }
 
 /// The path by which a file that may not exist yet is known, however it was written.
@@ -289,6 +327,7 @@ impl<'a> ProgramCatalog<'a> {
             name: "query".to_string(),
             schema: Arc::new(arrow_schema::Schema::empty()),
             metadata: Default::default(),
+            primary_key: Vec::new(),
             options: [("on_error", if fail { "fail" } else { "skip" })]
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .into(),
@@ -304,6 +343,7 @@ impl<'a> ProgramCatalog<'a> {
                     NodeSpec::Map { .. }
                     | NodeSpec::Filter { .. }
                     | NodeSpec::DropLate { .. }
+                    | NodeSpec::LookupJoin(_)
                     | NodeSpec::Window { .. },
                     [edge],
                 ) => letters_of[edge.from].clone(),

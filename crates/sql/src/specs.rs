@@ -10,6 +10,7 @@ use slackwater_engine::operator::aggregate::{Aggregate, AggregateSpec};
 use slackwater_engine::operator::drop_late::DropLate;
 use slackwater_engine::operator::filter::Filter;
 use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
+use slackwater_engine::operator::lookup_join::{LookupJoin, LookupJoinSpec};
 use slackwater_engine::operator::map::Map;
 use slackwater_engine::operator::table_join::{TableJoin, TableJoinSpec};
 use slackwater_engine::operator::temporal_join::{TemporalJoin, TemporalJoinSpec};
@@ -62,6 +63,8 @@ pub enum NodeSpec {
     Join(JoinSpec),
     /// A join of a stream with a table that ends.
     TableJoin(TableJoinSpec),
+    /// A join of a stream with what a table outside has now.
+    LookupJoin(LookupJoinSpec),
     /// A join of a stream with the versions of a table that changes.
     TemporalJoin(TemporalJoinSpec),
     /// A union.
@@ -122,6 +125,7 @@ impl NodeSpec {
             NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
             NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
             NodeSpec::TableJoin(spec) => Box::new(TableJoin::new(spec.clone())),
+            NodeSpec::LookupJoin(spec) => Box::new(LookupJoin::new(spec.clone())?),
             NodeSpec::TemporalJoin(spec) => Box::new(TemporalJoin::new(spec.clone())?),
             NodeSpec::Union { schema } => Box::new(Union::new(schema.clone())),
         }))

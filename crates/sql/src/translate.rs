@@ -8,6 +8,7 @@
 mod aggregate;
 mod fields;
 mod join;
+mod lookup_join;
 mod source;
 mod table_join;
 mod union;

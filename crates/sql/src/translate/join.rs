@@ -36,6 +36,9 @@ impl Translator<'_> {
         if let Some((times, filter)) = as_of::split(join.filter.as_ref()) {
             return self.temporal_join(join, kind, times.each_ref(), filter.as_ref());
         }
+        if let Some((time, filter)) = as_of::now::split(join.filter.as_ref()) {
+            return self.lookup_join(join, kind, time.as_ref(), filter);
+        }
         let plans = [join.left.as_ref(), join.right.as_ref()];
         let reasons = [self.no_table(plans[0])?, self.no_table(plans[1])?];
         if reasons.iter().any(Option::is_none) {
