@@ -350,7 +350,14 @@ macro_rules! database {
 }
 
 // A file of SQLite has one writer at a time.
-database!("sqlite", sqlite, sqlite_source, sqlite_sink, sqlite_lookup, 1);
+database!(
+    "sqlite",
+    sqlite,
+    sqlite_source,
+    sqlite_sink,
+    sqlite_lookup,
+    1
+);
 database!(
     "postgres",
     postgres,

@@ -182,7 +182,10 @@ fn same_name(table: &Table, other: &str, name: &str) -> SqlError {
             "join the queries with UNION ALL",
         ),
         false => (
-            format!("tables '{other}' and '{}' have the same 'sink.name', '{name}'", table.name),
+            format!(
+                "tables '{other}' and '{}' have the same 'sink.name', '{name}'",
+                table.name
+            ),
             "give each a name of its own",
         ),
     };

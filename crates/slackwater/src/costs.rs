@@ -140,10 +140,9 @@ pub fn query_costs(program: &Program, learned: &Learned) -> QueryCosts {
         let measured = learned.operators.get(&key(program, node)).copied();
         let assumed_out = match (&program.nodes[node], program.graph.nodes[node].kind) {
             (NodeSpec::Filter { .. }, _) => ROWS_OUT_FILTER,
-            (
-                NodeSpec::TableJoin(_) | NodeSpec::LookupJoin(_) | NodeSpec::TemporalJoin(_),
-                _,
-            ) => 1.0,
+            (NodeSpec::TableJoin(_) | NodeSpec::LookupJoin(_) | NodeSpec::TemporalJoin(_), _) => {
+                1.0
+            }
             (_, NodeKind::Stateful) => ROWS_OUT_STATEFUL,
             (_, NodeKind::Sink) => 0.0,
             _ => 1.0,

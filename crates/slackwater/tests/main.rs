@@ -20,10 +20,14 @@ mod late_rows;
 mod latency;
 mod overload;
 mod placement;
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod postgres;
 mod process;
 mod processes;
 mod random;
 mod sql_files;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod support;
 mod table_joins;
 mod topologies;

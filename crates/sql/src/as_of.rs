@@ -187,11 +187,11 @@ fn take_version(relation: &mut TableFactor) -> Result<Option<AstExpr>> {
         }
         FunctionArgExpr::Expr(time) if now::is_call(time) => time.clone(),
         _ => {
-            return Err(
-                SqlError::new("a version is chosen by the stream's event time, or by PROCTIME()")
-                    .at(name.span)
-                    .mend("FOR SYSTEM_TIME AS OF s.ts"),
-            );
+            return Err(SqlError::new(
+                "a version is chosen by the stream's event time, or by PROCTIME()",
+            )
+            .at(name.span)
+            .mend("FOR SYSTEM_TIME AS OF s.ts"));
         }
     };
     *args = None;

@@ -150,7 +150,11 @@ pub fn table_join(spec: &TableJoinSpec, stream: &SchemaRef) -> String {
 pub fn lookup_join(spec: &LookupJoinSpec, stream: &SchemaRef, table: &SchemaRef) -> String {
     let pairs = spec.keys.iter().zip(&spec.request.keys);
     let on = pairs.map(|(&key, &column)| {
-        format!("{} = {}", stream.field(key).name(), table.field(column).name())
+        format!(
+            "{} = {}",
+            stream.field(key).name(),
+            table.field(column).name()
+        )
     });
     let mut on = on.collect::<Vec<_>>();
     if let Some(condition) = &spec.condition {

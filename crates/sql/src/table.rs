@@ -148,13 +148,18 @@ fn primary_key(physical: &SchemaRef, create: &CreateTable) -> Result<Vec<usize>>
     for name in &create.primary_key {
         let index = physical.index_of(&name.value).map_err(|_| {
             let of_table = create.columns.iter();
-            let is_computed = of_table.map(|column| &column.name.value).any(|n| n == &name.value);
+            let is_computed = of_table
+                .map(|column| &column.name.value)
+                .any(|n| n == &name.value);
             let known = physical.fields().iter().map(|field| field.name().clone());
             let known = known.collect::<Vec<String>>();
             if is_computed {
-                return SqlError::new(format!("'{}' is computed: it is no part of a key", name.value))
-                    .at(name.span)
-                    .mend("a PRIMARY KEY has columns that are read or written");
+                return SqlError::new(format!(
+                    "'{}' is computed: it is no part of a key",
+                    name.value
+                ))
+                .at(name.span)
+                .mend("a PRIMARY KEY has columns that are read or written");
             }
             let error = SqlError::new(format!("there is no column '{}'", name.value)).at(name.span);
             match crate::error::nearest(&name.value, &known) {

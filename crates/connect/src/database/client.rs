@@ -109,7 +109,10 @@ impl Connection {
 
     /// Does some work, which may be done twice: it is done again, on a new connection, when it fails in
     /// a way that may pass. Sleeps between.
-    pub(super) fn run<T>(&mut self, mut work: impl FnMut(&mut dyn Client) -> Attempt<T>) -> Result<T> {
+    pub(super) fn run<T>(
+        &mut self,
+        mut work: impl FnMut(&mut dyn Client) -> Attempt<T>,
+    ) -> Result<T> {
         let mut wait = WAIT_FIRST;
         let mut left = self.table.retries;
         loop {

@@ -9,9 +9,9 @@ use slackwater_engine::operator::lookup_join::{
     CacheSettings, Found, Lookup, LookupConnector, LookupRequest,
 };
 
+use super::Table;
 use super::cells::{TextRows, text};
 use super::client::{Connection, Failure, Select};
-use super::Table;
 use crate::encode::Cell;
 
 /// Rows that the keys of one chunk may have together: more would have to be held in memory at once.

@@ -73,7 +73,9 @@ pub(crate) fn open(
         return Err(OptionError::new("sink.name", "is empty", mend));
     }
     let names = ["max-retries", "lookup.max_retries", "lookup.max-retries"];
-    let retries = one_of(options, &names, |name| options.number(name, None, 0..=1_000))?;
+    let retries = one_of(options, &names, |name| {
+        options.number(name, None, 0..=1_000)
+    })?;
     Ok(Arc::new(Table {
         place: format!("{connector} {place}, table {name}"),
         connector,

@@ -16,10 +16,10 @@ use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::{Delivery, Recovered, Sink, SinkConnector, SinkRequest};
 
+use super::Table;
 use super::cells::{RowText, text};
 use super::client::{Connection, Failure};
 use super::staging::{self, Token};
-use super::Table;
 use crate::encode::Cell;
 
 /// Rows of one transaction, at most.

@@ -61,7 +61,8 @@ fn make_tables(client: &mut dyn Client) -> Attempt<()> {
         // Who may not make tables can have them made by somebody else.
         if client.note(look, &[]).is_err() {
             client.note(make, &[]).map_err(|failure| {
-                let mend = format!("what is not committed yet is kept there; let somebody do it: {make}");
+                let mend =
+                    format!("what is not committed yet is kept there; let somebody do it: {make}");
                 match failure.mend.is_empty() && !failure.passes {
                     true => failure.mend(mend),
                     false => failure,
@@ -144,11 +145,13 @@ fn move_rows(client: &mut dyn Client, sink: &str, token: Token) -> Attempt<()> {
         return Err(Failure::new(reason).mend(mend));
     }
     for part in parts {
-        let read = "SELECT changes FROM slackwater_staged WHERE sink = $1 AND token = $2 AND part = $3";
+        let read =
+            "SELECT changes FROM slackwater_staged WHERE sink = $1 AND token = $2 AND part = $3";
         for changes in client.note(read, &[sink, &token, &part])? {
             let changes = serde_json::from_str::<Changes>(&changes);
             let changes = changes.map_err(|error| {
-                let reason = format!("part {part} of {token} in slackwater_staged can't be read: {error}");
+                let reason =
+                    format!("part {part} of {token} in slackwater_staged can't be read: {error}");
                 Failure::new(reason)
             })?;
             client.write(&changes)?;

@@ -5,7 +5,7 @@ mod crashes;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, Int8Array, Int64Array, RecordBatch, StringViewArray};
+use arrow_array::{ArrayRef, Int8Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, TimeUnit};
 use rusqlite::Connection;
 use slackwater_engine::chunk::{Chunk, RowKind};
@@ -46,7 +46,9 @@ pub(super) fn chunk(rows: &[(Option<i64>, &str, RowKind)]) -> Chunk {
     let names: ArrayRef = Arc::new(names.collect::<StringViewArray>());
     let batch = RecordBatch::try_from_iter([("id", ids), ("name", names)]).unwrap();
     let mut chunk = Chunk::new(batch, 0);
-    chunk.kinds = Some(Int8Array::from_iter_values(rows.iter().map(|row| row.2 as i8)));
+    chunk.kinds = Some(Int8Array::from_iter_values(
+        rows.iter().map(|row| row.2 as i8),
+    ));
     chunk
 }
 
@@ -112,7 +114,10 @@ fn every_type_there_and_back() {
     }
     sink.finish(true).unwrap();
     let again = of(folder.path(), &types, &[("table-name", "u")]);
-    let mut reader = crate::source(&again).unwrap().source(request(&columns)).unwrap();
+    let mut reader = crate::source(&again)
+        .unwrap()
+        .source(request(&columns))
+        .unwrap();
     assert_eq!(read_all(&mut *reader).texts, expected);
     let sql = "SELECT count(*) FROM u WHERE typeof(i) = 'integer' AND typeof(x) IN ('real', 'null') \
                AND typeof(b) IN ('integer', 'null') AND typeof(at) IN ('text', 'null')";
@@ -136,13 +141,20 @@ fn bad_rows_are_refused_alone_and_chunks_have_their_length() {
     let read = read_all(&mut *connector.source(request(&[0, 1])).unwrap());
     assert_eq!(read.texts.len(), 2497);
     assert_eq!(read.chunks, 3);
-    let refused = read.rejected.iter().map(|r| (r.position.unwrap(), &r.reason[..], &r.record[..]));
+    let refused = read
+        .rejected
+        .iter()
+        .map(|r| (r.position.unwrap(), &r.reason[..], &r.record[..]));
     // SQLite puts texts behind numbers.
     let seven = "column 'id' (BIGINT): can't read 'seven'";
     assert_eq!(
         refused.collect::<Vec<_>>(),
         [
-            (2498, "column 'name' (STRING): not valid UTF-8", "id=9000, name=\u{fffd}\0"),
+            (
+                2498,
+                "column 'name' (STRING): not valid UTF-8",
+                "id=9000, name=\u{fffd}\0"
+            ),
             (2499, seven, "id=seven, name=name 7"),
             (2500, seven, "id=seven, name=name 1007"),
             (2501, seven, "id=seven, name=name 2007"),
@@ -162,12 +174,17 @@ fn bad_rows_are_refused_alone_and_chunks_have_their_length() {
 #[test]
 fn the_last_row_of_a_key_counts() {
     use RowKind::{Delete, Insert, Update, UpdateBefore};
-    let (folder, connection) = database("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, other INT DEFAULT 5)");
+    let (folder, connection) =
+        database("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, other INT DEFAULT 5)");
     let mut table = of(folder.path(), &NUMBER_AND_TEXT, &[]);
     table.primary_key = vec![0];
     assert_eq!(crate::sink(&table).unwrap().max_instances(), 1);
     let mut sink = open_sink(&table);
-    let first = [(Some(1), "a", Insert), (Some(2), "b", Insert), (Some(3), "c", Insert)];
+    let first = [
+        (Some(1), "a", Insert),
+        (Some(2), "b", Insert),
+        (Some(3), "c", Insert),
+    ];
     sink.write(&chunk(&first)).unwrap();
     sink.flush().unwrap();
     let all = "SELECT id, name || other FROM t ORDER BY id";
@@ -196,7 +213,10 @@ fn the_last_row_of_a_key_counts() {
     table.primary_key.clear();
     let mut sink = open_sink(&table);
     let error = sink.write(&chunk(&[(Some(1), "x", Delete)])).unwrap_err();
-    assert!(error.to_string().contains("PRIMARY KEY (id) NOT ENFORCED"), "{error}");
+    assert!(
+        error.to_string().contains("PRIMARY KEY (id) NOT ENFORCED"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -205,7 +225,11 @@ fn rows_by_their_keys() {
         "CREATE TABLE t (id INT, name TEXT); CREATE INDEX i ON t (id);
          INSERT INTO t VALUES (1, 'one'), (2, 'two'), (2, 'zwei'), (NULL, 'none'), (4, x'ff');",
     );
-    let table = of(folder.path(), &NUMBER_AND_TEXT, &[("lookup.cache.ttl", "1 s")]);
+    let table = of(
+        folder.path(),
+        &NUMBER_AND_TEXT,
+        &[("lookup.cache.ttl", "1 s")],
+    );
     let connector = crate::lookup(&table).unwrap().unwrap();
     assert_eq!(connector.cache().rows_max, 10_000);
     let by = LookupRequest {
@@ -216,14 +240,24 @@ fn rows_by_their_keys() {
     lookup.open().unwrap();
     let keys: ArrayRef = Arc::new(Int64Array::from(vec![4, 2, 3, 1]));
     let found = lookup.look_up(&[Arc::clone(&keys)]).unwrap();
-    let texts = |batch: &RecordBatch| (0..batch.num_rows()).map(|row| row_text(batch, row)).collect::<Vec<_>>();
+    let texts = |batch: &RecordBatch| {
+        (0..batch.num_rows())
+            .map(|row| row_text(batch, row))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(texts(&found.rows), ["two", "zwei", "one"]);
     assert_eq!(found.keys, [1, 1, 3]);
     assert_eq!(found.failed.len(), 1);
     assert_eq!(found.failed[0].0, 0);
-    assert!(found.failed[0].1.contains("table t: column 'name' (STRING): not valid UTF-8"));
+    assert!(
+        found.failed[0]
+            .1
+            .contains("table t: column 'name' (STRING): not valid UTF-8")
+    );
     // What somebody else writes is seen, and nothing keeps them from it.
-    connection.execute_batch("UPDATE t SET name = 'uno' WHERE id = 1").unwrap();
+    connection
+        .execute_batch("UPDATE t SET name = 'uno' WHERE id = 1")
+        .unwrap();
     let found = lookup.look_up(&[keys]).unwrap();
     assert_eq!(texts(&found.rows), ["two", "zwei", "uno"]);
     // Two keys, one of them a text.
@@ -235,7 +269,10 @@ fn rows_by_their_keys() {
     let names: ArrayRef = Arc::new(StringViewArray::from(vec!["zwei", "two", "one"]));
     let ids: ArrayRef = Arc::new(Int64Array::from(vec![2, 1, 2]));
     let found = lookup.look_up(&[names, ids]).unwrap();
-    assert_eq!((texts(&found.rows), found.keys), (vec!["2".to_string()], vec![0]));
+    assert_eq!(
+        (texts(&found.rows), found.keys),
+        (vec!["2".to_string()], vec![0])
+    );
 }
 
 #[test]
@@ -245,7 +282,10 @@ fn what_is_wrong_is_named() {
         let mut table = of(folder.path(), columns, options);
         table.primary_key = vec![0];
         if let Some(path) = path {
-            table.options.insert("path".into(), folder.path().join(path).display().to_string());
+            table.options.insert(
+                "path".into(),
+                folder.path().join(path).display().to_string(),
+            );
         }
         let connector = crate::lookup(&table).unwrap().unwrap();
         let by = LookupRequest {
@@ -275,18 +315,30 @@ fn what_is_wrong_is_named() {
     let error = open(&options, &NUMBER_AND_TEXT, Some("text.db"));
     assert!(error.contains("file is not a database"), "{error}");
     // A key that the database does not know, a value that it refuses, and a lock.
-    let mut table = of(folder.path(), &NUMBER_AND_TEXT, &[("table-name", "orders"), ("max-retries", "0")]);
+    let mut table = of(
+        folder.path(),
+        &NUMBER_AND_TEXT,
+        &[("table-name", "orders"), ("max-retries", "0")],
+    );
     table.primary_key = vec![0];
     let rows = chunk(&[(Some(1), "a", RowKind::Insert)]);
     let mut sink = open_sink(&table);
     sink.write(&rows).unwrap();
     let error = sink.flush().unwrap_err().to_string();
-    assert!(error.contains("ON CONFLICT clause does not match"), "{error}");
-    connection.execute_batch("CREATE UNIQUE INDEX i ON orders (id); BEGIN IMMEDIATE").unwrap();
+    assert!(
+        error.contains("ON CONFLICT clause does not match"),
+        "{error}"
+    );
+    connection
+        .execute_batch("CREATE UNIQUE INDEX i ON orders (id); BEGIN IMMEDIATE")
+        .unwrap();
     let mut sink = open_sink(&table);
     sink.write(&rows).unwrap();
     let error = sink.flush().unwrap_err().to_string();
-    assert!(error.contains("locked") && error.contains("journal_mode = WAL"), "{error}");
+    assert!(
+        error.contains("locked") && error.contains("journal_mode = WAL"),
+        "{error}"
+    );
     connection.execute_batch("COMMIT").unwrap();
 }
 
@@ -295,16 +347,25 @@ fn options_are_checked() {
     let error = |options: &[(&str, &str)]| {
         let table = of(Path::new("/x"), &NUMBER_AND_TEXT, options);
         let error = crate::lookup(&table).err().unwrap();
-        assert_eq!(crate::sink(&table).err().unwrap(), error, "the same in each use");
+        assert_eq!(
+            crate::sink(&table).err().unwrap(),
+            error,
+            "the same in each use"
+        );
         assert_eq!(crate::source(&table).err().unwrap(), error);
         error.to_string()
     };
     assert!(error(&[("tablename", "x")]).contains("did you mean 'table-name'?"));
     assert!(error(&[("url", "x")]).contains("does not belong to a table of sqlite"));
     assert!(error(&[("lookup.cache", "full")]).contains("leave FOR SYSTEM_TIME AS OF out"));
-    let both = [("lookup.cache.max_rows", "5"), ("lookup.partial-cache.max-rows", "5")];
+    let both = [
+        ("lookup.cache.max_rows", "5"),
+        ("lookup.partial-cache.max-rows", "5"),
+    ];
     assert!(error(&both).contains("means the same as 'lookup.cache.max_rows'"));
-    assert!(error(&[("lookup.cache", "none"), ("lookup.cache.ttl", "1 s")]).contains("contradicts"));
+    assert!(
+        error(&[("lookup.cache", "none"), ("lookup.cache.ttl", "1 s")]).contains("contradicts")
+    );
     assert!(error(&[("sink.name", "")]).contains("is empty"));
     let rows = [("r", DataType::Struct(Default::default()))];
     let refused = crate::sink(&of(Path::new("/x"), &rows, &[])).err().unwrap();

@@ -50,7 +50,9 @@ pub(crate) fn table(
         return Err(wrong("names no host".to_string()));
     }
     if config.get_ssl_mode() == SslMode::Require {
-        return Err(wrong("asks for TLS, which is not known here yet".to_string()));
+        return Err(wrong(
+            "asks for TLS, which is not known here yet".to_string(),
+        ));
     }
     if let Some(user) = options.text("username") {
         config.user(user);
@@ -73,7 +75,13 @@ pub(crate) fn table(
         config.application_name("slackwater");
     }
     let place = place(&config);
-    open(definition, options, "postgres", &place, Arc::new(Address(config)))
+    open(
+        definition,
+        options,
+        "postgres",
+        &place,
+        Arc::new(Address(config)),
+    )
 }
 
 /// `host:port/database`.

@@ -26,7 +26,8 @@ impl Statements {
             if !fits(field.data_type(), of) {
                 let (name, declared) = (field.name(), sql_type_name(field.data_type()));
                 let reason = format!("column '{name}' is declared {declared}, and is {of} there");
-                let mend = "declare it with a type that fits; STRING fits every column that is read";
+                let mend =
+                    "declare it with a type that fits; STRING fits every column that is read";
                 return Err(Failure::new(reason).mend(mend));
             }
             types.push(of.clone());

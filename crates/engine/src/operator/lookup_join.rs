@@ -319,7 +319,9 @@ impl Operator for LookupJoin {
                 } else {
                     let partners = entry.rows.iter().map(|bytes| &bytes[..]);
                     candidates.partners.extend(partners);
-                    candidates.rows.resize(candidates.partners.len(), row as u32);
+                    candidates
+                        .rows
+                        .resize(candidates.partners.len(), row as u32);
                 }
             }
             if candidates.rows.len() >= output.chunk_rows || row + 1 == chunk.rows() {

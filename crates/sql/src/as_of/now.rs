@@ -149,8 +149,11 @@ fn is_column_now(index: usize, plan: &LogicalPlan) -> bool {
             Some(index) => is_column_now(index, &join.right),
         },
         // Windows and versions: the columns of their input come first.
-        LogicalPlan::Extension(extension) => (extension.node.inputs().first())
-            .is_some_and(|input| index < input.schema().fields().len() && is_column_now(index, input)),
+        LogicalPlan::Extension(extension) => {
+            (extension.node.inputs().first()).is_some_and(|input| {
+                index < input.schema().fields().len() && is_column_now(index, input)
+            })
+        }
         _ => false,
     }
 }

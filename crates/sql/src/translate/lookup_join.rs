@@ -57,7 +57,12 @@ impl Translator<'_> {
         let table = &found.table;
         if let Some(time) = time {
             let stream = self.translate(&join.left)?;
-            check_time(time, self.role(time, &stream, &join.left)?, table, &join.left)?;
+            check_time(
+                time,
+                self.role(time, &stream, &join.left)?,
+                table,
+                &join.left,
+            )?;
         }
         if let Some(connector) = self.connectors.lookup(table)? {
             return self.look_up(join, kind, filter, found, connector);
@@ -119,10 +124,13 @@ impl Translator<'_> {
                         stream: … AS c ON s.customer = c.id";
             return Err(near(SqlError::new(error)).mend(mend));
         }
-        let others = others.into_iter().enumerate().map(|(number, (left, right))| {
-            let name = format!("other{number}");
-            (place(&left, name, &mut columns, &mut names), right)
-        });
+        let others = others
+            .into_iter()
+            .enumerate()
+            .map(|(number, (left, right))| {
+                let name = format!("other{number}");
+                (place(&left, name, &mut columns, &mut names), right)
+            });
         let others = others.collect::<Vec<(usize, Physical)>>();
         let time = stream.time.as_ref().filter(|_| self.orders_by_time);
         let time = time.map(|time| place(time, "event_time".to_string(), &mut columns, &mut names));
@@ -131,12 +139,15 @@ impl Translator<'_> {
         let fields = of_stream.fields().iter().chain(found.schema.fields());
         let schema: SchemaRef = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
         // What is an expression over what is read, as one over the join's columns.
-        let of_table = (0..found.read.len()).map(|at| column(of_stream.fields().len() + at, &schema));
+        let of_table =
+            (0..found.read.len()).map(|at| column(of_stream.fields().len() + at, &schema));
         let of_table = of_table.collect::<Vec<Physical>>();
         let columns = (0..join.left.schema().fields().len()).map(|at| Ok(column(at, &schema)));
         let looked_up = found.columns.iter();
         let looked_up = looked_up.map(|of| replace_columns(of, &of_table));
-        let columns = columns.chain(looked_up).collect::<Result<Vec<Physical>>>()?;
+        let columns = columns
+            .chain(looked_up)
+            .collect::<Result<Vec<Physical>>>()?;
         let mut conditions = Vec::new();
         for condition in &found.conditions {
             conditions.push(replace_columns(condition, &of_table)?);
@@ -170,7 +181,15 @@ impl Translator<'_> {
         let key = format!("lookup join {} {spec:?}", found.table.name);
         let inputs = vec![self.edge(node, Exchange::Forward)];
         let (kind, spec) = (NodeKind::Stateless, NodeSpec::LookupJoin(spec));
-        let node = self.node("lookup join", detail, kind, inputs, spec, schema.clone(), &key);
+        let node = self.node(
+            "lookup join",
+            detail,
+            kind,
+            inputs,
+            spec,
+            schema.clone(),
+            &key,
+        );
         let mut roles = stream.roles.clone();
         roles.resize(columns.len(), Role::Plain);
         Ok(Stream {
@@ -229,9 +248,7 @@ fn looked_up(plan: &LogicalPlan) -> Result<LookedUp> {
                 ..found
             })
         }
-        _ => Err(near(SqlError::new(
-            "FOR SYSTEM_TIME AS OF needs a table",
-        ))),
+        _ => Err(near(SqlError::new("FOR SYSTEM_TIME AS OF needs a table"))),
     }
 }
 
@@ -251,7 +268,10 @@ fn scanned(scan: &TableScan) -> Result<LookedUp> {
             TableColumn::Physical(physical) => read.push(*physical),
             TableColumn::Computed(_) => {
                 let name = table.schema.field(index).name();
-                let error = format!("column '{name}' of '{}' is computed, and is not looked up", table.name);
+                let error = format!(
+                    "column '{name}' of '{}' is computed, and is not looked up",
+                    table.name
+                );
                 let mend = "compute it in the SELECT from the columns that are";
                 return Err(SqlError::new(error).near(name).mend(mend));
             }

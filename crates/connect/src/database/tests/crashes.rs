@@ -79,12 +79,18 @@ impl Query {
                 let first = self.written.len();
                 let rows = (first..first + rows).map(|number| {
                     let is_deleted = has_key && number % 5 == 4;
-                    let kind = if is_deleted { RowKind::Delete } else { RowKind::Insert };
+                    let kind = if is_deleted {
+                        RowKind::Delete
+                    } else {
+                        RowKind::Insert
+                    };
                     (number as i64 % keys, format!("row {number}"), kind)
                 });
                 let rows = rows.collect::<Vec<Row>>();
                 let of_chunk = rows.iter().map(|row| (Some(row.0), &row.1[..], row.2));
-                self.sink.write(&chunk(&of_chunk.collect::<Vec<_>>())).unwrap();
+                self.sink
+                    .write(&chunk(&of_chunk.collect::<Vec<_>>()))
+                    .unwrap();
                 self.sink.flush().unwrap();
                 self.written.extend(rows);
             }
@@ -138,7 +144,10 @@ impl Query {
 
 fn look(connection: &Connection, has_key: bool) -> Vec<(i64, String)> {
     let order = if has_key { "id" } else { "rowid" };
-    rows_of(connection, &format!("SELECT id, name FROM t ORDER BY {order}"))
+    rows_of(
+        connection,
+        &format!("SELECT id, name FROM t ORDER BY {order}"),
+    )
 }
 
 proptest! {
@@ -181,16 +190,29 @@ fn what_can_not_be_right_is_refused() {
     query.act(Act::Checkpoint(true, 1));
     // A checkpoint behind which rows were committed.
     let error = query.connector.recover(&old.1).unwrap_err();
-    assert!(error.is_final && error.to_string().contains("would be written again"), "{error}");
+    assert!(
+        error.is_final && error.to_string().contains("would be written again"),
+        "{error}"
+    );
     // What was prepared is gone.
     query.act(Act::Write(3, 5));
     query.act(Act::Checkpoint(true, 0));
-    connection.execute_batch("DELETE FROM slackwater_staged").unwrap();
+    connection
+        .execute_batch("DELETE FROM slackwater_staged")
+        .unwrap();
     let error = query.connector.recover(&query.stored.1).unwrap_err();
-    assert!(error.to_string().contains("0-1-3 is not in slackwater_staged any more"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("0-1-3 is not in slackwater_staged any more"),
+        "{error}"
+    );
     // Of another kind of sink.
     let error = query.connector.commit("part-1").unwrap_err();
-    assert!(error.to_string().contains("'part-1' is nothing that"), "{error}");
+    assert!(
+        error.to_string().contains("'part-1' is nothing that"),
+        "{error}"
+    );
     // A query that begins from nothing leaves the rows of the one before, and forgets what it had staged.
     query.connector.begin().unwrap();
     query.connector.recover(&[]).unwrap();

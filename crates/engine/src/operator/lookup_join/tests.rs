@@ -30,7 +30,10 @@ impl LookupConnector for Shelf {
         self.cache
     }
     fn lookup(&self, request: &LookupRequest) -> Result<Box<dyn Lookup>> {
-        assert_eq!((&request.keys[..], &request.columns[..]), (&[0][..], &[0, 1][..]));
+        assert_eq!(
+            (&request.keys[..], &request.columns[..]),
+            (&[0][..], &[0, 1][..])
+        );
         Ok(Box::new(self.clone()))
     }
 }
@@ -132,7 +135,8 @@ fn run(join: &mut LookupJoin, keys: &[Option<i64>], input: usize, output: usize)
     join.initialise().unwrap();
     for (index, keys) in keys.chunks(input).enumerate() {
         let mut taken = Output::new(output);
-        join.process(0, chunk(keys, index * input), &mut taken).unwrap();
+        join.process(0, chunk(keys, index * input), &mut taken)
+            .unwrap();
         for chunk in taken.take_chunks() {
             assert!(chunk.rows() <= output);
             let origin = chunk.origin.clone().unwrap();
@@ -145,7 +149,9 @@ fn run(join: &mut LookupJoin, keys: &[Option<i64>], input: usize, output: usize)
             }
         }
         let refused = taken.rejected().iter();
-        joined.1.extend(refused.map(|refused| refused.position.unwrap()));
+        joined
+            .1
+            .extend(refused.map(|refused| refused.position.unwrap()));
     }
     joined.1.sort_unstable();
     joined.1.dedup();
