@@ -55,6 +55,8 @@ pub(crate) struct Table {
     pub(crate) retries: u32,
     /// What is kept of lookups.
     pub(crate) cache: slackwater_engine::operator::lookup_join::CacheSettings,
+    /// Whether its texts may have zero bytes.
+    pub(crate) takes_zeros: bool,
     /// What makes a connection.
     pub(crate) server: Arc<dyn Server>,
 }

@@ -149,6 +149,9 @@ impl Rows {
 
     /// Takes a row, or what takes one back.
     fn take(&mut self, row: RowText, is_deleted: bool) -> Result<()> {
+        if !self.table.takes_zeros {
+            self.check_zeros(&row)?;
+        }
         self.bytes += row.iter().flatten().map(String::len).sum::<usize>();
         if self.table.primary_key.is_empty() {
             if is_deleted {
@@ -180,6 +183,18 @@ impl Rows {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a text that the database would refuse once its checkpoint is stored.
+    fn check_zeros(&self, row: &RowText) -> Result<()> {
+        let has_zero = |text: &Option<String>| text.as_ref().is_some_and(|t| t.contains('\0'));
+        let Some(column) = row.iter().position(has_zero) else {
+            return Ok(());
+        };
+        let name = self.table.schema.field(column).name();
+        let reason = format!("a text of column '{name}' has a zero byte, which it can't hold");
+        let mend = format!("take it out: REPLACE({name}, CHR(0), '')");
+        Err(Error::new(&self.table.place, reason).mend(mend).final_one())
     }
 
     /// What is to be written; nothing is left.

@@ -215,12 +215,12 @@ impl PostgresClient {
     fn each_row(
         &mut self,
         sql: &str,
-        arrays: &[&Vec<String>],
+        arrays: &[Vec<Option<&str>>],
         skipped: usize,
         each: &mut dyn FnMut(&postgres::Row, crate::database::Row<'_>) -> bool,
     ) -> Attempt<()> {
         let statement = self.prepared(sql)?;
-        let rows = self.client.query_raw(&statement, arrays.iter().copied());
+        let rows = self.client.query_raw(&statement, arrays);
         let mut rows = rows.map_err(failure)?;
         while let Some(row) = rows.next().map_err(failure)? {
             let mut values = Vec::with_capacity(row.len());
@@ -249,7 +249,15 @@ impl Client for PostgresClient {
         each: &mut EachFound<'_>,
     ) -> Attempt<()> {
         let sql = self.statements.look_up(&self.table, select);
-        let keys = keys.iter().collect::<Vec<_>>();
+        let keys = keys.iter().zip(&select.keys).map(|(texts, &column)| {
+            let is_time = self.table.schema.field(column).data_type().is_temporal();
+            // Such a key is in no table, and asking for it would be an error.
+            let is_known =
+                |text: &&str| !text.contains('\0') && !(is_time && text.starts_with(['-', '+']));
+            let texts = texts.iter().map(|text| Some(&text[..]).filter(is_known));
+            texts.collect::<Vec<Option<&str>>>()
+        });
+        let keys = keys.collect::<Vec<_>>();
         self.each_row(&sql, &keys, 1, &mut |row, values| {
             let number: i64 = row.get(0);
             each((number - 1) as u32, values)
