@@ -15,8 +15,7 @@ pub struct TableDefinition {
     pub schema: SchemaRef,
     /// Columns of the schema that the source does not read out of a record, and what it calls them.
     pub metadata: BTreeMap<usize, String>,
-    /// Columns of the schema that tell its rows apart (`PRIMARY KEY … NOT ENFORCED`); empty where nobody
-    /// has said so.
+    /// Columns of the schema that tell rows apart (`PRIMARY KEY`): a sink replaces by them.
     pub primary_key: Vec<usize>,
     /// What stands in `WITH (…)`.
     pub options: BTreeMap<String, String>,

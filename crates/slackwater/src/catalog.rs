@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use slackwater_connect::{FileDeadLetters, OptionError, TableDefinition};
 use slackwater_engine::budget::Budget;
@@ -24,7 +24,7 @@ use slackwater_sql::error::SqlError;
 use slackwater_sql::program::{Connectors, Program};
 use slackwater_sql::settings::TwoPhase;
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
-use slackwater_sql::table::Table;
+use slackwater_sql::table::{CHANGELOG, Table};
 
 use crate::checkpoints::{Restored, Suspected, takes_part};
 use crate::slow::{Slowness, slowed};
@@ -40,6 +40,26 @@ fn definition(table: &Table) -> TableDefinition {
         primary_key: table.primary_key.clone(),
         options: table.options.clone(),
     }
+}
+
+/// A table as its sink has it: with the column that says what rows do, where it asks for one.
+fn written(table: &Table) -> TableDefinition {
+    let mut definition = definition(table);
+    let Some(name) = definition.options.remove(CHANGELOG) else {
+        return definition;
+    };
+    let own = Arc::new(Field::new(name, DataType::Utf8View, true));
+    let fields = [own].into_iter();
+    let fields = fields.chain(table.physical.fields().iter().cloned());
+    definition.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    definition.metadata = table
+        .metadata
+        .iter()
+        .map(|(at, key)| (at + 1, key.clone()))
+        .collect();
+    // Each change is a row of its own.
+    definition.primary_key = Vec::new();
+    definition
 }
 
 fn option_error(table: &Table, error: OptionError) -> SqlError {
@@ -76,7 +96,7 @@ impl Connectors for BuiltIn {
     ) -> std::result::Result<Arc<dyn SinkConnector>, SqlError> {
         match table {
             None => Ok(slackwater_connect::print(schema)),
-            Some(table) => slackwater_connect::sink(&definition(table))
+            Some(table) => slackwater_connect::sink(&written(table))
                 .map_err(|error| option_error(table, error)),
         }
     }

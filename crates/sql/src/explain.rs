@@ -2,6 +2,8 @@
 
 use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_engine::operator::aggregate::AggregateSpec;
+use slackwater_engine::operator::changelog::join::ChangelogJoinSpec;
+use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::operator::join::JoinSpec;
 use slackwater_engine::operator::lookup_join::LookupJoinSpec;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
@@ -166,6 +168,46 @@ pub fn lookup_join(spec: &LookupJoinSpec, stream: &SchemaRef, table: &SchemaRef)
     };
     let place = spec.connector.describe();
     format!("{kind}: {}, in {place}", on.join(" and "))
+}
+
+/// A join of two streams.
+pub fn changelog_join(spec: &ChangelogJoinSpec) -> String {
+    let name = |side: usize, index: usize| spec.sides[side].schema.field(index).name();
+    let pairs = spec.sides[0].keys.iter().zip(&spec.sides[1].keys);
+    let mut on = pairs
+        .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
+        .collect::<Vec<_>>();
+    if let Some(condition) = &spec.condition {
+        on.push(readable(&format!("{condition:?}")));
+    }
+    let kind = format!("{:?}", spec.kind).to_lowercase();
+    match on.is_empty() {
+        true => format!("{kind}: every pair"),
+        false => format!("{kind}: {}", on.join(" and ")),
+    }
+}
+
+/// The first rows of each partition.
+pub fn top_n(spec: &TopNSpec) -> String {
+    let name = |column: usize| readable(spec.input.field(column).name());
+    let order = spec.order.iter().map(|(column, options)| {
+        let descending = if options.descending { " DESC" } else { "" };
+        format!("{}{descending}", name(*column))
+    });
+    let order = order.collect::<Vec<_>>().join(", ");
+    let partition = spec.partition.iter().map(|&column| name(column));
+    let partition = partition.collect::<Vec<_>>().join(", ");
+    let by = if partition.is_empty() {
+        String::new()
+    } else {
+        format!(" by {partition}")
+    };
+    let kind = if spec.window.is_some() {
+        ", at the end of the window"
+    } else {
+        ""
+    };
+    format!("first {}{by} in order of {order}{kind}", spec.limit)
 }
 
 #[cfg(test)]

@@ -50,10 +50,18 @@ pub enum TableColumn {
     Computed(Expr),
 }
 
+/// The option of a table that names the column in which a changelog says what each row does.
+pub const CHANGELOG: &str = "changelog";
+
 /// Delays longer than this are a mistake, and would leave event time no room: 1,000 years.
 const DELAY_MAX_US: i64 = 1000 * 366 * 86_400 * 1_000_000;
 
 impl Table {
+    /// The column in which a sink says what each row does: the option `changelog`.
+    pub fn changelog(&self) -> Option<&str> {
+        self.options.get(CHANGELOG).map(String::as_str)
+    }
+
     /// Reads a declaration.
     pub fn new(session: &Session, create: &CreateTable) -> Result<Table> {
         let mut physical = Vec::new();

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Delivery, Recovered, Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkConnector, SinkRequest};
 
 use super::Table;
 use super::cells::{RowText, text};
@@ -81,6 +81,13 @@ impl SinkConnector for DatabaseSink {
 
     fn describe(&self) -> String {
         self.table.place.clone()
+    }
+
+    fn accepts(&self) -> Accepts {
+        match self.table.primary_key.is_empty() {
+            true => Accepts::Rows,
+            false => Accepts::Changes,
+        }
     }
 
     fn uses_waiter(&self) -> bool {

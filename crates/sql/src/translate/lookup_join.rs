@@ -199,6 +199,7 @@ impl Translator<'_> {
             time: time.map(|time| column(time, &schema)),
             updates: false,
             key: None,
+            deletes: false,
         })
     }
 }
