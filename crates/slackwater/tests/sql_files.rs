@@ -239,6 +239,7 @@ files! {
     windows_of_windows
     joins
     table_joins
+    lookup_joins
     aggregates
     running
     statements

@@ -112,6 +112,10 @@ impl SinkConnector for DatabaseSink {
         Delivery::ExactlyOnce
     }
 
+    fn begins_saved_only(&self) -> bool {
+        true
+    }
+
     fn begin(&self) -> Result<()> {
         self.committer(staging::begin)
     }

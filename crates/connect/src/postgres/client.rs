@@ -29,6 +29,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// stay unacknowledged: a server that lost its power is noticed within a minute.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// How long the kernel waits before it asks again, and then finds that the silence is too long.
+const PROBES: Duration = Duration::from_secs(10);
+
 /// The table that the options describe. Connects to nothing.
 pub(crate) fn table(
     definition: &TableDefinition,
@@ -70,7 +73,7 @@ pub(crate) fn table(
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(SILENCE);
     }
-    config.keepalives_idle(SILENCE);
+    config.keepalives_idle(SILENCE).keepalives_interval(PROBES);
     if config.get_application_name().is_none() {
         config.application_name("slackwater");
     }

@@ -53,8 +53,7 @@ impl Translator<'_> {
             let error = "FOR SYSTEM_TIME AS OF stands on the right of an INNER or LEFT JOIN";
             return Err(near(SqlError::new(error)));
         }
-        let found = looked_up(&join.right)?;
-        let table = &found.table;
+        let table = &table_of(&join.right)?;
         if let Some(time) = time {
             let stream = self.translate(&join.left)?;
             check_time(
@@ -65,10 +64,11 @@ impl Translator<'_> {
             )?;
         }
         if let Some(connector) = self.connectors.lookup(table)? {
+            let found = looked_up(&join.right)?;
             return self.look_up(join, kind, filter, found, connector);
         }
         if let Some(reason) = self.no_table(&join.right)? {
-            let error = format!("rows can't be looked up in '{}': {reason}", table.name);
+            let error = format!("this table can't be looked up: {reason}");
             return Err(near(SqlError::new(error)).mend(
                 "look up in a table of a database (sqlite, postgres) or in one that ends; or name the \
                  stream's event time, for a table with WATERMARK",
@@ -223,6 +223,20 @@ fn check_time(time: &Expr, role: Role, table: &Table, stream: &LogicalPlan) -> R
     )))
 }
 
+/// The table, whatever the planner has put upon it.
+fn table_of(plan: &LogicalPlan) -> Result<Arc<Table>> {
+    match plan {
+        LogicalPlan::TableScan(scan) => match scan.source.downcast_ref::<TableHandle>() {
+            Some(handle) => Ok(handle.0.clone()),
+            None => Err(near(SqlError::new("FOR SYSTEM_TIME AS OF needs a table"))),
+        },
+        other => match other.inputs().first() {
+            Some(input) => table_of(input),
+            None => Err(near(SqlError::new("FOR SYSTEM_TIME AS OF needs a table"))),
+        },
+    }
+}
+
 /// The table below the conditions and names that the planner has put upon it.
 fn looked_up(plan: &LogicalPlan) -> Result<LookedUp> {
     match plan {
@@ -254,11 +268,7 @@ fn looked_up(plan: &LogicalPlan) -> Result<LookedUp> {
 }
 
 fn scanned(scan: &TableScan) -> Result<LookedUp> {
-    let Some(handle) = scan.source.downcast_ref::<TableHandle>() else {
-        let error = format!("'{}' can't be looked up", scan.table_name);
-        return Err(near(SqlError::new(error)));
-    };
-    let table = handle.0.clone();
+    let table = table_of(&LogicalPlan::TableScan(scan.clone()))?;
     let wanted = match &scan.projection {
         Some(projection) => projection.clone(),
         None => (0..table.schema.fields().len()).collect(),
