@@ -13,7 +13,9 @@ mod state;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int8Array, RecordBatch, UInt32Array, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, Int8Array, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
+};
 use arrow_schema::SchemaRef;
 
 use super::rows::{Encoded, KeyedRows, OfKey};
@@ -259,7 +261,9 @@ impl ChangelogJoin {
             }
             let partners = if retracts {
                 match self.sides[side].remove(hash, key, bytes, now) {
-                    Some(before) => before.partners,
+                    // Of a side that is not padded nobody has counted them.
+                    Some(before) if keeps[0] => before.partners,
+                    Some(_) => partners,
                     // It was forgotten, and with it what it made.
                     None => continue,
                 }
@@ -344,7 +348,9 @@ impl ChangelogJoin {
             let own = taken(&pending.chunk.batch, &joined.own[from..to])?;
             let other = taken(&candidates.rows, &joined.other[from..to])?;
             let columns = in_order(pending.side, own, other);
-            let batch = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
+            let options = RecordBatchOptions::new().with_row_count(Some(to - from));
+            let schema = self.spec.schema.clone();
+            let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
             let kinds = Int8Array::from(joined.kinds[from..to].to_vec());
             output.emit(Chunk {
                 kinds: self.makes_updates().then_some(kinds),
