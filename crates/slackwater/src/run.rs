@@ -209,9 +209,9 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
 
 /// A query whose state dies with it.
 fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Ran, Failure> {
-    // Transactions are those of queries with checkpoints: this one must not take one's names over.
+    // What is prepared is that of queries with checkpoints: this one must not take one's names over.
     let mut sinks = catalog.sinks().map(|(_, sink)| sink);
-    sinks.try_for_each(|sink| match sink.connector.may_lose_prepared() {
+    sinks.try_for_each(|sink| match sink.connector.begins_saved_only() {
         true => Ok(()),
         false => query.check_sink(sink),
     })?;
@@ -290,8 +290,15 @@ impl Query<'_> {
             };
             let place = table.option_places.get("path").copied();
             let option = place.map_or("", |_| ", option 'path'");
-            let refused =
-                SqlError::new(format!("table '{}'{option}: {}", table.name, error.reason));
+            // A server is no place in the text.
+            let server = match place.is_none() && error.place == sink.connector.describe() {
+                true => format!("{}: ", error.place),
+                false => String::new(),
+            };
+            let refused = SqlError::new(format!(
+                "table '{}'{option}: {server}{}",
+                table.name, error.reason
+            ));
             let refused = refused.at(place.unwrap_or(table.span)).mend(error.mend);
             return Err(Failure::Usage(self.script.render(&refused)));
         }

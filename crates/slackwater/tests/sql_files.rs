@@ -264,6 +264,7 @@ files! {
     table_joins
     interval_joins
     over
+    lookup_joins
     aggregates
     running
     changelog

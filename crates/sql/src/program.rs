@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
 use slackwater_control::query::QueryGraph;
+use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 use sqlparser::ast::{Ident, Query};
@@ -30,6 +31,9 @@ pub trait Connectors {
 
     /// What writes rows with the columns of `schema` to the table, or to the terminal.
     fn sink(&self, table: Option<&Table>, schema: &SchemaRef) -> Result<Arc<dyn SinkConnector>>;
+
+    /// Where rows of the table can be looked up by key; `None` for one that is only read or written.
+    fn lookup(&self, table: &Table) -> Result<Option<Arc<dyn LookupConnector>>>;
 
     /// Checks a table's options when it is declared, before it is known what it is used for.
     fn check(&self, table: &Table) -> Result<()>;

@@ -10,6 +10,7 @@ mod changelog_join;
 mod fields;
 mod interval_join;
 mod join;
+mod lookup_join;
 mod over;
 mod sink;
 mod source;
