@@ -5,7 +5,9 @@
 //! ```text
 //! table, options            what the DDL says, checked before anything is opened
 //! source ── block ── lines  bytes into blocks, blocks into records
-//!            └── format     records into columns (csv, json, combined_log, raw)
+//!            └── format     records into columns (csv, json, combined_log, regex, raw)
+//! columns                   files of columns, both ways (parquet, arrow)
+//! packing                   files that are packed (.gz, .zst)
 //! datagen                   made-up rows
 //! kafka                     the client of the kafka source and sink (feature `kafka`)
 //! dead_letters              refused records
@@ -25,11 +27,14 @@ mod options;
 mod table;
 
 mod block;
+mod columns;
 mod datagen;
+mod file_format;
 mod format;
 mod kafka;
 mod lines;
 mod pacer;
+mod packing;
 mod source;
 mod time;
 
@@ -47,6 +52,7 @@ use std::sync::Arc;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
+use file_format::FileFormat;
 use format::Format;
 use options::Options;
 
@@ -119,17 +125,24 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         Connector::Stdin => source::stdin::OPTIONS,
         _ => source::tcp::OPTIONS,
     };
-    let (format_name, format_options) = Format::options_of_source(&options)?;
+    let (format_name, format_options) = match connector {
+        Connector::File => FileFormat::options_of_source(&options)?,
+        _ => Format::options_of_source(&options)?,
+    };
     let what = format!("a {name} source with format {format_name}");
     options.check_known(
         &what,
         &joined(&[table::SOURCE_OPTIONS, own, format_options]),
     )?;
     check_settings(table, connector)?;
+    if let Connector::File = connector {
+        let format = FileFormat::of_source(&options, &table.schema)?;
+        let connector = source::file::FileConnector::new(table, &options, format)?;
+        return Ok(Arc::new(connector));
+    }
     let format = Format::of_source(&options, &table.schema)?;
     let schema = Arc::clone(&table.schema);
     Ok(match connector {
-        Connector::File => Arc::new(source::file::FileConnector::new(table, &options, format)?),
         Connector::Stdin => Arc::new(source::stdin::StdinConnector { schema, format }),
         _ => {
             let endpoint = source::tcp::Endpoint::read(&options)?;
@@ -192,22 +205,25 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         Connector::File => sink::file::OPTIONS,
         _ => sink::tcp::OPTIONS,
     };
-    let (format_name, format_options) = Format::options_of_sink(&options)?;
+    let (format_name, format_options) = match connector {
+        Connector::File => FileFormat::options_of_sink(&options)?,
+        _ => Format::options_of_sink(&options)?,
+    };
     let what = format!("a {name} sink with format {format_name}");
     options.check_known(&what, &joined(&[own, format_options]))?;
+    if let Connector::File = connector {
+        let format = FileFormat::of_sink(&options, &table.schema)?;
+        let connector = sink::file::FileConnector::new(table, &options, format)?;
+        return Ok(Arc::new(connector));
+    }
     let format = Format::of_sink(&options, &table.schema)?;
-    Ok(match connector {
-        Connector::File => Arc::new(sink::file::FileConnector::new(table, &options, format)?),
-        _ => {
-            let endpoint = source::tcp::Endpoint::read(&options)?;
-            let schema = Arc::clone(&table.schema);
-            Arc::new(sink::tcp::TcpConnector {
-                schema,
-                format,
-                endpoint,
-            })
-        }
-    })
+    let endpoint = source::tcp::Endpoint::read(&options)?;
+    let schema = Arc::clone(&table.schema);
+    Ok(Arc::new(sink::tcp::TcpConnector {
+        schema,
+        format,
+        endpoint,
+    }))
 }
 
 #[cfg(feature = "kafka")]

@@ -1,0 +1,1 @@
+//! Files of columns through the public entry points, both ways.
