@@ -119,7 +119,7 @@ mod tests {
         #[test]
         fn members_are_read_as_one(
             members in proptest::collection::vec(
-                proptest::collection::vec(any::<Vec<u8>>(), 0..4), 0..5),
+                proptest::collection::vec(any::<Vec<u8>>(), 0..4), 1..5),
             is_zstd in any::<bool>(),
             cut in any::<prop::sample::Index>(),
             flip in any::<prop::sample::Index>(),

@@ -1,17 +1,19 @@
 //! Arrow's own format (IPC), as a file and as a stream.
 //!
 //! A file is a stream between two marks, with a list of its batches at the end, so both are read as
-//! streams. The messages are taken apart here, and only then given to the library: a length that
+//! streams. The messages are taken apart here, and their contents given to the library: a length that
 //! somebody else has written must not make it ask for more memory than the file can fill, and batches
 //! that were read before the query was restored are passed over without a look at them.
 
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::{Buffer, MutableBuffer};
-use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::{read_dictionary, read_record_batch};
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_ipc::{CompressionType, MessageHeader, root_as_message};
 use arrow_schema::SchemaRef;
@@ -21,15 +23,15 @@ use super::reader::{Batches, ColumnReader, Counted, Progress};
 use super::written::{Shared, Written};
 use super::{ArrowCompression, ArrowOptions, MEND_BROKEN, guarded};
 
-/// What a file begins with, with what fills it up to eight bytes, and what it ends with.
+/// What a file begins and ends with. The one at the beginning is filled up with zeros.
 const MAGIC: &[u8; 6] = b"ARROW1";
-const MAGIC_PADDED: u64 = 8;
+
+/// Messages begin at a multiple of this; some writers at one of 64.
+const ALIGNMENT: u64 = 8;
+const PADDED_MAX: u64 = 64;
 
 /// What a message of today begins with. Older ones begin with their length.
 const CONTINUATION: u32 = u32::MAX;
-
-/// That, and the length.
-const HEAD_BYTES: usize = 8;
 
 /// A message says what is in its body; the columns of a schema are named in one.
 const MESSAGE_BYTES_MAX: u32 = 64 * 1024 * 1024;
@@ -49,22 +51,22 @@ pub(super) fn open(
     begin(&mut file).map_err(|error| unreadable(&place, &error.to_string()))?;
     let mut messages = Messages {
         file,
-        decoder: StreamDecoder::new(),
+        schema: None,
+        columns: vec![],
+        dictionaries: HashMap::new(),
+        first,
         known: first - 1,
     };
-    let opened = guarded(&place, "arrow", || {
-        messages.schema().map_err(|error| unreadable(&place, &error.reason))
-    });
-    let schema = opened?;
+    let schema = guarded(&place, "arrow", || {
+        let schema = messages.schema();
+        schema.map_err(|error| unreadable(&place, &error.reason))
+    })?;
     let mut columns = super::fit::find(&place, &schema, read)?;
     columns.sort_unstable();
     columns.dedup();
     let projected = Arc::new(schema.project(&columns)?);
-    let batches = std::iter::from_fn(move || match messages.next_batch() {
-        Ok(None) => None,
-        Ok(Some(batch)) => Some(batch.project(&columns).map_err(Error::from)),
-        Err(error) => Some(Err(error)),
-    });
+    messages.columns = columns;
+    let batches = std::iter::from_fn(move || messages.next_batch().transpose());
     let batches: Batches = Box::new(batches.fuse());
     ColumnReader::new(&place, "arrow", &projected, read, batches, first)
 }
@@ -88,38 +90,49 @@ fn begin(file: &mut Counted) -> std::io::Result<()> {
     }
     // A file that breaks off lacks the mark at its end.
     let end = file.length().saturating_sub(MAGIC.len() as u64);
-    file.from(end.max(MAGIC_PADDED)).read_exact(&mut mark)?;
+    file.from(end.max(ALIGNMENT)).read_exact(&mut mark)?;
     if mark != *MAGIC {
         return Err(std::io::Error::other("it breaks off: its end is missing"));
     }
-    file.seek(SeekFrom::Start(MAGIC_PADDED)).map(|_| ())
+    let mut at = ALIGNMENT;
+    let mut next = [0; ALIGNMENT as usize];
+    while at < PADDED_MAX {
+        file.from(at).read_exact(&mut next)?;
+        if next != [0; ALIGNMENT as usize] {
+            break;
+        }
+        at += ALIGNMENT;
+    }
+    file.seek(SeekFrom::Start(at)).map(|_| ())
 }
 
 /// The messages of a stream.
 struct Messages {
     file: Counted,
-    decoder: StreamDecoder,
+    schema: Option<SchemaRef>,
+    /// The columns that are read.
+    columns: Vec<usize>,
+    dictionaries: HashMap<i64, ArrayRef>,
+    /// The first row that is new.
+    first: u64,
     /// Rows that are still to come and were read before the query was restored.
     known: u64,
 }
 
 impl Messages {
+    /// The columns, which the first message names.
     fn schema(&mut self) -> Result<SchemaRef> {
-        loop {
-            if let Some(schema) = self.decoder.schema() {
-                return Ok(schema);
-            }
-            if let Message::End | Message::Batch(_) = self.message()? {
-                return Err(broken("it has no schema"));
-            }
-        }
+        self.message()?;
+        let schema = self.schema.clone();
+        schema.ok_or_else(|| broken("it has no schema"))
     }
 
     /// The next batch with rows that are new.
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             match self.message()? {
-                Message::End => return Ok(None),
+                Message::End if self.known == 0 => return Ok(None),
+                Message::End => return Err(self.ends_early()),
                 Message::Batch(batch) if self.known == 0 => return Ok(Some(batch)),
                 Message::Batch(batch) => {
                     let known = (std::mem::take(&mut self.known) as usize).min(batch.num_rows());
@@ -130,13 +143,18 @@ impl Messages {
         }
     }
 
+    fn ends_early(&self) -> Error {
+        let read = self.first - 1;
+        let reason = format!("it ends after row {}, but was read up to row {read} before", read - self.known);
+        broken(reason).mend("put the file back as it was, or begin again without the checkpoints")
+    }
+
     /// The next message. A batch that is wholly known is not looked at.
     fn message(&mut self) -> Result<Message> {
-        let Some(mut bytes) = self.head()? else {
+        let Some(head) = self.head()? else {
             return Ok(Message::End);
         };
-        let head = bytes.len();
-        let message = root_as_message(&bytes[HEAD_BYTES..])
+        let message = root_as_message(&head)
             .map_err(|error| broken(format!("a message can't be read: {error}")))?;
         let at = self.file.stream_position().map_err(broken)?;
         let body = u64::try_from(message.bodyLength()).unwrap_or(u64::MAX);
@@ -150,20 +168,38 @@ impl Messages {
             self.file.seek(SeekFrom::Start(at + body)).map_err(broken)?;
             return Ok(Message::Other);
         }
-        bytes.resize(head + body as usize, 0);
-        self.file.read_exact(&mut bytes[head..]).map_err(broken)?;
-        let message = root_as_message(&bytes[HEAD_BYTES..head]).map_err(broken)?;
-        check_packed(&message, &bytes[head..])?;
-        let mut buffer = Buffer::from(bytes);
-        let mut batch = None;
-        // A message of which nothing is wanted is taken whole; what is left over is taken again.
-        while batch.is_none() && !buffer.is_empty() {
-            batch = self.decoder.decode(&mut buffer).map_err(broken)?;
-        }
-        Ok(batch.map_or(Message::Other, Message::Batch))
+        let mut body = MutableBuffer::from_len_zeroed(body as usize);
+        self.file.read_exact(&mut body).map_err(broken)?;
+        check_packed(&message, &body)?;
+        self.decode(&message, &body.into())
     }
 
-    /// The head of a message: its mark, its length and what is in its body.
+    fn decode(&mut self, message: &arrow_ipc::Message<'_>, body: &Buffer) -> Result<Message> {
+        if let Some(schema) = message.header_as_schema() {
+            if !schema.endianness().equals_to_target_endianness() {
+                return Err(broken("its numbers are written the other way round (big endian)"));
+            }
+            self.schema = Some(Arc::new(fb_to_schema(schema)));
+            return Ok(Message::Other);
+        }
+        let Some(schema) = &self.schema else {
+            return Err(broken("it has no schema"));
+        };
+        let version = message.version();
+        if let Some(batch) = message.header_as_dictionary_batch() {
+            read_dictionary(body, batch, schema, &mut self.dictionaries, &version)?;
+            return Ok(Message::Other);
+        }
+        let Some(batch) = message.header_as_record_batch() else {
+            return Ok(Message::Other);
+        };
+        let (schema, known) = (Arc::clone(schema), &self.dictionaries);
+        let columns = Some(&self.columns[..]);
+        let batch = read_record_batch(body, batch, schema, known, columns, &version)?;
+        Ok(Message::Batch(batch))
+    }
+
+    /// The head of a message, which says what is in its body.
     fn head(&mut self) -> Result<Option<MutableBuffer>> {
         let mut length = 0;
         for _ in 0..2 {
@@ -184,11 +220,9 @@ impl Messages {
         if length > MESSAGE_BYTES_MAX {
             return Err(broken(format!("a message of {length} bytes says what is in a batch")));
         }
-        let mut bytes = MutableBuffer::from_len_zeroed(HEAD_BYTES + length as usize);
-        bytes[..4].copy_from_slice(&CONTINUATION.to_le_bytes());
-        bytes[4..8].copy_from_slice(&length.to_le_bytes());
-        self.file.read_exact(&mut bytes[HEAD_BYTES..]).map_err(broken)?;
-        Ok(Some(bytes))
+        let mut head = MutableBuffer::from_len_zeroed(length as usize);
+        self.file.read_exact(&mut head).map_err(broken)?;
+        Ok(Some(head))
     }
 }
 

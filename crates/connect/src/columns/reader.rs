@@ -90,9 +90,11 @@ impl ColumnReader {
         next.map_err(|error| {
             let after = self.next - 1;
             let reason = format!("can't be read on after row {after}: {}", error.reason);
-            Error::new(self.place.clone(), reason)
-                .mend(MEND_BROKEN)
-                .final_one()
+            let mend = match error.mend.as_str() {
+                "" => MEND_BROKEN,
+                mend => mend,
+            };
+            Error::new(self.place.clone(), reason).mend(mend).final_one()
         })
     }
 

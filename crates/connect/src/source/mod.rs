@@ -46,7 +46,7 @@ mod datagen_tests;
 #[cfg(test)]
 mod file_tests;
 #[cfg(test)]
-mod resume_tests;
+pub(crate) mod resume_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {
