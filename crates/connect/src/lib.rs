@@ -9,6 +9,7 @@
 //! columns                   files of columns, both ways (parquet, arrow)
 //! packing                   files that are packed (.gz, .zst)
 //! datagen                   made-up rows
+//! mqtt                      the client of the mqtt source and sink
 //! kafka                     the client of the kafka source and sink (feature `kafka`)
 //! dead_letters              refused records
 //! encode ── sink            columns into text, text to files, sockets, the terminal
@@ -33,6 +34,7 @@ mod file_format;
 mod format;
 mod kafka;
 mod lines;
+mod mqtt;
 mod pacer;
 mod packing;
 mod source;
@@ -66,6 +68,7 @@ enum Connector {
     Stdin,
     Tcp,
     Kafka,
+    Mqtt,
     Datagen,
     Blackhole,
     Print,
@@ -95,6 +98,7 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         ("stdin", Connector::Stdin),
         ("tcp", Connector::Tcp),
         ("kafka", Connector::Kafka),
+        ("mqtt", Connector::Mqtt),
         ("datagen", Connector::Datagen),
     ];
     if let Some(only @ ("print" | "blackhole")) = options.text("connector") {
@@ -102,11 +106,11 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         return Err(OptionError::new(
             "connector",
             reason,
-            "read from file, stdin, tcp, kafka or datagen",
+            "read from file, stdin, tcp, kafka, mqtt or datagen",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
-    if !matches!(connector, Connector::Kafka) {
+    if !matches!(connector, Connector::Kafka | Connector::Mqtt) {
         table::check_no_metadata(table, &format!("a {name} source"))?;
     }
     if let Connector::Datagen = connector {
@@ -119,6 +123,9 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
     }
     if let Connector::Kafka = connector {
         return kafka_source(table, &options);
+    }
+    if let Connector::Mqtt = connector {
+        return mqtt_source(table, &options);
     }
     let own = match connector {
         Connector::File => source::file::OPTIONS,
@@ -175,6 +182,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         ("file", Connector::File),
         ("tcp", Connector::Tcp),
         ("kafka", Connector::Kafka),
+        ("mqtt", Connector::Mqtt),
         ("print", Connector::Print),
         ("blackhole", Connector::Blackhole),
     ];
@@ -183,7 +191,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         return Err(OptionError::new(
             "connector",
             reason,
-            "write to file, tcp, kafka, print or blackhole",
+            "write to file, tcp, kafka, mqtt, print or blackhole",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
@@ -199,6 +207,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
             return Ok(Arc::new(sink::blackhole::BlackholeConnector));
         }
         Connector::Kafka => return kafka_sink(table, &options),
+        Connector::Mqtt => return mqtt_sink(table, &options),
         _ => {}
     }
     let own = match connector {
@@ -224,6 +233,39 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         format,
         endpoint,
     }))
+}
+
+/// A format's options, but for those that are of files.
+fn message_options(all: &'static [&'static str]) -> Vec<&'static str> {
+    let of_files = ["csv.header", "csv.comment"];
+    let kept = all.iter().filter(|name| !of_files.contains(name));
+    kept.copied().collect()
+}
+
+fn mqtt_source(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SourceConnector>, OptionError> {
+    let (format_name, format_options) = Format::options_of_source(options)?;
+    let what = format!("an mqtt source with format {format_name}");
+    let own = [table::SOURCE_OPTIONS, mqtt::SOURCE_OPTIONS].concat();
+    options.check_known(&what, &[own, message_options(format_options)].concat())?;
+    check_settings(table, Connector::Mqtt)?;
+    let connector = source::mqtt::MqttConnector::new(table, options)?;
+    Ok(Arc::new(connector))
+}
+
+fn mqtt_sink(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SinkConnector>, OptionError> {
+    let (format_name, format_options) = Format::options_of_sink(options)?;
+    let what = format!("an mqtt sink with format {format_name}");
+    let own = mqtt::SINK_OPTIONS.to_vec();
+    options.check_known(&what, &[own, message_options(format_options)].concat())?;
+    let format = Format::of_sink(options, &table.schema)?;
+    let connector = sink::mqtt::MqttConnector::new(table, options, format)?;
+    Ok(Arc::new(connector))
 }
 
 #[cfg(feature = "kafka")]

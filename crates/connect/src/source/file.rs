@@ -182,6 +182,7 @@ impl SourceConnector for FileConnector {
                 self.files.len()
             },
             bounded: true,
+            redelivers: false,
             replayable: true,
             total_bytes: Some(self.files.iter().map(|file| file.bytes).sum()),
             rows_per_s: self.pacer.as_ref().map(|pacer| pacer.rows_per_s()),
