@@ -341,9 +341,11 @@ pub(crate) fn connect(out: &mut Vec<u8>, connect: &Connect<'_>) {
         out.push(flags);
         // No keep-alive: the kernel finds out when the other host is gone, and nobody is woken for it.
         out.extend_from_slice(&[0, 0]);
-        out.push(5);
+        out.push(8);
         out.push(17);
         out.extend_from_slice(&connect.session_expiry_s.to_be_bytes());
+        // As many as there are numbers: Mosquitto takes a client that says nothing to mean 20.
+        out.extend_from_slice(&[33, 0xff, 0xff]);
         text(out, connect.client_id);
         for word in [connect.username, connect.password].into_iter().flatten() {
             text(out, word);
