@@ -65,9 +65,9 @@ fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
     let first = [&saved[..], &["--duration", "500 ms"]].concat();
     let warned = folder.run(&reads, &first).ok();
     assert!(
-        warned.stderr.contains("mqtt has brought since the last checkpoint comes again"),
+        warned.err.contains("mqtt has brought since the last checkpoint comes again"),
         "{}",
-        warned.stderr
+        warned.err
     );
     let writes = format!(
         "CREATE TABLE rows (n INT, device INT) WITH ('connector' = 'file', 'path' = 'in.csv');
