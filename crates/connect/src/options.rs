@@ -103,6 +103,7 @@ const TABLE_OPTIONS: &[&str] = &[
     "arrow.layout",
     "arrow.compression",
     "latency_target",
+    "changelog",
     "on_error",
     "dead_letter",
     "idle_timeout",

@@ -245,7 +245,6 @@ impl<'a> Check<'a> {
             );
         }
         let unknown = [
-            ("QUALIFY", select.qualify.is_some()),
             ("TOP", select.top.is_some()),
             ("INTO", select.into.is_some()),
             ("PREWHERE", select.prewhere.is_some()),
@@ -254,7 +253,6 @@ impl<'a> Check<'a> {
             ("DISTRIBUTE", !select.distribute_by.is_empty()),
             ("SORT", !select.sort_by.is_empty()),
             ("LATERAL", !select.lateral_views.is_empty()),
-            ("WINDOW", !select.named_window.is_empty()),
         ];
         if let Some((word, _)) = unknown.iter().find(|(_, is_there)| *is_there) {
             return Some(SqlError::new(format!("{word} is not known here")).near(*word));
@@ -278,16 +276,6 @@ impl<'a> Check<'a> {
     fn function(&self, function: &Function) -> Option<SqlError> {
         let name = function.name.to_string();
         let place = function.name.span();
-        if function.over.is_some() {
-            return Some(
-                SqlError::new(format!(
-                    "{}: OVER is not known here yet",
-                    name.to_uppercase()
-                ))
-                .at(place)
-                .mend("GROUP BY over TUMBLE or HOP windows is"),
-            );
-        }
         let FunctionArguments::List(list) = &function.args else {
             return None;
         };

@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_expr::{
     AggregateUDF, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    Signature, Volatility, WindowUDF,
 };
 
 use crate::as_of::SystemTimeAsOf;
@@ -25,6 +25,11 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 /// All aggregate functions.
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     datafusion_functions_aggregate::all_default_aggregate_functions()
+}
+
+/// All functions that need OVER: ROW_NUMBER and its like.
+pub fn window_functions() -> Vec<Arc<WindowUDF>> {
+    datafusion_functions_window::all_default_window_functions()
 }
 
 /// `TO_TIMESTAMP_LTZ(number, precision)`: a count of seconds (precision 0) or milliseconds

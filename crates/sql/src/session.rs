@@ -20,7 +20,7 @@ use datafusion_optimizer::push_down_filter::PushDownFilter;
 use datafusion_optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion_optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
-use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion_sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr as AstExpr, Query, Statement as AstStatement};
 
 use crate::as_of;
@@ -43,6 +43,7 @@ pub struct Session {
     pub settings: Settings,
     scalars: HashMap<String, Arc<ScalarUDF>>,
     aggregates: HashMap<String, Arc<AggregateUDF>>,
+    window_functions: HashMap<String, Arc<WindowUDF>>,
     expression_planners: Vec<Arc<dyn ExprPlanner>>,
     relation_planners: Vec<Arc<dyn RelationPlanner>>,
     options: ConfigOptions,
@@ -71,12 +72,17 @@ impl Session {
             }
             aggregates.insert(function.name().to_lowercase(), function);
         }
+        let mut window_functions = HashMap::new();
+        for function in functions::window_functions() {
+            window_functions.insert(function.name().to_lowercase(), function);
+        }
         Session {
             tables: HashMap::new(),
             views: HashMap::new(),
             settings: Settings::default(),
             scalars,
             aggregates,
+            window_functions,
             expression_planners: vec![
                 Arc::new(Operands),
                 Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
@@ -210,6 +216,8 @@ impl Session {
         // Names are told apart by case, as in Flink.
         ParserOptions::new()
             .with_enable_ident_normalization(false)
+            // NULL is less than all values, as in Flink.
+            .with_default_null_ordering(NullOrdering::NullsMin)
             .with_collect_spans(true)
     }
 }
@@ -282,8 +290,8 @@ impl ContextProvider for Session {
         self.aggregates.get(&name.to_lowercase()).cloned()
     }
 
-    fn get_window_meta(&self, _: &str) -> Option<Arc<WindowUDF>> {
-        None
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.window_functions.get(&name.to_lowercase()).cloned()
     }
 
     fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
@@ -307,6 +315,6 @@ impl ContextProvider for Session {
     }
 
     fn udwf_names(&self) -> Vec<String> {
-        Vec::new()
+        self.window_functions.keys().cloned().collect()
     }
 }

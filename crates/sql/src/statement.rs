@@ -69,6 +69,8 @@ pub struct CreateTable {
     pub columns: Vec<ColumnDefinition>,
     /// `WATERMARK FOR column AS expression`.
     pub watermark: Option<(Ident, Expr)>,
+    /// `PRIMARY KEY (columns) NOT ENFORCED`; empty for none.
+    pub primary_key: Vec<Ident>,
     /// `WITH`, and where each option stands.
     pub options: BTreeMap<String, String>,
     /// Where each option stands.
@@ -242,6 +244,7 @@ fn create_table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         unless_known,
         columns: Vec::new(),
         watermark: None,
+        primary_key: Vec::new(),
         options: BTreeMap::new(),
         option_places: BTreeMap::new(),
     };
@@ -308,7 +311,7 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         return Ok(());
     }
     if is_word(&start, "PRIMARY") {
-        return Err(no_primary_key().at(start.span));
+        return primary_key(parser, table, None);
     }
     let name = parsed(parser.parse_identifier())?;
     let kind = if parser.parse_keyword(Keyword::AS) {
@@ -338,9 +341,8 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         );
     }
     let _ = parser.parse_keyword(Keyword::NULL);
-    let next = parser.peek_token();
-    if is_word(&next, "PRIMARY") {
-        return Err(no_primary_key().at_token(&next));
+    if is_word(&parser.peek_token(), "PRIMARY") {
+        primary_key(parser, table, Some(&name))?;
     }
     if table
         .columns
@@ -355,9 +357,31 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     Ok(())
 }
 
-fn no_primary_key() -> SqlError {
-    SqlError::new("PRIMARY KEY is not known here: there are no upsert sinks yet")
-        .mend("leave it out")
+/// `PRIMARY KEY (a, b) NOT ENFORCED`, or behind a column without the list.
+fn primary_key(parser: &mut Parser, table: &mut CreateTable, column: Option<&Ident>) -> Result<()> {
+    let start = parser.next_token();
+    if !parser.parse_keyword(Keyword::KEY) {
+        return Err(SqlError::new("KEY is expected here")
+            .at_token(&parser.peek_token())
+            .mend("PRIMARY KEY (id) NOT ENFORCED"));
+    }
+    let columns = match column {
+        Some(column) => vec![column.clone()],
+        None => parsed(
+            parser.parse_parenthesized_column_list(sqlparser::parser::IsOptional::Mandatory, false),
+        )?,
+    };
+    if !parser.parse_keywords(&[Keyword::NOT, Keyword::ENFORCED]) {
+        return Err(
+            SqlError::new("a PRIMARY KEY is not checked, which has to be said")
+                .at(start.span)
+                .mend("PRIMARY KEY (id) NOT ENFORCED"),
+        );
+    }
+    if !std::mem::replace(&mut table.primary_key, columns).is_empty() {
+        return Err(SqlError::new("a table has one PRIMARY KEY").at(start.span));
+    }
+    Ok(())
 }
 
 /// A type; ROW and STRUCT are read here, all others by `sqlparser`.

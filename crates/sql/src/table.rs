@@ -30,6 +30,9 @@ pub struct Table {
     pub columns: Vec<TableColumn>,
     /// The event-time column (an index into `schema`) and the watermark's delay in microseconds.
     pub event_time: Option<(usize, i64)>,
+    /// The columns of `physical` that tell rows apart, in the order of the declaration; empty where
+    /// there is no PRIMARY KEY.
+    pub primary_key: Vec<usize>,
     /// `WITH`.
     pub options: BTreeMap<String, String>,
     /// Where each option stands.
@@ -47,10 +50,18 @@ pub enum TableColumn {
     Computed(Expr),
 }
 
+/// The option of a table that names the column in which a changelog says what each row does.
+pub const CHANGELOG: &str = "changelog";
+
 /// Delays longer than this are a mistake, and would leave event time no room: 1,000 years.
 const DELAY_MAX_US: i64 = 1000 * 366 * 86_400 * 1_000_000;
 
 impl Table {
+    /// The column in which a sink says what each row does: the option `changelog`.
+    pub fn changelog(&self) -> Option<&str> {
+        self.options.get(CHANGELOG).map(String::as_str)
+    }
+
     /// Reads a declaration.
     pub fn new(session: &Session, create: &CreateTable) -> Result<Table> {
         let mut physical = Vec::new();
@@ -123,6 +134,7 @@ impl Table {
                 Some((index, delay_us))
             }
         };
+        let primary_key = primary_key(&physical, create)?;
         Ok(Table {
             name: create.name.value.clone(),
             physical,
@@ -130,11 +142,46 @@ impl Table {
             schema,
             columns,
             event_time,
+            primary_key,
             options: create.options.clone(),
             option_places: create.option_places.clone(),
             span: create.name.span,
         })
     }
+}
+
+/// The columns of a PRIMARY KEY.
+fn primary_key(physical: &SchemaRef, create: &CreateTable) -> Result<Vec<usize>> {
+    let mut key = Vec::new();
+    for name in &create.primary_key {
+        let index = physical.index_of(&name.value).map_err(|_| {
+            let of_table = create.columns.iter();
+            let is_computed = of_table
+                .map(|column| &column.name.value)
+                .any(|n| n == &name.value);
+            let known = physical.fields().iter().map(|field| field.name().clone());
+            let known = known.collect::<Vec<String>>();
+            if is_computed {
+                return SqlError::new(format!(
+                    "'{}' is computed: it is no part of a key",
+                    name.value
+                ))
+                .at(name.span)
+                .mend("a PRIMARY KEY has columns that are read or written");
+            }
+            let error = SqlError::new(format!("there is no column '{}'", name.value)).at(name.span);
+            match crate::error::nearest(&name.value, &known) {
+                Some(near) => error.mend(format!("did you mean '{near}'?")),
+                None => error.mend(format!("the columns are: {}", known.join(", "))),
+            }
+        })?;
+        if key.contains(&index) {
+            let error = format!("'{}' is named twice in the PRIMARY KEY", name.value);
+            return Err(SqlError::new(error).at(name.span));
+        }
+        key.push(index);
+    }
+    Ok(key)
 }
 
 struct Known<'a> {

@@ -49,6 +49,8 @@ impl Translator<'_> {
             roles,
             time,
             updates: false,
+            key: None,
+            deletes: false,
         })
     }
 

@@ -330,6 +330,8 @@ impl Translator<'_> {
             roles: roles.collect(),
             time: beside.time,
             updates: false,
+            key: None,
+            deletes: false,
         }
     }
 }
