@@ -45,10 +45,7 @@ impl Packing {
     }
 
     /// Unpacks all members of a file.
-    pub(crate) fn unpack(
-        self,
-        packed: impl Read + Send + 'static,
-    ) -> Result<Box<dyn Read + Send>> {
+    pub(crate) fn unpack(self, packed: impl Read + Send + 'static) -> Result<Box<dyn Read + Send>> {
         Ok(match self {
             Packing::Gzip => Box::new(MultiGzDecoder::new(packed)),
             Packing::Zstd => {

@@ -15,7 +15,11 @@ struct Broker {
 
 impl Broker {
     fn start(program: PathBuf) -> Broker {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mosquitto.conf");
         let settings =
@@ -50,8 +54,13 @@ fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
         return;
     };
     let broker = Broker::start(program.into());
-    let mqtt = format!("'connector' = 'mqtt', 'address' = '127.0.0.1:{}'", broker.port);
-    let lines = (0..ROWS).map(|n| format!("{n},{}\n", n % 7)).collect::<String>();
+    let mqtt = format!(
+        "'connector' = 'mqtt', 'address' = '127.0.0.1:{}'",
+        broker.port
+    );
+    let lines = (0..ROWS)
+        .map(|n| format!("{n},{}\n", n % 7))
+        .collect::<String>();
     let folder = Folder::with(&[("in.csv", &lines)]);
     let reads = format!(
         "CREATE TABLE readings (n INT, device INT, topic STRING METADATA)
@@ -65,7 +74,9 @@ fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
     let first = [&saved[..], &["--duration", "500 ms"]].concat();
     let warned = folder.run(&reads, &first).ok();
     assert!(
-        warned.err.contains("mqtt has brought since the last checkpoint comes again"),
+        warned
+            .err
+            .contains("mqtt has brought since the last checkpoint comes again"),
         "{}",
         warned.err
     );
@@ -82,13 +93,24 @@ fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
     let query = folder.start(&reads, &saved);
     eventually("committed part", || (parts() > 0).then_some(()));
     let pid = query.id().to_string();
-    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-9", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
     drop(query);
     let wanted = (0..ROWS).filter(|n| n % 7 < 6).count();
     let query = folder.start(&reads, &saved);
     let numbers = eventually("row of each message", || {
-        let names = kept.read_dir().into_iter().flatten().map(|entry| entry.unwrap().path());
-        let names = names.filter(|path| !path.file_name().unwrap().to_string_lossy().starts_with('.'));
+        let names = kept
+            .read_dir()
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path());
+        let names =
+            names.filter(|path| !path.file_name().unwrap().to_string_lossy().starts_with('.'));
         let texts = names.map(|path| std::fs::read_to_string(path).unwrap());
         let all = texts.collect::<String>();
         let numbers = all.lines().map(|line| {

@@ -72,9 +72,12 @@ pub(super) fn open(
 }
 
 fn unreadable(place: &str, reason: &str) -> Error {
-    Error::new(place, format!("is no arrow file that can be read: {reason}"))
-        .mend(MEND_BROKEN)
-        .final_one()
+    Error::new(
+        place,
+        format!("is no arrow file that can be read: {reason}"),
+    )
+    .mend(MEND_BROKEN)
+    .final_one()
 }
 
 /// Goes to the first message.
@@ -145,7 +148,10 @@ impl Messages {
 
     fn ends_early(&self) -> Error {
         let read = self.first - 1;
-        let reason = format!("it ends after row {}, but was read up to row {read} before", read - self.known);
+        let reason = format!(
+            "it ends after row {}, but was read up to row {read} before",
+            read - self.known
+        );
         broken(reason).mend("put the file back as it was, or begin again without the checkpoints")
     }
 
@@ -177,7 +183,9 @@ impl Messages {
     fn decode(&mut self, message: &arrow_ipc::Message<'_>, body: &Buffer) -> Result<Message> {
         if let Some(schema) = message.header_as_schema() {
             if !schema.endianness().equals_to_target_endianness() {
-                return Err(broken("its numbers are written the other way round (big endian)"));
+                return Err(broken(
+                    "its numbers are written the other way round (big endian)",
+                ));
             }
             self.schema = Some(Arc::new(fb_to_schema(schema)));
             return Ok(Message::Other);
@@ -218,7 +226,9 @@ impl Messages {
             return Ok(None);
         }
         if length > MESSAGE_BYTES_MAX {
-            return Err(broken(format!("a message of {length} bytes says what is in a batch")));
+            return Err(broken(format!(
+                "a message of {length} bytes says what is in a batch"
+            )));
         }
         let mut head = MutableBuffer::from_len_zeroed(length as usize);
         self.file.read_exact(&mut head).map_err(broken)?;
@@ -255,7 +265,9 @@ fn check_packed(message: &arrow_ipc::Message<'_>, body: &[u8]) -> Result<()> {
         let prefix = body.get(start..).and_then(|bytes| bytes.first_chunk::<8>());
         let unpacked = prefix.map_or(0, |bytes| i64::from_le_bytes(*bytes));
         if buffer.length() > 0 && unpacked > UNPACKED_BYTES_MAX {
-            return Err(broken(format!("a buffer of {unpacked} bytes is packed in it")));
+            return Err(broken(format!(
+                "a buffer of {unpacked} bytes is packed in it"
+            )));
         }
     }
     Ok(())
@@ -294,7 +306,9 @@ impl ArrowWriter {
             let options = IpcWriteOptions::default().try_with_compression(compression)?;
             let (shared, schema) = (self.shared.clone(), &self.written.schema);
             self.writer = Some(match self.options.is_stream {
-                true => Layout::Stream(StreamWriter::try_new_with_options(shared, schema, options)?),
+                true => {
+                    Layout::Stream(StreamWriter::try_new_with_options(shared, schema, options)?)
+                }
                 false => Layout::File(FileWriter::try_new_with_options(shared, schema, options)?),
             });
         }

@@ -131,7 +131,11 @@ impl Conversion<'_> {
         let of_items = lengths.iter().enumerate();
         let of_items = of_items.flat_map(|(nth, length)| std::iter::repeat_n(row_of(nth), *length));
         let of_items = of_items.collect::<Vec<u32>>();
-        let items = self.array(&items.slice(first, count), item.data_type(), Some(&of_items))?;
+        let items = self.array(
+            &items.slice(first, count),
+            item.data_type(),
+            Some(&of_items),
+        )?;
         let offsets = OffsetBuffer::from_lengths(lengths);
         let nulls = array.nulls().cloned();
         Ok(Arc::new(ListArray::try_new(

@@ -93,7 +93,10 @@ fn fits(place: &str, file: &Field, wanted: &Field, way: &str) -> Result<()> {
     if fits {
         return Ok(());
     }
-    let (found, wanted) = (sql_type_name(file.data_type()), sql_type_name(wanted.data_type()));
+    let (found, wanted) = (
+        sql_type_name(file.data_type()),
+        sql_type_name(wanted.data_type()),
+    );
     let reason = format!("column '{way}' is {found}, and the table has it as {wanted}");
     let mend = match file_type {
         from if crate::format::is_nested(from) => format!("declare it as {found}"),

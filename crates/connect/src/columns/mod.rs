@@ -188,7 +188,10 @@ fn parquet_of(_options: &Options<'_>) -> std::result::Result<ColumnFormat, Optio
 /// on is given up afterwards, so nothing half-done is seen.
 fn guarded<T>(place: &str, name: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
-        let reason = format!("is no {name} file that can be read: {}", panic_text(&*panic));
+        let reason = format!(
+            "is no {name} file that can be read: {}",
+            panic_text(&*panic)
+        );
         Err(Error::new(place, reason).mend(MEND_BROKEN).final_one())
     })
 }

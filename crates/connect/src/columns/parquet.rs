@@ -11,7 +11,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::Compression;
 use parquet::errors::{ParquetError, Result as ParquetResult};
@@ -71,7 +73,8 @@ pub(super) fn open(
     let file = Counted::open(path, progress)?;
     let (schema, batches) = guarded(&place, "parquet", || {
         let failed = |error| unreadable(&place, &error);
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(failed)?;
+        let metadata =
+            ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(failed)?;
         super::fit::find(&place, metadata.schema(), read)?;
         let options = ArrowReaderOptions::new().with_schema(with_views(metadata.schema()));
         let metadata = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)

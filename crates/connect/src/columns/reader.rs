@@ -94,7 +94,9 @@ impl ColumnReader {
                 "" => MEND_BROKEN,
                 mend => mend,
             };
-            Error::new(self.place.clone(), reason).mend(mend).final_one()
+            Error::new(self.place.clone(), reason)
+                .mend(mend)
+                .final_one()
         })
     }
 
@@ -102,9 +104,8 @@ impl ColumnReader {
     fn table_rows(&self, piece: &RecordBatch, first: u64) -> Result<DecodedRows> {
         let mut condemned = vec![];
         let fields = self.columns.iter().zip(self.read.fields());
-        let columns = fields.map(|(&index, field)| {
-            convert::column(piece.column(index), field, &mut condemned)
-        });
+        let columns = fields
+            .map(|(&index, field)| convert::column(piece.column(index), field, &mut condemned));
         let columns = columns
             .collect::<std::result::Result<Vec<_>, ArrowError>>()
             .map_err(|error| self.broken(first, &error))?;

@@ -33,11 +33,18 @@ fn kinds() -> Vec<Vec<(&'static str, &'static str)>> {
         vec![("format", "arrow")],
         vec![("format", "arrow"), ("arrow.layout", "stream")],
         vec![("format", "arrow"), ("arrow.compression", "zstd")],
-        vec![("format", "arrow"), ("arrow.compression", "lz4"), ("arrow.layout", "stream")],
+        vec![
+            ("format", "arrow"),
+            ("arrow.compression", "lz4"),
+            ("arrow.layout", "stream"),
+        ],
     ];
     if cfg!(feature = "parquet") {
         for compression in ["none", "snappy", "gzip", "lz4", "zstd"] {
-            kinds.push(vec![("format", "parquet"), ("parquet.compression", compression)]);
+            kinds.push(vec![
+                ("format", "parquet"),
+                ("parquet.compression", compression),
+            ]);
         }
     }
     kinds
@@ -60,7 +67,10 @@ fn columns() -> Columns {
         ("t9", DataType::Timestamp(TimeUnit::Nanosecond, None)),
         ("s", DataType::Utf8View),
         ("r", DataType::Struct(inner.into())),
-        ("l", DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true)))),
+        (
+            "l",
+            DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true))),
+        ),
     ]
 }
 
@@ -92,12 +102,17 @@ fn batch(seeds: &[i64]) -> RecordBatch {
         }
         lists.append(seed.rem_euclid(6) > 0);
     }
-    let flags = seeds.iter().map(|seed| (seed % 3 != 0).then_some(seed % 2 == 0));
+    let flags = seeds
+        .iter()
+        .map(|seed| (seed % 3 != 0).then_some(seed % 2 == 0));
     let columns = columns();
     let DataType::Struct(inner) = &columns[10].1 else {
         panic!("a row");
     };
-    let nulls = seeds.iter().map(|seed| seed % 4 != 0).collect::<Vec<bool>>();
+    let nulls = seeds
+        .iter()
+        .map(|seed| seed % 4 != 0)
+        .collect::<Vec<bool>>();
     let rows = StructArray::new(
         inner.clone(),
         vec![
@@ -116,13 +131,18 @@ fn batch(seeds: &[i64]) -> RecordBatch {
         Arc::new(primitive::<Float64Type>(seeds, 5, |n| n as f64 / 7.0)),
         Arc::new(decimals),
         Arc::new(primitive::<Date32Type>(seeds, 6, |n| (n % 100_000) as i32)),
-        Arc::new(primitive::<TimestampSecondType>(seeds, 9, |n| n % 10_000_000_000)),
+        Arc::new(primitive::<TimestampSecondType>(seeds, 9, |n| {
+            n % 10_000_000_000
+        })),
         Arc::new(primitive::<TimestampNanosecondType>(seeds, 10, |n| n)),
         Arc::new(texts(11)),
         Arc::new(rows),
         Arc::new(lists.finish()),
     ];
-    let named = columns.iter().zip(arrays).map(|((name, _), array)| (*name, array, true));
+    let named = columns
+        .iter()
+        .zip(arrays)
+        .map(|((name, _), array)| (*name, array, true));
     RecordBatch::try_from_iter_with_nullable(named).unwrap()
 }
 
@@ -225,8 +245,7 @@ fn write_foreign(path: &Path, batch: &RecordBatch) {
     let file = fs::File::create(path).unwrap();
     #[cfg(feature = "parquet")]
     if path.extension().is_some_and(|ending| ending == "parquet") {
-        let mut writer =
-            parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
         writer.write(batch).unwrap();
         writer.close().unwrap();
         return;
@@ -284,10 +303,19 @@ fn foreign_batch() -> RecordBatch {
     );
     let binary = BinaryArray::from(vec![&b"ok"[..], b"", b"\xff", b"fine"]);
     let arrays: Vec<(&str, ArrayRef)> = vec![
-        ("word", Arc::new(words.into_iter().collect::<DictionaryArray<Int32Type>>())),
-        ("large", Arc::new(LargeStringArray::from(vec!["a", "b", "c", "d"]))),
+        (
+            "word",
+            Arc::new(words.into_iter().collect::<DictionaryArray<Int32Type>>()),
+        ),
+        (
+            "large",
+            Arc::new(LargeStringArray::from(vec!["a", "b", "c", "d"])),
+        ),
         ("ts", Arc::new(micros.with_timezone("Europe/Paris"))),
-        ("n", Arc::new(PrimitiveArray::<Int64Type>::from(vec![1, 300, -128, 127]))),
+        (
+            "n",
+            Arc::new(PrimitiveArray::<Int64Type>::from(vec![1, 300, -128, 127])),
+        ),
         ("l", Arc::new(lists.finish())),
         ("r", Arc::new(rows)),
         ("b", Arc::new(binary)),
@@ -335,15 +363,38 @@ fn values_that_do_not_fit_condemn_their_rows() {
                 .collect::<Vec<String>>()
         };
         let cannot = "can't hold the value";
-        assert_eq!(refused(("n", DataType::Int8)), [format!("2:column 'n' (TINYINT): {cannot}")]);
-        assert_eq!(refused(("l", list.clone())), [format!("3:column 'l' (TINYINT): {cannot}")]);
-        assert_eq!(refused(("r", row.clone())), [format!("4:column 'r' (SMALLINT): {cannot}")]);
-        assert_eq!(refused(("b", DataType::Utf8View)), [format!("3:column 'b' (STRING): {cannot}")]);
+        assert_eq!(
+            refused(("n", DataType::Int8)),
+            [format!("2:column 'n' (TINYINT): {cannot}")]
+        );
+        assert_eq!(
+            refused(("l", list.clone())),
+            [format!("3:column 'l' (TINYINT): {cannot}")]
+        );
+        assert_eq!(
+            refused(("r", row.clone())),
+            [format!("4:column 'r' (SMALLINT): {cannot}")]
+        );
+        assert_eq!(
+            refused(("b", DataType::Utf8View)),
+            [format!("3:column 'b' (STRING): {cannot}")]
+        );
         let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
-        assert_eq!(refused(("ts", nanos)), [format!("4:column 'ts' (TIMESTAMP(9)): {cannot}")]);
-        let table = read(&path, format, &[("n", DataType::Int8), ("word", DataType::Utf8View)]);
+        assert_eq!(
+            refused(("ts", nanos)),
+            [format!("4:column 'ts' (TIMESTAMP(9)): {cannot}")]
+        );
+        let table = read(
+            &path,
+            format,
+            &[("n", DataType::Int8), ("word", DataType::Utf8View)],
+        );
         assert_eq!(table.texts, ["0:1:1|red", "0:3:-128|red", "0:4:127|blue"]);
-        assert!(table.rejected[0].record.contains("\"n\":300"), "{:?}", table.rejected);
+        assert!(
+            table.rejected[0].record.contains("\"n\":300"),
+            "{:?}",
+            table.rejected
+        );
     }
 }
 
@@ -370,7 +421,9 @@ fn columns_that_are_not_there_or_do_not_fit_are_said() {
         let row = DataType::Struct(vec![Field::new("Deep", DataType::Int16, true)].into());
         assert!(error("r", row).starts_with("has no column 'r.Deep' (did you mean 'deep'?"));
         let row = DataType::Struct(vec![Field::new("other", DataType::Date32, true)].into());
-        assert!(error("r", row).starts_with("column 'r.other' is STRING, and the table has it as DATE"));
+        assert!(
+            error("r", row).starts_with("column 'r.other' is STRING, and the table has it as DATE")
+        );
         let list = DataType::List(Arc::new(Field::new_list_field(DataType::Boolean, true)));
         assert!(error("l", list).starts_with("column 'l[]' is BIGINT"));
     }
@@ -406,9 +459,11 @@ fn a_file_that_became_shorter_is_said() {
         }]
         .into();
         let again = |rows: i64, request: &SourceRequest| {
-            write(&path, &[&kind[..], &[("overwrite", "true")]].concat(), &[batch(
-                &(0..rows).collect::<Vec<i64>>(),
-            )]);
+            write(
+                &path,
+                &[&kind[..], &[("overwrite", "true")]].concat(),
+                &[batch(&(0..rows).collect::<Vec<i64>>())],
+            );
             let connector = crate::source(&of_file(&path, &columns(), &kind[..1])).unwrap();
             let mut source = connector.source(request.clone()).unwrap();
             source.open(&mut Waiter::new().unwrap()).and_then(|_| {
@@ -421,7 +476,10 @@ fn a_file_that_became_shorter_is_said() {
         };
         again(30, &known).unwrap();
         let error = again(29, &known).unwrap_err();
-        assert!(error.reason.contains("read") && error.reason.contains("29"), "{error}");
+        assert!(
+            error.reason.contains("read") && error.reason.contains("29"),
+            "{error}"
+        );
         assert_eq!((&error.place, error.is_final), (&name, true));
     }
 }
@@ -440,19 +498,41 @@ fn options_and_limits_are_said() {
     let error = sink_error(&name("x"), &[("format", "arrow"), ("arrow.layout", "fil")]);
     assert!(error.contains("did you mean 'file'"), "{error}");
     let error = sink_error(&name("x"), &[("format", "json"), ("arrow.layout", "file")]);
-    assert!(error.contains("does not belong to a file sink with format json"), "{error}");
+    assert!(
+        error.contains("does not belong to a file sink with format json"),
+        "{error}"
+    );
     fs::write(name("x.gz"), "").unwrap();
     let packed = crate::source(&of_file(&name("x.gz"), &n, &[("format", "arrow")]));
-    assert!(packed.err().unwrap().to_string().contains("x.gz is packed as a whole"));
+    assert!(
+        packed
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("x.gz is packed as a whole")
+    );
     for connector in ["tcp", "stdin"] {
-        let options = [("connector", connector), ("format", "arrow"), ("address", "h:1")];
-        let error = crate::source(&table(&n, &options)).err().unwrap().to_string();
+        let options = [
+            ("connector", connector),
+            ("format", "arrow"),
+            ("address", "h:1"),
+        ];
+        let error = crate::source(&table(&n, &options))
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("'arrow' is a format of files"), "{error}");
     }
     let one_file = crate::sink(&of_file(&name("x.arrow"), &n, &[("format", "arrow")])).unwrap();
-    let saved = SinkRequest { epoch: Some(1), ..SinkRequest::new(0, 1) };
+    let saved = SinkRequest {
+        epoch: Some(1),
+        ..SinkRequest::new(0, 1)
+    };
     let error = one_file.sink(&saved).err().unwrap().to_string();
-    assert!(error.contains("(write a path without an extension: a folder"), "{error}");
+    assert!(
+        error.contains("(write a path without an extension: a folder"),
+        "{error}"
+    );
     if cfg!(not(feature = "parquet")) {
         let error = sink_error(&name("x"), &[("format", "parquet")]);
         assert!(error.contains("built without parquet") && error.contains("--features parquet"));
@@ -465,7 +545,11 @@ fn a_large_batch_is_handed_on_in_chunks() {
     let path = folder.path().join("rows.data");
     let seeds = (0..20_000).collect::<Vec<i64>>();
     for kind in kinds().into_iter().step_by(4) {
-        write(&path, &[&kind[..], &[("overwrite", "true")]].concat(), &[batch(&seeds)]);
+        write(
+            &path,
+            &[&kind[..], &[("overwrite", "true")]].concat(),
+            &[batch(&seeds)],
+        );
         let connector = crate::source(&of_file(&path, &columns(), &kind[..1])).unwrap();
         let mut all = request(&[]);
         all.tuning = Arc::new(Tuning::new(0, 1_000_000));

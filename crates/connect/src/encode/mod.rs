@@ -107,11 +107,8 @@ impl FileEncoder {
 /// A row as JSON, for who looks at a record that was refused.
 pub(crate) fn json_row(batch: &RecordBatch, row: usize) -> Vec<u8> {
     let mut out = vec![];
-    let written = json::JsonEncoder::new(&batch.schema()).encode(
-        &batch.slice(row, 1),
-        &mut out,
-        |_| (),
-    );
+    let written =
+        json::JsonEncoder::new(&batch.schema()).encode(&batch.slice(row, 1), &mut out, |_| ());
     if let Err(error) = written {
         out = error.to_string().into_bytes();
     }

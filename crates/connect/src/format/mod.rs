@@ -14,8 +14,8 @@ mod json;
 mod json_columns;
 mod messages;
 mod number;
-mod progress;
 mod pattern;
+mod progress;
 mod types;
 
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use slackwater_engine::source::Rejected;
 
 use crate::options::{OptionError, Options};
 use crate::time;
-use cells::{Cells, Span};
 pub(crate) use cells::Condemned;
+use cells::{Cells, Span};
 use combined_log::{LogScanner, Part};
 use csv_scan::CsvScanner;
 use json::JsonDecoder;
-use progress::{Progress, each_line};
 use pattern::{RegexOptions, RegexScanner};
+use progress::{Progress, each_line};
 
 pub(crate) use csv::CsvOptions;
 pub(crate) use messages::Message;

@@ -44,11 +44,16 @@ impl RegexOptions {
         types::check_scalar(schema, "regex")?;
         let pattern = options.required("regex.pattern", r"(?<ip>\S+) (?<rest>.*)")?;
         let regex = compile(pattern)?;
-        let groups = schema.fields().iter().map(|field| group(&regex, field.name()));
+        let groups = schema
+            .fields()
+            .iter()
+            .map(|field| group(&regex, field.name()));
         let is_text = schema.fields().iter();
         Ok(RegexOptions {
             groups: groups.collect::<Result<Vec<usize>, OptionError>>()?,
-            is_text: is_text.map(|field| field.data_type() == &DataType::Utf8View).collect(),
+            is_text: is_text
+                .map(|field| field.data_type() == &DataType::Utf8View)
+                .collect(),
             regex,
         })
     }
@@ -133,7 +138,9 @@ impl RegexScanner {
         // Its own cache for each partition: they would wait for each other's otherwise.
         let regex = options.regex.clone();
         RegexScanner {
-            read: read.map(|&column| (options.groups[column], options.is_text[column])).collect(),
+            read: read
+                .map(|&column| (options.groups[column], options.is_text[column]))
+                .collect(),
             places: regex.capture_locations(),
             regex,
         }
@@ -197,14 +204,23 @@ mod tests {
     }
 
     fn read(text: &str, projection: &[usize]) -> Read {
-        read_pieces(reader(&visits(PATTERN), projection, 100), text.as_bytes(), &[7], 3)
+        read_pieces(
+            reader(&visits(PATTERN), projection, 100),
+            text.as_bytes(),
+            &[7],
+            3,
+        )
     }
 
     #[test]
     fn groups_are_columns_by_name() {
         let text = "anna 3 at 2024-02-29T10:00:00Z\r\n\nbob \n 7\nno\nc 99999999999\nd 1 at noon\n";
         let read = read(text, &[0, 1, 2]);
-        let rows = ["1:3|anna|2024-02-29T10:00:00", "3:NULL|bob|NULL", "4:7||NULL"];
+        let rows = [
+            "1:3|anna|2024-02-29T10:00:00",
+            "3:NULL|bob|NULL",
+            "4:7||NULL",
+        ];
         assert_eq!(read.rows, rows);
         let refused = [
             "5:the line does not match regex.pattern",
@@ -231,14 +247,22 @@ mod tests {
         );
         assert!(error(r"(?<n>\d+)(?=x)").contains("at character 10, '(?=': look-around"));
         assert!(error(r"(?<n>\d+)(?=x)").contains("can't look ahead"));
-        assert!(error(r"(?<n>[z-a])").contains("at character 7, 'z-a': invalid character class range"));
+        assert!(
+            error(r"(?<n>[z-a])").contains("at character 7, 'z-a': invalid character class range")
+        );
         assert!(error(r"(?<n>\d)(?<n>\d)").contains("duplicate capture group name"));
         assert!(error(r"(?<n>(\w{200}){200})").contains("takes more than 10 MiB"));
-        assert!(error(r"(?<n>\d+) (?<whom>\w+)").contains("no group named as column 'who' (did you mean 'whom'?)"));
+        assert!(
+            error(r"(?<n>\d+) (?<whom>\w+)")
+                .contains("no group named as column 'who' (did you mean 'whom'?)")
+        );
         assert!(error(r"x").contains("write (?<n>…) around"));
         let none = table(&[("n", DataType::Int32)], &[("format", "regex")]);
         let error = Format::of_source(&Options::new(&none.options), &none.schema).unwrap_err();
-        assert!(error.to_string().contains("'regex.pattern': is missing"), "{error}");
+        assert!(
+            error.to_string().contains("'regex.pattern': is missing"),
+            "{error}"
+        );
     }
 
     proptest! {

@@ -40,7 +40,11 @@ impl Broker {
             eprintln!("skipped: no broker; run make test-mqtt");
             return None;
         };
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().display();
         let own = format!(
@@ -48,7 +52,8 @@ impl Broker {
              autosave_interval 1\nautosave_on_changes true\nmax_queued_messages 0\n{settings}\n"
         );
         fs::write(folder.path().join("mosquitto.conf"), own).unwrap();
-        if fs::metadata("/proc/self").is_ok_and(|of| std::os::unix::fs::MetadataExt::uid(&of) == 0) {
+        if fs::metadata("/proc/self").is_ok_and(|of| std::os::unix::fs::MetadataExt::uid(&of) == 0)
+        {
             // As root it becomes another user, who has to read and write its folder.
             let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
             fs::set_permissions(folder.path(), everybody).unwrap();
@@ -71,20 +76,34 @@ impl Broker {
         let log = fs::File::options().create(true).append(true);
         let log = log.clone().open(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(&self.program);
-        command.arg("-c").arg(self.folder.path().join("mosquitto.conf"));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command
+            .arg("-c")
+            .arg(self.folder.path().join("mosquitto.conf"));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
         self.process = Some(command.spawn().unwrap());
         let begin = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             let log = fs::read_to_string(self.folder.path().join("log"));
-            assert!(begin.elapsed() < PATIENCE, "the broker does not start: {log:?}");
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "the broker does not start: {log:?}"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     fn signal(&self, signal: &str) {
         let pid = self.process.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Ends it with the signal and waits for that.
@@ -99,7 +118,11 @@ impl Broker {
 
     fn table(&self, options: &[(&str, &str)]) -> TableDefinition {
         let address = self.address();
-        let own = [("connector", "mqtt"), ("format", "json"), ("address", &address)];
+        let own = [
+            ("connector", "mqtt"),
+            ("format", "json"),
+            ("address", &address),
+        ];
         let columns = [("n", DataType::Int64), ("place", DataType::Utf8View)];
         table(&columns, &[&own, options].concat())
     }
@@ -140,7 +163,12 @@ impl Writer {
     fn write(&mut self, numbers: std::ops::Range<i64>, place: &str) {
         let places = numbers.clone().map(|_| Some(place));
         let columns: [(&str, ArrayRef); 2] = [
-            ("n", Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(numbers.clone()))),
+            (
+                "n",
+                Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(
+                    numbers.clone(),
+                )),
+            ),
             ("place", Arc::new(places.collect::<StringViewArray>())),
         ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
@@ -236,9 +264,15 @@ fn subscribe(table: &TableDefinition) {
     let topic = format!("{}/begun", table.options["topic"].trim_end_matches("/#"));
     let options = table.options.iter();
     let own = options.filter(|(key, _)| ["connector", "format", "address"].contains(&key.as_str()));
-    let mut all = own.map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>();
+    let mut all = own
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect::<Vec<_>>();
     let id = format!("{name}-begun");
-    all.extend([("topic", topic.as_str()), ("client_id", &id), ("retain", "true")]);
+    all.extend([
+        ("topic", topic.as_str()),
+        ("client_id", &id),
+        ("retain", "true"),
+    ]);
     let columns = [("n", DataType::Int64), ("place", DataType::Utf8View)];
     let mut writer = Writer::new(&self::table(&columns, &all));
     writer.write(-1..0, "begun");
@@ -256,10 +290,16 @@ fn mqtt_rows_come_back() {
     for qos in ["0", "1", "2"] {
         let topic = format!("q{qos}/#");
         let client = format!("reader {qos}");
-        let mut of_source = broker.table(&[("topic", &topic), ("qos", qos), ("client_id", &client)]);
+        let mut of_source =
+            broker.table(&[("topic", &topic), ("qos", qos), ("client_id", &client)]);
         subscribe(&of_source);
         let topics = arrow_schema::Field::new("topic", DataType::Utf8View, true);
-        let fields = of_source.schema.fields().iter().cloned().chain([Arc::new(topics)]);
+        let fields = of_source
+            .schema
+            .fields()
+            .iter()
+            .cloned()
+            .chain([Arc::new(topics)]);
         of_source.schema = Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<_>>()));
         of_source.metadata = [(2, "topic".to_string())].into();
         let mut reader = Reader::new(&of_source, false);
@@ -315,7 +355,11 @@ fn mqtt_survives_brokers_that_end_or_are_killed_or_stand_still() {
     std::thread::sleep(Duration::from_millis(300));
     broker.signal("-CONT");
     numbers.extend(reader.read_all(1_000..1_500));
-    assert_eq!(numbers.len(), 1_500, "each once: the broker keeps sessions over its end");
+    assert_eq!(
+        numbers.len(),
+        1_500,
+        "each once: the broker keeps sessions over its end"
+    );
     // Killed: it forgets what it has not saved, and what is on its way is sent again.
     writer.write(1_500..2_000, "x");
     broker.end("-KILL");
@@ -401,14 +445,25 @@ fn mqtt_refusals_name_the_broker_and_the_option_and_no_password() {
         .open(broker.folder.path().join("mosquitto.conf"))
         .unwrap();
     let (passwords, acl) = (passwords.display(), acl.display());
-    writeln!(settings, "allow_anonymous false\npassword_file {passwords}\nacl_file {acl}").unwrap();
+    writeln!(
+        settings,
+        "allow_anonymous false\npassword_file {passwords}\nacl_file {acl}"
+    )
+    .unwrap();
     broker.start();
-    let wrong = [("topic", "open/x"), ("username", "anna"), ("password", "secret7")];
+    let wrong = [
+        ("topic", "open/x"),
+        ("username", "anna"),
+        ("password", "secret7"),
+    ];
     for error in [
         Reader::new(&broker.table(&wrong), false).error(),
         Writer::new(&broker.table(&wrong)).error(),
     ] {
-        assert!(error.contains(&format!("mqtt broker {}", broker.address())), "{error}");
+        assert!(
+            error.contains(&format!("mqtt broker {}", broker.address())),
+            "{error}"
+        );
         assert!(error.contains("check 'username' and 'password'"), "{error}");
         assert!(!error.contains("secret7"), "{error}");
     }
@@ -419,7 +474,10 @@ fn mqtt_refusals_name_the_broker_and_the_option_and_no_password() {
     let mut writer = Writer::new(&broker.table(&shut));
     writer.write(0..1, "x");
     let error = writer.error();
-    assert!(error.contains("may not write to the topic") && error.contains("'topic'"), "{error}");
+    assert!(
+        error.contains("may not write to the topic") && error.contains("'topic'"),
+        "{error}"
+    );
     let open = [&right[..], &[("topic", "open/x")]].concat();
     let mut writer = Writer::new(&broker.table(&open));
     writer.write(0..1, "x");
@@ -437,7 +495,10 @@ fn mqtt_a_second_client_of_a_name_ends_the_first() {
     std::thread::sleep(Duration::from_millis(300));
     let _second = Reader::new(&of_source, false);
     let error = first.error();
-    assert!(error.contains("another client in with the name 'twin'"), "{error}");
+    assert!(
+        error.contains("another client in with the name 'twin'"),
+        "{error}"
+    );
     assert!(error.contains("'client_id' of its own"), "{error}");
 }
 
@@ -447,15 +508,25 @@ fn mqtt_what_is_no_broker_is_said() {
     let address = listener.local_addr().unwrap().to_string();
     let web = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
         // Until the other side has read it.
         let _ = std::io::Read::read(&mut stream, &mut [0; 100]);
         std::thread::sleep(Duration::from_millis(200));
     });
-    let options = [("connector", "mqtt"), ("format", "raw"), ("topic", "t"), ("address", &address)];
+    let options = [
+        ("connector", "mqtt"),
+        ("format", "raw"),
+        ("topic", "t"),
+        ("address", &address),
+    ];
     let table = table(&[("line", DataType::Utf8View)], &options);
     let error = Reader::new(&table, false).error();
     assert!(error.contains("does not speak MQTT 5"), "{error}");
-    assert!(error.contains(&address) && error.contains("'address'"), "{error}");
+    assert!(
+        error.contains(&address) && error.contains("'address'"),
+        "{error}"
+    );
     web.join().unwrap();
 }

@@ -322,10 +322,7 @@ impl<S: Session> Connection<S> {
         }
     }
 
-    fn read<'i>(
-        &self,
-        bytes: &'i [u8],
-    ) -> std::result::Result<Option<(Packet<'i>, usize)>, End> {
+    fn read<'i>(&self, bytes: &'i [u8]) -> std::result::Result<Option<(Packet<'i>, usize)>, End> {
         packet::read(bytes).map_err(|malformed| self.not_mqtt(malformed.0))
     }
 
@@ -342,12 +339,17 @@ impl<S: Session> Connection<S> {
         };
         let (reason, mend) = match code {
             // Versions 3 and 5 number differently.
-            0x01 | 0x84 => ("does not speak MQTT 5", "use a broker that does: Mosquitto does from 1.6 on"),
+            0x01 | 0x84 => (
+                "does not speak MQTT 5",
+                "use a broker that does: Mosquitto does from 1.6 on",
+            ),
             0x02 | 0x85 => ("refuses the client's name", "write another 'client_id'"),
             0x04 | 0x86 => ("refuses the user or the password", user),
             0x05 | 0x87 => ("does not let the client in", user),
             0x8a => ("has banned the client", "ask who runs it"),
-            0x88 | 0x89 | 0x97 | 0x9f => return End::Away(format!("it is busy (code {code:#04x})")),
+            0x88 | 0x89 | 0x97 | 0x9f => {
+                return End::Away(format!("it is busy (code {code:#04x})"));
+            }
             _ => ("refuses the connection", "look into its log"),
         };
         let error = failed(&self.broker, &format!("{reason} (code {code:#04x})"));
@@ -459,8 +461,14 @@ impl<S: Session> Connection<S> {
                 format!("has let another client in with the name '{id}'"),
                 "give each table and query a 'client_id' of its own",
             ),
-            0x87 => ("does not let the client go on".into(), "check 'username' and 'password'"),
-            0x95 => ("has got a message that is too large".into(), "write smaller rows, or raise its limit"),
+            0x87 => (
+                "does not let the client go on".into(),
+                "check 'username' and 'password'",
+            ),
+            0x95 => (
+                "has got a message that is too large".into(),
+                "write smaller rows, or raise its limit",
+            ),
             0x82 | 0x81 => ("finds what was sent wrong".into(), "look into its log"),
             _ => return End::Away(format!("it ends the connection (code {code:#04x})")),
         };

@@ -51,16 +51,31 @@ pub(crate) enum Packet<'a> {
     ConnAck(ConnAck),
     Publish(Publish<'a>),
     /// A message of ours is there (at least once).
-    PubAck { id: u16, code: u8 },
+    PubAck {
+        id: u16,
+        code: u8,
+    },
     /// A message of ours is there, and is not to be sent again (exactly once).
-    PubRec { id: u16, code: u8 },
+    PubRec {
+        id: u16,
+        code: u8,
+    },
     /// The broker has forgotten its message of that number.
-    PubRel { id: u16 },
+    PubRel {
+        id: u16,
+    },
     /// The broker has forgotten ours.
-    PubComp { id: u16 },
-    SubAck { id: u16, code: u8 },
+    PubComp {
+        id: u16,
+    },
+    SubAck {
+        id: u16,
+        code: u8,
+    },
     PingResp,
-    Disconnect { code: u8 },
+    Disconnect {
+        code: u8,
+    },
 }
 
 /// Whether the broker takes us, and what it can do.
@@ -379,19 +394,27 @@ pub(crate) fn write_publish(out: &mut Vec<u8>, message: &Publish<'_>) {
 }
 
 pub(crate) fn pub_ack(out: &mut Vec<u8>, id: u16) {
-    packet(out, kind::PUBACK << 4, |out| out.extend_from_slice(&id.to_be_bytes()));
+    packet(out, kind::PUBACK << 4, |out| {
+        out.extend_from_slice(&id.to_be_bytes())
+    });
 }
 
 pub(crate) fn pub_rec(out: &mut Vec<u8>, id: u16) {
-    packet(out, kind::PUBREC << 4, |out| out.extend_from_slice(&id.to_be_bytes()));
+    packet(out, kind::PUBREC << 4, |out| {
+        out.extend_from_slice(&id.to_be_bytes())
+    });
 }
 
 pub(crate) fn pub_rel(out: &mut Vec<u8>, id: u16) {
-    packet(out, kind::PUBREL << 4 | 2, |out| out.extend_from_slice(&id.to_be_bytes()));
+    packet(out, kind::PUBREL << 4 | 2, |out| {
+        out.extend_from_slice(&id.to_be_bytes())
+    });
 }
 
 pub(crate) fn pub_comp(out: &mut Vec<u8>, id: u16) {
-    packet(out, kind::PUBCOMP << 4, |out| out.extend_from_slice(&id.to_be_bytes()));
+    packet(out, kind::PUBCOMP << 4, |out| {
+        out.extend_from_slice(&id.to_be_bytes())
+    });
 }
 
 pub(crate) fn ping(out: &mut Vec<u8>) {
@@ -450,15 +473,29 @@ mod tests {
         };
         assert!(ack.session_present && ack.code == 0 && ack.receive_maximum == u16::MAX);
         // Receive maximum 20, QoS 1 at most, keep alive 30 s, a reason.
-        let rich = [0x20, 16, 0, 0x86, 13, 33, 0, 20, 36, 1, 19, 0, 30, 31, 0, 2, b'n', b'o'];
+        let rich = [
+            0x20, 16, 0, 0x86, 13, 33, 0, 20, 36, 1, 19, 0, 30, 31, 0, 2, b'n', b'o',
+        ];
         let Ok(Packet::ConnAck(ack)) = says(&rich) else {
             panic!("no CONNACK");
         };
-        assert_eq!((ack.code, ack.receive_maximum, ack.keep_alive_s), (0x86, 20, Some(30)));
+        assert_eq!(
+            (ack.code, ack.receive_maximum, ack.keep_alive_s),
+            (0x86, 20, Some(30))
+        );
         assert_eq!(ack.qos_max, Qos::AtLeastOnce);
-        assert_eq!(says(&[0x40, 2, 1, 2]), Ok(Packet::PubAck { id: 258, code: 0 }));
-        assert_eq!(says(&[0x50, 3, 0, 7, 0x97]), Ok(Packet::PubRec { id: 7, code: 0x97 }));
-        assert_eq!(says(&[0x90, 4, 0, 1, 0, 0x8f]), Ok(Packet::SubAck { id: 1, code: 0x8f }));
+        assert_eq!(
+            says(&[0x40, 2, 1, 2]),
+            Ok(Packet::PubAck { id: 258, code: 0 })
+        );
+        assert_eq!(
+            says(&[0x50, 3, 0, 7, 0x97]),
+            Ok(Packet::PubRec { id: 7, code: 0x97 })
+        );
+        assert_eq!(
+            says(&[0x90, 4, 0, 1, 0, 0x8f]),
+            Ok(Packet::SubAck { id: 1, code: 0x8f })
+        );
         assert_eq!(says(&[0xe0, 0]), Ok(Packet::Disconnect { code: 0 }));
         assert_eq!(says(&[0x40, 1, 1]), Err(SHORT));
         assert!(says(&[0x36, 0]).is_err() && says(&[0x10, 0]).is_err());

@@ -101,7 +101,8 @@ impl Writing {
             if moved.elapsed() > patience {
                 let left = count - outbox.frontier;
                 let seconds = patience.as_secs();
-                let reason = format!("has acknowledged nothing for {seconds} s; {left} messages are left");
+                let reason =
+                    format!("has acknowledged nothing for {seconds} s; {left} messages are left");
                 return Err(Error::new(&self.place, reason).mend("does it run, and take messages?"));
             }
             // A failure does not ring: it is looked for now and then.
@@ -230,7 +231,10 @@ impl Publisher {
         // The worker has put text there.
         let topic = &flying.batch.bytes[flying.topic.clone()];
         let topic = std::str::from_utf8(topic).map_err(|_| {
-            self.failed("is to get a topic that is no text".into(), "check the topics' column")
+            self.failed(
+                "is to get a topic that is no text".into(),
+                "check the topics' column",
+            )
         })?;
         let message = Publish {
             topic,
@@ -273,7 +277,10 @@ impl Publisher {
 
     fn refused(&self, code: u8) -> Error {
         let (why, mend) = match code {
-            0x87 => ("the user may not write to the topic", "ask for the right to, or write to another 'topic'"),
+            0x87 => (
+                "the user may not write to the topic",
+                "ask for the right to, or write to another 'topic'",
+            ),
             0x90 => ("it finds the topic wrong", "write to another 'topic'"),
             0x97 => ("a quota is used up", "raise the broker's limit"),
             _ => ("it does not say why", "look into its log"),
@@ -299,7 +306,9 @@ impl Session for Publisher {
         }
         if self.retain && !ack.retains {
             let mend = "leave 'retain' out";
-            return Err(self.failed("does not retain messages".into(), mend).final_one());
+            return Err(self
+                .failed("does not retain messages".into(), mend)
+                .final_one());
         }
         if self.qos == Qos::AtMostOnce {
             // What was on its way when the connection broke is gone.

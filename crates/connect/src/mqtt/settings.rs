@@ -43,7 +43,9 @@ impl Broker {
             Some(_) if text.ends_with(']') => format!("{text}:{PORT}"),
             Some(_) => text.to_string(),
         };
-        let port = address.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
+        let port = address
+            .rsplit_once(':')
+            .map(|(host, port)| (host, port.parse::<u16>()));
         if !matches!(port, Some((host, Ok(_))) if !host.is_empty() && !host.contains('/')) {
             return Err(OptionError::new(
                 "address",
@@ -62,7 +64,11 @@ impl Broker {
         };
         if broker.password.is_some() && broker.username.is_none() {
             let mend = "add 'username'";
-            return Err(OptionError::new("password", "there is no user for it", mend));
+            return Err(OptionError::new(
+                "password",
+                "there is no user for it",
+                mend,
+            ));
         }
         for name in ["client_id", "username", "password", "topic"] {
             check_text(name, options.text(name).unwrap_or("x"))?;
@@ -116,7 +122,11 @@ impl Subscription {
         let filters = filters.collect::<Vec<String>>();
         if filters.len() > FILTERS_MAX {
             let reason = format!("has more than {FILTERS_MAX} filters");
-            return Err(OptionError::new("topic", reason, "use '+' and '#', or more tables"));
+            return Err(OptionError::new(
+                "topic",
+                reason,
+                "use '+' and '#', or more tables",
+            ));
         }
         for (nth, filter) in filters.iter().enumerate() {
             check_filter(filter)?;

@@ -159,12 +159,20 @@ impl Subscriber {
     fn filter_of(&self, message: &Publish<'_>) -> Option<usize> {
         let filters = &self.subscription.filters;
         // A session may have subscriptions of an earlier query, with other numbers.
-        let said = message.subscription.and_then(|number| number.checked_sub(1));
+        let said = message
+            .subscription
+            .and_then(|number| number.checked_sub(1));
         let said = said.map(|index| index as usize);
         let said = said.filter(|&index| {
-            filters.get(index).is_some_and(|filter| matches(filter, message.topic))
+            filters
+                .get(index)
+                .is_some_and(|filter| matches(filter, message.topic))
         });
-        said.or_else(|| filters.iter().position(|filter| matches(filter, message.topic)))
+        said.or_else(|| {
+            filters
+                .iter()
+                .position(|filter| matches(filter, message.topic))
+        })
     }
 
     fn message(&mut self, message: &Publish<'_>, out: &mut Vec<u8>) {
@@ -226,7 +234,9 @@ impl Subscriber {
     /// A message of a subscription that this table has not.
     fn note_stranger(&mut self, topic: &str) {
         if !std::mem::replace(&mut self.has_strangers, true) {
-            let Broker { table, client_id, .. } = &*self.broker;
+            let Broker {
+                table, client_id, ..
+            } = &*self.broker;
             eprintln!(
                 "warning: table '{table}': messages of topic '{topic}' come for the session of \
                  '{client_id}' and are none of the table's: they are left out"
@@ -272,7 +282,12 @@ impl Session for Subscriber {
     fn begin(&mut self, ack: &ConnAck, out: &mut Vec<u8>) -> Result<()> {
         if !ack.session_present {
             if self.was_there && self.subscription.qos != Qos::AtMostOnce {
-                let Broker { table, address, client_id, .. } = &*self.broker;
+                let Broker {
+                    table,
+                    address,
+                    client_id,
+                    ..
+                } = &*self.broker;
                 eprintln!(
                     "warning: table '{table}': the mqtt broker {address} has forgotten the session of \
                      '{client_id}': what it had kept is lost"
@@ -303,14 +318,23 @@ impl Session for Subscriber {
                 let filter = filters.get(usize::from(*id).wrapping_sub(1));
                 let filter = filter.map_or("", String::as_str);
                 let (why, mend) = match code {
-                    0x87 => ("the user may not read it", "ask for the right to, or name others in 'topic'"),
+                    0x87 => (
+                        "the user may not read it",
+                        "ask for the right to, or name others in 'topic'",
+                    ),
                     0x8f | 0xa2 => ("it finds the filter wrong", "write others in 'topic'"),
-                    0x9e => ("it has no shared subscriptions", "leave $share/…/ out of 'topic'"),
+                    0x9e => (
+                        "it has no shared subscriptions",
+                        "leave $share/…/ out of 'topic'",
+                    ),
                     0xa1 => ("it does not number subscriptions", "use a broker that does"),
                     _ => ("it does not say why", "look into its log"),
                 };
-                let reason = format!("refuses the subscription to '{filter}': {why} (code {code:#04x})");
-                return Err(Error::new(place(&self.broker), reason).mend(mend).final_one());
+                let reason =
+                    format!("refuses the subscription to '{filter}': {why} (code {code:#04x})");
+                return Err(Error::new(place(&self.broker), reason)
+                    .mend(mend)
+                    .final_one());
             }
             _ => {}
         }

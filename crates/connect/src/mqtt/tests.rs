@@ -102,7 +102,9 @@ impl Source {
     }
 
     fn connect(&mut self, session_present: bool) {
-        self.subscriber.begin(&ack(session_present), &mut self.out).unwrap();
+        self.subscriber
+            .begin(&ack(session_present), &mut self.out)
+            .unwrap();
         assert_eq!(said(&mut self.out)[0], "subscribe");
     }
 
@@ -227,7 +229,9 @@ impl Sink {
     }
 
     fn connect(&mut self, session_present: bool) -> Vec<String> {
-        self.publisher.begin(&ack(session_present), &mut self.out).unwrap();
+        self.publisher
+            .begin(&ack(session_present), &mut self.out)
+            .unwrap();
         said(&mut self.out)
     }
 
@@ -254,7 +258,9 @@ impl Sink {
     }
 
     fn is_delivered(&self, count: u64) -> bool {
-        self.writing.wait_delivered(count, std::time::Duration::ZERO).is_ok()
+        self.writing
+            .wait_delivered(count, std::time::Duration::ZERO)
+            .is_ok()
     }
 }
 
@@ -269,9 +275,14 @@ fn what_is_not_acknowledged_is_sent_again() {
     assert_eq!(sink.connect(false), ["t=a #1"]);
     sink.hear(Packet::PubAck { id: 1, code: 0 });
     assert!(sink.is_delivered(2));
-    let refused = sink.publisher.hear(&Packet::PubAck { id: 9, code: 0x87 }, &mut vec![]);
+    let refused = sink
+        .publisher
+        .hear(&Packet::PubAck { id: 9, code: 0x87 }, &mut vec![]);
     let error = refused.unwrap_err().to_string();
-    assert!(error.contains("broker:1883") && error.contains("may not write"), "{error}");
+    assert!(
+        error.contains("broker:1883") && error.contains("may not write"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -389,7 +400,9 @@ fn options_of_tables() {
     let n = [("n", arrow_schema::DataType::Int64)];
     let error = |is_source: bool, options: &[(&str, &str)]| {
         let own = [("connector", "mqtt"), ("address", "h"), ("format", "json")];
-        let own = own.into_iter().filter(|(name, _)| !options.iter().any(|(of, _)| of == name));
+        let own = own
+            .into_iter()
+            .filter(|(name, _)| !options.iter().any(|(of, _)| of == name));
         let all = own.chain(options.iter().copied()).collect::<Vec<_>>();
         let table = table(&n, &all);
         let made = match is_source {
@@ -400,23 +413,75 @@ fn options_of_tables() {
     };
     for (is_source, options, parts) in [
         (true, &[][..], &["'topic'", "is missing"][..]),
-        (true, &[("topic", "a/#/b")], &["'a/#/b' is no topic filter", "at the end"]),
+        (
+            true,
+            &[("topic", "a/#/b")],
+            &["'a/#/b' is no topic filter", "at the end"],
+        ),
         (true, &[("topic", "a;b+")], &["'b+' is no topic filter"]),
         (true, &[("topic", "a;a")], &["is there twice"]),
         (true, &[("topic", "a;")], &["it is empty"]),
-        (true, &[("topic", "a"), ("address", "h:x")], &["no host and port", "localhost:1883"]),
-        (true, &[("topic", "a"), ("qos", "3")], &["'3' is not a choice"]),
-        (true, &[("topic", "a"), ("session", "persistent")], &["add 'client_id'"]),
-        (true, &[("topic", "a"), ("session_expiry", "1 h")], &["a clean session ends"]),
-        (true, &[("topic", "a"), ("password", "secret")], &["add 'username'"]),
-        (true, &[("topic", "a"), ("retain", "true")], &["does not belong to an mqtt source"]),
-        (true, &[("topic", "a"), ("usernme", "x")], &["did you mean 'username'"]),
-        (true, &[("topic", "a"), ("unit_of_work", "file")], &["needs a source of files"]),
-        (false, &[("topic", "a/+")], &["nothing can be written to 'a/+'"]),
-        (false, &[("topic_column", "n")], &["column 'n' is no STRING"]),
+        (
+            true,
+            &[("topic", "a"), ("address", "h:x")],
+            &["no host and port", "localhost:1883"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("qos", "3")],
+            &["'3' is not a choice"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("session", "persistent")],
+            &["add 'client_id'"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("session_expiry", "1 h")],
+            &["a clean session ends"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("password", "secret")],
+            &["add 'username'"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("retain", "true")],
+            &["does not belong to an mqtt source"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("usernme", "x")],
+            &["did you mean 'username'"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("unit_of_work", "file")],
+            &["needs a source of files"],
+        ),
+        (
+            false,
+            &[("topic", "a/+")],
+            &["nothing can be written to 'a/+'"],
+        ),
+        (
+            false,
+            &[("topic_column", "n")],
+            &["column 'n' is no STRING"],
+        ),
         (false, &[("topic_column", "m")], &["has no column 'm'"]),
-        (false, &[("topic_column", "n"), ("topic", "x")], &["there is 'topic', too"]),
-        (false, &[("topic", "a"), ("format", "parquet")], &["'parquet' is a format of files"]),
+        (
+            false,
+            &[("topic_column", "n"), ("topic", "x")],
+            &["there is 'topic', too"],
+        ),
+        (
+            false,
+            &[("topic", "a"), ("format", "parquet")],
+            &["'parquet' is a format of files"],
+        ),
     ] {
         let error = error(is_source, options);
         for part in parts {

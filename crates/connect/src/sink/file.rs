@@ -81,7 +81,9 @@ impl FileConnector {
         if let (FileFormat::Columns(_), Some(_)) = (&format, Packing::of(&path)) {
             let reason = format!("{shown} is to be packed as a whole");
             let extension = format.extension();
-            let mend = format!("a file of columns is packed inside ('{extension}.compression'): leave the ending out");
+            let mend = format!(
+                "a file of columns is packed inside ('{extension}.compression'): leave the ending out"
+            );
             return Err(OptionError::new("path", reason, mend));
         }
         Ok(FileConnector {
@@ -126,7 +128,9 @@ impl FileConnector {
         let extension = self.format.extension();
         let reason = format!("format {extension} can't grow from checkpoint to checkpoint");
         Error::new(self.path.display().to_string(), reason)
-            .mend("write a path without an extension: a folder that gets a part with each checkpoint")
+            .mend(
+                "write a path without an extension: a folder that gets a part with each checkpoint",
+            )
             .final_one()
     }
 

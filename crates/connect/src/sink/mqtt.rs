@@ -83,13 +83,21 @@ fn topic(
             Ok(()) => Ok(Topic::Fixed(topic.to_string())),
             Err(why) => {
                 let reason = format!("nothing can be written to '{topic}': {why}");
-                Err(OptionError::new("topic", reason, "write a topic without wildcards"))
+                Err(OptionError::new(
+                    "topic",
+                    reason,
+                    "write a topic without wildcards",
+                ))
             }
         };
     };
     if options.text("topic").is_some() {
         let mend = "leave one of both out";
-        return Err(OptionError::new("topic_column", "there is 'topic', too", mend));
+        return Err(OptionError::new(
+            "topic_column",
+            "there is 'topic', too",
+            mend,
+        ));
     }
     let fields = table.schema.fields();
     let names = fields.iter().map(|field| field.name().as_str());
@@ -104,7 +112,11 @@ fn topic(
     };
     if fields[index].data_type() != &DataType::Utf8View {
         let reason = format!("column '{column}' is no STRING");
-        return Err(OptionError::new("topic_column", reason, "name a column of text"));
+        return Err(OptionError::new(
+            "topic_column",
+            reason,
+            "name a column of text",
+        ));
     }
     Ok(Topic::Column(index))
 }
@@ -117,7 +129,9 @@ impl SinkConnector for MqttConnector {
     fn describe(&self) -> String {
         match &self.topic {
             Topic::Fixed(topic) => format!("mqtt {topic}"),
-            Topic::Column(index) => format!("mqtt topics of '{}'", self.schema.field(*index).name()),
+            Topic::Column(index) => {
+                format!("mqtt topics of '{}'", self.schema.field(*index).name())
+            }
         }
     }
 
@@ -157,7 +171,10 @@ impl SinkConnector for MqttConnector {
         };
         let prepared = serde_json::from_str::<Prepared>(prepared).map_err(|_| unreadable())?;
         let known = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let writing = known.get(&prepared.instance).cloned().ok_or_else(unreadable)?;
+        let writing = known
+            .get(&prepared.instance)
+            .cloned()
+            .ok_or_else(unreadable)?;
         drop(known);
         writing.wait_delivered(prepared.messages, PATIENCE)
     }
@@ -203,7 +220,9 @@ impl MqttSink {
             })?;
             self.outgoing.bytes.extend_from_slice(topic.as_bytes());
             let middle = self.outgoing.bytes.len();
-            self.outgoing.bytes.extend_from_slice(&self.values[start..end - 1]);
+            self.outgoing
+                .bytes
+                .extend_from_slice(&self.values[start..end - 1]);
             self.outgoing.ends.push((middle, self.outgoing.bytes.len()));
             start = end;
         }
@@ -257,7 +276,8 @@ impl Sink for MqttSink {
             messages,
         };
         let text = serde_json::to_string(&prepared);
-        text.map(Some).map_err(|error| Error::new(&self.place, error.to_string()))
+        text.map(Some)
+            .map_err(|error| Error::new(&self.place, error.to_string()))
     }
 
     fn finish(&mut self, complete: bool) -> Result<()> {

@@ -376,7 +376,8 @@ impl Source for FileSource {
 
     fn bookmark(&mut self, partition: u32) -> Option<String> {
         let mut files = self.reading.iter();
-        let file = files.find(|file| file.partition == partition && file.contents.is_sought_by_mark())?;
+        let file =
+            files.find(|file| file.partition == partition && file.contents.is_sought_by_mark())?;
         let mark = match &self.held {
             Some(held) if held.rows.partition == partition => held.before,
             _ => file.contents.mark(),

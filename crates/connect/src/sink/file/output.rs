@@ -132,7 +132,8 @@ impl Output {
             return Ok(());
         };
         let rest = member.finish().map_err(failed)?;
-        self.put(&rest).map_err(|error| self::failed(&self.path, "write", &error))
+        self.put(&rest)
+            .map_err(|error| self::failed(&self.path, "write", &error))
     }
 
     /// Bytes in the file.

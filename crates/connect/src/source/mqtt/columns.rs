@@ -59,24 +59,34 @@ impl Columns {
     /// What is read for a projection: of the payload, and beside it.
     pub(super) fn read(&self, projection: &[usize]) -> (Vec<usize>, Beside) {
         let mut of_value = vec![];
-        let columns = projection.iter().map(|index| match self.metadata.get(index) {
-            Some(&metadata) => Column::Beside(metadata),
-            None => {
-                of_value.push(index - self.metadata.range(..index).count());
-                Column::OfValue(of_value.len() - 1)
-            }
-        });
+        let columns = projection
+            .iter()
+            .map(|index| match self.metadata.get(index) {
+                Some(&metadata) => Column::Beside(metadata),
+                None => {
+                    of_value.push(index - self.metadata.range(..index).count());
+                    Column::OfValue(of_value.len() - 1)
+                }
+            });
         let columns = columns.collect();
-        let fields = projection.iter().map(|&index| Arc::clone(&self.schema.fields()[index]));
+        let fields = projection
+            .iter()
+            .map(|&index| Arc::clone(&self.schema.fields()[index]));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         (of_value, Beside { schema, columns })
     }
 }
 
 fn kind(table: &TableDefinition, index: usize, name: &str) -> Result<Metadata, OptionError> {
-    let (column, found) = (table.schema.field(index).name(), table.schema.field(index).data_type());
+    let (column, found) = (
+        table.schema.field(index).name(),
+        table.schema.field(index).data_type(),
+    );
     let Some((_, metadata, wanted)) = KNOWN.iter().find(|(known, _, _)| *known == name) else {
-        let names = KNOWN.iter().map(|(known, _, _)| *known).collect::<Vec<&str>>();
+        let names = KNOWN
+            .iter()
+            .map(|(known, _, _)| *known)
+            .collect::<Vec<&str>>();
         return Err(OptionError::table(
             format!("column '{column}': a message has no '{name}'"),
             format!("METADATA is one of {}", names.join(", ")),

@@ -68,7 +68,9 @@ impl SourceConnector for MqttConnector {
     }
 
     fn describe(&self) -> SourceDescription {
-        let Subscription { qos, is_persistent, .. } = &*self.subscription;
+        let Subscription {
+            qos, is_persistent, ..
+        } = &*self.subscription;
         SourceDescription {
             connector: "mqtt".into(),
             // A session has one client.
@@ -84,9 +86,8 @@ impl SourceConnector for MqttConnector {
         let bell = Bell::new(&self.broker)?;
         let filters = &self.subscription.filters;
         let reading = Reading::new(filters.len(), bell);
-        let partitions = (0..filters.len()).map(|filter| {
-            Partition::new(filter, &self.columns, &self.format, &request, &reading)
-        });
+        let partitions = (0..filters.len())
+            .map(|filter| Partition::new(filter, &self.columns, &self.format, &request, &reading));
         let partitions = match request.instance {
             0 => partitions.collect(),
             _ => vec![],
@@ -139,7 +140,9 @@ impl Source for MqttSource {
         let client = Client::start(Arc::clone(&self.broker), subscriber, bell, waiter.waker())?;
         self.client = Some(client);
         let filters = self.subscription.filters.iter().enumerate();
-        Ok(filters.map(|(nth, filter)| (nth as u32, filter.clone())).collect())
+        Ok(filters
+            .map(|(nth, filter)| (nth as u32, filter.clone()))
+            .collect())
     }
 
     fn poll(&mut self) -> Result<SourcePoll> {
@@ -157,7 +160,11 @@ impl Source for MqttSource {
         // A batch that has just ended may have left something in the inbox.
         Ok(match poll {
             Some(poll) => poll,
-            None if self.partitions.iter_mut().any(|partition| partition.fetch() > 0) => {
+            None if self
+                .partitions
+                .iter_mut()
+                .any(|partition| partition.fetch() > 0) =>
+            {
                 SourcePoll::NotBefore { time_ns: 0 }
             }
             None => SourcePoll::Pending,

@@ -75,19 +75,28 @@ impl Partition {
 
     /// Finds the records in what has come.
     fn prepare(&mut self, batch: Batch) -> Fetched {
-        let Batch { mut bytes, messages: ends, notes: all, since_ns } = batch;
+        let Batch {
+            mut bytes,
+            messages: ends,
+            notes: all,
+            since_ns,
+        } = batch;
         let mut messages = Vec::with_capacity(ends.len());
         let mut notes = Vec::with_capacity(ends.len());
         let mut refused = vec![];
         let mut start = 0;
         for ((end, number), note) in ends.into_iter().zip(all) {
             let record = self.decoder.trim_message(&bytes[start..end]);
-            let (length, before) = (record.len(), record.as_ptr() as usize - bytes[start..].as_ptr() as usize);
+            let (length, before) = (
+                record.len(),
+                record.as_ptr() as usize - bytes[start..].as_ptr() as usize,
+            );
             if length > RECORD_BYTES_MAX {
                 refused.push(self.decoder.reject_message(record, number));
             } else {
                 let from = start + before;
-                self.decoder.prepare_message(&mut bytes[from..from + length]);
+                self.decoder
+                    .prepare_message(&mut bytes[from..from + length]);
                 messages.push(Message {
                     start: from as u32,
                     end: (from + length) as u32,
@@ -119,7 +128,9 @@ impl Collected for Partition {
 
     fn records(&self) -> usize {
         let fetched = self.fetched.iter();
-        fetched.map(|of| of.messages.len() - of.at + of.refused.len()).sum()
+        fetched
+            .map(|of| of.messages.len() - of.at + of.refused.len())
+            .sum()
     }
 
     fn is_full(&mut self) -> bool {
@@ -137,7 +148,11 @@ impl Collected for Partition {
         let mut rows = self.beside.complete(rows, messages, notes);
         let last = messages.last().map_or(0, |message| message.number);
         let is_due = |refused: &Rejected| is_last || refused.position <= Some(last);
-        let due = fetched.refused.iter().take_while(|refused| is_due(refused)).count();
+        let due = fetched
+            .refused
+            .iter()
+            .take_while(|refused| is_due(refused))
+            .count();
         rows.rejected.extend(fetched.refused.drain(..due));
         rows.rejected.sort_by_key(|refused| refused.position);
         let refused = rows.rejected.last().and_then(|refused| refused.position);
