@@ -10,7 +10,7 @@ use arrow_array::types::{
     Int64Type, TimestampMicrosecondType, TimestampNanosecondType, TimestampSecondType, UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, DictionaryArray, LargeStringArray, NullArray,
+    ArrayRef, BinaryArray, BooleanArray, DictionaryArray, LargeStringArray, NullArray,
     PrimitiveArray, RecordBatch, StringArray, StringViewArray, StructArray,
 };
 use arrow_schema::{DataType, Field, Fields, TimeUnit};

@@ -9,7 +9,7 @@
 //! the broker takes it within [`FAREWELL`].
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -67,6 +67,9 @@ pub(crate) trait Session: Send + 'static {
 
     /// Whether there is room for what the broker says.
     fn listens(&self) -> bool;
+
+    /// Why the connection is to be made anew, if it is.
+    fn gives_up(&self) -> Option<&'static str>;
 }
 
 /// What the worker and the thread share beside the session's own.
@@ -207,11 +210,17 @@ impl<S: Session> Connection<S> {
     fn run(mut self) -> Result<()> {
         let mut pause = PAUSE_MIN;
         while !self.bell.is_stopped() {
+            let mut since = None;
             let served = self.connect().and_then(|(stream, ack, input)| {
                 self.note_back();
-                pause = PAUSE_MIN;
+                since = Some(Instant::now());
                 self.serve(&stream, &ack, input)
             });
+            // Two clients of a name end each other's connection as soon as it is there: that must not
+            // become a race.
+            if since.is_some_and(|since| since.elapsed() > PAUSE_MAX) {
+                pause = PAUSE_MIN;
+            }
             match served {
                 Ok(()) | Err(End::Stopped) => return Ok(()),
                 Err(End::Failed(error)) => return Err(error),
@@ -297,6 +306,9 @@ impl<S: Session> Connection<S> {
             filled: 0,
         };
         loop {
+            if input.filled > 0 && !packet::is_answer(input.bytes[0]) {
+                return Err(self.not_mqtt("it answers with something else"));
+            }
             if let Some((packet, length)) = self.read(&input.bytes[..input.filled])? {
                 let ack = match packet {
                     Packet::ConnAck(ack) => ack,
@@ -430,7 +442,11 @@ impl<S: Session> Connection<S> {
             input.bytes.resize(input.filled * 2, 0);
         }
         match stream.read(&mut input.bytes[input.filled..]) {
-            Ok(0) => return Err(End::Away("it has closed the connection".into())),
+            Ok(0) => {
+                let reason =
+                    "it has closed the connection (has another client the same 'client_id'?)";
+                return Err(End::Away(reason.into()));
+            }
             Ok(bytes) => input.filled += bytes,
             Err(error) if is_passing(&error) => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -444,6 +460,9 @@ impl<S: Session> Connection<S> {
                 Packet::Disconnect { code } => return Err(self.dismissed(code)),
                 packet => self.session.hear(&packet, out).map_err(End::Failed)?,
             }
+        }
+        if let Some(reason) = self.session.gives_up() {
+            return Err(End::Away(reason.into()));
         }
         input.bytes.copy_within(from..input.filled, 0);
         input.filled -= from;
@@ -482,6 +501,13 @@ impl<S: Session> Connection<S> {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(FAREWELL))?;
         stream.write_all(&out)?;
+        // Closing while something of the broker's is unread would take back what was just said. It closes
+        // when it has heard all of it.
+        stream.shutdown(Shutdown::Write)?;
+        stream.set_read_timeout(Some(FAREWELL))?;
+        let until = Instant::now() + FAREWELL;
+        let mut unread = [0; 4096];
+        while Instant::now() < until && matches!(stream.read(&mut unread), Ok(1..)) {}
         Err(End::Stopped)
     }
 }

@@ -22,6 +22,13 @@ impl Qos {
     }
 }
 
+mod write;
+
+pub(crate) use write::*;
+
+/// A text's length has two bytes.
+pub(crate) const TEXT_BYTES_MAX: usize = u16::MAX as usize;
+
 /// What a packet's first byte says, in its upper half.
 mod kind {
     pub(super) const CONNECT: u8 = 1;
@@ -114,6 +121,11 @@ pub(crate) struct Connect<'a> {
     pub(crate) session_expiry_s: u32,
     pub(crate) username: Option<&'a str>,
     pub(crate) password: Option<&'a str>,
+}
+
+/// Whether a broker's answer to a client that introduces itself begins so.
+pub(crate) fn is_answer(first: u8) -> bool {
+    first == kind::CONNACK << 4
 }
 
 /// Reads the packet at the beginning of `bytes`: it, and its length; `None` if it is not all there.
@@ -316,115 +328,6 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Appends a packet whose body `write` makes.
-fn packet(out: &mut Vec<u8>, first: u8, write: impl FnOnce(&mut Vec<u8>)) {
-    out.push(first);
-    // Most packets are short: room for a length of one byte, and more of it when it is known.
-    let at = out.len();
-    out.push(0);
-    write(out);
-    let mut length = out.len() - at - 1;
-    let mut digits = vec![];
-    loop {
-        let more = length >= 0x80;
-        digits.push((length & 0x7f) as u8 | if more { 0x80 } else { 0 });
-        length >>= 7;
-        if !more {
-            break;
-        }
-    }
-    out.splice(at..=at, digits);
-}
-
-/// Text of at most 65,535 bytes, which settings and topics are checked for.
-fn text(out: &mut Vec<u8>, text: &str) {
-    let bytes = &text.as_bytes()[..text.len().min(TEXT_BYTES_MAX)];
-    out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
-    out.extend_from_slice(bytes);
-}
-
-/// A text's length has two bytes.
-pub(crate) const TEXT_BYTES_MAX: usize = u16::MAX as usize;
-
-pub(crate) fn connect(out: &mut Vec<u8>, connect: &Connect<'_>) {
-    packet(out, kind::CONNECT << 4, |out| {
-        text(out, "MQTT");
-        out.push(5);
-        let flags = u8::from(connect.clean_start) << 1
-            | u8::from(connect.password.is_some()) << 6
-            | u8::from(connect.username.is_some()) << 7;
-        out.push(flags);
-        // No keep-alive: the kernel finds out when the other host is gone, and nobody is woken for it.
-        out.extend_from_slice(&[0, 0]);
-        out.push(8);
-        out.push(17);
-        out.extend_from_slice(&connect.session_expiry_s.to_be_bytes());
-        // As many as there are numbers: Mosquitto takes a client that says nothing to mean 20.
-        out.extend_from_slice(&[33, 0xff, 0xff]);
-        text(out, connect.client_id);
-        for word in [connect.username, connect.password].into_iter().flatten() {
-            text(out, word);
-        }
-    });
-}
-
-/// Subscribes to a filter; messages for it carry the number `subscription`.
-pub(crate) fn subscribe(out: &mut Vec<u8>, id: u16, filter: &str, qos: Qos, subscription: u8) {
-    packet(out, kind::SUBSCRIBE << 4 | 2, |out| {
-        out.extend_from_slice(&id.to_be_bytes());
-        out.extend_from_slice(&[2, 11, subscription]);
-        text(out, filter);
-        // What is retained comes once, with a subscription that is new to the session.
-        const RETAINED_ONCE: u8 = 1 << 4;
-        out.push(RETAINED_ONCE | qos as u8);
-    });
-}
-
-pub(crate) fn write_publish(out: &mut Vec<u8>, message: &Publish<'_>) {
-    let flags = u8::from(message.duplicate) << 3 | (message.qos as u8) << 1;
-    let first = kind::PUBLISH << 4 | flags | u8::from(message.retain);
-    packet(out, first, |out| {
-        text(out, message.topic);
-        if message.qos != Qos::AtMostOnce {
-            out.extend_from_slice(&message.id.to_be_bytes());
-        }
-        out.push(0);
-        out.extend_from_slice(message.payload);
-    });
-}
-
-pub(crate) fn pub_ack(out: &mut Vec<u8>, id: u16) {
-    packet(out, kind::PUBACK << 4, |out| {
-        out.extend_from_slice(&id.to_be_bytes())
-    });
-}
-
-pub(crate) fn pub_rec(out: &mut Vec<u8>, id: u16) {
-    packet(out, kind::PUBREC << 4, |out| {
-        out.extend_from_slice(&id.to_be_bytes())
-    });
-}
-
-pub(crate) fn pub_rel(out: &mut Vec<u8>, id: u16) {
-    packet(out, kind::PUBREL << 4 | 2, |out| {
-        out.extend_from_slice(&id.to_be_bytes())
-    });
-}
-
-pub(crate) fn pub_comp(out: &mut Vec<u8>, id: u16) {
-    packet(out, kind::PUBCOMP << 4, |out| {
-        out.extend_from_slice(&id.to_be_bytes())
-    });
-}
-
-pub(crate) fn ping(out: &mut Vec<u8>) {
-    packet(out, kind::PINGREQ << 4, |_| ());
-}
-
-pub(crate) fn disconnect(out: &mut Vec<u8>) {
-    packet(out, kind::DISCONNECT << 4, |_| ());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -466,7 +369,9 @@ mod tests {
 
     #[test]
     fn what_a_broker_says() {
-        let says = |bytes: &[u8]| read(bytes).map(|packet| packet.unwrap().0);
+        fn says(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
+            read(bytes).map(|packet| packet.unwrap().0)
+        }
         let plain = [0x20, 3, 1, 0, 0];
         let Ok(Packet::ConnAck(ack)) = says(&plain) else {
             panic!("no CONNACK");

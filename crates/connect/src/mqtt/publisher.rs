@@ -19,6 +19,9 @@ use super::settings::Broker;
 /// Bytes that wait for the thread; one chunk may go beyond.
 const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Reason: more messages are on their way than the broker takes.
+const QUOTA: u8 = 0x97;
+
 /// Bytes that are on their way to the broker.
 const FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -143,6 +146,10 @@ pub(crate) struct Publisher {
     window: usize,
     packet_bytes_max: usize,
     was_there: bool,
+    /// The broker holds messages of the session that we know nothing of: it was killed, and has come back
+    /// with what it had saved some time before.
+    is_crowded: bool,
+    has_resumed: bool,
 }
 
 impl Publisher {
@@ -168,6 +175,8 @@ impl Publisher {
             window: 0,
             packet_bytes_max: 0,
             was_there: false,
+            is_crowded: false,
+            has_resumed: false,
         }
     }
 
@@ -295,7 +304,8 @@ impl Session for Publisher {
     }
 
     fn begin(&mut self, ack: &ConnAck, out: &mut Vec<u8>) -> Result<()> {
-        self.was_there = true;
+        (self.was_there, self.is_crowded) = (true, false);
+        self.has_resumed = ack.session_present;
         self.window = ack.receive_maximum.into();
         self.packet_bytes_max = ack.packet_bytes_max as usize;
         if ack.qos_max < self.qos {
@@ -330,6 +340,9 @@ impl Session for Publisher {
 
     fn hear(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<()> {
         match packet {
+            Packet::PubRec { code, .. } if *code == QUOTA && self.has_resumed => {
+                (self.is_crowded, self.was_there) = (true, false);
+            }
             Packet::PubAck { code, .. } | Packet::PubRec { code, .. } if *code >= REFUSED => {
                 return Err(self.refused(*code));
             }
@@ -370,5 +383,9 @@ impl Session for Publisher {
 
     fn listens(&self) -> bool {
         true
+    }
+    fn gives_up(&self) -> Option<&'static str> {
+        self.is_crowded
+            .then_some("it has no room for more messages on their way; beginning a new session")
     }
 }

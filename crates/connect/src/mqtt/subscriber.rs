@@ -367,4 +367,7 @@ impl Session for Subscriber {
         inbox.is_full = !inbox.has_room();
         !inbox.is_full
     }
+    fn gives_up(&self) -> Option<&'static str> {
+        None
+    }
 }

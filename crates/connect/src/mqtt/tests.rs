@@ -300,6 +300,22 @@ fn exactly_once_within_a_session() {
 }
 
 #[test]
+fn a_session_that_the_broker_has_mixed_up_is_begun_anew() {
+    let mut sink = Sink::new(Qos::ExactlyOnce);
+    sink.connect(false);
+    sink.put(&["a"]);
+    sink.connect(true);
+    sink.hear(Packet::PubRec { id: 1, code: 0x97 });
+    assert!(sink.publisher.gives_up().is_some());
+    assert!(
+        sink.publisher.introduction().0,
+        "the broker is to forget it"
+    );
+    assert_eq!(sink.connect(false), ["t=a #1"]);
+    assert!(sink.publisher.gives_up().is_none());
+}
+
+#[test]
 fn no_more_is_on_its_way_than_the_broker_takes() {
     let mut sink = Sink::new(Qos::AtLeastOnce);
     sink.connect(false);

@@ -178,7 +178,10 @@ impl Agent {
             .map_err(|error| format!("can't start a thread: {error}"))?;
         let nodes = program.nodes.iter().enumerate();
         let connectors = nodes.filter_map(|(node, spec)| match spec {
-            NodeSpec::Source(source) => Some((node, source.connector.clone())),
+            // Who can be read again keeps everything anyway.
+            NodeSpec::Source(source) if !source.connector.describe().replayable => {
+                Some((node, source.connector.clone()))
+            }
             _ => None,
         });
         let instances = deployment.instances.iter();
@@ -280,7 +283,8 @@ impl Agent {
                 pending.push((prepared_for, prepared));
             }
         }
-        if let Some(node) = self.sources[instance] {
+        let node = self.sources[instance];
+        if let Some(node) = node.filter(|node| self.connectors.contains_key(node)) {
             let resume = snapshot.partitions.iter().map(|state| state.resume.clone());
             self.read.push((prepared_for, node, resume.collect()));
         }
