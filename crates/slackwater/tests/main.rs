@@ -19,6 +19,7 @@ mod input;
 mod kafka;
 mod late_rows;
 mod latency;
+mod mqtt;
 mod overload;
 mod placement;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
