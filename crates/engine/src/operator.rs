@@ -17,6 +17,7 @@ pub mod filter;
 pub mod interval_join;
 pub mod join;
 pub(crate) mod keyed;
+pub mod lookup_join;
 pub mod map;
 pub mod over;
 

@@ -12,6 +12,7 @@ mod calibrate;
 mod checkpoints;
 mod command_line;
 mod crash;
+mod functions;
 mod idle;
 mod input;
 #[cfg(feature = "kafka")]
@@ -20,10 +21,15 @@ mod late_rows;
 mod latency;
 mod overload;
 mod placement;
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod postgres;
 mod process;
 mod processes;
 mod random;
+mod shell;
 mod sql_files;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod support;
 mod table_joins;
 mod topologies;

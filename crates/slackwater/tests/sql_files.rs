@@ -264,6 +264,7 @@ files! {
     table_joins
     interval_joins
     over
+    lookup_joins
     aggregates
     running
     changelog
@@ -271,8 +272,10 @@ files! {
     top_n
     statements
     expressions
+    functions
     wrong_changelogs
     wrong_expressions
+    wrong_functions
     wrong_queries
     wrong_statements
     wrong_tables

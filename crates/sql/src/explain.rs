@@ -6,6 +6,7 @@ use slackwater_engine::operator::changelog::join::ChangelogJoinSpec;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::operator::interval_join::IntervalJoinSpec;
 use slackwater_engine::operator::join::JoinSpec;
+use slackwater_engine::operator::lookup_join::LookupJoinSpec;
 use slackwater_engine::operator::over::{OverFunction, OverSpec};
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::window::Windows;
@@ -194,6 +195,28 @@ pub fn table_join(spec: &TableJoinSpec, stream: &SchemaRef) -> String {
         true => format!("{kind}: every pair"),
         false => format!("{kind}: {}", on.join(" and ")),
     }
+}
+
+/// A join with what `table`, whose physical columns these are, has now.
+pub fn lookup_join(spec: &LookupJoinSpec, stream: &SchemaRef, table: &SchemaRef) -> String {
+    let pairs = spec.keys.iter().zip(&spec.request.keys);
+    let on = pairs.map(|(&key, &column)| {
+        format!(
+            "{} = {}",
+            stream.field(key).name(),
+            table.field(column).name()
+        )
+    });
+    let mut on = on.collect::<Vec<_>>();
+    if let Some(condition) = &spec.condition {
+        on.push(readable(&format!("{condition:?}")));
+    }
+    let kind = match spec.keeps_unmatched {
+        true => "left",
+        false => "inner",
+    };
+    let place = spec.connector.describe();
+    format!("{kind}: {}, in {place}", on.join(" and "))
 }
 
 /// A join of two streams.

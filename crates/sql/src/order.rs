@@ -19,10 +19,13 @@ pub fn deal_where_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_order:
     let kinds = graph.nodes.iter().map(|node| node.kind);
     let kinds = kinds.collect::<Vec<NodeKind>>();
     for ((node, spec), seen) in graph.nodes.iter_mut().zip(nodes).zip(seen) {
-        // Heads of subqueries whatever feeds them.
+        // Heads of subqueries whatever feeds them, and lookups, which wait: several wait at the same time.
         let is_head = matches!(
             spec,
-            NodeSpec::Union { .. } | NodeSpec::TableJoin(_) | NodeSpec::TemporalJoin(_)
+            NodeSpec::Union { .. }
+                | NodeSpec::TableJoin(_)
+                | NodeSpec::LookupJoin(_)
+                | NodeSpec::TemporalJoin(_)
         );
         if !is_head || (keep_order && seen) {
             continue;
@@ -58,6 +61,7 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             | NodeSpec::DropLate { .. }
             | NodeSpec::Window { .. }
             | NodeSpec::TableJoin(_)
+            | NodeSpec::LookupJoin(_)
             | NodeSpec::TemporalJoin(_)
             | NodeSpec::ToRows { .. }
             | NodeSpec::Union { .. } => {

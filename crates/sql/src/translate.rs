@@ -10,6 +10,7 @@ mod changelog_join;
 mod fields;
 mod interval_join;
 mod join;
+mod lookup_join;
 mod over;
 mod sink;
 mod source;
@@ -36,7 +37,7 @@ use crate::expression::{
 use crate::program::Connectors;
 use crate::session::Session;
 use crate::settings::Balancer;
-use crate::specs::NodeSpec;
+use crate::specs::{Changes, NodeSpec};
 use crate::table::TableHandle;
 use crate::window::WindowNode;
 use sqlparser::tokenizer::Span;
@@ -81,6 +82,21 @@ struct Stream {
     key: Option<Vec<Physical>>,
     /// Where `updates`: rows may go for good.
     deletes: bool,
+}
+
+impl Stream {
+    /// What its rows may do to those before them.
+    fn changes(&self) -> Changes {
+        let place = |part| self.columns.iter().position(|column| column == part);
+        match &self.key {
+            _ if !self.updates => Changes::None,
+            None => Changes::ByRow,
+            Some(key) => match key.iter().map(place).collect() {
+                Some(columns) => Changes::ByKey(columns),
+                None => Changes::HiddenKey,
+            },
+        }
+    }
 }
 
 /// What is special about a column.
@@ -171,7 +187,12 @@ impl<'a> Translator<'a> {
                     Some(input) => input,
                     None => self.translate(&projection.input)?,
                 };
-                self.project(input, &projection.expr, &projection.input)
+                let stream = self.project(input, &projection.expr, &projection.input)?;
+                // What is another value each time is computed once, however often it is read.
+                match projection.expr.iter().any(Expr::is_volatile) {
+                    true => self.settle(stream, plan),
+                    false => Ok(stream),
+                }
             }
             LogicalPlan::Filter(filter) => {
                 if let Some(first) = self.top_n(filter, None)? {

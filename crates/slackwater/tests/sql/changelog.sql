@@ -79,12 +79,12 @@ INSERT INTO changes SELECT bidder FROM bids WHERE price > 10;
 
 --- a table that ends joined with rows that change
 -- table
-CREATE TABLE towns (town STRING, country STRING, people BIGINT) WITH ('connector' = 'file', 'path' = 'data/towns.csv');
+CREATE TABLE towns (town STRING, country STRING, people BIGINT) WITH ('connector' = 'file', 'path' = 'data/cities.csv');
 SELECT c.city, c.n, t.country FROM (SELECT city, COUNT(*) AS n FROM people GROUP BY city) AS c LEFT JOIN towns AS t ON c.city = t.town;
 
 --- a table that ends, aggregated
 -- last per 1
-CREATE TABLE towns (town STRING, country STRING, people BIGINT) WITH ('connector' = 'file', 'path' = 'data/towns.csv');
+CREATE TABLE towns (town STRING, country STRING, people BIGINT) WITH ('connector' = 'file', 'path' = 'data/cities.csv');
 SELECT most, COUNT(*) AS countries FROM (SELECT country, MAX(people) AS most FROM towns GROUP BY country) GROUP BY most;
 
 --- EXPLAIN shows what travels

@@ -169,7 +169,7 @@ impl ChangelogJoin {
             pending.next += 1;
         }
         let rows = other.decode(encodings.into_iter())?;
-        let verdicts = self.judge(pending, &own, &rows, output)?;
+        let verdicts = self.judge(pending, &own, &counts, &rows, output)?;
         Ok(Candidates {
             of_row,
             counts,
@@ -178,11 +178,13 @@ impl ChangelogJoin {
         })
     }
 
-    /// What the condition says of each pair: row `own[i]` of the chunk with row `i` of `others`.
+    /// What the condition says of each pair: row `own[i]` of the chunk with row `i` of `others`, which is there
+    /// `counts[i]` times.
     fn judge(
         &self,
         pending: &Pending,
         own: &[u32],
+        counts: &[u32],
         others: &RecordBatch,
         output: &mut Output,
     ) -> Result<Vec<Verdict>> {
@@ -202,7 +204,7 @@ impl ChangelogJoin {
         let pairs = Chunk::new(pairs, pending.chunk.ingest_ns);
         let judged = evaluate(std::slice::from_ref(condition), pairs.clone())?;
         if !judged.rejected.is_empty() {
-            return self.judge_each(condition, &pairs, output);
+            return self.judge_each(condition, &pairs, counts, output);
         }
         let holds = judged.columns[0].as_boolean();
         let verdict = |row: usize| match holds.is_valid(row) && holds.value(row) {
@@ -212,11 +214,12 @@ impl ChangelogJoin {
         Ok((0..holds.len()).map(verdict).collect())
     }
 
-    /// One pair at a time, where some fail.
+    /// One pair at a time, where some fail. `counts` says how often each is there.
     fn judge_each(
         &self,
         condition: &Arc<dyn Expression>,
         pairs: &Chunk,
+        counts: &[u32],
         output: &mut Output,
     ) -> Result<Vec<Verdict>> {
         let conditions = std::slice::from_ref(condition);
@@ -228,10 +231,10 @@ impl ChangelogJoin {
                 holds if holds.is_valid(0) && holds.value(0) => Verdict::Joined,
                 _ => Verdict::Apart,
             });
-            let mut rejected = judged.rejected.into_iter();
-            rejected
-                .by_ref()
-                .for_each(|rejected| output.reject(rejected));
+            // As often as the pair is there: what is counted must not depend on which side came first.
+            for rejected in judged.rejected {
+                (0..counts[row]).for_each(|_| output.reject(rejected.clone()));
+            }
         }
         Ok(verdicts)
     }
