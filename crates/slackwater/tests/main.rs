@@ -18,6 +18,7 @@ mod input;
 mod kafka;
 mod late_rows;
 mod latency;
+mod nexmark;
 mod overload;
 mod placement;
 mod process;
