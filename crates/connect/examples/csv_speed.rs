@@ -35,6 +35,7 @@ fn visits(options: &[(&str, &str)]) -> TableDefinition {
         name: "visits".into(),
         schema: Arc::new(Schema::new(fields.to_vec())),
         metadata: Default::default(),
+        primary_key: Vec::new(),
         options: options
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))

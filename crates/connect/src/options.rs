@@ -91,6 +91,7 @@ const TABLE_OPTIONS: &[&str] = &[
     "csv.null",
     "csv.comment",
     "latency_target",
+    "changelog",
     "on_error",
     "dead_letter",
     "idle_timeout",

@@ -15,6 +15,8 @@ pub struct TableDefinition {
     pub schema: SchemaRef,
     /// Columns of the schema that the source does not read out of a record, and what it calls them.
     pub metadata: BTreeMap<usize, String>,
+    /// Columns of the schema that tell rows apart (`PRIMARY KEY`): a sink replaces by them.
+    pub primary_key: Vec<usize>,
     /// What stands in `WITH (…)`.
     pub options: BTreeMap<String, String>,
 }
@@ -91,6 +93,7 @@ pub(crate) mod tests {
             name: "t".into(),
             schema: Arc::new(Schema::new(fields)),
             metadata: BTreeMap::new(),
+            primary_key: Vec::new(),
             options: options
                 .iter()
                 .map(|(k, v)| (k.to_string(), v.to_string()))

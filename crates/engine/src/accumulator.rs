@@ -9,6 +9,7 @@ mod count;
 mod distinct;
 mod extreme;
 mod first_last;
+mod retract;
 mod sum;
 
 use std::fmt;
@@ -47,6 +48,12 @@ pub trait Accumulator: Send {
 
     /// About how many bytes it holds.
     fn bytes(&self) -> usize;
+
+    /// Takes rows back that were added before. Only accumulators of
+    /// [`AggregateFunction::retractable`] can.
+    fn retract(&mut self, _groups: &[u32], _arguments: &[ArrayRef]) -> Result<()> {
+        Err(Error::new("aggregate", "it can't take rows back"))
+    }
 
     /// Adds rows one after the other and returns the value of each row's group after that row.
     fn scan(
@@ -158,6 +165,12 @@ pub trait AccumulatorFactory: Send + Sync + fmt::Debug {
 
     /// Type of the result.
     fn data_type(&self) -> DataType;
+
+    /// Whether its accumulators know [`Accumulator::retract`]. If not, all values of each group are kept
+    /// where rows are taken back, and added again to a new accumulator.
+    fn retracts(&self) -> bool {
+        false
+    }
 }
 
 impl AggregateFunction {
@@ -183,6 +196,12 @@ impl AggregateFunction {
             } => Box::new(distinct::Distinct::new(function.accumulator()?, arguments)?),
             AggregateFunction::Other(factory) => factory.accumulator()?,
         })
+    }
+
+    /// An accumulator without groups that can take rows back; its states are of another form.
+    /// `arguments` are the types that it is called with.
+    pub fn retractable(&self, arguments: &[DataType]) -> Result<Box<dyn Accumulator>> {
+        retract::retractable(self, arguments)
     }
 
     /// Whether [`Accumulator::update`] wants order keys.

@@ -199,12 +199,8 @@ impl Chunk {
                     .collect()
             }),
         });
-        let kinds = self.kinds.as_ref().map(|kinds| {
-            rows.values()
-                .iter()
-                .map(|&row| kinds.value(row as usize))
-                .collect()
-        });
+        let kinds = self.kinds.as_ref();
+        let kinds = kinds.map(|kinds| taken_kinds(kinds, rows.values()));
         Ok(Chunk {
             batch,
             ingest_ns: self.ingest_ns,
@@ -233,6 +229,28 @@ impl Chunk {
             key_hashes: None,
         }
     }
+}
+
+/// The kinds of the rows at the given indices. A `-U` that its `+U` does not follow any more is a `-D`, and
+/// a `+U` whose `-U` is gone a `+I`: somewhere else the row is new, or gone.
+fn taken_kinds(kinds: &Int8Array, rows: &[u32]) -> Int8Array {
+    const BEFORE: i8 = RowKind::UpdateBefore as i8;
+    const UPDATE: i8 = RowKind::Update as i8;
+    let kinds = kinds.values();
+    let taken = rows.iter().enumerate().map(|(at, &row)| {
+        let is_next_there = || rows.get(at + 1) == Some(&(row + 1));
+        let is_last_there = || at > 0 && rows[at - 1] + 1 == row;
+        let of = |row: usize| kinds.get(row).copied();
+        let row = row as usize;
+        match kinds[row] {
+            BEFORE if of(row + 1) != Some(UPDATE) || !is_next_there() => RowKind::Delete as i8,
+            UPDATE if row > 0 && of(row - 1) == Some(BEFORE) && !is_last_there() => {
+                RowKind::Insert as i8
+            }
+            kind => kind,
+        }
+    });
+    Int8Array::from_iter_values(taken)
 }
 
 /// What travels on a link, in order: data and control in one stream (I5).

@@ -11,6 +11,7 @@
 //! [`Progress::More`]: what it emits is thus bounded per call and back-pressure reaches it.
 
 pub mod aggregate;
+pub mod changelog;
 pub mod drop_late;
 pub mod filter;
 pub mod join;

@@ -32,6 +32,11 @@ pub trait SinkConnector: Send + Sync {
         Delivery::AtLeastOnce
     }
 
+    /// What its sinks can do with rows that change others.
+    fn accepts(&self) -> Accepts {
+        Accepts::Rows
+    }
+
     /// Whether what is prepared can be given up by somebody else before it is committed: a transaction
     /// that a broker ends ([`Recovered::Lost`]).
     fn may_lose_prepared(&self) -> bool {
@@ -83,6 +88,16 @@ impl SinkRequest {
             epoch: None,
         }
     }
+}
+
+/// What a sink can do with rows that change others ([`crate::chunk::RowKind`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepts {
+    /// It writes each row, whatever it does: a new value stands behind the old one, and nothing can be
+    /// taken back.
+    Rows,
+    /// It does what each row says, or writes down what that is.
+    Changes,
 }
 
 /// What becomes of rows when the query goes on from a checkpoint.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use slackwater_connect::{FileDeadLetters, OptionError, TableDefinition};
 use slackwater_engine::budget::Budget;
@@ -22,7 +22,7 @@ use slackwater_sql::error::SqlError;
 use slackwater_sql::program::{Connectors, Program};
 use slackwater_sql::settings::TwoPhase;
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
-use slackwater_sql::table::Table;
+use slackwater_sql::table::{CHANGELOG, Table};
 
 use crate::checkpoints::{Restored, Suspected, takes_part};
 use crate::slow::{Slowness, slowed};
@@ -35,8 +35,29 @@ fn definition(table: &Table) -> TableDefinition {
         name: table.name.clone(),
         schema: table.physical.clone(),
         metadata: table.metadata.clone(),
+        primary_key: table.primary_key.clone(),
         options: table.options.clone(),
     }
+}
+
+/// A table as its sink has it: with the column that says what rows do, where it asks for one.
+fn written(table: &Table) -> TableDefinition {
+    let mut definition = definition(table);
+    let Some(name) = definition.options.remove(CHANGELOG) else {
+        return definition;
+    };
+    let own = Arc::new(Field::new(name, DataType::Utf8View, true));
+    let fields = [own].into_iter();
+    let fields = fields.chain(table.physical.fields().iter().cloned());
+    definition.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    definition.metadata = table
+        .metadata
+        .iter()
+        .map(|(at, key)| (at + 1, key.clone()))
+        .collect();
+    // Each change is a row of its own.
+    definition.primary_key = Vec::new();
+    definition
 }
 
 fn option_error(table: &Table, error: OptionError) -> SqlError {
@@ -73,7 +94,7 @@ impl Connectors for BuiltIn {
     ) -> std::result::Result<Arc<dyn SinkConnector>, SqlError> {
         match table {
             None => Ok(slackwater_connect::print(schema)),
-            Some(table) => slackwater_connect::sink(&definition(table))
+            Some(table) => slackwater_connect::sink(&written(table))
                 .map_err(|error| option_error(table, error)),
         }
     }
@@ -289,6 +310,7 @@ impl<'a> ProgramCatalog<'a> {
             name: "query".to_string(),
             schema: Arc::new(arrow_schema::Schema::empty()),
             metadata: Default::default(),
+            primary_key: Vec::new(),
             options: [("on_error", if fail { "fail" } else { "skip" })]
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .into(),

@@ -165,7 +165,10 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         NodeSpec::Source(source) => &source.schema,
         NodeSpec::Map { schema, .. }
         | NodeSpec::Window { schema, .. }
+        | NodeSpec::ToRows { schema }
         | NodeSpec::Union { schema } => schema,
+        NodeSpec::ChangelogJoin(spec) => &spec.schema,
+        NodeSpec::TopN(spec) => &spec.schema,
         NodeSpec::Aggregate { spec, .. } => &spec.schema,
         NodeSpec::Join(spec) => &spec.schema,
         NodeSpec::TableJoin(spec) => &spec.schema,

@@ -51,7 +51,11 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
     for (number, node) in graph.nodes.iter().enumerate() {
         let inputs = node.inputs.iter().map(|edge| {
             let how = exchange(program, plan, edge, number);
-            format!("#{} {how}", edge.from).trim_end().to_string()
+            let text = format!("#{} {how}", edge.from).trim_end().to_string();
+            match program.modes[edge.from] {
+                mode if mode.is_append() => text,
+                mode => format!("{text} [{mode}]"),
+            }
         });
         let inputs = inputs.collect::<Vec<_>>();
         let from = if inputs.is_empty() {

@@ -2,6 +2,8 @@
 
 use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_engine::operator::aggregate::AggregateSpec;
+use slackwater_engine::operator::changelog::join::ChangelogJoinSpec;
+use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::operator::join::JoinSpec;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::window::Windows;
@@ -143,6 +145,46 @@ pub fn table_join(spec: &TableJoinSpec, stream: &SchemaRef) -> String {
         true => format!("{kind}: every pair"),
         false => format!("{kind}: {}", on.join(" and ")),
     }
+}
+
+/// A join of two streams.
+pub fn changelog_join(spec: &ChangelogJoinSpec) -> String {
+    let name = |side: usize, index: usize| spec.sides[side].schema.field(index).name();
+    let pairs = spec.sides[0].keys.iter().zip(&spec.sides[1].keys);
+    let mut on = pairs
+        .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
+        .collect::<Vec<_>>();
+    if let Some(condition) = &spec.condition {
+        on.push(readable(&format!("{condition:?}")));
+    }
+    let kind = format!("{:?}", spec.kind).to_lowercase();
+    match on.is_empty() {
+        true => format!("{kind}: every pair"),
+        false => format!("{kind}: {}", on.join(" and ")),
+    }
+}
+
+/// The first rows of each partition.
+pub fn top_n(spec: &TopNSpec) -> String {
+    let name = |column: usize| readable(spec.input.field(column).name());
+    let order = spec.order.iter().map(|(column, options)| {
+        let descending = if options.descending { " DESC" } else { "" };
+        format!("{}{descending}", name(*column))
+    });
+    let order = order.collect::<Vec<_>>().join(", ");
+    let partition = spec.partition.iter().map(|&column| name(column));
+    let partition = partition.collect::<Vec<_>>().join(", ");
+    let by = if partition.is_empty() {
+        String::new()
+    } else {
+        format!(" by {partition}")
+    };
+    let kind = if spec.window.is_some() {
+        ", at the end of the window"
+    } else {
+        ""
+    };
+    format!("first {}{by} in order of {order}{kind}", spec.limit)
 }
 
 #[cfg(test)]

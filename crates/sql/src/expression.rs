@@ -25,6 +25,25 @@ use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::types::with_sql_types;
 
+/// The expression without a cast that gives different values for different ones.
+pub fn uncast<'e>(expression: &'e Physical, schema: &Schema) -> &'e Physical {
+    let any = expression.as_ref() as &dyn Any;
+    let Some(cast) = any.downcast_ref::<CastExpr>() else {
+        return expression;
+    };
+    let (inner, to) = (cast.expr(), cast.cast_type());
+    let Ok(from) = inner.data_type(schema) else {
+        return expression;
+    };
+    let is_wider = from.is_integer()
+        && to.is_signed_integer()
+        && to.primitive_width() >= from.primitive_width();
+    match is_wider || (from.is_integer() && is_text(to)) || (is_text(&from) && is_text(to)) {
+        true => inner,
+        false => expression,
+    }
+}
+
 /// A physical expression.
 pub type Physical = Arc<dyn PhysicalExpr>;
 

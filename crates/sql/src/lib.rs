@@ -21,6 +21,7 @@ pub mod table;
 mod window;
 
 mod aggregates;
+pub mod changelog;
 pub mod explain;
 mod expression;
 pub mod program;

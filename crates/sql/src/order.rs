@@ -44,7 +44,9 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             NodeSpec::Aggregate { spec, input } => {
                 spec.window.is_none() || !spec.calls.iter().all(|call| call.is_exact(input))
             }
-            NodeSpec::Join(_) | NodeSpec::Sink(_) => true,
+            // Running ones emit on the way; a window's first rows are the same in any order.
+            NodeSpec::TopN(spec) => spec.window.is_none(),
+            NodeSpec::ChangelogJoin(_) | NodeSpec::Join(_) | NodeSpec::Sink(_) => true,
             NodeSpec::Source(_)
             | NodeSpec::Map { .. }
             | NodeSpec::Filter { .. }
@@ -52,6 +54,7 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             | NodeSpec::Window { .. }
             | NodeSpec::TableJoin(_)
             | NodeSpec::TemporalJoin(_)
+            | NodeSpec::ToRows { .. }
             | NodeSpec::Union { .. } => {
                 let consumers = graph.consumers(node);
                 consumers.into_iter().any(|(consumer, _)| seen[consumer])

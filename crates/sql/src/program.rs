@@ -11,6 +11,7 @@ use slackwater_engine::source::SourceConnector;
 use sqlparser::ast::{Ident, Query};
 use sqlparser::tokenizer::{Span, TokenWithSpan};
 
+use crate::changelog::{self, ChangelogMode};
 use crate::error::{Result, SqlError, nearest};
 use crate::order;
 use crate::outputs;
@@ -56,6 +57,10 @@ pub struct Program {
     pub settings: Settings,
     /// The statements that move rows.
     pub outputs: Vec<Output>,
+    /// What each node emits.
+    pub modes: Vec<ChangelogMode>,
+    /// What the user should know before it runs.
+    pub warnings: Vec<String>,
 }
 
 /// A statement that moves rows.
@@ -272,7 +277,14 @@ impl Compiler<'_> {
                 parallelism: job.parallelism.unwrap_or(Parallelism::Fixed(1)),
             });
         }
-        let (mut graph, nodes) = (translator.graph, translator.specs);
+        let (mut graph, mut nodes) = (translator.graph, translator.specs);
+        let modes = changelog::settle(&graph, &mut nodes);
+        let mut warnings = changelog::unbounded(&graph, &nodes);
+        warnings.extend(changelog::without_clock(
+            &graph,
+            &nodes,
+            &self.session.settings,
+        ));
         if self.session.settings.balancer == Balancer::Auto {
             order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);
         }
@@ -281,6 +293,8 @@ impl Compiler<'_> {
             nodes,
             settings: self.session.settings.clone(),
             outputs,
+            modes,
+            warnings,
         })
     }
 }

@@ -20,7 +20,7 @@ use datafusion_optimizer::push_down_filter::PushDownFilter;
 use datafusion_optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion_optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
-use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion_sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr as AstExpr, Query, Statement as AstStatement};
 
 use crate::as_of;
@@ -216,6 +216,8 @@ impl Session {
         // Names are told apart by case, as in Flink.
         ParserOptions::new()
             .with_enable_ident_normalization(false)
+            // NULL is less than all values, as in Flink.
+            .with_default_null_ordering(NullOrdering::NullsMin)
             .with_collect_spans(true)
     }
 }

@@ -60,6 +60,8 @@ pub struct Settings {
     pub restarts: usize,
     /// What all operators may hold, in bytes.
     pub memory_limit: Option<u64>,
+    /// State that nothing touches for so many microseconds of event time is forgotten; `None`: never.
+    pub state_ttl_us: Option<i64>,
 }
 
 /// How chunks of a source are dealt out to the operators behind it.
@@ -255,6 +257,11 @@ pub const KNOWN: &[(&str, &str)] = &[
         "where checkpoints are kept, a directory or s3://bucket/folder; as --state",
     ),
     (
+        "state_ttl",
+        "'none' (the default), or for how much event time running aggregates, joins and top-N keep what \
+         nothing touches, such as '1 h'",
+    ),
+    (
         "two_phase",
         "'auto' (rows of a key that has too many are aggregated before they are sent), 'on' or 'off'",
     ),
@@ -297,6 +304,7 @@ impl Default for Settings {
             state: None,
             restarts: RESTARTS,
             memory_limit: None,
+            state_ttl_us: None,
         }
     }
 }
@@ -377,6 +385,12 @@ impl Settings {
                 self.memory_limit = match value.trim() {
                     "none" => None,
                     _ => Some(parse_bytes(value).ok_or_else(|| wrong(key, value))?),
+                };
+            }
+            "state_ttl" => {
+                self.state_ttl_us = match value.trim() {
+                    "none" => None,
+                    text => Some(state_ttl_us(text).ok_or_else(|| wrong(key, value))?),
                 };
             }
             "checkpoint_interval" => {
@@ -473,6 +487,12 @@ fn latency_target(value: &str) -> Option<Option<u64>> {
         "none" => Some(None),
         value => Some(Some(parse_duration_ns(value).filter(|&t| t > 0)?)),
     }
+}
+
+/// At least a millisecond, the least that event time tells apart in most tables.
+fn state_ttl_us(text: &str) -> Option<i64> {
+    let us = parse_duration_ns(text)? / 1_000;
+    i64::try_from(us).ok().filter(|&us| us >= 1_000)
 }
 
 const EMITS: &[(&str, bool)] = &[("changes", false), ("every_row", true)];

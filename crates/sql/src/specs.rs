@@ -7,6 +7,10 @@ use slackwater_engine::expression::Expression;
 use slackwater_engine::intake::EventTimeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::{Aggregate, AggregateSpec};
+use slackwater_engine::operator::changelog::aggregate::UpdatingAggregate;
+use slackwater_engine::operator::changelog::join::{ChangelogJoin, ChangelogJoinSpec};
+use slackwater_engine::operator::changelog::to_rows::ToRows;
+use slackwater_engine::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
 use slackwater_engine::operator::drop_late::DropLate;
 use slackwater_engine::operator::filter::Filter;
 use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
@@ -64,6 +68,15 @@ pub enum NodeSpec {
     TableJoin(TableJoinSpec),
     /// A join of a stream with the versions of a table that changes.
     TemporalJoin(TemporalJoinSpec),
+    /// A join of two streams.
+    ChangelogJoin(ChangelogJoinSpec),
+    /// The first rows of each partition.
+    TopN(TopNSpec),
+    /// A changelog as plain rows.
+    ToRows {
+        /// What each row does, then the input's columns.
+        schema: SchemaRef,
+    },
     /// A union.
     Union {
         /// The columns of all inputs.
@@ -101,6 +114,8 @@ pub struct SinkSpec {
     pub schema: SchemaRef,
     /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
     pub latency_target_ns: Option<u64>,
+    /// Wants to hear what a row was before its update.
+    pub wants_before: bool,
 }
 
 impl NodeSpec {
@@ -119,10 +134,19 @@ impl NodeSpec {
                 windows,
                 schema,
             } => Box::new(AssignWindows::new(*time_column, *windows, schema.clone())),
+            NodeSpec::Aggregate { spec, input } if spec.is_updating() => {
+                Box::new(UpdatingAggregate::new(spec.clone(), input)?)
+            }
             NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
             NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
             NodeSpec::TableJoin(spec) => Box::new(TableJoin::new(spec.clone())),
             NodeSpec::TemporalJoin(spec) => Box::new(TemporalJoin::new(spec.clone())?),
+            NodeSpec::ChangelogJoin(spec) => Box::new(ChangelogJoin::new(spec.clone())?),
+            NodeSpec::TopN(spec) if spec.window.is_some() => {
+                Box::new(WindowTopN::new(spec.clone())?)
+            }
+            NodeSpec::TopN(spec) => Box::new(TopN::new(spec.clone())?),
+            NodeSpec::ToRows { schema } => Box::new(ToRows::new(schema.clone())),
             NodeSpec::Union { schema } => Box::new(Union::new(schema.clone())),
         }))
     }

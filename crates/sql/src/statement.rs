@@ -367,10 +367,9 @@ fn primary_key(parser: &mut Parser, table: &mut CreateTable, column: Option<&Ide
     }
     let columns = match column {
         Some(column) => vec![column.clone()],
-        None => parsed(parser.parse_parenthesized_column_list(
-            sqlparser::parser::IsOptional::Mandatory,
-            false,
-        ))?,
+        None => parsed(
+            parser.parse_parenthesized_column_list(sqlparser::parser::IsOptional::Mandatory, false),
+        )?,
     };
     if !parser.parse_keywords(&[Keyword::NOT, Keyword::ENFORCED]) {
         return Err(

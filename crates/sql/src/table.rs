@@ -50,10 +50,18 @@ pub enum TableColumn {
     Computed(Expr),
 }
 
+/// The option of a table that names the column in which a changelog says what each row does.
+pub const CHANGELOG: &str = "changelog";
+
 /// Delays longer than this are a mistake, and would leave event time no room: 1,000 years.
 const DELAY_MAX_US: i64 = 1000 * 366 * 86_400 * 1_000_000;
 
 impl Table {
+    /// The column in which a sink says what each row does: the option `changelog`.
+    pub fn changelog(&self) -> Option<&str> {
+        self.options.get(CHANGELOG).map(String::as_str)
+    }
+
     /// Reads a declaration.
     pub fn new(session: &Session, create: &CreateTable) -> Result<Table> {
         let mut physical = Vec::new();
@@ -148,13 +156,18 @@ fn primary_key(physical: &SchemaRef, create: &CreateTable) -> Result<Vec<usize>>
     for name in &create.primary_key {
         let index = physical.index_of(&name.value).map_err(|_| {
             let of_table = create.columns.iter();
-            let is_computed = of_table.map(|column| &column.name.value).any(|n| n == &name.value);
+            let is_computed = of_table
+                .map(|column| &column.name.value)
+                .any(|n| n == &name.value);
             let known = physical.fields().iter().map(|field| field.name().clone());
             let known = known.collect::<Vec<String>>();
             if is_computed {
-                return SqlError::new(format!("'{}' is computed: it is no part of a key", name.value))
-                    .at(name.span)
-                    .mend("a PRIMARY KEY has columns that are read or written");
+                return SqlError::new(format!(
+                    "'{}' is computed: it is no part of a key",
+                    name.value
+                ))
+                .at(name.span)
+                .mend("a PRIMARY KEY has columns that are read or written");
             }
             let error = SqlError::new(format!("there is no column '{}'", name.value)).at(name.span);
             match crate::error::nearest(&name.value, &known) {

@@ -6,10 +6,13 @@
 //! one file, and a view that is used twice, share what they have in common.
 
 mod aggregate;
+mod changelog_join;
 mod fields;
 mod join;
+mod sink;
 mod source;
 mod table_join;
+mod top_n;
 mod union;
 
 use std::collections::{BTreeSet, HashMap};
@@ -26,13 +29,13 @@ use crate::as_of;
 use crate::error::{Result, SqlError, to_span};
 use crate::explain;
 use crate::expression::{
-    Physical, PhysicalExpression, column, column_index, physical, replace_columns,
+    Physical, PhysicalExpression, column, column_index, physical, replace_columns, uncast,
 };
 use crate::program::Connectors;
 use crate::session::Session;
 use crate::settings::Balancer;
-use crate::specs::{NodeSpec, SinkSpec};
-use crate::table::{Table, TableHandle};
+use crate::specs::NodeSpec;
+use crate::table::TableHandle;
 use crate::window::WindowNode;
 use sqlparser::tokenizer::Span;
 
@@ -72,6 +75,8 @@ struct Stream {
     /// Where `updates`: the columns that tell which row is replaced; `None` where only the whole row
     /// says it.
     key: Option<Vec<Physical>>,
+    /// Where `updates`: rows may go for good.
+    deletes: bool,
 }
 
 /// What is special about a column.
@@ -143,57 +148,25 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// Adds a statement: the rows of `plan` go to a table or, without one, to the terminal.
-    pub fn sink(
-        &mut self,
-        plan: &LogicalPlan,
-        table: Option<Arc<Table>>,
-        latency_target_ns: Option<u64>,
-    ) -> Result<()> {
-        let stream = self.translate(plan)?;
-        let names = plan
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().clone());
-        let names = names.collect::<Vec<_>>();
-        let node = self.materialise(&stream, &stream.columns, &names, None)?;
-        let schema = self.schemas[node].clone();
-        let connector = self.connectors.sink(table.as_deref(), &schema)?;
-        let instances_max = match self.session.settings.state {
-            Some(_) => connector.max_instances_saved(),
-            None => connector.max_instances(),
-        };
-        let detail = connector.describe();
-        let inputs = vec![self.edge(node, Exchange::Forward)];
-        // Two statements that write the same rows to the same table are still two statements.
-        let sink = self.graph.add(Node {
-            name: "sink".to_string(),
-            detail,
-            kind: NodeKind::Sink,
-            inputs,
-            instances_max,
-        });
-        self.specs.push(NodeSpec::Sink(SinkSpec {
-            table,
-            connector,
-            schema: schema.clone(),
-            latency_target_ns,
-        }));
-        self.schemas.push(schema);
-        debug_assert_eq!(sink + 1, self.specs.len());
-        Ok(())
-    }
-
     fn translate(&mut self, plan: &LogicalPlan) -> Result<Stream> {
         match plan {
             LogicalPlan::TableScan(scan) => self.scan(scan),
             LogicalPlan::SubqueryAlias(alias) => self.translate(&alias.input),
             LogicalPlan::Projection(projection) => {
-                let input = self.translate(&projection.input)?;
+                let input = match projection.input.as_ref() {
+                    LogicalPlan::Filter(filter) => self.top_n(filter, Some(&projection.expr))?,
+                    _ => None,
+                };
+                let input = match input {
+                    Some(input) => input,
+                    None => self.translate(&projection.input)?,
+                };
                 self.project(input, &projection.expr, &projection.input)
             }
             LogicalPlan::Filter(filter) => {
+                if let Some(first) = self.top_n(filter, None)? {
+                    return Ok(first);
+                }
                 let input = self.translate(&filter.input)?;
                 self.filter(input, &filter.predicate, &filter.input)
             }
@@ -278,9 +251,24 @@ impl<'a> Translator<'a> {
             columns.push(self.bind(expression, &input, plan)?);
             roles.push(self.role(expression, &input, plan)?);
         }
+        // A key that is cast to a wider type is a key.
+        let key = input.key.as_ref().and_then(|key| {
+            let places = key.iter().map(|of_key| {
+                let mut columns = columns.iter();
+                columns.find(|column| uncast(column, &self.schemas[input.node]) == of_key)
+            });
+            Some(
+                places
+                    .collect::<Option<Vec<&Physical>>>()?
+                    .into_iter()
+                    .cloned()
+                    .collect(),
+            )
+        });
         Ok(Stream {
             columns,
             roles,
+            key,
             ..input
         })
     }
@@ -296,6 +284,13 @@ impl<'a> Translator<'a> {
         let node = self.materialise(&stream, &stream.columns, &names, extra)?;
         let schema = self.schemas[node].clone();
         let time = time.map(|_| column(time_index.unwrap_or(names.len()), &schema));
+        let key = stream.key.as_ref().and_then(|key| {
+            let places = key
+                .iter()
+                .map(|of_key| stream.columns.iter().position(|c| c == of_key));
+            let places = places.collect::<Option<Vec<usize>>>()?;
+            Some(places.into_iter().map(|at| column(at, &schema)).collect())
+        });
         let columns = (0..names.len())
             .map(|index| column(index, &schema))
             .collect();
@@ -303,6 +298,7 @@ impl<'a> Translator<'a> {
             node,
             columns,
             time,
+            key,
             ..stream
         })
     }
@@ -370,14 +366,6 @@ impl<'a> Translator<'a> {
     }
 
     fn filter(&mut self, input: Stream, predicate: &Expr, plan: &LogicalPlan) -> Result<Stream> {
-        if input.updates {
-            return Err(SqlError::new(
-                "a condition on a running aggregate needs retraction: a key that no longer meets it \
-                 would have to be taken back",
-            )
-            .near(if matches!(plan, LogicalPlan::Aggregate(_)) { "HAVING" } else { "WHERE" })
-            .mend("put the condition before the aggregation, or aggregate in windows"));
-        }
         let schema = self.schemas[input.node].clone();
         let condition = self.bind(predicate, &input, plan)?;
         let detail = explain::expression(&condition);
@@ -394,18 +382,24 @@ impl<'a> Translator<'a> {
             schema,
             &key,
         );
-        Ok(Stream { node, ..input })
+        // A row that meets the condition no more goes.
+        let deletes = input.updates;
+        Ok(Stream {
+            node,
+            deletes,
+            ..input
+        })
     }
 
     fn window(&mut self, window: &WindowNode) -> Result<Stream> {
         let mut input = self.translate(&window.input)?;
         let time_index = window.input.schema().index_of_column(&window.time)?;
         if input.updates {
-            return Err(
-                SqlError::new("windows over a running aggregate need retraction")
-                    .near("DESCRIPTOR")
-                    .mend("aggregate in windows instead"),
-            );
+            return Err(SqlError::new(
+                "windows are made over rows that stay, and these are taken back or replaced",
+            )
+            .near("DESCRIPTOR")
+            .mend("make the windows first, then aggregate or join in them"));
         }
         if input.roles[time_index] != Role::Time {
             let name = &window.time.name;
@@ -478,6 +472,7 @@ impl<'a> Translator<'a> {
             time: Some(time),
             updates: false,
             key: None,
+            deletes: false,
         })
     }
 

@@ -3,7 +3,7 @@
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Delivery, Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{Accepts, Delivery, Sink, SinkConnector, SinkRequest};
 
 /// Options beside `connector`.
 pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target"];
@@ -13,6 +13,10 @@ pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target"];
 pub(crate) struct BlackholeConnector;
 
 impl SinkConnector for BlackholeConnector {
+    fn accepts(&self) -> Accepts {
+        Accepts::Changes
+    }
+
     fn uses_waiter(&self) -> bool {
         false
     }

@@ -11,7 +11,7 @@ use arrow_schema::{DataType, SchemaRef};
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{Accepts, Sink, SinkConnector, SinkRequest};
 
 use crate::encode::Cell;
 
@@ -46,6 +46,10 @@ impl PrintConnector {
 }
 
 impl SinkConnector for PrintConnector {
+    fn accepts(&self) -> Accepts {
+        Accepts::Changes
+    }
+
     fn uses_waiter(&self) -> bool {
         false
     }

@@ -15,22 +15,33 @@ pub struct Count {
     counts: Vec<i64>,
 }
 
+impl Count {
+    fn add(&mut self, groups: &[u32], arguments: &[ArrayRef], sign: i64) {
+        if arguments.iter().all(|argument| argument.null_count() == 0) {
+            for &group in groups {
+                self.counts[group as usize] += sign;
+            }
+            return;
+        }
+        for (row, &group) in groups.iter().enumerate() {
+            let counted = arguments.iter().all(|argument| argument.is_valid(row));
+            self.counts[group as usize] += sign * i64::from(counted);
+        }
+    }
+}
+
 impl Accumulator for Count {
     fn resize(&mut self, groups: usize) {
         self.counts.resize(groups, 0);
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
-        if arguments.iter().all(|argument| argument.null_count() == 0) {
-            for &group in groups {
-                self.counts[group as usize] += 1;
-            }
-        } else {
-            for (row, &group) in groups.iter().enumerate() {
-                let counted = arguments.iter().all(|argument| argument.is_valid(row));
-                self.counts[group as usize] += i64::from(counted);
-            }
-        }
+        self.add(groups, arguments, 1);
+        Ok(())
+    }
+
+    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
+        self.add(groups, arguments, -1);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use super::{Accumulator, OrderKey, Values, unsupported};
 use crate::error::Result;
 
 /// Digits of a Decimal256: what an exact sum of decimals is kept in.
-const EXACT_PRECISION: u8 = 76;
+pub(super) const EXACT_PRECISION: u8 = 76;
 
 /// The accumulator of SUM with result type `to`.
 pub fn sum(to: &DataType) -> Result<Box<dyn Accumulator>> {
@@ -30,7 +30,7 @@ pub fn sum(to: &DataType) -> Result<Box<dyn Accumulator>> {
 }
 
 /// Calls `add(row, value)` for each value that is not NULL, as an exact integer.
-fn for_each_exact(column: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()> {
+pub(super) fn for_each_exact(column: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()> {
     macro_rules! values {
         ($type:ty) => {{
             let array = column.as_primitive::<$type>();
@@ -62,6 +62,46 @@ fn for_each_exact(column: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result
     Ok(())
 }
 
+/// Exact sums as a column of type `to`, and which of them don't fit it.
+pub(super) fn exact_values(to: &DataType, sums: Vec<Option<i256>>) -> Values {
+    let mut failed = Vec::new();
+    let limit = match to {
+        DataType::Decimal128(precision, _) => 10u128.pow(u32::from(*precision)) - 1,
+        _ => 0,
+    };
+    let fits = |&value: &i128| match to {
+        DataType::Int64 => i64::try_from(value).is_ok(),
+        DataType::UInt64 => u64::try_from(value).is_ok(),
+        _ => value.unsigned_abs() <= limit,
+    };
+    let values = sums.into_iter().enumerate().map(|(index, sum)| {
+        let sum = sum?;
+        let value = sum.to_i128().filter(fits);
+        if value.is_none() {
+            let room = match to {
+                DataType::Decimal128(precision, _) => format!("{precision} digits"),
+                _ => "64 bits".to_string(),
+            };
+            let reason = format!("SUM overflows: {sum} needs more than {room}");
+            failed.push((index, reason));
+        }
+        value
+    });
+    let values = values.collect::<Vec<Option<i128>>>();
+    let column: ArrayRef = match to {
+        DataType::Int64 => {
+            let values = values.iter().map(|value| value.map(|value| value as i64));
+            Arc::new(values.collect::<Int64Array>())
+        }
+        DataType::UInt64 => {
+            let values = values.iter().map(|value| value.map(|value| value as u64));
+            Arc::new(values.collect::<UInt64Array>())
+        }
+        to => Arc::new(Decimal128Array::from(values).with_data_type(to.clone())),
+    };
+    Values { column, failed }
+}
+
 /// Sum of integers or decimals. 128 bits hold 2^64 values of 64 bits; decimals of 38 digits use
 /// up to 127 bits each, so their carry is counted in 256 bits.
 struct ExactSum {
@@ -91,58 +131,9 @@ impl Accumulator for ExactSum {
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
-        let mut failed = Vec::new();
-        let limit = match self.to {
-            DataType::Decimal128(precision, _) => 10u128.pow(u32::from(precision)) - 1,
-            _ => 0,
-        };
-        let mut exact = |index: usize, group: usize| -> Option<i128> {
-            let sum = self.sums[group];
-            let value = sum.to_i128().filter(|&value| match self.to {
-                DataType::Int64 => i64::try_from(value).is_ok(),
-                DataType::UInt64 => u64::try_from(value).is_ok(),
-                _ => value.unsigned_abs() <= limit,
-            });
-            if value.is_none() {
-                let room = match self.to {
-                    DataType::Decimal128(precision, _) => format!("{precision} digits"),
-                    _ => "64 bits".to_string(),
-                };
-                failed.push((
-                    index,
-                    format!("SUM overflows: {sum} needs more than {room}"),
-                ));
-            }
-            value
-        };
-        let values = groups
-            .iter()
-            .enumerate()
-            .map(|(index, &group)| {
-                let group = group as usize;
-                if self.seen[group] {
-                    exact(index, group)
-                } else {
-                    None
-                }
-            })
-            .collect::<Vec<Option<i128>>>();
-        let column: ArrayRef = match &self.to {
-            DataType::Int64 => Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(|v| v as i64))
-                    .collect::<Int64Array>(),
-            ),
-            DataType::UInt64 => Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(|v| v as u64))
-                    .collect::<UInt64Array>(),
-            ),
-            to => Arc::new(Decimal128Array::from(values).with_data_type(to.clone())),
-        };
-        Ok(Values { column, failed })
+        let sums = groups.iter().map(|&group| group as usize);
+        let sums = sums.map(|group| self.seen[group].then(|| self.sums[group]));
+        Ok(exact_values(&self.to, sums.collect()))
     }
 
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
@@ -180,7 +171,7 @@ impl Accumulator for ExactSum {
 }
 
 /// Calls `add(row, value)` for each value that is not NULL, as a double.
-fn for_each_float(column: &ArrayRef, mut add: impl FnMut(usize, f64)) -> Result<()> {
+pub(super) fn for_each_float(column: &ArrayRef, mut add: impl FnMut(usize, f64)) -> Result<()> {
     match column.data_type() {
         DataType::Float64 => {
             let array = column.as_primitive::<Float64Type>();

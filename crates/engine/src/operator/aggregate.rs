@@ -8,7 +8,7 @@
 //! Output columns: `window_start`, `window_end` (windowed only), the keys, the aggregates.
 
 mod combine;
-mod groups;
+pub(super) mod groups;
 mod keys;
 mod state;
 
@@ -44,6 +44,12 @@ pub struct AggregateSpec {
     pub time_column: Option<usize>,
     /// When a running aggregation emits.
     pub emit: Emit,
+    /// The input of a running aggregation takes rows back.
+    pub takes_back: bool,
+    /// What a row was goes out before its update.
+    pub emits_before: bool,
+    /// Groups that nothing touches are kept for so many microseconds of event time; `None` for ever.
+    pub retention_us: Option<i64>,
     /// Columns of the output.
     pub schema: SchemaRef,
 }
@@ -68,6 +74,14 @@ pub struct AggregateCall {
     pub arguments: Vec<usize>,
     /// Boolean column of the input: `FILTER (WHERE …)`.
     pub filter: Option<usize>,
+}
+
+impl AggregateSpec {
+    /// Whether it is [`super::changelog::aggregate::UpdatingAggregate`]'s.
+    pub fn is_updating(&self) -> bool {
+        let is_more = self.takes_back || self.emits_before || self.retention_us.is_some();
+        self.window.is_none() && is_more
+    }
 }
 
 impl AggregateCall {
@@ -404,7 +418,7 @@ fn emit_updates(chunk: Chunk, failed: &[(usize, String)], output: &mut Output) -
     Ok(())
 }
 
-fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {
+pub(super) fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {
     if !spec.calls.iter().any(|call| call.function.needs_order()) {
         return Ok(Vec::new());
     }

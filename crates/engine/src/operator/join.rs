@@ -64,7 +64,8 @@ pub enum JoinKind {
 }
 
 impl JoinKind {
-    fn keeps(self, side: usize) -> bool {
+    /// Whether rows of `side` (0 the left one) without a partner are emitted.
+    pub fn keeps(self, side: usize) -> bool {
         match self {
             JoinKind::Inner => false,
             JoinKind::Left => side == 0,

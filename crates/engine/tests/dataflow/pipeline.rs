@@ -387,6 +387,9 @@ impl Catalog for Pipeline {
             calls: calls.into_iter().map(call).collect(),
             time_column: None,
             emit: Emit::Changes,
+            takes_back: false,
+            emits_before: false,
+            retention_us: None,
             schema: schema(&[
                 ("ws", US),
                 ("we", US),

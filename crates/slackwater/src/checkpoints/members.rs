@@ -7,6 +7,7 @@ use slackwater_checkpoint::compatible::Wanted;
 use slackwater_checkpoint::manifest::{Identity, NodeKind};
 use slackwater_engine::deploy::{Deployment, StepKind};
 use slackwater_engine::operator::aggregate::AggregateSpec;
+use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
 
@@ -161,6 +162,8 @@ fn keys(program: &Program) -> HashMap<usize, String> {
                     NodeSpec::Aggregate { .. } => "aggregate",
                     NodeSpec::Join(_) => "join",
                     NodeSpec::TemporalJoin(_) => "temporal join",
+                    NodeSpec::ChangelogJoin(_) => "join of streams",
+                    NodeSpec::TopN(_) => "top",
                     _ => "",
                 };
                 if !kind.is_empty() && !keys.contains_key(&from) {
@@ -195,6 +198,17 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
             let aspects = vec![aspect("rows", sides), aspect("windows", windows)];
             (NodeKind::Stateful, aspects)
         }
+        NodeSpec::ChangelogJoin(join) => {
+            let sides = join.sides.iter();
+            let sides = sides.map(|side| format!("{} by {:?}", columns(&side.schema), side.keys));
+            let aspects = vec![
+                aspect("rows", sides.collect::<Vec<_>>().join("; ")),
+                // Only an outer join counts partners.
+                aspect("kind", format!("{:?}", join.kind)),
+            ];
+            (NodeKind::Stateful, aspects)
+        }
+        NodeSpec::TopN(spec) => (NodeKind::Stateful, of_top_n(spec)),
         NodeSpec::TemporalJoin(spec) => {
             let keys = format!("{:?}", spec.join.keys);
             let table = columns(&spec.join.table);
@@ -234,9 +248,36 @@ fn of_aggregate(spec: &AggregateSpec, input: &SchemaRef) -> Vec<(String, String)
         format!("{:?}({}){filter}", call.function, list(&call.arguments))
     });
     let windows = spec.window.map(|window| format!("{:?}", window.windows));
-    [
+    let mut aspects = [
         ("keys", list(&spec.keys)),
         ("aggregates", calls.collect::<Vec<_>>().join(", ")),
+        ("windows", windows.unwrap_or_else(|| "none".to_string())),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
+    .to_vec();
+    if spec.is_updating() {
+        let form = if spec.takes_back {
+            "takes rows back"
+        } else {
+            "says what was before"
+        };
+        aspects.push(("form".to_string(), form.to_string()));
+    }
+    aspects
+}
+
+fn of_top_n(spec: &TopNSpec) -> Vec<(String, String)> {
+    let windows = spec.window.map(|window| format!("{:?}", window.windows));
+    // Of rows that only come no more than the first are kept.
+    let kept = match spec.takes_back {
+        true => "all".to_string(),
+        false => spec.limit.to_string(),
+    };
+    [
+        ("rows", columns(&spec.input)),
+        ("keys", format!("{:?}", spec.partition)),
+        ("order", format!("{:?}", spec.order)),
+        ("kept", kept),
         ("windows", windows.unwrap_or_else(|| "none".to_string())),
     ]
     .map(|(name, value)| (name.to_string(), value))

@@ -38,6 +38,8 @@ struct Input {
     from: usize,
     /// How rows are spread over instances, as the text says it; empty where they stay together.
     exchange: String,
+    /// The kinds of rows: `+I`, `+I -U +U`, …
+    changes: String,
 }
 
 /// A subquery.
@@ -116,6 +118,7 @@ pub fn json(program: &Program, plan: &Plan) -> Result<String, String> {
             .map(|edge| Input {
                 from: edge.from,
                 exchange: exchange(program, plan, edge, number),
+                changes: program.modes[edge.from].to_string(),
             })
             .collect(),
     });

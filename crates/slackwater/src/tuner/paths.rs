@@ -58,6 +58,9 @@ pub fn guess(node: &NodeSpec) -> Work {
     let (per_chunk_ns, per_row_ns) = match node {
         NodeSpec::Source(_) => (15_000.0, 60.0),
         NodeSpec::Map { .. } | NodeSpec::Filter { .. } | NodeSpec::Window { .. } => (2_000.0, 5.0),
+        NodeSpec::ToRows { .. } => (2_000.0, 20.0),
+        // Each row is encoded, and kept in a tree.
+        NodeSpec::ChangelogJoin(_) | NodeSpec::TopN(_) => (10_000.0, 500.0),
         NodeSpec::Union { .. } | NodeSpec::DropLate { .. } => (500.0, 0.0),
         NodeSpec::Aggregate { .. } => (5_000.0, 60.0),
         NodeSpec::TableJoin(_) | NodeSpec::TemporalJoin(_) => (5_000.0, 60.0),

@@ -36,6 +36,7 @@ pub fn definition(broker: &Broker, topic: &str, options: &[(&str, &str)]) -> Tab
             true,
         )])),
         metadata: BTreeMap::new(),
+        primary_key: Vec::new(),
         options: options
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect(),

@@ -35,29 +35,10 @@ impl Inputs {
     }
 }
 
-/// The first function of an aggregation; SELECT for a DISTINCT, which has none.
-fn outer_function(aggregate: &Aggregate) -> String {
-    let mut functions = aggregate
-        .aggr_expr
-        .iter()
-        .map(|expression| expression.clone().unalias());
-    match functions.next() {
-        Some(Expr::AggregateFunction(call)) => call.func.name().to_string(),
-        _ => "DISTINCT".to_string(),
-    }
-}
-
 impl Translator<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Stream> {
         let plan = &aggregate.input;
         let input = self.translate(plan)?;
-        if input.updates {
-            return Err(
-                SqlError::new("an aggregate over a running aggregate needs retraction")
-                    .near(outer_function(aggregate))
-                    .mend("aggregate in windows first: FROM TUMBLE(…) GROUP BY window_start, window_end"),
-            );
-        }
         let mut inputs = Inputs::default();
         let mut window: Option<(Role, Physical, String)> = None;
         let mut keys = Vec::new();
@@ -71,7 +52,11 @@ impl Translator<'_> {
                 );
             }
             let bound = self.bind(expression, &input, plan)?;
-            let role = self.role(expression, &input, plan)?;
+            // A window of rows that may be taken back never closes: its edges are keys like others.
+            let role = match input.updates {
+                true => Role::Plain,
+                false => self.role(expression, &input, plan)?,
+            };
             let name = expression.schema_name().to_string();
             match role {
                 Role::WindowStart(windows) | Role::WindowEnd(windows) => {
@@ -130,6 +115,14 @@ impl Translator<'_> {
             call_names.push(expression.schema_name().to_string());
         }
         let orders = calls.iter().any(|call| call.function.needs_order());
+        if orders && input.updates {
+            return Err(SqlError::new(
+                "FIRST_VALUE and LAST_VALUE go by the order of rows that stay, and these are taken back or \
+                 replaced",
+            )
+            .near("VALUE")
+            .mend("ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 gives the first row by a column"));
+        }
         let time_column = match &input.time {
             Some(time) if orders => Some(inputs.add(time.clone(), "event_time".to_string())),
             _ => None,
@@ -182,6 +175,13 @@ impl Translator<'_> {
             calls,
             time_column,
             emit,
+            takes_back: input.updates,
+            emits_before: false,
+            retention_us: self
+                .session
+                .settings
+                .state_ttl_us
+                .filter(|_| window.is_none()),
             schema: schema.clone(),
         };
         let exchange = if key_columns.is_empty() {
@@ -237,6 +237,7 @@ impl Translator<'_> {
             roles,
             time,
             updates: window.is_none(),
+            deletes: window.is_none() && input.updates && !keys.is_empty(),
             key: window.is_none().then_some(key),
         })
     }

@@ -42,23 +42,16 @@ impl Translator<'_> {
             return self.table_join(join, kind, reasons.map(|reason| reason.is_none()));
         }
         let streams = [self.translate(plans[0])?, self.translate(plans[1])?];
-        if streams.iter().any(|stream| stream.updates) {
-            return Err(
-                SqlError::new("a join with a running aggregate needs retraction")
-                    .near("JOIN")
-                    .mend(
-                        "aggregate in windows: FROM TUMBLE(…) GROUP BY window_start, window_end, …",
-                    ),
-            );
-        }
         let mut window: Option<(bool, Windows)> = None;
         let mut window_pair: Option<[Physical; 2]> = None;
         let mut key_pairs: Vec<[Physical; 2]> = Vec::new();
+        let mut all_pairs: Vec<[Physical; 2]> = Vec::new();
         for (left, right) in &join.on {
             let bound = [
                 self.bind(left, &streams[0], plans[0])?,
                 self.bind(right, &streams[1], plans[1])?,
             ];
+            all_pairs.push(bound.clone());
             let roles = [
                 self.role(left, &streams[0], plans[0])?,
                 self.role(right, &streams[1], plans[1])?,
@@ -75,16 +68,10 @@ impl Translator<'_> {
                 _ => key_pairs.push(bound),
             }
         }
-        let (Some((is_start, windows)), Some(window_pair)) = (window, window_pair) else {
-            let [left, right] = reasons.map(Option::unwrap_or_default);
-            let error = format!(
-                "a join needs the same window on both sides, or a table on one: {left}, and {right}"
-            );
-            return Err(SqlError::new(error).near("JOIN").mend(
-                "join two window queries ON L.window_start = R.window_start AND L.window_end = \
-                 R.window_end AND …, or with a table: one that ends and has no WATERMARK, or one \
-                 FOR SYSTEM_TIME AS OF the stream's event time",
-            ));
+        let updates = streams.iter().any(|stream| stream.updates);
+        let (Some((is_start, windows)), Some(window_pair), false) = (window, window_pair, updates)
+        else {
+            return self.changelog_join(join, kind, streams, all_pairs);
         };
         let mut sides = Vec::new();
         let mut nodes = Vec::new();
@@ -194,6 +181,7 @@ impl Translator<'_> {
             time: None,
             updates: false,
             key: None,
+            deletes: false,
         })
     }
 }

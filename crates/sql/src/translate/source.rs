@@ -50,6 +50,7 @@ impl Translator<'_> {
             time,
             updates: false,
             key: None,
+            deletes: false,
         })
     }
 

@@ -331,6 +331,7 @@ impl Translator<'_> {
             time: beside.time,
             updates: false,
             key: None,
+            deletes: false,
         }
     }
 }

@@ -14,13 +14,6 @@ impl Translator<'_> {
         let mut streams = Vec::new();
         for input in &union.inputs {
             let stream = self.translate(input)?;
-            if stream.updates {
-                return Err(
-                    SqlError::new("UNION over a running aggregate needs retraction")
-                        .near("UNION")
-                        .mend("aggregate after the union, or in windows"),
-                );
-            }
             streams.push(stream);
         }
         let names = union
@@ -70,8 +63,10 @@ impl Translator<'_> {
             columns,
             roles,
             time,
-            updates: false,
+            // The same key may come from several inputs: only whole rows tell.
+            updates: streams.iter().any(|stream| stream.updates),
             key: None,
+            deletes: streams.iter().any(|stream| stream.deletes),
         })
     }
 }

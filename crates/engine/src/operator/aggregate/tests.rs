@@ -171,6 +171,9 @@ pub(super) fn aggregate(window: Option<bool>, keys: &[usize], emit: Emit) -> Agg
         calls: calls(),
         time_column: Some(TIME),
         emit,
+        takes_back: false,
+        emits_before: false,
+        retention_us: None,
         schema: schema(&fields),
     };
     Aggregate::new(spec, &input).unwrap()
@@ -406,6 +409,9 @@ fn keys_of_every_type_come_out_as_they_went_in() {
             }],
             time_column: None,
             emit: Emit::Changes,
+            takes_back: false,
+            emits_before: false,
+            retention_us: None,
             schema: schema(&[("key", of.clone()), ("count", DataType::Int64)]),
         };
         let input = batch(vec![("key", column.clone())]);

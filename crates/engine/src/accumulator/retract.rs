@@ -1,0 +1,46 @@
+//! Accumulators that can take rows back: COUNT, SUM and AVG subtract; the others keep their values, each
+//! with how often it is there.
+
+mod distinct;
+mod multiset;
+mod sums;
+
+use arrow_schema::DataType;
+
+use super::{Accumulator, AggregateFunction};
+use crate::error::{Error, Result};
+
+pub fn retractable(
+    function: &AggregateFunction,
+    arguments: &[DataType],
+) -> Result<Box<dyn Accumulator>> {
+    Ok(match function {
+        AggregateFunction::Count => Box::new(super::count::Count::default()),
+        AggregateFunction::Sum { to } => Box::new(sums::Sums::sum(to)?),
+        AggregateFunction::Average => Box::new(sums::Sums::average()),
+        AggregateFunction::Extreme { .. } => {
+            Box::new(multiset::Multiset::new(function.clone(), arguments)?)
+        }
+        AggregateFunction::Distinct {
+            function,
+            arguments,
+        } => match **function {
+            // The extremes of the distinct values are those of all.
+            AggregateFunction::Extreme { .. } => retractable(function, arguments)?,
+            _ => {
+                let inner = retractable(function, arguments)?;
+                Box::new(distinct::Distinct::new(inner, arguments)?)
+            }
+        },
+        AggregateFunction::FirstLast { .. } => {
+            return Err(Error::new(
+                "FIRST_VALUE or LAST_VALUE",
+                "it can't take rows back: which row was first is not kept",
+            ));
+        }
+        AggregateFunction::Other(factory) if factory.retracts() => factory.accumulator()?,
+        AggregateFunction::Other(_) => {
+            Box::new(multiset::Multiset::new(function.clone(), arguments)?)
+        }
+    })
+}

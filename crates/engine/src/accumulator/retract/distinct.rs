@@ -1,0 +1,160 @@
+//! `function(DISTINCT …)` that can take rows back: how often each value is there is counted, and the
+//! function hears of its first and of its last.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, Int64Builder, ListBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::DataType;
+
+use crate::accumulator::{Accumulator, OrderKey, Values};
+use crate::error::{Error, Result};
+
+type Counts = HashMap<Box<[u8]>, i64, foldhash::fast::FixedState>;
+
+/// A function over distinct rows.
+pub struct Distinct {
+    inner: Box<dyn Accumulator>,
+    converter: RowConverter,
+    seen: Vec<Counts>,
+    bytes: usize,
+}
+
+/// What a value costs beside its bytes.
+const VALUE_BYTES: usize = 32;
+
+impl Distinct {
+    /// `inner`, which can take rows back, over distinct rows of the given types.
+    pub fn new(inner: Box<dyn Accumulator>, arguments: &[DataType]) -> Result<Distinct> {
+        let fields = arguments.iter().map(|of| SortField::new(of.clone()));
+        Ok(Distinct {
+            inner,
+            converter: RowConverter::new(fields.collect())?,
+            seen: Vec::new(),
+            bytes: 0,
+        })
+    }
+
+    /// Whether the value is there for the first time now, or no more.
+    fn count(&mut self, group: u32, value: &[u8], times: i64) -> bool {
+        let seen = &mut self.seen[group as usize];
+        let Some(count) = seen.get_mut(value) else {
+            seen.insert(value.into(), times);
+            self.bytes += value.len() + VALUE_BYTES;
+            return times > 0;
+        };
+        let before = *count;
+        *count += times;
+        let is_there = *count > 0;
+        if *count == 0 {
+            seen.remove(value);
+            self.bytes = self.bytes.saturating_sub(value.len() + VALUE_BYTES);
+        }
+        (before > 0) != is_there
+    }
+
+    fn add(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
+        let rows = self.converter.convert_columns(arguments)?;
+        let (mut changed, mut of_groups) = (Vec::new(), Vec::new());
+        for (row, &group) in groups.iter().enumerate() {
+            // As all DISTINCT aggregates here, without rows that have a NULL.
+            let has_null = arguments.iter().any(|argument| argument.is_null(row));
+            if !has_null && self.count(group, rows.row(row).as_ref(), times) {
+                changed.push(row as u32);
+                of_groups.push(group);
+            }
+        }
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let changed = UInt32Array::from(changed);
+        let arguments = arguments
+            .iter()
+            .map(|argument| arrow_select::take::take(argument, &changed, None));
+        let arguments = arguments.collect::<std::result::Result<Vec<_>, _>>()?;
+        match times > 0 {
+            true => self.inner.update(&of_groups, &arguments, &[]),
+            false => self.inner.retract(&of_groups, &arguments),
+        }
+    }
+}
+
+impl Accumulator for Distinct {
+    fn resize(&mut self, groups: usize) {
+        self.seen.resize_with(groups, Default::default);
+        self.inner.resize(groups);
+    }
+
+    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+        self.add(groups, arguments, 1)
+    }
+
+    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
+        self.add(groups, arguments, -1)
+    }
+
+    fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
+        self.inner.evaluate(groups)
+    }
+
+    fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        let mut values = ListBuilder::new(BinaryBuilder::new());
+        let mut counts = ListBuilder::new(Int64Builder::new());
+        for &group in groups {
+            for (value, &count) in &self.seen[group as usize] {
+                values.values().append_value(value);
+                counts.values().append_value(count);
+            }
+            values.append(true);
+            counts.append(true);
+        }
+        Ok(vec![Arc::new(values.finish()), Arc::new(counts.finish())])
+    }
+
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        let (values, counts) = (states[0].as_list::<i32>(), states[1].as_list::<i32>());
+        for (row, &group) in groups.iter().enumerate() {
+            let (values, counts) = (values.value(row), counts.value(row));
+            let wrong = || {
+                Error::new(
+                    "snapshot of a DISTINCT aggregate",
+                    "its values have no counts",
+                )
+            };
+            let values = values.as_binary_opt::<i32>().ok_or_else(wrong)?;
+            let counts = counts.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
+            let parser = self.converter.parser();
+            let rows = values.iter().flatten().map(|value| parser.parse(value));
+            let arguments = self.converter.convert_rows(rows)?;
+            let mut is_new = Vec::new();
+            for (index, (value, &count)) in values.iter().flatten().zip(counts.values()).enumerate()
+            {
+                if self.count(group, value, count) {
+                    is_new.push(index as u32);
+                }
+            }
+            let is_new = UInt32Array::from(is_new);
+            let arguments = arguments
+                .iter()
+                .map(|argument| arrow_select::take::take(argument, &is_new, None));
+            let arguments = arguments.collect::<std::result::Result<Vec<_>, _>>()?;
+            self.inner
+                .update(&vec![group; is_new.len()], &arguments, &[])?;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.seen.clear();
+        self.inner.clear();
+        self.bytes = 0;
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes + self.inner.bytes() + self.seen.capacity() * size_of::<Counts>()
+    }
+}

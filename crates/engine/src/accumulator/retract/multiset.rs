@@ -1,0 +1,168 @@
+//! Functions over all the values of a group, each kept with how often it is there: MIN and MAX are its
+//! ends; others are computed anew from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, Int64Builder, ListBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::DataType;
+
+use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Values, first_last};
+use crate::error::{Error, Result};
+
+/// A function over values that are kept.
+pub struct Multiset {
+    function: AggregateFunction,
+    converter: RowConverter,
+    /// Values by their encoding, whose order is theirs, with how often each is there.
+    groups: Vec<BTreeMap<Box<[u8]>, i64>>,
+    bytes: usize,
+}
+
+/// What a value costs beside its bytes.
+const VALUE_BYTES: usize = 48;
+
+impl Multiset {
+    /// `function` over arguments of the given types.
+    pub fn new(function: AggregateFunction, arguments: &[DataType]) -> Result<Multiset> {
+        let fields = arguments.iter().map(|of| SortField::new(of.clone()));
+        Ok(Multiset {
+            function,
+            converter: RowConverter::new(fields.collect())?,
+            groups: Vec::new(),
+            bytes: 0,
+        })
+    }
+
+    fn add(&mut self, group: u32, value: &[u8], times: i64) {
+        let values = &mut self.groups[group as usize];
+        match values.get_mut(value) {
+            Some(count) => {
+                *count += times;
+                if *count == 0 {
+                    values.remove(value);
+                    self.bytes = self.bytes.saturating_sub(value.len() + VALUE_BYTES);
+                }
+            }
+            None if times != 0 => {
+                values.insert(value.into(), times);
+                self.bytes += value.len() + VALUE_BYTES;
+            }
+            None => {}
+        }
+    }
+
+    fn add_rows(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
+        let skips_null = matches!(self.function, AggregateFunction::Extreme { .. });
+        let rows = self.converter.convert_columns(arguments)?;
+        for (row, &group) in groups.iter().enumerate() {
+            if !(skips_null && arguments[0].is_null(row)) {
+                self.add(group, rows.row(row).as_ref(), times);
+            }
+        }
+        Ok(())
+    }
+
+    /// The function over the values of one group.
+    fn computed(&self, group: u32) -> Result<Values> {
+        let parser = self.converter.parser();
+        let values = self.groups[group as usize].iter();
+        let copies = values.filter(|(_, count)| **count > 0);
+        let copies = copies.flat_map(|(value, &count)| {
+            let row = parser.parse(value);
+            std::iter::repeat_n(row, count as usize)
+        });
+        let arguments = self.converter.convert_rows(copies)?;
+        let rows = arguments.first().map_or(0, |argument| argument.len());
+        let mut accumulator = self.function.accumulator()?;
+        accumulator.resize(1);
+        if rows > 0 {
+            accumulator.update(&vec![0; rows], &arguments, &[])?;
+        }
+        accumulator.evaluate(&[0])
+    }
+}
+
+impl Accumulator for Multiset {
+    fn resize(&mut self, groups: usize) {
+        self.groups.resize_with(groups, BTreeMap::new);
+    }
+
+    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+        self.add_rows(groups, arguments, 1)
+    }
+
+    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
+        self.add_rows(groups, arguments, -1)
+    }
+
+    fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
+        if let AggregateFunction::Extreme { largest, .. } = self.function {
+            let ends = groups.iter().map(|&group| {
+                let values = &self.groups[group as usize];
+                let end = match largest {
+                    true => values.last_key_value(),
+                    false => values.first_key_value(),
+                };
+                end.map(|(value, _)| value.as_ref())
+            });
+            return Ok(Values::all(first_last::decode(&self.converter, ends)?));
+        }
+        if groups.is_empty() {
+            let empty = arrow_array::new_empty_array(&self.function.data_type());
+            return Ok(Values::all(empty));
+        }
+        let (mut columns, mut failed) = (Vec::new(), Vec::new());
+        for (index, &group) in groups.iter().enumerate() {
+            let values = self.computed(group)?;
+            failed.extend(values.failed.into_iter().map(|(_, reason)| (index, reason)));
+            columns.push(values.column);
+        }
+        let columns = columns.iter().map(|column| column.as_ref());
+        Ok(Values {
+            column: arrow_select::concat::concat(&columns.collect::<Vec<_>>())?,
+            failed,
+        })
+    }
+
+    fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        let mut values = ListBuilder::new(BinaryBuilder::new());
+        let mut counts = ListBuilder::new(Int64Builder::new());
+        for &group in groups {
+            for (value, &count) in &self.groups[group as usize] {
+                values.values().append_value(value);
+                counts.values().append_value(count);
+            }
+            values.append(true);
+            counts.append(true);
+        }
+        Ok(vec![Arc::new(values.finish()), Arc::new(counts.finish())])
+    }
+
+    fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        let (values, counts) = (states[0].as_list::<i32>(), states[1].as_list::<i32>());
+        for (row, &group) in groups.iter().enumerate() {
+            let (values, counts) = (values.value(row), counts.value(row));
+            let wrong = || Error::new("snapshot of an aggregate", "its values have no counts");
+            let values = values.as_binary_opt::<i32>().ok_or_else(wrong)?;
+            let counts = counts.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
+            for (value, &count) in values.iter().flatten().zip(counts.values()) {
+                self.add(group, value, count);
+            }
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.groups.clear();
+        self.bytes = 0;
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes + self.groups.capacity() * size_of::<BTreeMap<Box<[u8]>, i64>>()
+    }
+}

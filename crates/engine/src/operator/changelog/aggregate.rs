@@ -1,0 +1,404 @@
+//! Running aggregation over a changelog, or into one: takes rows back, says what a row was before its
+//! update, lets groups go that have no rows left or that nothing has touched for long.
+//!
+//! [`crate::operator::aggregate::Aggregate`] is what a query gets that needs none of this.
+
+mod state;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, SchemaRef};
+
+use super::{Retention, retractions};
+use crate::accumulator::Accumulator;
+use crate::chunk::{Chunk, RowKind};
+use crate::error::Result;
+use crate::expression::reject;
+use crate::hash::hash_rows;
+use crate::operator::aggregate::{AggregateSpec, Emit, Keys, order_keys};
+use crate::operator::{Operator, Output, Progress};
+use crate::state::{KeyedState, Mark};
+use crate::time::EventTime;
+
+/// Running aggregation over or into a changelog.
+pub struct UpdatingAggregate {
+    spec: AggregateSpec,
+    key_types: Vec<DataType>,
+    argument_types: Vec<Vec<DataType>>,
+    table: Table,
+    retention: Retention,
+    mark: Mark,
+    /// What the last snapshot was taken since: groups that went before need no mention any more.
+    saved: Mark,
+    hashes: Vec<u64>,
+    groups: Vec<u32>,
+}
+
+/// All groups. One without rows is as good as gone; its place is taken again when it comes back.
+struct Table {
+    keys: Keys,
+    accumulators: Vec<Box<dyn Accumulator>>,
+    of_group: Vec<Group>,
+    /// Groups without rows.
+    empty: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Group {
+    rows: i64,
+    touched: Mark,
+    touched_at: EventTime,
+}
+
+/// A table is made anew when so many groups, and more than half of them, have no rows.
+const EMPTY_GROUPS_MIN: usize = 1024;
+
+/// Groups of a chunk with their rows of the result; which of them have none.
+struct Results {
+    batch: RecordBatch,
+    is_there: Vec<bool>,
+    failed: Vec<Option<String>>,
+}
+
+impl Table {
+    /// Makes room for groups that the keys know.
+    fn resize(&mut self) {
+        let groups = self.keys.len();
+        self.empty += groups - self.of_group.len();
+        self.of_group.resize(groups, Group::default());
+        self.accumulators
+            .iter_mut()
+            .for_each(|accumulator| accumulator.resize(groups));
+    }
+
+    fn result(
+        &mut self,
+        groups: &[u32],
+        schema: &SchemaRef,
+    ) -> Result<(RecordBatch, Vec<Option<String>>)> {
+        let mut columns = self.keys.columns(groups)?;
+        let mut failed = vec![None; groups.len()];
+        for accumulator in &mut self.accumulators {
+            let values = accumulator.evaluate(groups)?;
+            columns.push(values.column);
+            for (row, reason) in values.failed {
+                failed[row].get_or_insert(reason);
+            }
+        }
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(groups.len()));
+        let batch = RecordBatch::try_new_with_options(schema.clone(), columns, &options)?;
+        Ok((batch, failed))
+    }
+}
+
+impl UpdatingAggregate {
+    /// An aggregation over chunks with the columns of `input`.
+    pub fn new(spec: AggregateSpec, input: &SchemaRef) -> Result<UpdatingAggregate> {
+        let type_of = |column: &usize| input.field(*column).data_type().clone();
+        let key_types = spec.keys.iter().map(type_of).collect::<Vec<_>>();
+        let arguments = spec.calls.iter();
+        let arguments = arguments.map(|call| call.arguments.iter().map(type_of).collect());
+        let argument_types = arguments.collect::<Vec<Vec<DataType>>>();
+        let table = table(&spec, &key_types, &argument_types)?;
+        Ok(UpdatingAggregate {
+            retention: Retention::new(spec.retention_us),
+            spec,
+            key_types,
+            argument_types,
+            table,
+            mark: Mark(1),
+            saved: Mark::default(),
+            hashes: Vec::new(),
+            groups: Vec::new(),
+        })
+    }
+
+    fn new_table(&self) -> Result<Table> {
+        table(&self.spec, &self.key_types, &self.argument_types)
+    }
+
+    /// Without keys there is one group, which stays when its last row goes: COUNT(*) is 0 then.
+    fn stays_empty(&self) -> bool {
+        self.spec.keys.is_empty()
+    }
+
+    /// The groups of the chunk's rows, into `self.groups`, and how many there were before; groups that are
+    /// too old begin anew.
+    fn find_groups(&mut self, chunk: &Chunk) -> Result<usize> {
+        let keys = self
+            .spec
+            .keys
+            .iter()
+            .map(|&key| chunk.batch.column(key).clone());
+        let keys = keys.collect::<Vec<ArrayRef>>();
+        let known = chunk.key_hashes.as_ref();
+        let known = known.filter(|known| *known.columns == *self.spec.keys);
+        match known {
+            Some(known) => known.hashes.as_ref().clone_into(&mut self.hashes),
+            None => hash_rows(&keys, chunk.rows(), &mut self.hashes)?,
+        }
+        let (hashes, are_cold) = (&self.hashes, known.is_some());
+        let mut existed = self.table.keys.len();
+        self.table
+            .keys
+            .groups(&keys, hashes, are_cold, &mut self.groups)?;
+        self.table.resize();
+        let is_over = |&group: &u32| {
+            let group = &self.table.of_group[group as usize];
+            group.rows > 0 && self.retention.is_over(group.touched_at)
+        };
+        if self.groups.iter().any(is_over) {
+            self.drop_old()?;
+            existed = self.table.keys.len();
+            let hashes = &self.hashes;
+            self.table
+                .keys
+                .groups(&keys, hashes, true, &mut self.groups)?;
+            self.table.resize();
+        }
+        Ok(existed)
+    }
+
+    /// Which rows of the chunk count: one that takes a row back of a group that was forgotten does not.
+    fn count_rows(&mut self, retracts: Option<&[bool]>) -> [Vec<u32>; 2] {
+        let (mut added, mut taken_back) = (Vec::new(), Vec::new());
+        let now = self.retention.now();
+        for (row, &group) in self.groups.iter().enumerate() {
+            let of_group = &mut self.table.of_group[group as usize];
+            let before = of_group.rows;
+            if retracts.is_some_and(|retracts| retracts[row]) {
+                if before == 0 {
+                    continue;
+                }
+                of_group.rows -= 1;
+                taken_back.push(row as u32);
+            } else {
+                of_group.rows += 1;
+                added.push(row as u32);
+            }
+            (of_group.touched, of_group.touched_at) = (self.mark, now);
+            self.table.empty += usize::from(of_group.rows == 0);
+            self.table.empty -= usize::from(before == 0);
+        }
+        [added, taken_back]
+    }
+
+    /// Adds rows to the accumulators, or takes them back.
+    fn accumulate(&mut self, chunk: &Chunk, rows: &[u32], retracts: bool) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let is_all = rows.len() == chunk.rows();
+        let order = order_keys(&self.spec, chunk)?;
+        for (call, accumulator) in self.spec.calls.iter().zip(&mut self.table.accumulators) {
+            let filter = call
+                .filter
+                .map(|filter| chunk.batch.column(filter).as_boolean());
+            let passes = |row: &u32| {
+                let row = *row as usize;
+                filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
+            };
+            let chosen = rows.iter().copied().filter(passes).collect::<Vec<u32>>();
+            let groups = chosen.iter().map(|&row| self.groups[row as usize]);
+            let groups = groups.collect::<Vec<u32>>();
+            let of_call = call
+                .arguments
+                .iter()
+                .map(|&index| chunk.batch.column(index).clone());
+            let mut arguments = of_call.collect::<Vec<ArrayRef>>();
+            let order = match call.function.needs_order() {
+                true => chosen.iter().map(|&row| order[row as usize]).collect(),
+                false => Vec::new(),
+            };
+            if !is_all || chosen.len() < rows.len() {
+                let chosen = UInt32Array::from(chosen);
+                for argument in &mut arguments {
+                    *argument = arrow_select::take::take(argument, &chosen, None)?;
+                }
+            }
+            match retracts {
+                true => accumulator.retract(&groups, &arguments)?,
+                false => accumulator.update(&groups, &arguments, &order)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn results(&mut self, touched: &[u32], existed: usize) -> Result<Results> {
+        let (batch, failed) = self.table.result(touched, &self.spec.schema)?;
+        let stays_empty = self.stays_empty();
+        let is_there = touched.iter().map(|&group| {
+            let rows = self.table.of_group[group as usize].rows;
+            rows > 0 || (stays_empty && (group as usize) < existed)
+        });
+        Ok(Results {
+            is_there: is_there.collect(),
+            batch,
+            failed,
+        })
+    }
+
+    fn process_chunk(&mut self, chunk: &Chunk, output: &mut Output) -> Result<()> {
+        let existed = self.find_groups(chunk)?;
+        let touched = distinct(&self.groups, self.table.keys.len());
+        let before = self.results(&touched, existed)?;
+        let retracts = retractions(chunk);
+        let [added, taken_back] = self.count_rows(retracts.as_deref());
+        self.accumulate(chunk, &added, false)?;
+        self.accumulate(chunk, &taken_back, true)?;
+        let after = self.results(&touched, usize::MAX)?;
+        self.emit(before, after, chunk.ingest_ns, output)?;
+        self.make_room()
+    }
+
+    fn emit(
+        &self,
+        before: Results,
+        after: Results,
+        ingest_ns: u64,
+        output: &mut Output,
+    ) -> Result<()> {
+        let is_same = self.are_same(&before.batch, &after.batch)?;
+        let rows = before.is_there.len();
+        let (mut indices, mut kinds) = (Vec::new(), Vec::new());
+        let mut push = |index: usize, kind: RowKind| {
+            indices.push((index / rows, index % rows));
+            kinds.push(kind as i8);
+        };
+        let emitted = Chunk::new(after.batch.clone(), ingest_ns);
+        for row in 0..rows {
+            // A row that has no value was refused, and is not there for anybody behind this.
+            let was_there = before.is_there[row] && before.failed[row].is_none();
+            if after.is_there[row]
+                && let Some(reason) = &after.failed[row]
+            {
+                output.reject(reject(&emitted, row, reason.clone()));
+            }
+            let is_there = after.is_there[row] && after.failed[row].is_none();
+            match (was_there, is_there) {
+                (true, true) if is_same[row] => {}
+                (true, true) => {
+                    if self.spec.emits_before {
+                        push(row, RowKind::UpdateBefore);
+                    }
+                    push(rows + row, RowKind::Update);
+                }
+                (true, false) => push(row, RowKind::Delete),
+                (false, true) => push(rows + row, RowKind::Insert),
+                (false, false) => {}
+            }
+        }
+        if indices.is_empty() {
+            return Ok(());
+        }
+        let batch = arrow_select::interleave::interleave_record_batch(
+            &[&before.batch, &after.batch],
+            &indices,
+        )?;
+        output.emit(Chunk {
+            kinds: Some(Int8Array::from(kinds)),
+            ..Chunk::new(batch, ingest_ns)
+        });
+        Ok(())
+    }
+
+    /// Which rows have the same values.
+    fn are_same(&self, before: &RecordBatch, after: &RecordBatch) -> Result<Vec<bool>> {
+        let mut same = vec![true; before.num_rows()];
+        let first = before.num_columns() - self.spec.calls.len();
+        for (before, after) in before.columns()[first..]
+            .iter()
+            .zip(&after.columns()[first..])
+        {
+            // Nested values can't be compared this way: they count as changed.
+            let equal = match arrow_ord::cmp::not_distinct(before, after) {
+                Ok(equal) => equal,
+                Err(_) => BooleanArray::from(vec![false; before.len()]),
+            };
+            for (same, equal) in same.iter_mut().zip(equal.values()) {
+                *same &= equal;
+            }
+        }
+        Ok(same)
+    }
+
+    /// Makes the table anew when most of its groups have gone.
+    fn make_room(&mut self) -> Result<()> {
+        let table = &self.table;
+        let is_worth_it = table.empty > EMPTY_GROUPS_MIN && 2 * table.empty > table.of_group.len();
+        match self.stays_empty() || !is_worth_it {
+            true => Ok(()),
+            false => self.rebuild(|_| true),
+        }
+    }
+
+    /// Drops the groups that nothing has touched for long.
+    fn drop_old(&mut self) -> Result<()> {
+        let retention = self.retention;
+        let is_old = |group: &Group| group.rows > 0 && retention.is_over(group.touched_at);
+        match self.table.of_group.iter().any(is_old) {
+            true => self.rebuild(|group| !is_old(group)),
+            false => Ok(()),
+        }
+    }
+}
+
+fn table(spec: &AggregateSpec, keys: &[DataType], arguments: &[Vec<DataType>]) -> Result<Table> {
+    let calls = spec.calls.iter().zip(arguments);
+    let accumulators = calls.map(|(call, arguments)| match spec.takes_back {
+        true => call.function.retractable(arguments),
+        false => call.function.accumulator(),
+    });
+    Ok(Table {
+        keys: Keys::new(keys)?,
+        accumulators: accumulators.collect::<Result<Vec<_>>>()?,
+        of_group: Vec::new(),
+        empty: 0,
+    })
+}
+
+/// Each of `groups` once, in the order in which they come.
+fn distinct(groups: &[u32], number: usize) -> Vec<u32> {
+    let mut seen = std::collections::HashSet::<u32, foldhash::fast::FixedState>::default();
+    seen.reserve(groups.len().min(number));
+    let groups = groups.iter().copied();
+    groups.filter(|&group| seen.insert(group)).collect()
+}
+
+impl Operator for UpdatingAggregate {
+    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        if chunk.rows() == 0 {
+            return Ok(());
+        }
+        if self.spec.emit == Emit::EveryRow && !self.spec.calls.is_empty() {
+            return (0..chunk.rows())
+                .try_for_each(|row| self.process_chunk(&chunk.slice(row, 1), output));
+        }
+        self.process_chunk(&chunk, output)
+    }
+
+    fn advance(&mut self, watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        if self.retention.advance(watermark) {
+            self.drop_old()?;
+        }
+        Ok(Progress::Done)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.table = self.new_table()?;
+        self.retention.restart();
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+
+    fn shares_input(&self) -> bool {
+        let functions = self.spec.calls.iter().map(|call| &call.function);
+        functions.into_iter().any(|function| function.is_foreign())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,434 @@
+//! Join of two streams without windows: each row is joined with all rows of the other side, those that
+//! came before it and those that are still to come (Flink's regular join).
+//!
+//! Both sides are kept, by key. Of an outer join each row also knows how many partners it has: with its
+//! first one the row that was padded with NULL is taken back, with the last one's end it comes again. A
+//! pair for which the condition fails is refused, and counts as a partner: nothing is padded that a mended
+//! condition might have joined.
+//!
+//! What comes out are `+I` and `−D`: which old pair a new one replaces is not known here.
+
+mod state;
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, Int8Array, RecordBatch, UInt32Array, new_null_array};
+use arrow_schema::SchemaRef;
+
+use super::rows::{Encoded, KeyedRows, OfKey};
+use super::{Retention, retractions};
+use crate::chunk::{Chunk, RowKind};
+use crate::error::Result;
+use crate::expression::{Expression, evaluate};
+use crate::operator::join::JoinKind;
+use crate::operator::{Operator, Output, Progress};
+use crate::state::KeyedState;
+use crate::time::EventTime;
+
+/// What a join of two streams computes.
+#[derive(Debug, Clone)]
+pub struct ChangelogJoinSpec {
+    /// The left side, then the right one.
+    pub sides: [ChangelogJoinSide; 2],
+    /// Inner or outer.
+    pub kind: JoinKind,
+    /// Of a pair's columns, beside equal keys.
+    pub condition: Option<Arc<dyn Expression>>,
+    /// Rows are kept for so many microseconds of event time; `None` for ever.
+    pub retention_us: Option<i64>,
+    /// Left columns, then right columns.
+    pub schema: SchemaRef,
+}
+
+/// One side of a join of two streams.
+#[derive(Debug, Clone)]
+pub struct ChangelogJoinSide {
+    /// Columns that equal those of the other side, of the same types. A row with a NULL among them has no
+    /// partner.
+    pub keys: Vec<usize>,
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// It takes rows back.
+    pub takes_back: bool,
+}
+
+/// Join of two streams.
+pub struct ChangelogJoin {
+    spec: ChangelogJoinSpec,
+    sides: [KeyedRows; 2],
+    retention: Retention,
+    /// A chunk of which not all rows have been joined.
+    pending: Option<Pending>,
+}
+
+struct Pending {
+    side: usize,
+    chunk: Chunk,
+    encoded: Encoded,
+    retracts: Option<Vec<bool>>,
+    /// The next row.
+    next: usize,
+}
+
+/// What becomes of a pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Apart,
+    Joined,
+    /// The condition failed: refused, and no reason to pad.
+    Failed,
+}
+
+/// Partners of some rows of a chunk.
+struct Candidates {
+    /// How many each row has, from the first row on.
+    of_row: Vec<usize>,
+    /// How often each is there.
+    counts: Vec<u32>,
+    verdicts: Vec<Verdict>,
+    /// Their columns.
+    rows: RecordBatch,
+}
+
+/// Rows that come out, by where their columns are; `None` for a side that is padded with NULL.
+#[derive(Default)]
+struct Joined {
+    own: Vec<Option<u32>>,
+    other: Vec<Option<u32>>,
+    kinds: Vec<i8>,
+}
+
+impl Joined {
+    fn push(&mut self, own: Option<usize>, other: Option<usize>, retracts: bool, times: u32) {
+        let kind = match retracts {
+            true => RowKind::Delete,
+            false => RowKind::Insert,
+        };
+        for _ in 0..times {
+            self.own.push(own.map(|row| row as u32));
+            self.other.push(other.map(|row| row as u32));
+            self.kinds.push(kind as i8);
+        }
+    }
+}
+
+impl ChangelogJoin {
+    /// A join that has seen nothing.
+    pub fn new(spec: ChangelogJoinSpec) -> Result<ChangelogJoin> {
+        let side = |side: &ChangelogJoinSide| {
+            KeyedRows::new(side.schema.clone(), side.keys.clone(), Vec::new())
+        };
+        Ok(ChangelogJoin {
+            sides: [side(&spec.sides[0])?, side(&spec.sides[1])?],
+            retention: Retention::new(spec.retention_us),
+            pending: None,
+            spec,
+        })
+    }
+
+    /// Whether rows come out that take others back.
+    fn makes_updates(&self) -> bool {
+        self.spec.makes_updates()
+    }
+
+    /// Joins rows of the chunk until about a chunk of pairs is there. One row's pairs come out together.
+    fn step(&mut self, output: &mut Output) -> Result<Progress> {
+        let Some(mut pending) = self.pending.take() else {
+            return Ok(Progress::Done);
+        };
+        let first = pending.next;
+        let candidates = self.candidates(&mut pending, output)?;
+        let joined = self.apply(&pending, first, &candidates);
+        self.emit(&pending, &candidates, joined, output)?;
+        if pending.next < pending.chunk.rows() {
+            self.pending = Some(pending);
+            return Ok(Progress::More);
+        }
+        Ok(Progress::Done)
+    }
+
+    /// The partners of the next rows of the chunk.
+    fn candidates(&self, pending: &mut Pending, output: &mut Output) -> Result<Candidates> {
+        let other = &self.sides[1 - pending.side];
+        let (mut encodings, mut counts) = (Vec::<&[u8]>::new(), Vec::new());
+        let (mut of_row, mut own) = (Vec::new(), Vec::new());
+        while pending.next < pending.chunk.rows() && encodings.len() < output.chunk_rows {
+            let row = pending.next;
+            let before = encodings.len();
+            if let Some(of_key) = partners(other, &pending.encoded, row) {
+                for (encoding, kept) in of_key.live(&self.retention) {
+                    encodings.push(encoding);
+                    counts.push(kept.count);
+                    own.push(row as u32);
+                }
+            }
+            of_row.push(encodings.len() - before);
+            pending.next += 1;
+        }
+        let rows = other.decode(encodings.into_iter())?;
+        let verdicts = self.judge(pending, &own, &rows, output)?;
+        Ok(Candidates {
+            of_row,
+            counts,
+            verdicts,
+            rows,
+        })
+    }
+
+    /// What the condition says of each pair: row `own[i]` of the chunk with row `i` of `others`.
+    fn judge(
+        &self,
+        pending: &Pending,
+        own: &[u32],
+        others: &RecordBatch,
+        output: &mut Output,
+    ) -> Result<Vec<Verdict>> {
+        let Some(condition) = &self.spec.condition else {
+            return Ok(vec![Verdict::Joined; own.len()]);
+        };
+        if own.is_empty() {
+            return Ok(Vec::new());
+        }
+        let own = pending.chunk.take(&UInt32Array::from(own.to_vec()))?;
+        let columns = in_order(
+            pending.side,
+            own.batch.columns().to_vec(),
+            others.columns().to_vec(),
+        );
+        let pairs = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
+        let pairs = Chunk::new(pairs, pending.chunk.ingest_ns);
+        let judged = evaluate(std::slice::from_ref(condition), pairs.clone())?;
+        if !judged.rejected.is_empty() {
+            return self.judge_each(condition, &pairs, output);
+        }
+        let holds = judged.columns[0].as_boolean();
+        let verdict = |row: usize| match holds.is_valid(row) && holds.value(row) {
+            true => Verdict::Joined,
+            false => Verdict::Apart,
+        };
+        Ok((0..holds.len()).map(verdict).collect())
+    }
+
+    /// One pair at a time, where some fail.
+    fn judge_each(
+        &self,
+        condition: &Arc<dyn Expression>,
+        pairs: &Chunk,
+        output: &mut Output,
+    ) -> Result<Vec<Verdict>> {
+        let conditions = std::slice::from_ref(condition);
+        let mut verdicts = Vec::with_capacity(pairs.rows());
+        for row in 0..pairs.rows() {
+            let judged = evaluate(conditions, pairs.slice(row, 1))?;
+            verdicts.push(match judged.columns[0].as_boolean() {
+                holds if holds.is_empty() => Verdict::Failed,
+                holds if holds.is_valid(0) && holds.value(0) => Verdict::Joined,
+                _ => Verdict::Apart,
+            });
+            let mut rejected = judged.rejected.into_iter();
+            rejected
+                .by_ref()
+                .for_each(|rejected| output.reject(rejected));
+        }
+        Ok(verdicts)
+    }
+
+    /// What the rows from `first` on do, one after the other; they are kept, or taken back.
+    fn apply(&mut self, pending: &Pending, first: usize, candidates: &Candidates) -> Joined {
+        let side = pending.side;
+        let keeps = [side, 1 - side].map(|side| self.spec.kind.keeps(side));
+        let now = self.retention.now();
+        let mut joined = Joined::default();
+        let mut at = 0;
+        for (row, &number) in (first..).zip(&candidates.of_row) {
+            let retracts = pending.retracts.as_ref().is_some_and(|of| of[row]);
+            let range = at..at + number;
+            at += number;
+            let counted = range
+                .clone()
+                .filter(|&i| candidates.verdicts[i] != Verdict::Apart);
+            let partners = counted.map(|i| candidates.counts[i]).sum::<u32>();
+            let encoded = &pending.encoded;
+            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+            if encoded.has_null[row] {
+                if keeps[0] {
+                    joined.push(Some(row), None, retracts, 1);
+                }
+                continue;
+            }
+            let partners = if retracts {
+                match self.sides[side].remove(hash, key, bytes, now) {
+                    Some(before) => before.partners,
+                    // It was forgotten, and with it what it made.
+                    None => continue,
+                }
+            } else {
+                self.sides[side].add(hash, key, bytes, now).partners = partners;
+                partners
+            };
+            if partners == 0 {
+                if keeps[0] {
+                    joined.push(Some(row), None, retracts, 1);
+                }
+                continue;
+            }
+            let padded = match keeps[1] {
+                true => self.count_partner(pending, row, candidates, &range, retracts),
+                false => Vec::new(),
+            };
+            let pad = |joined: &mut Joined| {
+                let padded = padded.iter();
+                padded.for_each(|&i| joined.push(None, Some(i), !retracts, candidates.counts[i]));
+            };
+            if !retracts {
+                pad(&mut joined);
+            }
+            for i in range.filter(|&i| candidates.verdicts[i] == Verdict::Joined) {
+                joined.push(Some(row), Some(i), retracts, candidates.counts[i]);
+            }
+            if retracts {
+                pad(&mut joined);
+            }
+        }
+        joined
+    }
+
+    /// Each partner of a row has one more, or one fewer. Those that had none, or have none now.
+    fn count_partner(
+        &mut self,
+        pending: &Pending,
+        row: usize,
+        candidates: &Candidates,
+        range: &std::ops::Range<usize>,
+        retracts: bool,
+    ) -> Vec<usize> {
+        let retention = self.retention;
+        let other = &mut self.sides[1 - pending.side];
+        let mark = other.present_mark();
+        let (hash, key) = (pending.encoded.hashes[row], pending.encoded.key(row));
+        let mut padded = Vec::new();
+        let Some(of_key) = other.of_key_mut(hash, key) else {
+            return padded;
+        };
+        // The same rows in the same order as when they were looked up.
+        let rows = of_key.rows.values_mut();
+        let live = rows.filter(|kept| !retention.is_over(kept.touched_at));
+        for (i, kept) in range.clone().zip(live) {
+            if candidates.verdicts[i] == Verdict::Apart {
+                continue;
+            }
+            let partners = match retracts {
+                true => kept.partners.saturating_sub(1),
+                false => kept.partners + 1,
+            };
+            if partners + kept.partners == 1 {
+                padded.push(i);
+            }
+            kept.set_partners(partners, mark);
+        }
+        padded
+    }
+
+    fn emit(
+        &self,
+        pending: &Pending,
+        candidates: &Candidates,
+        joined: Joined,
+        output: &mut Output,
+    ) -> Result<()> {
+        let rows = joined.kinds.len();
+        let mut from = 0;
+        while from < rows {
+            let to = (from + output.chunk_rows).min(rows);
+            let own = taken(&pending.chunk.batch, &joined.own[from..to])?;
+            let other = taken(&candidates.rows, &joined.other[from..to])?;
+            let columns = in_order(pending.side, own, other);
+            let batch = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
+            let kinds = Int8Array::from(joined.kinds[from..to].to_vec());
+            output.emit(Chunk {
+                kinds: self.makes_updates().then_some(kinds),
+                ..Chunk::new(batch, pending.chunk.ingest_ns)
+            });
+            from = to;
+        }
+        Ok(())
+    }
+}
+
+impl ChangelogJoinSpec {
+    /// Whether rows come out that take others back: an outer join's padding, or a side's own.
+    pub fn makes_updates(&self) -> bool {
+        self.kind != JoinKind::Inner || self.sides.iter().any(|side| side.takes_back)
+    }
+}
+
+/// The rows of the other side that have the key of row `row`.
+fn partners<'r>(other: &'r KeyedRows, encoded: &Encoded, row: usize) -> Option<&'r OfKey> {
+    if encoded.has_null[row] {
+        return None;
+    }
+    other.of_key(encoded.hashes[row], encoded.key(row))
+}
+
+/// Columns of the left side, then of the right one.
+fn in_order(side: usize, own: Vec<ArrayRef>, other: Vec<ArrayRef>) -> Vec<ArrayRef> {
+    let (left, right) = if side == 0 {
+        (own, other)
+    } else {
+        (other, own)
+    };
+    left.into_iter().chain(right).collect()
+}
+
+fn taken(batch: &RecordBatch, rows: &[Option<u32>]) -> Result<Vec<ArrayRef>> {
+    let rows = UInt32Array::from(rows.to_vec());
+    let columns = batch.columns().iter().map(|column| match batch.num_rows() {
+        0 => Ok(new_null_array(column.data_type(), rows.len())),
+        _ => Ok(arrow_select::take::take(column, &rows, None)?),
+    });
+    columns.collect()
+}
+
+impl Operator for ChangelogJoin {
+    fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        debug_assert!(self.pending.is_none(), "the last chunk has been joined");
+        if chunk.rows() == 0 {
+            return Ok(());
+        }
+        self.pending = Some(Pending {
+            side: input,
+            encoded: self.sides[input].encode(&chunk)?,
+            retracts: retractions(&chunk),
+            chunk,
+            next: 0,
+        });
+        self.step(output).map(|_| ())
+    }
+
+    fn rest(&mut self, output: &mut Output) -> Result<Progress> {
+        self.step(output)
+    }
+
+    fn advance(&mut self, watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        if self.retention.advance(watermark) {
+            let retention = self.retention;
+            let is_old = |_: EventTime, row_at: EventTime| retention.is_over(row_at);
+            self.sides.iter_mut().for_each(|side| side.drop_old(is_old));
+        }
+        Ok(Progress::Done)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.sides.iter_mut().for_each(KeyedRows::clear);
+        self.retention.restart();
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

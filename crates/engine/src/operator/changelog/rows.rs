@@ -1,0 +1,504 @@
+//! Rows by key, each with how often it is there: what joins and top-N keep.
+//!
+//! A row is kept as its `arrow-row` encoding, so that it is found again by its content when it is taken
+//! back, and rows of one key stand in the order of [`RowOrder`], then of all their columns: the same
+//! whichever came first (I1).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_row::{RowConverter, Rows, SortField};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
+use hashbrown::HashTable;
+
+use super::Retention;
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+use crate::hash::hash_rows;
+use crate::state::{BucketSet, Mark};
+use crate::time::{EventTime, MIN_WATERMARK};
+
+/// Columns that rows of a key are ordered by.
+pub type RowOrder = Vec<(usize, SortOptions)>;
+
+/// Rows by key.
+pub struct KeyedRows {
+    schema: SchemaRef,
+    keys: Vec<usize>,
+    order: RowOrder,
+    key_converter: RowConverter,
+    /// The columns of the order, then all columns.
+    row_converter: RowConverter,
+    table: HashTable<OfKey>,
+    /// Rows that are gone since the last snapshot that was stored: it may hold them.
+    gone: Vec<Gone>,
+    mark: Mark,
+    bytes: usize,
+}
+
+/// The rows of one key.
+pub struct OfKey {
+    hash: u64,
+    key: Box<[u8]>,
+    /// By their encodings.
+    pub rows: BTreeMap<Box<[u8]>, Kept>,
+    /// The watermark when any of them last changed.
+    pub touched_at: EventTime,
+}
+
+/// One row.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept {
+    /// How often it is there; at least once.
+    pub count: u32,
+    /// Rows of the other side that it goes with, where a join counts them.
+    pub partners: u32,
+    /// The watermark when it last changed.
+    pub touched_at: EventTime,
+    mark: Mark,
+}
+
+struct Gone {
+    hash: u64,
+    key: Box<[u8]>,
+    row: Box<[u8]>,
+    mark: Mark,
+}
+
+/// The rows of a chunk, encoded.
+pub struct Encoded {
+    /// [`hash_rows`] of the keys.
+    pub hashes: Arc<[u64]>,
+    keys: Option<Rows>,
+    rows: Rows,
+    /// Rows whose key has a NULL: it equals nothing.
+    pub has_null: Vec<bool>,
+}
+
+impl Encoded {
+    /// The encoding of row `row`'s key.
+    pub fn key(&self, row: usize) -> &[u8] {
+        self.keys.as_ref().map_or(&[], |keys| keys.row(row).data())
+    }
+
+    /// The encoding of row `row`.
+    pub fn row(&self, row: usize) -> &[u8] {
+        self.rows.row(row).data()
+    }
+}
+
+/// What an entry costs beside its bytes: the box, its length, and its place in a tree that is half full.
+const ENTRY_BYTES: usize = 96;
+
+impl KeyedRows {
+    /// Columns of a snapshot before those of the rows: count, partners, touched_at.
+    pub const OWN_COLUMNS: usize = 3;
+
+    /// No rows yet, of the columns of `schema`, by the columns `keys` (none: all rows have the same key).
+    pub fn new(schema: SchemaRef, keys: Vec<usize>, order: RowOrder) -> Result<KeyedRows> {
+        let of = |column: usize| schema.field(column).data_type().clone();
+        let key_fields = keys.iter().map(|&key| SortField::new(of(key)));
+        let in_order = order
+            .iter()
+            .map(|&(column, options)| SortField::new_with_options(of(column), options));
+        let all = (0..schema.fields().len()).map(|column| SortField::new(of(column)));
+        Ok(KeyedRows {
+            key_converter: RowConverter::new(key_fields.collect())?,
+            row_converter: RowConverter::new(in_order.chain(all).collect())?,
+            schema,
+            keys,
+            order,
+            table: HashTable::new(),
+            gone: Vec::new(),
+            mark: Mark(1),
+            bytes: 0,
+        })
+    }
+
+    /// The same, in an operator whose marks are so far.
+    pub fn at_mark(self, mark: Mark) -> KeyedRows {
+        KeyedRows { mark, ..self }
+    }
+
+    /// All keys with their rows.
+    pub fn keys(&self) -> impl Iterator<Item = &OfKey> {
+        self.table.iter()
+    }
+
+    /// What a snapshot is answered with that is not of these rows.
+    pub fn wrong_snapshot() -> Error {
+        Error::new(
+            "snapshot of keyed rows",
+            "its columns are not those of the rows",
+        )
+        .mend("restore from another checkpoint")
+    }
+
+    /// Encodes the rows of a chunk.
+    pub fn encode(&self, chunk: &Chunk) -> Result<Encoded> {
+        let known = chunk.key_hashes.as_ref();
+        let known = known.filter(|known| *known.columns == *self.keys);
+        self.encode_batch(&chunk.batch, known.map(|known| known.hashes.clone()))
+    }
+
+    fn encode_batch(&self, batch: &RecordBatch, hashes: Option<Arc<[u64]>>) -> Result<Encoded> {
+        let keys = self.keys.iter().map(|&key| batch.column(key).clone());
+        let keys = keys.collect::<Vec<ArrayRef>>();
+        let hashes = match hashes {
+            Some(hashes) => hashes,
+            None => {
+                let mut hashes = Vec::new();
+                hash_rows(&keys, batch.num_rows(), &mut hashes)?;
+                hashes.into()
+            }
+        };
+        let has_null = match keys.iter().any(|key| key.null_count() > 0) {
+            true => (0..batch.num_rows())
+                .map(|row| keys.iter().any(|key| key.is_null(row)))
+                .collect(),
+            false => vec![false; batch.num_rows()],
+        };
+        let in_order = self.order.iter();
+        let columns = in_order.map(|&(column, _)| batch.column(column).clone());
+        let columns = columns.chain(batch.columns().iter().cloned());
+        Ok(Encoded {
+            hashes,
+            keys: match keys.is_empty() {
+                true => None,
+                false => Some(self.key_converter.convert_columns(&keys)?),
+            },
+            rows: self
+                .row_converter
+                .convert_columns(&columns.collect::<Vec<_>>())?,
+            has_null,
+        })
+    }
+
+    /// The rows that these encodings stand for.
+    pub fn decode<'r>(&self, encodings: impl Iterator<Item = &'r [u8]>) -> Result<RecordBatch> {
+        let parser = self.row_converter.parser();
+        let mut rows = 0;
+        let parsed = encodings.map(|encoding| {
+            rows += 1;
+            parser.parse(encoding)
+        });
+        let columns = self.row_converter.convert_rows(parsed)?;
+        let columns = columns[self.order.len()..].to_vec();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(
+            self.schema.clone(),
+            columns,
+            &options,
+        )?)
+    }
+
+    /// The rows of a key that were not forgotten.
+    pub fn of_key(&self, hash: u64, key: &[u8]) -> Option<&OfKey> {
+        self.table.find(hash, |of| *of.key == *key)
+    }
+
+    /// The same, to change what is known of its rows; [`KeyedRows::note`] has to hear of it.
+    pub fn of_key_mut(&mut self, hash: u64, key: &[u8]) -> Option<&mut OfKey> {
+        self.table.find_mut(hash, |of| *of.key == *key)
+    }
+
+    /// The mark that a row gets when it is changed.
+    pub fn present_mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// Adds a row once more; returns it as it is then.
+    pub fn add(&mut self, hash: u64, key: &[u8], row: &[u8], now: EventTime) -> &mut Kept {
+        let mark = self.mark;
+        let of_key = self.table.entry(hash, |of| *of.key == *key, |of| of.hash);
+        let of_key = of_key.or_insert_with(|| {
+            self.bytes += key.len() + ENTRY_BYTES;
+            OfKey {
+                hash,
+                key: key.into(),
+                rows: BTreeMap::new(),
+                touched_at: now,
+            }
+        });
+        let of_key = of_key.into_mut();
+        of_key.touched_at = now;
+        if !of_key.rows.contains_key(row) {
+            self.bytes += row.len() + ENTRY_BYTES;
+            let kept = Kept {
+                count: 0,
+                partners: 0,
+                touched_at: now,
+                mark,
+            };
+            of_key.rows.insert(row.into(), kept);
+        }
+        let kept = of_key.rows.get_mut(row).expect("inserted just above");
+        kept.count += 1;
+        (kept.touched_at, kept.mark) = (now, mark);
+        kept
+    }
+
+    /// Takes a row back once; returns it as it was before. `None`: it isn't there (it was forgotten).
+    pub fn remove(&mut self, hash: u64, key: &[u8], row: &[u8], now: EventTime) -> Option<Kept> {
+        let mark = self.mark;
+        let of_key = self.table.find_mut(hash, |of| *of.key == *key)?;
+        let kept = of_key.rows.get_mut(row)?;
+        let before = *kept;
+        of_key.touched_at = now;
+        kept.count -= 1;
+        (kept.touched_at, kept.mark) = (now, mark);
+        if kept.count == 0 {
+            let (row, _) = of_key.rows.remove_entry(row).expect("found just above");
+            self.forget(hash, key, row);
+        }
+        Some(before)
+    }
+
+    /// Behind the removal of a row's entry.
+    fn forget(&mut self, hash: u64, key: &[u8], row: Box<[u8]>) {
+        self.bytes = self.bytes.saturating_sub(row.len() + ENTRY_BYTES);
+        // Without a mark that has ended no snapshot has been taken that could hold it.
+        if self.mark > Mark(1) {
+            self.gone.push(Gone {
+                hash,
+                key: key.into(),
+                row,
+                mark: self.mark,
+            });
+        }
+        if let Ok(found) = self.table.find_entry(hash, |of| *of.key == *key)
+            && found.get().rows.is_empty()
+        {
+            self.bytes = self.bytes.saturating_sub(key.len() + ENTRY_BYTES);
+            found.remove();
+        }
+    }
+
+    /// Of a key's rows only the first `most` stay, each counted as often as it is there.
+    pub fn keep_first(&mut self, hash: u64, key: &[u8], most: usize) {
+        loop {
+            let Some(of_key) = self.table.find_mut(hash, |of| *of.key == *key) else {
+                return;
+            };
+            let rows = of_key.rows.values().map(|kept| kept.count as usize);
+            let excess = rows.sum::<usize>().saturating_sub(most);
+            if excess == 0 {
+                return;
+            }
+            let mut last = of_key.rows.last_entry().expect("there are too many");
+            let kept = last.get_mut();
+            if kept.count as usize > excess {
+                kept.count -= excess as u32;
+                kept.mark = self.mark;
+                return;
+            }
+            let row = last.remove_entry().0;
+            self.forget(hash, key, row);
+        }
+    }
+
+    /// Drops all rows for which `is_old` says so, of a key's touch and of their own.
+    pub fn drop_old(&mut self, is_old: impl Fn(EventTime, EventTime) -> bool) {
+        let mark = self.mark;
+        let (gone, bytes) = (&mut self.gone, &mut self.bytes);
+        self.table.retain(|of_key| {
+            let (hash, key, key_at) = (of_key.hash, &of_key.key, of_key.touched_at);
+            of_key.rows.retain(|row, kept| {
+                let stays = !is_old(key_at, kept.touched_at);
+                if !stays {
+                    *bytes = bytes.saturating_sub(row.len() + ENTRY_BYTES);
+                    if mark > Mark(1) {
+                        let (key, row) = (key.clone(), row.clone());
+                        gone.push(Gone {
+                            hash,
+                            key,
+                            row,
+                            mark,
+                        });
+                    }
+                }
+                stays
+            });
+            let stays = !of_key.rows.is_empty();
+            if !stays {
+                *bytes = bytes.saturating_sub(key.len() + ENTRY_BYTES);
+            }
+            stays
+        });
+    }
+
+    /// Forgets all rows.
+    pub fn clear(&mut self) {
+        self.table.clear();
+        self.gone.clear();
+        self.bytes = 0;
+    }
+
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        let gone = self.gone.iter().map(|gone| gone.key.len() + gone.row.len());
+        self.bytes + gone.sum::<usize>() + self.gone.capacity() * size_of::<Gone>()
+    }
+
+    /// As [`crate::state::KeyedState::mark`].
+    pub fn mark(&mut self) -> Mark {
+        let ended = self.mark;
+        self.mark = Mark(ended.0 + 1);
+        ended
+    }
+
+    /// The rows of `buckets` that changed since `since`, in one batch; those that are gone with a count
+    /// of 0.
+    pub fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Option<RecordBatch>> {
+        let (mut encodings, mut own) = (Vec::<&[u8]>::new(), Vec::new());
+        if since > Mark::default() {
+            self.gone.retain(|gone| gone.mark > since);
+            for gone in &self.gone {
+                let of_key = self.table.find(gone.hash, |of| of.key == gone.key);
+                let is_back = of_key.is_some_and(|of| of.rows.contains_key(&gone.row));
+                if !is_back && buckets.contains_hash(gone.hash) {
+                    encodings.push(&gone.row);
+                    own.push((0, 0, MIN_WATERMARK));
+                }
+            }
+        }
+        for of_key in &self.table {
+            if !buckets.contains_hash(of_key.hash) {
+                continue;
+            }
+            for (row, kept) in &of_key.rows {
+                if kept.mark > since {
+                    encodings.push(row);
+                    own.push((kept.count, kept.partners, kept.touched_at));
+                }
+            }
+        }
+        if encodings.is_empty() {
+            return Ok(None);
+        }
+        let rows = self.decode(encodings.into_iter())?;
+        let count = own.iter().map(|own| own.0);
+        let partners = own.iter().map(|own| own.1);
+        let touched_at = own.iter().map(|own| own.2);
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from_iter_values(count)),
+            Arc::new(UInt32Array::from_iter_values(partners)),
+            Arc::new(Int64Array::from_iter_values(touched_at)),
+        ];
+        let names = ["count", "partners", "touched_at"].into_iter();
+        let own_fields = names.zip(&columns);
+        let own_fields = own_fields
+            .map(|(name, column)| Arc::new(Field::new(name, column.data_type().clone(), false)));
+        let fields = own_fields.chain(self.schema.fields().iter().cloned());
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        columns.extend(rows.columns().iter().cloned());
+        Ok(Some(RecordBatch::try_new(schema, columns)?))
+    }
+
+    /// Takes the rows of a snapshot in, in place of what is there of them.
+    pub fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        let wrong = Self::wrong_snapshot;
+        let types = batch.columns().iter().skip(Self::OWN_COLUMNS);
+        let types = types
+            .map(|column| column.data_type())
+            .collect::<Vec<&DataType>>();
+        let expected = self.schema.fields().iter().map(|field| field.data_type());
+        if types != expected.collect::<Vec<&DataType>>() {
+            return Err(wrong());
+        }
+        let column = |index: usize| batch.column(index);
+        let counts = column(0)
+            .as_primitive_opt::<UInt32Type>()
+            .ok_or_else(wrong)?;
+        let partners = column(1)
+            .as_primitive_opt::<UInt32Type>()
+            .ok_or_else(wrong)?;
+        let touched = column(2)
+            .as_primitive_opt::<Int64Type>()
+            .ok_or_else(wrong)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let rows = RecordBatch::try_new_with_options(
+            self.schema.clone(),
+            batch.columns()[Self::OWN_COLUMNS..].to_vec(),
+            &options,
+        )?;
+        let encoded = self.encode_batch(&rows, None)?;
+        for row in 0..rows.num_rows() {
+            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+            self.put(
+                hash,
+                key,
+                bytes,
+                counts.value(row),
+                partners.value(row),
+                touched.value(row),
+            );
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, hash: u64, key: &[u8], row: &[u8], count: u32, partners: u32, at: EventTime) {
+        let known = self
+            .of_key(hash, key)
+            .is_some_and(|of| of.rows.contains_key(row));
+        if count == 0 {
+            if known {
+                let of_key = self.of_key_mut(hash, key).expect("found just above");
+                let (row, _) = of_key.rows.remove_entry(row).expect("found just above");
+                self.forget(hash, key, row);
+            }
+            return;
+        }
+        let touched_at = self.of_key(hash, key).map(|of| of.touched_at);
+        let kept = self.add(hash, key, row, at);
+        (kept.count, kept.partners) = (count, partners);
+        if let Some(before) = touched_at {
+            let of_key = self.of_key_mut(hash, key).expect("added just above");
+            of_key.touched_at = of_key.touched_at.max(before);
+        }
+    }
+
+    /// Drops the rows of `buckets`, which are somebody else's now.
+    pub fn discard(&mut self, buckets: &BucketSet) {
+        let bytes = &mut self.bytes;
+        self.table.retain(|of_key| {
+            let stays = !buckets.contains_hash(of_key.hash);
+            if !stays {
+                let rows = of_key.rows.keys().map(|row| row.len() + ENTRY_BYTES);
+                let of_key = rows.sum::<usize>() + of_key.key.len() + ENTRY_BYTES;
+                *bytes = bytes.saturating_sub(of_key);
+            }
+            stays
+        });
+        self.gone.retain(|gone| !buckets.contains_hash(gone.hash));
+    }
+}
+
+impl OfKey {
+    /// Whether there are `limit` rows, and the last of them is not behind this one.
+    pub fn is_behind(&self, row: &[u8], limit: usize) -> bool {
+        let last = self.rows.last_key_value();
+        let is_behind = last.is_some_and(|(last, _)| row >= last.as_ref());
+        let rows = self.rows.values().map(|kept| kept.count as usize);
+        is_behind && rows.sum::<usize>() >= limit
+    }
+
+    /// The rows that are not forgotten, with how often each is there.
+    pub fn live<'o>(
+        &'o self,
+        retention: &'o Retention,
+    ) -> impl Iterator<Item = (&'o [u8], &'o Kept)> + 'o {
+        let rows = self.rows.iter().map(|(row, kept)| (row.as_ref(), kept));
+        rows.filter(|(_, kept)| !retention.is_over(kept.touched_at))
+    }
+}
+
+impl Kept {
+    /// The number of partners has changed.
+    pub fn set_partners(&mut self, partners: u32, mark: Mark) {
+        (self.partners, self.mark) = (partners, mark);
+    }
+}

@@ -1,0 +1,36 @@
+//! Snapshots of a running top-N: those of its rows ([`super::KeyedRows`]).
+
+use arrow_array::RecordBatch;
+
+use super::TopN;
+use crate::error::Result;
+use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::EventTime;
+
+impl KeyedState for TopN {
+    fn mark(&mut self) -> Mark {
+        self.rows.mark()
+    }
+
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        Ok(self.rows.snapshot(buckets, since)?.into_iter().collect())
+    }
+
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows.restore(batch)
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        self.rows.discard(buckets);
+        Ok(())
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        self.retention.advance(watermark);
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.rows.bytes()
+    }
+}

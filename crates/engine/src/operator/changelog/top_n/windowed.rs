@@ -1,0 +1,210 @@
+//! Top-N in windows: rows come out once, when their window closes, and nothing is taken back.
+
+use std::collections::BTreeMap;
+
+use arrow_array::Array;
+use arrow_array::{ArrayRef, RecordBatch};
+
+use super::{Changes, TopNSpec, first_of, ranked};
+use crate::chunk::{Chunk, RowKind};
+use crate::error::{Error, Result};
+use crate::operator::aggregate::WindowKey;
+use crate::operator::changelog::rows::KeyedRows;
+use crate::operator::window::timestamp_ticks;
+use crate::operator::{Operator, Output, Progress};
+use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::{EventTime, MIN_WATERMARK};
+
+/// The first rows of each partition of each window.
+pub struct WindowTopN {
+    spec: TopNSpec,
+    window: WindowKey,
+    /// Open windows by their end.
+    windows: BTreeMap<EventTime, KeyedRows>,
+    /// The window that is being emitted, its rows, and the next of these.
+    firing: Option<(KeyedRows, Changes, usize)>,
+    watermark: EventTime,
+    mark: Mark,
+}
+
+impl WindowTopN {
+    /// A top-N that has seen nothing. `spec` has a window.
+    pub fn new(spec: TopNSpec) -> Result<WindowTopN> {
+        let window = spec.window;
+        let window = window.ok_or_else(|| Error::new("top-N", "it has no window"))?;
+        Ok(WindowTopN {
+            spec,
+            window,
+            windows: BTreeMap::new(),
+            firing: None,
+            watermark: MIN_WATERMARK,
+            mark: Mark(1),
+        })
+    }
+
+    /// When the windows of rows close, in event time.
+    fn ends(&self, column: &ArrayRef) -> Result<Vec<EventTime>> {
+        let windows = &self.window.windows;
+        let offset = if self.window.is_start {
+            windows.size
+        } else {
+            0
+        };
+        let ticks = timestamp_ticks(column)?.iter();
+        Ok(ticks
+            .map(|&tick| windows.to_event_time(tick.saturating_add(offset)))
+            .collect())
+    }
+
+    fn rows_of(&mut self, end: EventTime) -> Result<&mut KeyedRows> {
+        if !self.windows.contains_key(&end) {
+            let spec = &self.spec;
+            let (keys, order) = (spec.partition.clone(), spec.order.clone());
+            let rows = KeyedRows::new(spec.input.clone(), keys, order)?.at_mark(self.mark);
+            self.windows.insert(end, rows);
+        }
+        Ok(self.windows.get_mut(&end).expect("inserted just above"))
+    }
+
+    /// Adds rows of one window.
+    fn add(&mut self, end: EventTime, chunk: &Chunk) -> Result<()> {
+        let limit = self.spec.limit;
+        let rows = self.rows_of(end)?;
+        let encoded = rows.encode(chunk)?;
+        for row in 0..chunk.rows() {
+            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+            let of_key = rows.of_key(hash, key);
+            if !of_key.is_some_and(|of_key| of_key.is_behind(bytes, limit)) {
+                rows.add(hash, key, bytes, end);
+                rows.keep_first(hash, key, limit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to emit the first window that is closed, if one is.
+    fn close(&mut self) {
+        let closed = self.windows.first_key_value().map(|(&end, _)| end);
+        let Some(end) = closed.filter(|&end| end <= self.watermark) else {
+            return;
+        };
+        let Some(rows) = self.windows.remove(&end) else {
+            return;
+        };
+        let mut changes = Changes::default();
+        for of_key in rows.keys() {
+            let first = first_of(of_key, self.spec.limit);
+            for (rank, row) in ranked(&first).into_iter().enumerate() {
+                changes.push(row, rank, RowKind::Insert);
+            }
+        }
+        self.firing = Some((rows, changes, 0));
+    }
+}
+
+impl Operator for WindowTopN {
+    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let column = chunk.batch.column(self.window.column);
+        let ends = self.ends(column)?;
+        let mut rows_of = BTreeMap::<EventTime, Vec<u32>>::new();
+        // An outer join before this pads window columns with NULL: such a row is in no window.
+        for row in (0..chunk.rows()).filter(|&row| column.is_valid(row)) {
+            rows_of.entry(ends[row]).or_default().push(row as u32);
+        }
+        for (end, rows) in rows_of {
+            // Only rows of a partition that appeared or resumed while the query ran (I2).
+            if end <= self.watermark {
+                output.count_late(rows.len() as u64);
+                continue;
+            }
+            self.add(end, &chunk.take(&rows.into())?)?;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        self.watermark = watermark;
+        if self.firing.is_none() {
+            self.close();
+        }
+        let Some((rows, changes, from)) = self.firing.take() else {
+            return Ok(Progress::Done);
+        };
+        let to = (from + output.chunk_rows).min(changes.rows.len());
+        output.emit_batch(self.spec.chunk(&rows, &changes, from..to)?);
+        if to < changes.rows.len() {
+            self.firing = Some((rows, changes, to));
+        }
+        Ok(Progress::More)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.windows.clear();
+        self.watermark = MIN_WATERMARK;
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+
+    fn shares_input(&self) -> bool {
+        // Rows are kept, and emitted, as copies.
+        false
+    }
+}
+
+impl KeyedState for WindowTopN {
+    fn mark(&mut self) -> Mark {
+        let ended = self.mark;
+        self.mark = Mark(ended.0 + 1);
+        let windows = self.windows.values_mut();
+        windows.for_each(|rows| {
+            rows.mark();
+        });
+        ended
+    }
+
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        assert!(
+            self.firing.is_none(),
+            "a snapshot is taken between inputs: these rows would be lost"
+        );
+        let mut batches = Vec::new();
+        for rows in self.windows.values_mut() {
+            batches.extend(rows.snapshot(buckets, since)?);
+        }
+        Ok(batches)
+    }
+
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let column = batch
+            .columns()
+            .get(KeyedRows::OWN_COLUMNS + self.window.column);
+        let column = column.ok_or_else(KeyedRows::wrong_snapshot)?;
+        // One batch is of one window.
+        let end = self.ends(column)?[0];
+        self.rows_of(end)?.restore(batch)
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        let windows = self.windows.values_mut();
+        windows.for_each(|rows| rows.discard(buckets));
+        Ok(())
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        self.windows.retain(|&end, _| end > watermark);
+        self.watermark = self.watermark.max(watermark);
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        let firing = self.firing.iter().map(|(rows, ..)| rows.bytes());
+        let windows = self.windows.values().map(|rows| rows.bytes());
+        windows.chain(firing).sum()
+    }
+}

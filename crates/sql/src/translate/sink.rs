@@ -1,0 +1,172 @@
+//! Where rows go: what a sink can do with a changelog is settled here.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema};
+use datafusion_expr::LogicalPlan;
+use slackwater_control::query::{Exchange, Node, NodeKind};
+use slackwater_engine::sink::{Accepts, SinkConnector};
+
+use super::{Stream, Translator};
+use crate::error::{Result, SqlError};
+use crate::specs::{NodeSpec, SinkSpec};
+use crate::table::{CHANGELOG, Table};
+
+impl Translator<'_> {
+    /// Adds a statement: the rows of `plan` go to a table or, without one, to the terminal.
+    pub fn sink(
+        &mut self,
+        plan: &LogicalPlan,
+        table: Option<Arc<Table>>,
+        latency_target_ns: Option<u64>,
+    ) -> Result<()> {
+        let stream = self.translate(plan)?;
+        let names = plan
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone());
+        let names = names.collect::<Vec<_>>();
+        let mut node = self.materialise(&stream, &stream.columns, &names, None)?;
+        let changelog = table.as_deref().and_then(Table::changelog);
+        if let Some(name) = changelog {
+            node = self.to_rows(node, name);
+        }
+        let schema = self.schemas[node].clone();
+        let connector = self.connectors.sink(table.as_deref(), &schema)?;
+        if let (Some(name), Some(table)) = (changelog, &table) {
+            check_changelog(name, table)?;
+        }
+        if let (Some(table), None) = (&table, changelog) {
+            check_updates(&stream, table, connector.as_ref())?;
+        }
+        let instances_max = match self.session.settings.state {
+            Some(_) => connector.max_instances_saved(),
+            None => connector.max_instances(),
+        };
+        let detail = connector.describe();
+        // Rows of one key are to be written in order, by one instance. Those of a changelog come from one.
+        let key = table.as_deref().map_or(&[][..], |table| &table.primary_key);
+        let is_upsert = connector.accepts() == Accepts::Changes && changelog.is_none();
+        let exchange = match is_upsert && !stream.updates && !key.is_empty() {
+            true => Exchange::Key(key.to_vec()),
+            false => Exchange::Forward,
+        };
+        let inputs = vec![self.edge(node, exchange)];
+        // Two statements that write the same rows to the same table are still two statements.
+        let sink = self.graph.add(Node {
+            name: "sink".to_string(),
+            detail,
+            kind: NodeKind::Sink,
+            inputs,
+            instances_max,
+        });
+        // Who reads rows without their key has to see which one goes.
+        let wants_before = changelog.is_some() || (table.is_none() && stream.key.is_none());
+        self.specs.push(NodeSpec::Sink(SinkSpec {
+            table,
+            connector,
+            schema: schema.clone(),
+            latency_target_ns,
+            wants_before,
+        }));
+        self.schemas.push(schema);
+        debug_assert_eq!(sink + 1, self.specs.len());
+        Ok(())
+    }
+
+    /// A node whose rows say in a column `name` what they do.
+    fn to_rows(&mut self, node: usize, name: &str) -> usize {
+        let before = self.schemas[node].clone();
+        let own = Arc::new(Field::new(name, DataType::Utf8View, true));
+        let fields = [own].into_iter().chain(before.fields().iter().cloned());
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let inputs = vec![self.edge(node, Exchange::Forward)];
+        let spec = NodeSpec::ToRows {
+            schema: schema.clone(),
+        };
+        let detail = format!("what each row does in {name}");
+        let key = format!("changelog {name}");
+        self.node(
+            "changelog",
+            detail,
+            NodeKind::Stateless,
+            inputs,
+            spec,
+            schema,
+            &key,
+        )
+    }
+}
+
+fn check_changelog(name: &str, table: &Table) -> Result<()> {
+    let place = table.option_places.get(CHANGELOG).copied();
+    let wrong = |error: String, mend: &str| {
+        Err(SqlError::new(error)
+            .at(place.unwrap_or(table.span))
+            .mend(mend))
+    };
+    if name.is_empty() {
+        return wrong(
+            "'changelog' names the column that says what each row does".to_string(),
+            "'changelog' = 'op'",
+        );
+    }
+    if table.physical.index_of(name).is_ok() {
+        let error = format!("'changelog' = '{name}': there is a column of that name already");
+        return wrong(
+            error,
+            "give the column that says what each row does a name of its own",
+        );
+    }
+    Ok(())
+}
+
+/// Whether the table can hold what the stream does.
+fn check_updates(stream: &Stream, table: &Table, connector: &dyn SinkConnector) -> Result<()> {
+    let name = &table.name;
+    if connector.accepts() == Accepts::Rows && !table.primary_key.is_empty() {
+        let error = format!("'{name}' has a PRIMARY KEY, and its connector can only add rows");
+        return Err(SqlError::new(error)
+            .at(table.span)
+            .mend("leave the key out; tables of databases can be changed in place"));
+    }
+    if !stream.updates {
+        return Ok(());
+    }
+    match (connector.accepts(), &stream.key) {
+        (Accepts::Rows, Some(_)) if !stream.deletes => Ok(()),
+        (Accepts::Rows, _) => Err(SqlError::new(format!(
+            "the query takes rows back, and '{name}' can only add rows"
+        ))
+        .at(table.span)
+        .mend(
+            "WITH (…, 'changelog' = 'op') adds a column that says what each row does; a table of a \
+             database with a PRIMARY KEY is changed in place",
+        )),
+        (Accepts::Changes, key) if !table.primary_key.is_empty() => {
+            let wanted = table.primary_key.iter();
+            let wanted = wanted.map(|&of_key| stream.columns[of_key].clone());
+            let wanted = wanted.collect::<Vec<_>>();
+            let is_same = key.as_ref().is_some_and(|key| {
+                key.iter().all(|of_key| wanted.contains(of_key))
+                    && wanted.iter().all(|of_key| key.contains(of_key))
+            });
+            if is_same {
+                return Ok(());
+            }
+            let names = table.primary_key.iter();
+            let names = names.map(|&of_key| table.physical.field(of_key).name().as_str());
+            let names = names.collect::<Vec<_>>().join(", ");
+            Err(SqlError::new(format!(
+                "the PRIMARY KEY ({names}) of '{name}' is not what the query's rows are replaced by"
+            ))
+            .at(table.span)
+            .mend(match key {
+                Some(_) => "make it the columns of the GROUP BY or PARTITION BY, uncast",
+                None => "select the columns that tell the query's rows apart, and aggregate by them last",
+            }))
+        }
+        (Accepts::Changes, _) => Ok(()),
+    }
+}
