@@ -5,6 +5,7 @@ mod bench_balance;
 mod bench_broadcast;
 mod bench_checkpoint;
 mod bench_chunking;
+mod bench_nexmark;
 mod bench_placement;
 mod bench_target;
 mod bench_wait;

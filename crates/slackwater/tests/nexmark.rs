@@ -14,7 +14,7 @@ use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use crate::crash::{Trial, compare, parts, start, unpacked};
-use crate::support::{Seeded, data, run_text};
+use crate::support::{Seeded, data, left_of, run_text};
 
 /// Made-up events, and what makes them.
 const EVENTS: u64 = 100_000;
@@ -87,14 +87,14 @@ impl Query {
     fn compared(&self, rows: Vec<String>) -> Vec<String> {
         match self.compared {
             Compared::Rows => rows,
-            Compared::Changes => left_of(&rows),
+            Compared::Changes => left_of(&rows, '|'),
             Compared::ChangesOf(columns) => {
                 let picked = |row: &String| {
                     let cells = row.split('|').collect::<Vec<&str>>();
                     let picked = columns.iter().map(|&column| cells[column]);
                     picked.collect::<Vec<&str>>().join("|")
                 };
-                left_of(&rows).iter().map(picked).collect()
+                left_of(&rows, '|').iter().map(picked).collect()
             }
             Compared::Sums => {
                 let mut sums = BTreeMap::<&str, i64>::new();
@@ -108,25 +108,6 @@ impl Query {
             }
         }
     }
-}
-
-/// The rows that a changelog adds and does not take back, whatever the order of its parts.
-fn left_of(changes: &[String]) -> Vec<String> {
-    let mut counts = BTreeMap::<&str, i64>::new();
-    for change in changes {
-        let (op, row) = change.split_once('|').unwrap();
-        *counts.entry(row).or_default() += match op {
-            "+I" | "+U" => 1,
-            "-U" | "-D" => -1,
-            _ => panic!("{change}"),
-        };
-    }
-    let mut left = Vec::new();
-    for (row, count) in counts {
-        assert!(count >= 0, "taken back and never added: {row}");
-        left.extend((0..count).map(|_| row.to_string()));
-    }
-    left
 }
 
 /// The tables of an example with other options.
