@@ -166,7 +166,7 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         NodeSpec::Map { schema, .. }
         | NodeSpec::Window { schema, .. }
         | NodeSpec::ToRows { schema }
-        | NodeSpec::Union { schema } => schema,
+        | NodeSpec::Union { schema, .. } => schema,
         NodeSpec::ChangelogJoin(spec) => &spec.schema,
         NodeSpec::TopN(spec) => &spec.schema,
         NodeSpec::Aggregate { spec, .. } => &spec.schema,

@@ -140,7 +140,8 @@ fn run_with(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fai
         WaitMode::Auto { .. } => calibrate::costs(),
         _ => Costs::default(),
     };
-    for warning in tuner::warnings(&tuner::plan_paths(&program, &plan, costs)) {
+    let of_targets = tuner::warnings(&tuner::plan_paths(&program, &plan, costs));
+    for warning in program.warnings.iter().chain(&of_targets) {
         eprintln!("warning: {warning}");
     }
     let (sender, news) = mpsc::channel();

@@ -81,6 +81,8 @@ pub enum NodeSpec {
     Union {
         /// The columns of all inputs.
         schema: SchemaRef,
+        /// Some input brings rows that change others.
+        changes: bool,
     },
     /// A table that is written, or the terminal.
     Sink(SinkSpec),
@@ -147,7 +149,10 @@ impl NodeSpec {
             }
             NodeSpec::TopN(spec) => Box::new(TopN::new(spec.clone())?),
             NodeSpec::ToRows { schema } => Box::new(ToRows::new(schema.clone())),
-            NodeSpec::Union { schema } => Box::new(Union::new(schema.clone())),
+            NodeSpec::Union { schema, changes } => Box::new(match changes {
+                true => Union::of_changes(schema.clone()),
+                false => Union::new(schema.clone()),
+            }),
         }))
     }
 }

@@ -38,8 +38,9 @@ impl Translator<'_> {
         }
         let plans = [join.left.as_ref(), join.right.as_ref()];
         let reasons = [self.no_table(plans[0])?, self.no_table(plans[1])?];
-        if reasons.iter().any(Option::is_none) {
-            return self.table_join(join, kind, reasons.map(|reason| reason.is_none()));
+        let may_be_table = reasons.map(|reason| reason.is_none());
+        if let Some(table_side) = Self::table_side(kind, may_be_table) {
+            return self.table_join(join, kind, table_side);
         }
         let streams = [self.translate(plans[0])?, self.translate(plans[1])?];
         let mut window: Option<(bool, Windows)> = None;
