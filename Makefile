@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-kafka test-crash lint bench peers peers-flink duckdb loom build
+.PHONY: demo demo-latency test test-kafka test-postgres test-crash lint bench peers peers-flink duckdb loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -28,12 +28,26 @@ duckdb:
 # target/kafka), started on free ports of the loopback address and killed in between. Builds librdkafka.
 # PACKAGES=--workspace takes what `make test FEATURES="--features slackwater/kafka"` has built.
 PACKAGES ?= -p slackwater-connect -p slackwater
+KAFKA ?= --features slackwater/kafka
 test-kafka:
 	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y openjdk-17-jre-headless; }
 	@command -v java > /dev/null || { echo "no java: apt-get install openjdk-17-jre-headless"; exit 1; }
 	python3 crates/slackwater/tests/kafka/fetch.py target/kafka
 	SLACKWATER_KAFKA="$(CURDIR)/target/kafka" \
-	cargo test $(PACKAGES) --features slackwater/kafka --lib --test main kafka
+	cargo test $(PACKAGES) $(KAFKA) --lib --test main kafka
+
+# Tables of PostgreSQL against a real server, Debian's: each test makes a cluster in a temporary folder, on a free
+# port of the loopback address, kills it in between, and stops it.
+test-postgres:
+	@command -v initdb > /dev/null || [ -n "$$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null)" ] || [ "$$(id -u)" != 0 ] \
+	  || { apt-get update && apt-get install -y postgresql; }
+	@programs="$$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | tail -n 1)"; \
+	[ -n "$$programs" ] || programs="$$(dirname "$$(command -v initdb)")"; \
+	[ -x "$$programs/initdb" ] || { echo "no initdb: apt-get install postgresql"; exit 1; }; \
+	SLACKWATER_POSTGRES="$$programs" \
+	cargo test $(PACKAGES) $(DATABASES) --lib --test main postgres
+
+DATABASES ?= --features slackwater/sqlite,slackwater/postgres
 
 # Processes killed at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
 # simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.

@@ -8,6 +8,7 @@
 //!            └── format     records into columns (csv, json, combined_log, raw)
 //! datagen                   made-up rows
 //! kafka                     the client of the kafka source and sink (feature `kafka`)
+//! database                  tables of databases, and the clients of sqlite and postgres (features)
 //! dead_letters              refused records
 //! encode ── sink            columns into text, text to files, sockets, the terminal
 //! ```
@@ -25,12 +26,16 @@ mod options;
 mod table;
 
 mod block;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod database;
 mod datagen;
 mod format;
 mod kafka;
 mod lines;
 mod pacer;
+mod postgres;
 mod source;
+mod sqlite;
 mod time;
 
 mod dead_letters;
@@ -44,6 +49,7 @@ mod sink;
 
 use std::sync::Arc;
 
+use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
@@ -52,6 +58,7 @@ use options::Options;
 
 pub use dead_letters::{FileDeadLetters, dead_letters};
 pub use options::{OptionError, known_table_options};
+pub use sink::print::printed_rows;
 pub use table::{TableDefinition, TableSettings, table_settings};
 
 #[derive(Clone, Copy)]
@@ -60,6 +67,8 @@ enum Connector {
     Stdin,
     Tcp,
     Kafka,
+    Sqlite,
+    Postgres,
     Datagen,
     Blackhole,
     Print,
@@ -89,6 +98,8 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         ("stdin", Connector::Stdin),
         ("tcp", Connector::Tcp),
         ("kafka", Connector::Kafka),
+        ("sqlite", Connector::Sqlite),
+        ("postgres", Connector::Postgres),
         ("datagen", Connector::Datagen),
     ];
     if let Some(only @ ("print" | "blackhole")) = options.text("connector") {
@@ -96,10 +107,15 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         return Err(OptionError::new(
             "connector",
             reason,
-            "read from file, stdin, tcp, kafka or datagen",
+            "read from file, stdin, tcp, kafka, sqlite, postgres or datagen",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
+    match connector {
+        Connector::Sqlite => return sqlite_source(table, &options),
+        Connector::Postgres => return postgres_source(table, &options),
+        _ => {}
+    }
     if !matches!(connector, Connector::Kafka) {
         table::check_no_metadata(table, &format!("a {name} source"))?;
     }
@@ -162,6 +178,8 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         ("file", Connector::File),
         ("tcp", Connector::Tcp),
         ("kafka", Connector::Kafka),
+        ("sqlite", Connector::Sqlite),
+        ("postgres", Connector::Postgres),
         ("print", Connector::Print),
         ("blackhole", Connector::Blackhole),
     ];
@@ -170,7 +188,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         return Err(OptionError::new(
             "connector",
             reason,
-            "write to file, tcp, kafka, print or blackhole",
+            "write to file, tcp, kafka, sqlite, postgres, print or blackhole",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
@@ -186,6 +204,8 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
             return Ok(Arc::new(sink::blackhole::BlackholeConnector));
         }
         Connector::Kafka => return kafka_sink(table, &options),
+        Connector::Sqlite => return sqlite_sink(table, &options),
+        Connector::Postgres => return postgres_sink(table, &options),
         _ => {}
     }
     let own = match connector {
@@ -262,6 +282,91 @@ fn kafka_sink(
 ) -> Result<Arc<dyn SinkConnector>, OptionError> {
     Err(kafka::not_built())
 }
+
+/// The connector of a table in which rows are looked up by their keys; `None` for one that is only read or
+/// written. Checks all options; opens nothing.
+pub fn lookup(table: &TableDefinition) -> Result<Option<Arc<dyn LookupConnector>>, OptionError> {
+    let options = Options::new(&table.options);
+    match options.text("connector") {
+        Some(name) if name.eq_ignore_ascii_case("sqlite") => sqlite_lookup(table, &options),
+        Some(name) if name.eq_ignore_ascii_case("postgres") => postgres_lookup(table, &options),
+        _ => Ok(None),
+    }
+}
+
+/// What is made of a table of a database.
+macro_rules! database {
+    ($feature:literal, $module:ident, $source:ident, $sink:ident, $lookup:ident, $writers_max:expr) => {
+        #[cfg(feature = $feature)]
+        fn $source(
+            table: &TableDefinition,
+            options: &Options<'_>,
+        ) -> Result<Arc<dyn SourceConnector>, OptionError> {
+            let table = $module::table(table, options)?;
+            Ok(Arc::new(database::DatabaseSource(table)))
+        }
+
+        #[cfg(feature = $feature)]
+        fn $sink(
+            table: &TableDefinition,
+            options: &Options<'_>,
+        ) -> Result<Arc<dyn SinkConnector>, OptionError> {
+            let table = $module::table(table, options)?;
+            Ok(Arc::new(database::DatabaseSink::new(&table, $writers_max)))
+        }
+
+        #[cfg(feature = $feature)]
+        fn $lookup(
+            table: &TableDefinition,
+            options: &Options<'_>,
+        ) -> Result<Option<Arc<dyn LookupConnector>>, OptionError> {
+            let table = $module::table(table, options)?;
+            Ok(Some(Arc::new(database::DatabaseLookup(table))))
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $source(
+            _table: &TableDefinition,
+            _options: &Options<'_>,
+        ) -> Result<Arc<dyn SourceConnector>, OptionError> {
+            Err($module::not_built())
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $sink(
+            _table: &TableDefinition,
+            _options: &Options<'_>,
+        ) -> Result<Arc<dyn SinkConnector>, OptionError> {
+            Err($module::not_built())
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $lookup(
+            _table: &TableDefinition,
+            _options: &Options<'_>,
+        ) -> Result<Option<Arc<dyn LookupConnector>>, OptionError> {
+            Err($module::not_built())
+        }
+    };
+}
+
+// A file of SQLite has one writer at a time.
+database!(
+    "sqlite",
+    sqlite,
+    sqlite_source,
+    sqlite_sink,
+    sqlite_lookup,
+    1
+);
+database!(
+    "postgres",
+    postgres,
+    postgres_source,
+    postgres_sink,
+    postgres_lookup,
+    usize::MAX
+);
 
 /// What the 99th percentile of a sink's latency is to be below, in nanoseconds: its option
 /// `latency_target`, if it has one.

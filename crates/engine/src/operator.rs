@@ -14,8 +14,13 @@ pub mod aggregate;
 pub mod changelog;
 pub mod drop_late;
 pub mod filter;
+pub mod interval_join;
 pub mod join;
+pub(crate) mod keyed;
+pub mod lookup_join;
 pub mod map;
+pub mod over;
+
 pub mod table_join;
 pub mod temporal_join;
 pub mod union;
@@ -49,6 +54,12 @@ pub trait Operator: Send {
     /// [`Output::chunk_rows`] rows a call, and says whether there is more to emit.
     fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
         Ok(Progress::Done)
+    }
+
+    /// How far behind the watermark the event times of what it emits may lie, in microseconds: what
+    /// follows is told of the watermark less that.
+    fn delay_us(&self) -> EventTime {
+        0
     }
 
     /// The unit of work has ended, after `advance` with the largest watermark: emits what is left

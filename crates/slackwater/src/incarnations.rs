@@ -261,7 +261,9 @@ impl Run<'_, '_> {
             self.refused = Some(Failure::Usage(format!(
                 "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
                  = --from-scratch begins anew, and reads and writes everything again",
-                self.query.file, manifest.number, self.state.place
+                self.query.script.name(),
+                manifest.number,
+                self.state.place
             )));
         }
     }

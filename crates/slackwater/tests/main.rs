@@ -13,6 +13,7 @@ mod calibrate;
 mod checkpoints;
 mod command_line;
 mod crash;
+mod functions;
 mod idle;
 mod input;
 #[cfg(feature = "kafka")]
@@ -22,10 +23,15 @@ mod latency;
 mod nexmark;
 mod overload;
 mod placement;
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod postgres;
 mod process;
 mod processes;
 mod random;
+mod shell;
 mod sql_files;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod support;
 mod table_joins;
 mod topologies;

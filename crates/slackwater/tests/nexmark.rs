@@ -319,7 +319,6 @@ macro_rules! queries {
 queries! {
     q0 Q0: 0, Compared::Rows;
     q1 Q1: 1, Compared::Rows;
-    #[ignore = "needs MOD"]
     q2 Q2: 2, Compared::Rows;
     q3 Q3: 3, Compared::Rows;
     q4 Q4: 4, Compared::Changes;
@@ -327,28 +326,19 @@ queries! {
     q7 Q7: 7, Compared::Rows;
     q8 Q8: 8, Compared::Rows;
     q9 Q9: 9, Compared::Changes;
-    #[ignore = "needs DATE_FORMAT"]
     q10 Q10: 10, Compared::Rows;
     #[ignore = "needs SESSION windows"]
     q11 Q11: 11, Compared::Rows;
-    #[ignore = "needs PROCTIME"]
     q12 Q12: 12, Compared::Sums;
-    #[ignore = "needs MOD"]
     q13 Q13: 13, Compared::Rows;
-    #[ignore = "needs HOUR"]
     q14 Q14: 14, Compared::Rows;
-    #[ignore = "needs DATE_FORMAT"]
     q15 Q15: 15, Compared::Changes;
-    #[ignore = "needs DATE_FORMAT"]
     q16 Q16: 16, Compared::Changes;
-    #[ignore = "needs DATE_FORMAT"]
     q17 Q17: 17, Compared::Changes;
     q18 Q18: 18, Compared::Changes;
     // Which of several equal prices comes first, nobody can say.
     q19 Q19: 19, Compared::ChangesOf(&[0, 2, 7]);
     q20 Q20: 20, Compared::Rows;
-    #[ignore = "needs REGEXP_EXTRACT"]
     q21 Q21: 21, Compared::Rows;
-    #[ignore = "needs SPLIT_INDEX"]
     q22 Q22: 22, Compared::Rows;
 }

@@ -262,6 +262,9 @@ files! {
     windows_of_windows
     joins
     table_joins
+    interval_joins
+    over
+    lookup_joins
     aggregates
     running
     changelog
@@ -269,8 +272,10 @@ files! {
     top_n
     statements
     expressions
+    functions
     wrong_changelogs
     wrong_expressions
+    wrong_functions
     wrong_queries
     wrong_statements
     wrong_tables

@@ -12,7 +12,7 @@ pub mod types;
 
 mod as_of;
 mod check;
-mod functions;
+pub mod functions;
 mod operands;
 mod order;
 mod outputs;

@@ -11,10 +11,13 @@ use slackwater_engine::operator::changelog::aggregate::UpdatingAggregate;
 use slackwater_engine::operator::changelog::join::{ChangelogJoin, ChangelogJoinSpec};
 use slackwater_engine::operator::changelog::to_rows::ToRows;
 use slackwater_engine::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
-use slackwater_engine::operator::drop_late::DropLate;
+use slackwater_engine::operator::drop_late::{DropLate, Late};
 use slackwater_engine::operator::filter::Filter;
+use slackwater_engine::operator::interval_join::{IntervalJoin, IntervalJoinSpec};
 use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
+use slackwater_engine::operator::lookup_join::{LookupJoin, LookupJoinSpec};
 use slackwater_engine::operator::map::Map;
+use slackwater_engine::operator::over::{Over, OverSpec};
 use slackwater_engine::operator::table_join::{TableJoin, TableJoinSpec};
 use slackwater_engine::operator::temporal_join::{TemporalJoin, TemporalJoinSpec};
 use slackwater_engine::operator::union::Union;
@@ -45,6 +48,8 @@ pub enum NodeSpec {
     DropLate {
         /// The event-time column.
         time_column: usize,
+        /// Which rows are late.
+        late: Late,
     },
     /// Window assignment.
     Window {
@@ -64,8 +69,14 @@ pub enum NodeSpec {
     },
     /// A window join.
     Join(JoinSpec),
+    /// A join of two streams whose event times are at most so far from each other.
+    IntervalJoin(IntervalJoinSpec),
+    /// Functions of the rows before each row.
+    Over(OverSpec),
     /// A join of a stream with a table that ends.
     TableJoin(TableJoinSpec),
+    /// A join of a stream with what a table outside has now.
+    LookupJoin(LookupJoinSpec),
     /// A join of a stream with the versions of a table that changes.
     TemporalJoin(TemporalJoinSpec),
     /// A join of two streams.
@@ -116,8 +127,23 @@ pub struct SinkSpec {
     pub schema: SchemaRef,
     /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
     pub latency_target_ns: Option<u64>,
+    /// What its rows may do to those before them.
+    pub changes: Changes,
     /// Wants to hear what a row was before its update.
     pub wants_before: bool,
+}
+
+/// What rows may do to those before them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changes {
+    /// Nothing: all are new.
+    None,
+    /// A row replaces the one before it that has the same in these columns.
+    ByKey(Vec<usize>),
+    /// A row takes one back that is the same.
+    ByRow,
+    /// A row replaces another, and no column that is there says which.
+    HiddenKey,
 }
 
 impl NodeSpec {
@@ -130,7 +156,9 @@ impl NodeSpec {
                 schema,
             } => Box::new(Map::new(expressions.clone(), schema.clone())),
             NodeSpec::Filter { condition } => Box::new(Filter::new(condition.clone())),
-            NodeSpec::DropLate { time_column } => Box::new(DropLate::new(*time_column)),
+            NodeSpec::DropLate { time_column, late } => {
+                Box::new(DropLate::new(*time_column, *late))
+            }
             NodeSpec::Window {
                 time_column,
                 windows,
@@ -141,7 +169,10 @@ impl NodeSpec {
             }
             NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
             NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
+            NodeSpec::IntervalJoin(spec) => Box::new(IntervalJoin::new(spec.clone())?),
+            NodeSpec::Over(spec) => Box::new(Over::new(spec.clone())?),
             NodeSpec::TableJoin(spec) => Box::new(TableJoin::new(spec.clone())),
+            NodeSpec::LookupJoin(spec) => Box::new(LookupJoin::new(spec.clone())?),
             NodeSpec::TemporalJoin(spec) => Box::new(TemporalJoin::new(spec.clone())?),
             NodeSpec::ChangelogJoin(spec) => Box::new(ChangelogJoin::new(spec.clone())?),
             NodeSpec::TopN(spec) if spec.window.is_some() => {

@@ -29,7 +29,6 @@ use slackwater_engine::source::Rejected;
 
 use crate::options::{OptionError, Options};
 use crate::time;
-use cells::{Cells, Condemned, Span};
 use combined_log::{LogScanner, Part};
 use csv_scan::CsvScanner;
 use json::JsonDecoder;
@@ -37,12 +36,18 @@ use json::JsonDecoder;
 use progress::rejected;
 use progress::{Progress, each_line};
 
+#[cfg(not(any(feature = "sqlite", feature = "postgres")))]
+use cells::{Cells, Condemned, Span};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use cells::{Cells, Condemned, Span};
 pub(crate) use csv::CsvOptions;
 #[cfg(any(feature = "kafka", test))]
 pub(crate) use messages::Message;
 #[cfg(feature = "kafka")]
 pub(crate) use progress::rejected;
 pub(crate) use progress::{RECORD_BYTES_MAX, Stop};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use types::is_scalar;
 pub(crate) use types::sql_type_name;
 
 /// A format, as a table's options choose it.

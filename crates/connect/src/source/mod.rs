@@ -34,7 +34,7 @@ fn source_rows(rows: DecodedRows, partition: u32, ingest_ns: u64) -> SourceRows 
 }
 
 /// Counts bytes for the progress line.
-fn count_bytes(request: &SourceRequest, bytes: usize) {
+pub(crate) fn count_bytes(request: &SourceRequest, bytes: usize) {
     // Relaxed: a figure to look at, which orders nothing.
     request
         .bytes_read

@@ -29,6 +29,7 @@ use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
 pub use combine::Combine;
 use groups::Groups;
+pub(super) use groups::scan_filtered;
 pub use keys::Keys;
 
 /// What an aggregation computes.

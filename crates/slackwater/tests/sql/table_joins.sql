@@ -193,3 +193,10 @@ SELECT * FROM bids LEFT JOIN people USING (ms);
 
 --- NATURAL in an outer join
 SELECT * FROM bids NATURAL FULL JOIN people;
+
+--- versions of a table with a PRIMARY KEY, as in Flink
+CREATE TABLE keyed_rates (ms BIGINT, auction INT, rate DOUBLE, ts AS TO_TIMESTAMP_LTZ(ms, 3),
+  WATERMARK FOR ts AS ts - INTERVAL '10' SECOND, PRIMARY KEY (auction) NOT ENFORCED)
+WITH ('connector' = 'file', 'path' = 'data/rates.csv');
+SELECT b.ms, b.price * r.rate AS worth FROM bids AS b
+JOIN keyed_rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;

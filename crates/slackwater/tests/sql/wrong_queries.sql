@@ -88,10 +88,10 @@ SELECT price FROM bids OFFSET 3;
 SELECT price FROM bids FETCH FIRST 3 ROWS ONLY;
 
 --- OVER
-SELECT price, SUM(price) OVER (PARTITION BY auction ORDER BY ts) FROM bids;
+SELECT price, SUM(price) OVER (PARTITION BY auction ORDER BY ms) FROM bids;
 
 --- ROW_NUMBER
-SELECT price, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY ts) FROM bids;
+SELECT price, ROW_NUMBER() OVER (PARTITION BY auction) FROM bids;
 
 --- a subquery as a value
 SELECT price, (SELECT MAX(ms) FROM people) AS latest FROM bids;
@@ -137,9 +137,6 @@ SELECT b.price, l.x FROM bids AS b, LATERAL (SELECT b.price + 1 AS x) AS l;
 
 --- UNNEST
 SELECT * FROM UNNEST([1, 2, 3]);
-
---- QUALIFY
-SELECT price FROM bids QUALIFY ROW_NUMBER() OVER (ORDER BY ts) = 1;
 
 --- a condition that is no condition
 SELECT price FROM bids WHERE price + 1;

@@ -68,6 +68,7 @@ impl Translator<'_> {
             connector,
             schema: schema.clone(),
             latency_target_ns,
+            changes: stream.changes(),
             wants_before,
         }));
         self.schemas.push(schema);

@@ -10,6 +10,7 @@ use datafusion_expr::logical_plan::Join;
 use datafusion_expr::{Expr, LogicalPlan, Operator};
 use datafusion_physical_expr::expressions::BinaryExpr;
 use slackwater_control::query::{Edge, Exchange, NodeKind};
+use slackwater_engine::operator::drop_late::Late;
 use slackwater_engine::operator::join::JoinKind;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::temporal_join::TemporalJoinSpec;
@@ -238,7 +239,7 @@ impl Translator<'_> {
             }
             let node = self.materialise(&streams[input], &columns, &names, None)?;
             nodes[input] = match &times {
-                Some(_) => self.drop_late(node, placed_times[input]),
+                Some(_) => self.drop_late(node, placed_times[input], Late::Before),
                 None => node,
             };
         }
@@ -288,12 +289,15 @@ impl Translator<'_> {
     }
 
     /// A node without the late rows of `node`.
-    fn drop_late(&mut self, node: usize, time_column: usize) -> usize {
+    pub(super) fn drop_late(&mut self, node: usize, time_column: usize, late: Late) -> usize {
         let schema = self.schemas[node].clone();
         let detail = format!("by {}", schema.field(time_column).name());
-        let key = format!("drop late {time_column}");
+        let key = format!("drop late {time_column} {late:?}");
         let inputs = vec![self.edge(node, Exchange::Forward)];
-        let (kind, spec) = (NodeKind::Stateless, NodeSpec::DropLate { time_column });
+        let (kind, spec) = (
+            NodeKind::Stateless,
+            NodeSpec::DropLate { time_column, late },
+        );
         self.node("drop late", detail, kind, inputs, spec, schema, &key)
     }
 
@@ -371,7 +375,7 @@ struct Beside {
 }
 
 /// Where an expression stands among the columns, added if it does not.
-fn place(
+pub(super) fn place(
     expression: &Physical,
     name: String,
     columns: &mut Vec<Physical>,
