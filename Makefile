@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-kafka test-mqtt test-postgres test-crash lint bench peers loom build
+.PHONY: demo demo-latency test test-kafka test-mqtt test-postgres test-crash lint bench peers peers-flink duckdb loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -11,10 +11,18 @@ demo-latency: build
 	target/release/slackwater run examples/day_curve.sql --live
 
 # All tests. Reference answers over real data need ../shared/data beside the checkout.
-test:
+test: duckdb
 	@test -d ../shared/data || echo "note: no ../shared/data beside this checkout: tests of reference answers are skipped"
 	cargo test --workspace $(FEATURES)
 	$(MAKE) loom
+
+# DuckDB, which tells the tests the answers to Nexmark's queries: a Python package (20 MB) in target/duckdb.
+DUCKDB = 1.4.5
+duckdb:
+	@target/duckdb/bin/python -c "import duckdb; assert duckdb.__version__ == '$(DUCKDB)'" 2> /dev/null || { \
+	  python3 -m venv --system-site-packages target/duckdb && \
+	  target/duckdb/bin/pip install --quiet duckdb==$(DUCKDB); } || \
+	echo "note: DuckDB can't be installed: where Python has none, Nexmark's answers are not checked"
 
 # The kafka source and sink against a real broker: Apache Kafka from Maven Central (43 MB, kept in
 # target/kafka), started on free ports of the loopback address and killed in between. Builds librdkafka.
@@ -77,6 +85,11 @@ bench:
 # is part of the product, so they are a workspace of their own.
 peers:
 	cargo build --release --locked --manifest-path bench/peers/Cargo.toml --target-dir target/peers
+
+# Apache Flink, which `slackwater bench nexmark` measures beside the engine: 123 MB from Maven Central, in
+# target/flink. Needs Java and Maven.
+peers-flink:
+	mvn -q -B -f bench/peers/flink/pom.xml -Dbuild.folder="$(CURDIR)/target/flink" package
 
 build:
 	cargo build --release -p slackwater

@@ -5,6 +5,7 @@ mod bench_balance;
 mod bench_broadcast;
 mod bench_checkpoint;
 mod bench_chunking;
+mod bench_nexmark;
 mod bench_placement;
 mod bench_target;
 mod bench_wait;
@@ -20,6 +21,7 @@ mod kafka;
 mod late_rows;
 mod latency;
 mod mqtt;
+mod nexmark;
 mod overload;
 mod placement;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]

@@ -12,6 +12,7 @@ mod csv_quoted;
 mod csv_scan;
 mod json;
 mod json_columns;
+mod json_quick;
 mod messages;
 mod number;
 mod pattern;
