@@ -115,6 +115,7 @@ const TABLE_OPTIONS: &[&str] = &[
     "arrow.compression",
     "latency_target",
     "changelog",
+    "late_rows",
     "on_error",
     "dead_letter",
     "idle_timeout",

@@ -97,6 +97,8 @@ enum Unfinished {
     Rest,
     /// A control message.
     Control(Control),
+    /// What it wanted to emit at this time.
+    OnTime,
 }
 
 enum Control {
@@ -256,6 +258,7 @@ impl Instance {
                 match unfinished {
                     Unfinished::Rest => self.rest()?,
                     Unfinished::Control(control) => self.control(control)?,
+                    Unfinished::OnTime => self.on_time()?,
                 }
                 worked = true;
                 continue;
@@ -265,10 +268,16 @@ impl Instance {
                 worked = true;
                 continue;
             }
+            let head_due_ns = self.head_due_ns();
+            if head_due_ns.is_some_and(|due_ns| due_ns <= now_ns()) {
+                self.on_time()?;
+                worked = true;
+                continue;
+            }
             let input = match &mut self.input {
                 InstanceInput::Ports(ports) => match ports.next_input()? {
                     Some(input) => input,
-                    None => return self.waits_until(worked, None, Descriptors::Either),
+                    None => return self.waits_until(worked, head_due_ns, Descriptors::Either),
                 },
                 InstanceInput::Source(intake) => {
                     let begin_ns = now_ns();
@@ -455,6 +464,31 @@ impl Instance {
         let begin_ns = now_ns();
         if operator.rest(&mut self.output)? == Progress::More {
             self.unfinished = Some(Unfinished::Rest);
+        }
+        self.counters.steps[0].add_busy(now_ns() - begin_ns);
+        self.emitted(0)
+    }
+
+    /// When its head operator wants to emit something.
+    fn head_due_ns(&self) -> Option<u64> {
+        match (&self.input, self.steps.first()) {
+            (InstanceInput::Ports(_), Some((Step::Operator { operator, .. }, _))) => {
+                operator.due_ns()
+            }
+            _ => None,
+        }
+    }
+
+    /// Lets the head operator emit what it wanted to emit at this time.
+    fn on_time(&mut self) -> Result<()> {
+        let Step::Operator { operator, .. } = &mut self.steps[0].0 else {
+            return Ok(());
+        };
+        let begin_ns = now_ns();
+        // What waited for this time was not late before.
+        self.output.ingest_ns = begin_ns;
+        if operator.on_time(&mut self.output)? == Progress::More {
+            self.unfinished = Some(Unfinished::OnTime);
         }
         self.counters.steps[0].add_busy(now_ns() - begin_ns);
         self.emitted(0)

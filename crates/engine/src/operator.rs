@@ -12,15 +12,18 @@
 
 pub mod aggregate;
 pub mod changelog;
+pub mod count_window;
 pub mod drop_late;
 pub mod filter;
 pub mod interval_join;
 pub mod join;
+mod kept;
 pub(crate) mod keyed;
+pub mod late_rows;
 pub mod lookup_join;
 pub mod map;
 pub mod over;
-
+pub mod session;
 pub mod table_join;
 pub mod temporal_join;
 pub mod union;
@@ -60,6 +63,18 @@ pub trait Operator: Send {
     /// follows is told of the watermark less that.
     fn delay_us(&self) -> EventTime {
         0
+    }
+
+    /// When it wants [`Operator::on_time`] called, on the engine's clock; asked of the head of an instance
+    /// only. `None` while there is nothing to emit then: an idle query has no timer.
+    fn due_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// The time has come that it asked for: emits at most about [`Output::chunk_rows`] rows a call, and
+    /// says whether there is more.
+    fn on_time(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
     }
 
     /// The unit of work has ended, after `advance` with the largest watermark: emits what is left

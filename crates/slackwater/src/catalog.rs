@@ -24,7 +24,7 @@ use slackwater_sql::error::SqlError;
 use slackwater_sql::program::{Connectors, Program};
 use slackwater_sql::settings::TwoPhase;
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
-use slackwater_sql::table::{CHANGELOG, Table};
+use slackwater_sql::table::{CHANGELOG, LATE_ROWS, Table};
 
 use crate::checkpoints::{Restored, Suspected, takes_part};
 use crate::slow::{Slowness, slowed};
@@ -33,12 +33,15 @@ use crate::slow::{Slowness, slowed};
 pub struct BuiltIn;
 
 fn definition(table: &Table) -> TableDefinition {
+    let mut options = table.options.clone();
+    // It is the query's business where late rows go.
+    options.remove(LATE_ROWS);
     TableDefinition {
         name: table.name.clone(),
         schema: table.physical.clone(),
         metadata: table.metadata.clone(),
         primary_key: table.primary_key.clone(),
-        options: table.options.clone(),
+        options,
     }
 }
 
@@ -288,6 +291,7 @@ impl<'a> ProgramCatalog<'a> {
                     | NodeSpec::Filter { .. }
                     | NodeSpec::DropLate { .. }
                     | NodeSpec::LookupJoin(_)
+                    | NodeSpec::LateRows { .. }
                     | NodeSpec::Window { .. },
                     [edge],
                 ) => letters_of[edge.from].clone(),

@@ -172,10 +172,12 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         NodeSpec::Map { schema, .. }
         | NodeSpec::Window { schema, .. }
         | NodeSpec::ToRows { schema }
+        | NodeSpec::SessionRows { schema, .. }
         | NodeSpec::Union { schema, .. } => schema,
         NodeSpec::ChangelogJoin(spec) => &spec.schema,
         NodeSpec::TopN(spec) => &spec.schema,
-        NodeSpec::Aggregate { spec, .. } => &spec.schema,
+        NodeSpec::Aggregate { spec, .. } | NodeSpec::Sessions { spec, .. } => &spec.schema,
+        NodeSpec::CountWindow(spec) => &spec.schema,
         NodeSpec::Join(spec) => &spec.schema,
         NodeSpec::IntervalJoin(spec) => &spec.schema,
         NodeSpec::Over(spec) => &spec.schema,
@@ -184,7 +186,7 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         NodeSpec::TemporalJoin(spec) => &spec.join.schema,
         NodeSpec::Sink(sink) => &sink.schema,
         // It passes on what it reads.
-        NodeSpec::Filter { .. } | NodeSpec::DropLate { .. } => {
+        NodeSpec::Filter { .. } | NodeSpec::DropLate { .. } | NodeSpec::LateRows { .. } => {
             schema_of(program, program.graph.nodes[node].inputs[0].from)
         }
     }

@@ -351,9 +351,10 @@ fn route(
 /// Whether the node orders rows by where they come from.
 fn orders_rows(node: &NodeSpec) -> bool {
     match node {
-        NodeSpec::Aggregate { spec, .. } => {
+        NodeSpec::Aggregate { spec, .. } | NodeSpec::Sessions { spec, .. } => {
             spec.calls.iter().any(|call| call.function.needs_order())
         }
+        NodeSpec::SessionRows { .. } | NodeSpec::CountWindow(_) => true,
         _ => false,
     }
 }

@@ -425,7 +425,11 @@ fn stages(program: &Program, deployment: &Deployment) -> Vec<Stage> {
     stages.retain(|stage| {
         let is_known = matches!(
             program.nodes[stage.node],
-            NodeSpec::Aggregate { .. } | NodeSpec::Join(_)
+            NodeSpec::Aggregate { .. }
+                | NodeSpec::Join(_)
+                | NodeSpec::Sessions { .. }
+                | NodeSpec::SessionRows { .. }
+                | NodeSpec::CountWindow(_)
         );
         is_known && stage.instances.iter().all(|&of| is_linked(deployment, of))
     });

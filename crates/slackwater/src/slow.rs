@@ -157,6 +157,14 @@ impl Operator for Slow {
         self.inner.advance(watermark, output)
     }
 
+    fn due_ns(&self) -> Option<u64> {
+        self.inner.due_ns()
+    }
+
+    fn on_time(&mut self, output: &mut Output) -> Result<Progress> {
+        self.inner.on_time(output)
+    }
+
     fn finalise(&mut self, output: &mut Output) -> Result<()> {
         self.inner.finalise(output)
     }

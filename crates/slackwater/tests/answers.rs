@@ -134,6 +134,7 @@ answers! {
     apache_tumbling: "apache.tumble30s_per_ip", false;
     apache_sliding: "apache.slide60s10s", false;
     apache_window_join: "apache.join30s_404_x_200", false;
+    apache_sessions: "apache.session30min_per_ip", false;
     apache_running_count: "apache.running_count_final", true;
     nycflights_tumbling: "nycflights.tumble1h_per_origin", false;
     nycflights_window_join: "nycflights.join1h_by_origin", true;
@@ -147,5 +148,6 @@ answers! {
     nexmark_q7: "nexmark_ooo500.q7", false;
     nexmark_q8: "nexmark_ooo500.q8", false;
     nexmark_q9: "nexmark_ooo500.q9", false;
+    nexmark_q11: "nexmark_ooo500.q11", false;
     nexmark_q15: "nexmark_ooo500.q15", true;
 }

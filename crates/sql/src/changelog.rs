@@ -61,7 +61,9 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
     for node in (0..nodes.len()).rev() {
         let wants = wanted[node];
         match &mut nodes[node] {
-            NodeSpec::Aggregate { spec, .. } if spec.window.is_none() => spec.emits_before = wants,
+            NodeSpec::Aggregate { spec, .. } if spec.window.is_none() || spec.refires.is_some() => {
+                spec.emits_before = wants;
+            }
             NodeSpec::TopN(spec) => spec.emits_before = wants && spec.window.is_none(),
             _ => {}
         }
@@ -86,6 +88,11 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
                 updates: !spec.calls.is_empty(),
                 befores: spec.emits_before,
                 deletes: spec.takes_back && !spec.keys.is_empty(),
+            },
+            NodeSpec::Aggregate { spec, .. } if spec.refires.is_some() => ChangelogMode {
+                updates: true,
+                befores: spec.emits_before,
+                deletes: false,
             },
             NodeSpec::TopN(spec) if spec.window.is_none() => ChangelogMode {
                 updates: spec.is_by_key(),

@@ -9,7 +9,7 @@ use slackwater_engine::operator::join::JoinSpec;
 use slackwater_engine::operator::lookup_join::LookupJoinSpec;
 use slackwater_engine::operator::over::{OverFunction, OverSpec};
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
-use slackwater_engine::operator::window::Windows;
+use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use crate::error::without_literal_types;
 use crate::expression::Physical;
@@ -38,7 +38,7 @@ pub fn readable(text: &str) -> String {
     shown.replace("count(1)", "count(*)")
 }
 
-/// `tumbling 30 s`, `sliding 1 min every 10 s`.
+/// `tumbling 30 s`, `sliding 1 min every 10 s`, `sessions, gap 30 min`.
 pub fn windows(windows: &Windows) -> String {
     let length = |ticks: i64| {
         let tick_ns: i128 = match windows.unit {
@@ -49,14 +49,14 @@ pub fn windows(windows: &Windows) -> String {
         };
         duration(i128::from(ticks) * tick_ns)
     };
-    if windows.size == windows.slide {
-        format!("tumbling {}", length(windows.size))
-    } else {
-        format!(
-            "sliding {} every {}",
-            length(windows.size),
-            length(windows.slide)
-        )
+    let (size, slide) = (windows.size, windows.slide);
+    match windows.kind {
+        WindowKind::Aligned if size == slide => format!("tumbling {}", length(size)),
+        WindowKind::Aligned => format!("sliding {} every {}", length(size), length(slide)),
+        WindowKind::Cumulating => format!("cumulating {} by {}", length(size), length(slide)),
+        WindowKind::Session => format!("sessions, gap {}", length(size)),
+        WindowKind::Count if size == slide => format!("windows of {size} rows"),
+        WindowKind::Count => format!("windows of {size} rows every {slide}"),
     }
 }
 
@@ -85,7 +85,20 @@ pub fn aggregate(spec: &AggregateSpec, input: &SchemaRef) -> String {
     let kind = match &spec.window {
         Some(window) => {
             keys.insert(0, "window".to_string());
-            self::windows(&window.windows)
+            let mut kind = self::windows(&window.windows);
+            if let Some(refires) = &spec.refires {
+                if let Some(every_ns) = refires.every_ns {
+                    kind.push_str(&format!(
+                        ", emitted {} after a change",
+                        duration(every_ns.into())
+                    ));
+                }
+                if refires.lateness_us > 0 {
+                    let lateness = duration(i128::from(refires.lateness_us) * 1000);
+                    kind.push_str(&format!(", {lateness} for late rows"));
+                }
+            }
+            kind
         }
         None => "running".to_string(),
     };

@@ -13,6 +13,7 @@ pub mod types;
 mod as_of;
 mod check;
 pub mod functions;
+mod late_rows;
 mod operands;
 mod order;
 mod outputs;

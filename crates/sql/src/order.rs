@@ -45,12 +45,16 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
     for node in (0..nodes.len()).rev() {
         seen[node] = match &nodes[node] {
             NodeSpec::Aggregate { spec, input } => {
-                spec.window.is_none() || !spec.calls.iter().all(|call| call.is_exact(input))
+                let is_final = spec.window.is_some() && spec.refires.is_none();
+                !is_final || !spec.calls.iter().all(|call| call.is_exact(input))
             }
             // It brings rows into an order of its own.
             NodeSpec::Over(_) => false,
             // Running ones emit on the way; a window's first rows are the same in any order.
             NodeSpec::TopN(spec) => spec.window.is_none(),
+            NodeSpec::Sessions { spec, input, .. } => {
+                !spec.calls.iter().all(|call| call.is_exact(input))
+            }
             NodeSpec::ChangelogJoin(_)
             | NodeSpec::Join(_)
             | NodeSpec::IntervalJoin(_)
@@ -59,6 +63,10 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             | NodeSpec::Map { .. }
             | NodeSpec::Filter { .. }
             | NodeSpec::DropLate { .. }
+            | NodeSpec::LateRows { .. }
+            // They put rows in order themselves.
+            | NodeSpec::SessionRows { .. }
+            | NodeSpec::CountWindow(_)
             | NodeSpec::Window { .. }
             | NodeSpec::TableJoin(_)
             | NodeSpec::LookupJoin(_)

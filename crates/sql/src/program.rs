@@ -14,13 +14,14 @@ use sqlparser::tokenizer::{Span, TokenWithSpan};
 
 use crate::changelog::{self, ChangelogMode};
 use crate::error::{Result, SqlError, nearest};
+use crate::late_rows;
 use crate::order;
 use crate::outputs;
 use crate::session::Session;
 use crate::settings::{Balancer, Parallelism, Settings};
 use crate::specs::NodeSpec;
 use crate::statement::{Statement, parse};
-use crate::table::Table;
+use crate::table::{LATE_ROWS, Table};
 use crate::translate::Translator;
 use crate::types::sql_name;
 
@@ -109,6 +110,12 @@ pub fn compile(
     connectors: &dyn Connectors,
 ) -> Result<Compiled> {
     let mut compiler = Compiler::new(connectors);
+    let options = connectors.table_options();
+    // It counts from where it stands; that of the command line counts from the beginning.
+    for (key, value) in overrides.iter().filter(|(key, _)| key == LATE_ROWS) {
+        compiler.session.settings.set(key, value, &options)?;
+        compiler.is_late_given = true;
+    }
     let mut tokens = Vec::new();
     for placed in parse(text)? {
         compiler
@@ -116,7 +123,6 @@ pub fn compile(
             .map_err(|error| error.among(&placed.tokens))?;
         tokens.extend(placed.tokens.iter().cloned());
     }
-    let options = connectors.table_options();
     for (key, value) in overrides {
         compiler.session.settings.set(key, value, &options)?;
     }
@@ -144,6 +150,8 @@ struct Compiler<'a> {
     session: Session,
     connectors: &'a dyn Connectors,
     jobs: Vec<Job>,
+    /// The command line says where late rows go.
+    is_late_given: bool,
 }
 
 /// A statement that moves rows.
@@ -164,6 +172,7 @@ impl<'a> Compiler<'a> {
             session: Session::new(),
             connectors,
             jobs: Vec::new(),
+            is_late_given: false,
         }
     }
 }
@@ -198,6 +207,7 @@ impl Compiler<'_> {
                     .add_view(&name.value, plan)
                     .map_err(|error| error.at(span))
             }
+            Statement::Set { key, .. } if key == LATE_ROWS && self.is_late_given => Ok(()),
             Statement::Set { key, value } => {
                 let options = self.connectors.table_options();
                 self.session.settings.set(&key, &value, &options)
@@ -241,7 +251,8 @@ impl Compiler<'_> {
         explain: bool,
     ) -> Result<()> {
         let places = outputs::places(&query);
-        let mut plan = self.session.plan(query)?;
+        let plan = self.session.plan(query)?;
+        let mut plan = late_rows::mark(plan, &self.session)?;
         if let Some(table) = &table {
             plan = fit(plan, table, columns, &places)?;
         }
@@ -306,6 +317,20 @@ impl Compiler<'_> {
                 parallelism: job.parallelism.unwrap_or(Parallelism::Fixed(1)),
             });
         }
+        let before = translator.graph.nodes.len();
+        translator.late_sinks()?;
+        // They keep up with whoever has most to do.
+        let widest = jobs.iter().filter_map(|job| job.parallelism);
+        let widest = widest.max_by_key(|parallelism| match parallelism {
+            Parallelism::Auto => usize::MAX,
+            Parallelism::Fixed(instances) => *instances,
+        });
+        let late = before..translator.graph.nodes.len();
+        let late = late.filter(|&node| matches!(translator.specs[node], NodeSpec::Sink(_)));
+        outputs.extend(late.map(|sink| Output {
+            sink,
+            parallelism: widest.unwrap_or(Parallelism::Fixed(1)),
+        }));
         let (mut graph, mut nodes) = (translator.graph, translator.specs);
         let modes = changelog::settle(&graph, &mut nodes);
         let mut warnings = changelog::unbounded(&graph, &nodes);
@@ -445,7 +470,7 @@ fn fit(plan: LogicalPlan, table: &Table, names: &[Ident], places: &[Span]) -> Re
 }
 
 /// Casts that lose nothing silently: a value that does not fit fails its row.
-fn arrow_cast_ok(from: &arrow_schema::DataType, to: &arrow_schema::DataType) -> bool {
+pub fn arrow_cast_ok(from: &arrow_schema::DataType, to: &arrow_schema::DataType) -> bool {
     use arrow_schema::DataType::*;
     let number = |of: &arrow_schema::DataType| of.is_numeric();
     let text = |of: &arrow_schema::DataType| matches!(of, Utf8 | Utf8View | LargeUtf8);

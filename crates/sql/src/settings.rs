@@ -33,6 +33,12 @@ pub struct Settings {
     pub chunk_rows_set: bool,
     /// A running aggregation emits one row per input row.
     pub emit_every_row: bool,
+    /// Windows that have changed are emitted so long after, in nanoseconds.
+    pub emit_every_ns: Option<u64>,
+    /// How long behind its end a window takes rows, in microseconds.
+    pub allowed_lateness_us: i64,
+    /// The table for late rows of the statements that follow.
+    pub late_rows: Option<String>,
     /// The order of rows of one key is kept where it can be seen.
     pub keep_order: bool,
     /// How chunks of a source are dealt out to what follows it.
@@ -184,6 +190,11 @@ pub const PARALLELISM_MAX: usize = 1024;
 /// All settings, with the values that they take.
 pub const KNOWN: &[(&str, &str)] = &[
     (
+        "allowed_lateness",
+        "how long behind its end a window takes rows that change it, such as '10 min', or 'none' (the \
+         default)",
+    ),
+    (
         "balancer",
         "'auto' (to unions by demand where nothing sees the order of rows), or 'demand' or \
          'round_robin' (which need 'order' = 'none')",
@@ -204,7 +215,13 @@ pub const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "emit",
-        "'changes' (a running aggregate merges changes of a key within a chunk) or 'every_row'",
+        "'changes' (a running aggregate merges changes of a key within a chunk), 'every_row', or such as \
+         'every 1 s' (windows that have changed are emitted before they close, too)",
+    ),
+    (
+        "late_rows",
+        "the table that takes rows that are late for windows of the statements that follow, or 'none' \
+         (the default)",
     ),
     (
         "latency_target",
@@ -291,6 +308,9 @@ impl Default for Settings {
             linger_set: false,
             chunk_rows_set: false,
             emit_every_row: false,
+            emit_every_ns: None,
+            allowed_lateness_us: 0,
+            late_rows: None,
             keep_order: true,
             balancer: Balancer::Auto,
             rebalance: Rebalance::Auto,
@@ -398,7 +418,33 @@ impl Settings {
                     .filter(|interval_ns| *interval_ns >= CHECKPOINT_INTERVAL_MIN_NS)
                     .ok_or_else(|| wrong(key, value))?;
             }
-            "emit" => self.emit_every_row = choice(key, value, EMITS)?,
+            "emit" => match value.trim().strip_prefix("every ") {
+                Some(interval) => {
+                    let interval = parse_duration_ns(interval).filter(|interval| *interval > 0);
+                    self.emit_every_ns = Some(interval.ok_or_else(|| wrong(key, value))?);
+                    self.emit_every_row = false;
+                }
+                None => {
+                    self.emit_every_row = choice(key, value, EMITS)?;
+                    self.emit_every_ns = None;
+                }
+            },
+            "allowed_lateness" => {
+                let lateness_ns = match value.trim() {
+                    "none" => Some(0),
+                    text => parse_duration_ns(text),
+                };
+                // Whole microseconds, like watermarks.
+                let lateness_us = lateness_ns.map(|ns| ns.div_ceil(1000) as i64);
+                self.allowed_lateness_us = lateness_us.ok_or_else(|| wrong(key, value))?;
+            }
+            "late_rows" => {
+                self.late_rows = match value.trim() {
+                    "" => return Err(wrong(key, value)),
+                    "none" => None,
+                    name => Some(name.to_string()),
+                }
+            }
             "order" => self.keep_order = choice(key, value, ORDERS)?,
             "balancer" => self.balancer = choice(key, value, BALANCERS)?,
             "rebalance" => self.rebalance = choice(key, value, REBALANCES)?,

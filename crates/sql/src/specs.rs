@@ -11,13 +11,16 @@ use slackwater_engine::operator::changelog::aggregate::UpdatingAggregate;
 use slackwater_engine::operator::changelog::join::{ChangelogJoin, ChangelogJoinSpec};
 use slackwater_engine::operator::changelog::to_rows::ToRows;
 use slackwater_engine::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
+use slackwater_engine::operator::count_window::{CountWindow, CountWindowSpec};
 use slackwater_engine::operator::drop_late::{DropLate, Late};
 use slackwater_engine::operator::filter::Filter;
 use slackwater_engine::operator::interval_join::{IntervalJoin, IntervalJoinSpec};
 use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
+use slackwater_engine::operator::late_rows::{LateRows, Lateness};
 use slackwater_engine::operator::lookup_join::{LookupJoin, LookupJoinSpec};
 use slackwater_engine::operator::map::Map;
 use slackwater_engine::operator::over::{Over, OverSpec};
+use slackwater_engine::operator::session::{SessionAggregate, SessionRows, SessionSpec};
 use slackwater_engine::operator::table_join::{TableJoin, TableJoinSpec};
 use slackwater_engine::operator::temporal_join::{TemporalJoin, TemporalJoinSpec};
 use slackwater_engine::operator::union::Union;
@@ -57,9 +60,38 @@ pub enum NodeSpec {
         time_column: usize,
         /// The windows.
         windows: Windows,
+        /// How long behind its end a window takes rows, in microseconds.
+        lateness_us: i64,
         /// The input's columns and the windows'.
         schema: SchemaRef,
     },
+    /// Late rows, and no others.
+    LateRows {
+        /// The event-time column.
+        time_column: usize,
+        /// When a row is late.
+        lateness: Lateness,
+    },
+    /// Aggregation in sessions.
+    Sessions {
+        /// What it computes.
+        spec: AggregateSpec,
+        /// Which rows are one session.
+        sessions: SessionSpec,
+        /// The columns of its input.
+        input: SchemaRef,
+    },
+    /// Rows with the edges of their session.
+    SessionRows {
+        /// Which rows are one session.
+        sessions: SessionSpec,
+        /// The columns of its input.
+        input: SchemaRef,
+        /// The columns of its output.
+        schema: SchemaRef,
+    },
+    /// Windows of so many rows.
+    CountWindow(CountWindowSpec),
     /// Aggregation by key.
     Aggregate {
         /// What it computes.
@@ -162,8 +194,31 @@ impl NodeSpec {
             NodeSpec::Window {
                 time_column,
                 windows,
+                lateness_us,
                 schema,
-            } => Box::new(AssignWindows::new(*time_column, *windows, schema.clone())),
+            } => {
+                let assign = AssignWindows::new(*time_column, *windows, schema.clone());
+                Box::new(assign.with_lateness(*lateness_us))
+            }
+            NodeSpec::LateRows {
+                time_column,
+                lateness,
+            } => Box::new(LateRows::new(*time_column, *lateness)),
+            NodeSpec::Sessions {
+                spec,
+                sessions,
+                input,
+            } => Box::new(SessionAggregate::new(
+                spec.clone(),
+                sessions.clone(),
+                input,
+            )?),
+            NodeSpec::SessionRows {
+                sessions,
+                input,
+                schema,
+            } => Box::new(SessionRows::new(sessions.clone(), input, schema.clone())?),
+            NodeSpec::CountWindow(spec) => Box::new(CountWindow::new(spec.clone())?),
             NodeSpec::Aggregate { spec, input } if spec.is_updating() => {
                 Box::new(UpdatingAggregate::new(spec.clone(), input)?)
             }

@@ -17,7 +17,7 @@ use crate::error::{Result, SqlError, from_parser, from_tokenizer, misspelt, near
 use crate::types::SqlType;
 use rewrite::{rewrite, split_shift};
 
-pub use rewrite::{VERSION, WINDOW_FUNCTIONS};
+pub use rewrite::{PARTITION_BY, VERSION, WINDOW_FUNCTIONS};
 
 mod forms;
 mod limits;

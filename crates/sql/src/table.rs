@@ -53,6 +53,9 @@ pub enum TableColumn {
 /// The option of a table that names the column in which a changelog says what each row does.
 pub const CHANGELOG: &str = "changelog";
 
+/// The option of a table that names the one for its late rows.
+pub const LATE_ROWS: &str = "late_rows";
+
 /// Delays longer than this are a mistake, and would leave event time no room: 1,000 years.
 const DELAY_MAX_US: i64 = 1000 * 366 * 86_400 * 1_000_000;
 

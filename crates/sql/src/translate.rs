@@ -10,6 +10,7 @@ mod changelog_join;
 mod fields;
 mod interval_join;
 mod join;
+mod late_rows;
 mod lookup_join;
 mod over;
 mod sink;
@@ -17,6 +18,7 @@ mod source;
 mod table_join;
 mod top_n;
 mod union;
+mod window;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,10 +28,10 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, LogicalPlan};
 use slackwater_control::query::{Edge, Exchange, Node, NodeKind, QueryGraph};
 use slackwater_engine::expression::Expression;
-use slackwater_engine::operator::window::Windows;
+use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use crate::as_of;
-use crate::error::{Result, SqlError, to_span};
+use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::{
     Physical, PhysicalExpression, column, column_index, physical, replace_columns, uncast,
@@ -40,7 +42,6 @@ use crate::settings::Balancer;
 use crate::specs::{Changes, NodeSpec};
 use crate::table::TableHandle;
 use crate::window::WindowNode;
-use sqlparser::tokenizer::Span;
 
 /// Builds a query graph from logical plans.
 pub struct Translator<'a> {
@@ -62,6 +63,10 @@ pub struct Translator<'a> {
     orders_by_time: bool,
     /// Some interval join or OVER takes a row at its own watermark for late.
     is_late_at_watermark: bool,
+    /// The aggregation above the next window function merges its sessions itself.
+    merges_sessions: bool,
+    /// Late rows, and the tables that they go to.
+    late: Vec<late_rows::LateRowsOf>,
     /// How many tables of joins the plan at hand lies in. A table is read to its end before the
     /// stream that it is joined with, so the two share no source: it would wait for itself.
     depth: usize,
@@ -107,6 +112,8 @@ enum Role {
     Time,
     WindowStart(Windows),
     WindowEnd(Windows),
+    /// Which of the count windows of its key it is.
+    WindowNumber,
 }
 
 impl<'a> Translator<'a> {
@@ -127,6 +134,8 @@ impl<'a> Translator<'a> {
             fields: fields::UsedFields::default(),
             orders_by_time: false,
             is_late_at_watermark: false,
+            merges_sessions: false,
+            late: Vec::new(),
             depth: 0,
         };
         for plan in plans {
@@ -165,6 +174,12 @@ impl<'a> Translator<'a> {
                 LogicalPlan::Join(join) => interval_join::compares_times(join),
                 _ => false,
             };
+            // Sessions that an aggregation merges need the event time of rows.
+            if let LogicalPlan::Extension(extension) = part
+                && let Some(window) = extension.node.as_any().downcast_ref::<WindowNode>()
+            {
+                self.orders_by_time |= window.windows.kind == WindowKind::Session;
+            }
             if let LogicalPlan::Aggregate(aggregate) = part {
                 let text = format!("{:?}", aggregate.aggr_expr).to_lowercase();
                 self.orders_by_time |= text.contains("first_value") || text.contains("last_value");
@@ -421,91 +436,6 @@ impl<'a> Translator<'a> {
         })
     }
 
-    fn window(&mut self, window: &WindowNode) -> Result<Stream> {
-        let mut input = self.translate(&window.input)?;
-        let time_index = window.input.schema().index_of_column(&window.time)?;
-        if input.updates {
-            return Err(SqlError::new(
-                "windows are made over rows that stay, and these are taken back or replaced",
-            )
-            .near("DESCRIPTOR")
-            .mend("make the windows first, then aggregate or join in them"));
-        }
-        if input.roles[time_index] != Role::Time {
-            let name = &window.time.name;
-            let place = window.time.spans.first().map_or(Span::empty(), to_span);
-            return Err(SqlError::new(format!("'{name}' is not event time, so there are no windows by it"))
-                .at(place)
-                .mend(format!(
-                    "declare it with the table: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND; of what a \
-                     window gives, window_time is the event time"
-                )));
-        }
-        // A computed event time has to be a column before windows can be made by it; and a sliding
-        // window copies rows, so what nobody reads is left behind and nothing is computed twice.
-        let sliding = window.windows.size != window.windows.slide;
-        if sliding || column_index(&input.columns[time_index]).is_none() {
-            input = self.settle(input, &window.input)?;
-        }
-        let time = input.columns[time_index].clone();
-        let time_column = column_index(&time).expect("settled just above");
-        let before = self.schemas[input.node].clone();
-        let mut fields = before.fields().to_vec();
-        for name in ["window_start", "window_end"] {
-            fields.push(Arc::new(Field::new(name, window.windows.data_type(), true)));
-        }
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
-        let windows = window.windows;
-        let detail = format!(
-            "{} by {}",
-            explain::windows(&windows),
-            before.field(time_column).name()
-        );
-        let key = format!("window {windows:?} {time_column}");
-        let inputs = vec![self.edge(input.node, Exchange::Forward)];
-        let spec = NodeSpec::Window {
-            time_column,
-            windows,
-            schema: schema.clone(),
-        };
-        let node = self.node(
-            "window",
-            detail,
-            NodeKind::Stateless,
-            inputs,
-            spec,
-            schema.clone(),
-            &key,
-        );
-        let end = before.fields().len() + 1;
-        let mut columns = input.columns.clone();
-        columns.extend([
-            column(end - 1, &schema),
-            column(end, &schema),
-            window_time(end, &schema, &windows)?,
-        ]);
-        // A second window function on the old event time would judge lateness twice.
-        let mut roles = input.roles.iter().map(|role| match role {
-            Role::Time => Role::Plain,
-            role => *role,
-        });
-        let mut roles = roles.by_ref().collect::<Vec<_>>();
-        roles.extend([
-            Role::WindowStart(windows),
-            Role::WindowEnd(windows),
-            Role::Time,
-        ]);
-        Ok(Stream {
-            node,
-            columns,
-            roles,
-            time: Some(time),
-            updates: false,
-            key: None,
-            deletes: false,
-        })
-    }
-
     fn edge(&self, from: usize, exchange: Exchange) -> Edge {
         let is_dealt =
             exchange == Exchange::Forward && self.graph.nodes[from].kind == NodeKind::Source;
@@ -563,22 +493,4 @@ fn refuse_subqueries(expression: &Expr) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// `window_end - 1 ms` (or one tick of a finer unit): the event time of what a window produces.
-fn window_time(end: usize, schema: &Schema, windows: &Windows) -> Result<Physical> {
-    use arrow_schema::TimeUnit;
-    use datafusion_common::{DFSchema, ScalarValue};
-    let tick_ns = match windows.unit {
-        TimeUnit::Second | TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1_000,
-    };
-    let field = schema.field(end);
-    let interval = ScalarValue::new_interval_mdn(0, 0, tick_ns);
-    let only = DFSchema::try_from(Schema::new(vec![field.clone()]))?;
-    let end_column = Expr::Column(datafusion_common::Column::new_unqualified(field.name()));
-    let difference = end_column - Expr::Literal(interval, None);
-    let difference = physical(&difference, &only)?;
-    replace_columns(&difference, &[column(end, schema)])
 }

@@ -1,5 +1,7 @@
-//! Window table functions: `TUMBLE(TABLE t, DESCRIPTOR(ts), size)` and
-//! `HOP(TABLE t, DESCRIPTOR(ts), slide, size)`.
+//! Window table functions, such as `TUMBLE(TABLE t, DESCRIPTOR(ts), size)`: their node in a plan. How they
+//! are written is in `window/function.rs`.
+
+mod function;
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -7,23 +9,18 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, TimeUnit};
-use datafusion_common::{
-    Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result, ScalarValue,
-};
-use datafusion_expr::planner::{
-    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
-};
-use datafusion_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
-use slackwater_engine::operator::window::Windows;
-use sqlparser::ast::{Expr as AstExpr, FunctionArg, FunctionArgExpr, Spanned, TableFactor};
+use arrow_schema::{DataType, Field};
+use datafusion_common::{Column, DFSchema, DFSchemaRef, DataFusionError, Result, ScalarValue};
+use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
+use slackwater_engine::operator::window::{WindowKind, Windows};
 
-use crate::error::{SqlError, no_table_function};
-use crate::statement::WINDOW_FUNCTIONS;
-use crate::types::sql_name;
+pub use function::WindowFunctions;
 
 /// Names of the columns that a window table function appends.
 pub const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "window_time"];
+
+/// What count windows append, too.
+pub const WINDOW_NUMBER: &str = "window_number";
 
 /// Assigns windows to the rows of its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,27 +31,66 @@ pub struct WindowNode {
     pub time: Column,
     /// The windows.
     pub windows: Windows,
-    /// The input's columns and [`WINDOW_COLUMNS`].
+    /// Columns by which sessions and count windows are told apart.
+    pub partition_by: Vec<Column>,
+    /// Where late rows go.
+    pub late: Option<LateTable>,
+    /// The input's columns and what the function appends.
     schema: DFSchemaRef,
 }
 
+/// A table for late rows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LateTable {
+    /// Its name.
+    pub name: String,
+    /// The input's column for each of its own.
+    pub columns: Vec<Column>,
+}
+
+/// The columns that windows of this kind append.
+pub fn appended(windows: &Windows) -> Vec<(&'static str, DataType)> {
+    let times = WINDOW_COLUMNS.map(|name| (name, windows.data_type()));
+    let number = (windows.kind == WindowKind::Count).then_some((WINDOW_NUMBER, DataType::Int64));
+    times.into_iter().chain(number).collect()
+}
+
 impl WindowNode {
-    fn new(input: LogicalPlan, time: Column, windows: Windows) -> Result<WindowNode> {
-        let mut fields = input
-            .schema()
-            .iter()
-            .map(|(qualifier, field)| (qualifier.cloned(), field.clone()))
-            .collect::<Vec<_>>();
-        for name in WINDOW_COLUMNS {
-            fields.push((None, Arc::new(Field::new(name, windows.data_type(), true))));
-        }
+    fn new(
+        input: LogicalPlan,
+        time: Column,
+        windows: Windows,
+        partition_by: Vec<Column>,
+    ) -> Result<WindowNode> {
+        let fields = input.schema().iter();
+        let fields = fields.map(|(qualifier, field)| (qualifier.cloned(), field.clone()));
+        let own = appended(&windows).into_iter();
+        let own = own.map(|(name, of)| (None, Arc::new(Field::new(name, of, true))));
+        let fields = fields.chain(own).collect();
         let schema = DFSchema::new_with_metadata(fields, Default::default())?;
         Ok(WindowNode {
             input,
             time,
             windows,
+            partition_by,
+            late: None,
             schema: Arc::new(schema),
         })
+    }
+
+    /// Its late rows go to a table.
+    pub fn with_late_rows(self, late: LateTable) -> WindowNode {
+        WindowNode {
+            late: Some(late),
+            ..self
+        }
+    }
+
+    /// Columns of the input that it reads itself: event time, partition, what late rows keep.
+    fn own_columns(&self) -> impl Iterator<Item = &Column> {
+        let late = self.late.iter().flat_map(|late| &late.columns);
+        let own = std::iter::once(&self.time).chain(&self.partition_by);
+        own.chain(late)
     }
 }
 
@@ -63,6 +99,8 @@ impl Hash for WindowNode {
         self.input.hash(state);
         self.time.hash(state);
         self.windows.hash(state);
+        self.partition_by.hash(state);
+        self.late.hash(state);
     }
 }
 
@@ -86,11 +124,19 @@ impl UserDefinedLogicalNodeCore for WindowNode {
     }
 
     fn expressions(&self) -> Vec<Expr> {
-        vec![Expr::Column(self.time.clone())]
+        self.own_columns().cloned().map(Expr::Column).collect()
     }
 
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
-        WINDOW_COLUMNS.iter().map(|name| name.to_string()).collect()
+        let fields = self.schema.fields().iter();
+        let names = fields.map(|field| field.name().clone());
+        // Without a row that a condition leaves out sessions and counts would be others.
+        let depends_on_rows = !self.windows.is_fixed();
+        let is_kept = |name: &String| match depends_on_rows {
+            true => !self.partition_by.iter().any(|column| column.name == *name),
+            false => WINDOW_COLUMNS.contains(&name.as_str()),
+        };
+        names.filter(is_kept).collect()
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -104,229 +150,40 @@ impl UserDefinedLogicalNodeCore for WindowNode {
 
     fn with_exprs_and_inputs(
         &self,
-        mut exprs: Vec<Expr>,
+        exprs: Vec<Expr>,
         mut inputs: Vec<LogicalPlan>,
     ) -> Result<WindowNode> {
-        let (Some(Expr::Column(time)), Some(input)) = (exprs.pop(), inputs.pop()) else {
+        let mut columns = exprs.into_iter().map(|expression| match expression {
+            Expr::Column(column) => Some(column),
+            _ => None,
+        });
+        let (Some(Some(time)), Some(input)) = (columns.next(), inputs.pop()) else {
             return Err(DataFusionError::Internal(
-                "a window has one column and one input".into(),
+                "a window has an event time and an input".into(),
             ));
         };
-        WindowNode::new(input, time, self.windows)
+        let mut rest = columns.collect::<Option<Vec<Column>>>().unwrap_or_default();
+        let late = rest.split_off(self.partition_by.len().min(rest.len()));
+        let late = self.late.as_ref().map(|table| LateTable {
+            name: table.name.clone(),
+            columns: late,
+        });
+        let node = WindowNode::new(input, time, self.windows, rest)?;
+        Ok(WindowNode { late, ..node })
     }
 
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
-        let width = self.input.schema().fields().len();
-        let time = self.input.schema().index_of_column(&self.time).ok()?;
-        let mut needed = output_columns
-            .iter()
-            .copied()
-            .filter(|&i| i < width)
-            .collect::<Vec<_>>();
-        needed.push(time);
+        let input = self.input.schema();
+        let width = input.fields().len();
+        let needed = output_columns.iter().copied();
+        let mut needed = needed.filter(|&i| i < width).collect::<Vec<_>>();
+        for column in self.own_columns() {
+            needed.push(input.index_of_column(column).ok()?);
+        }
         needed.sort_unstable();
         needed.dedup();
         Some(vec![needed])
     }
-}
-
-/// Plans window table functions.
-#[derive(Debug)]
-pub struct WindowFunctions;
-
-fn failed<T>(error: SqlError) -> Result<T> {
-    Err(DataFusionError::External(Box::new(error)))
-}
-
-impl RelationPlanner for WindowFunctions {
-    fn plan_relation(
-        &self,
-        relation: TableFactor,
-        context: &mut dyn RelationPlannerContext,
-    ) -> Result<RelationPlanning> {
-        let TableFactor::Table {
-            name,
-            alias,
-            args: Some(arguments),
-            ..
-        } = &relation
-        else {
-            return Ok(RelationPlanning::Original(Box::new(relation)));
-        };
-        let function = name.to_string().to_uppercase();
-        let span = name.span();
-        if !WINDOW_FUNCTIONS.contains(&function.as_str()) {
-            return failed(no_table_function(&name.to_string()).at(span));
-        }
-        let form = match function.as_str() {
-            "TUMBLE" => "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
-            "HOP" => {
-                "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND) with slide and size"
-            }
-            _ => {
-                return failed(
-                    SqlError::new(format!("{function} windows are not known here yet"))
-                        .at(span)
-                        .mend("TUMBLE and HOP are"),
-                );
-            }
-        };
-        let wrong = |what: &str| {
-            failed(
-                SqlError::new(format!("{function} {what}"))
-                    .at(span)
-                    .mend(form),
-            )
-        };
-        let mut values = Vec::new();
-        for argument in &arguments.args {
-            let value = match argument {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => value,
-                FunctionArg::Named {
-                    arg: FunctionArgExpr::Expr(value),
-                    ..
-                } => value,
-                FunctionArg::ExprNamed {
-                    arg: FunctionArgExpr::Expr(value),
-                    ..
-                } => value,
-                _ => return wrong("an argument is missing"),
-            };
-            values.push(value.clone());
-        }
-        let wanted = if function == "HOP" { 4 } else { 3 };
-        if values.len() != wanted {
-            return wrong(&format!("takes {wanted} arguments, not {}", values.len()));
-        }
-        let input = match &values[0] {
-            AstExpr::Identifier(table) => table_factor(vec![table.clone()]),
-            AstExpr::CompoundIdentifier(parts) => table_factor(parts.clone()),
-            AstExpr::Subquery(query) => TableFactor::Derived {
-                lateral: false,
-                subquery: query.clone(),
-                alias: None,
-                sample: None,
-            },
-            _ => return wrong("takes a table first"),
-        };
-        let input = context.plan(input)?;
-        let names = input.schema().fields().iter().map(|field| field.name());
-        if let Some(name) = names
-            .into_iter()
-            .find(|name| WINDOW_COLUMNS.contains(&name.as_str()))
-        {
-            return failed(
-                SqlError::new(format!(
-                    "the input of {function} has a column '{name}' already"
-                ))
-                .at(span)
-                .mend(format!("give it another name: SELECT {name} AS …")),
-            );
-        }
-        let time = match &values[1] {
-            AstExpr::Function(descriptor)
-                if descriptor
-                    .name
-                    .to_string()
-                    .eq_ignore_ascii_case("DESCRIPTOR") =>
-            {
-                match &descriptor.args {
-                    sqlparser::ast::FunctionArguments::List(list) => match list.args.as_slice() {
-                        [FunctionArg::Unnamed(FunctionArgExpr::Expr(column))] => column.clone(),
-                        _ => return wrong("takes one column in DESCRIPTOR"),
-                    },
-                    _ => return wrong("takes one column in DESCRIPTOR"),
-                }
-            }
-            // Without the word: the short form of RisingWave.
-            AstExpr::Identifier(_) => values[1].clone(),
-            _ => return wrong("takes DESCRIPTOR(column) second"),
-        };
-        let time_span = time.span();
-        let time = match context.sql_to_expr(time, input.schema())? {
-            Expr::Column(column) => column,
-            _ => return wrong("takes a column in DESCRIPTOR"),
-        };
-        let time_type = input.schema().field_from_column(&time)?.data_type().clone();
-        let DataType::Timestamp(unit, None) = time_type else {
-            return failed(
-                SqlError::new(format!(
-                    "'{}' is {}, not a TIMESTAMP",
-                    time.name,
-                    sql_name(&time_type)
-                ))
-                .at(time_span)
-                .mend("windows need the column that WATERMARK FOR names"),
-            );
-        };
-        let empty = DFSchema::empty();
-        let mut lengths = Vec::new();
-        for value in values[2..].iter() {
-            let literal = context.sql_to_expr(value.clone(), &empty).ok();
-            match literal.as_ref().and_then(interval_ns) {
-                Some(length) => lengths.push(length),
-                None => {
-                    return failed(
-                        SqlError::new("a window's length is an interval of days or less")
-                            .at(value.span())
-                            .mend("INTERVAL '10' SECOND, INTERVAL '1' HOUR, INTERVAL '1' DAY"),
-                    );
-                }
-            }
-        }
-        // HOP has the slide first.
-        let (size, slide) = if function == "HOP" {
-            (lengths[1], lengths[0])
-        } else {
-            (lengths[0], lengths[0])
-        };
-        let windows = match windows(size, slide, unit) {
-            Ok(windows) => windows,
-            Err(message) => return failed(SqlError::new(message).at(span).mend(form)),
-        };
-        let plan = LogicalPlan::Extension(Extension {
-            node: Arc::new(WindowNode::new(input, time, windows)?),
-        });
-        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
-            plan,
-            alias.clone(),
-        ))))
-    }
-}
-
-fn table_factor(parts: Vec<sqlparser::ast::Ident>) -> TableFactor {
-    TableFactor::Table {
-        name: sqlparser::ast::ObjectName::from(parts),
-        alias: None,
-        args: None,
-        with_hints: vec![],
-        version: None,
-        with_ordinality: false,
-        partitions: vec![],
-        json_path: None,
-        sample: None,
-        index_hints: vec![],
-    }
-}
-
-/// Windows in the coarsest unit, from milliseconds on, that holds size, slide and event time.
-fn windows(size_ns: i128, slide_ns: i128, unit: TimeUnit) -> std::result::Result<Windows, String> {
-    let fits = |ns: i128| size_ns % ns == 0 && slide_ns % ns == 0;
-    let (unit, tick_ns) = match unit {
-        TimeUnit::Second | TimeUnit::Millisecond if fits(1_000_000) => {
-            (TimeUnit::Millisecond, 1_000_000)
-        }
-        TimeUnit::Second | TimeUnit::Millisecond | TimeUnit::Microsecond => {
-            (TimeUnit::Microsecond, 1000)
-        }
-        TimeUnit::Nanosecond => (TimeUnit::Nanosecond, 1),
-    };
-    if !fits(1000) {
-        return Err("a window's size and slide must be whole microseconds".to_string());
-    }
-    let ticks =
-        |ns: i128| i64::try_from(ns / tick_ns).map_err(|_| "the window is too long".to_string());
-    Windows::new(ticks(size_ns)?, ticks(slide_ns)?, unit)
 }
 
 /// The nanoseconds of an interval literal without months.

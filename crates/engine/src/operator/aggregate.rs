@@ -3,13 +3,15 @@
 //! *Windowed*: one table of groups per open window; when the watermark reaches a window's end, its
 //! groups are emitted once, final. *Running*: one table; each chunk emits the new value of each key
 //! that it touched (changes of one key within a chunk are merged), or, with [`Emit::EveryRow`], one
-//! row per input row.
+//! row per input row. Windows that are emitted before their end or after it are in [`refire`].
 //!
-//! Output columns: `window_start`, `window_end` (windowed only), the keys, the aggregates.
+//! Output columns: `window_start`, `window_end` (windowed only; sessions and count windows have their
+//! start among the keys), the keys, the aggregates.
 
 mod combine;
 pub(super) mod groups;
 mod keys;
+mod refire;
 mod state;
 
 use std::collections::BTreeMap;
@@ -18,7 +20,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, SchemaRef};
 
-use super::window::{Windows, ticks_to_us, timestamp_column, timestamp_ticks, timestamp_unit};
+use super::window::{Windows, ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Operator, Output, Progress};
 use crate::accumulator::{AggregateFunction, OrderKey};
 use crate::chunk::{Chunk, RowKind};
@@ -31,6 +33,7 @@ pub use combine::Combine;
 use groups::Groups;
 pub(super) use groups::scan_filtered;
 pub use keys::Keys;
+pub use refire::Refires;
 
 /// What an aggregation computes.
 #[derive(Debug, Clone)]
@@ -45,6 +48,8 @@ pub struct AggregateSpec {
     pub time_column: Option<usize>,
     /// When a running aggregation emits.
     pub emit: Emit,
+    /// When a windowed aggregation emits beside at the end of each window.
+    pub refires: Option<Refires>,
     /// The input of a running aggregation takes rows back.
     pub takes_back: bool,
     /// What a row was goes out before its update.
@@ -128,6 +133,10 @@ pub struct Aggregate {
     /// [`SPARE_TABLES`].
     spare: Vec<Groups>,
     watermark: EventTime,
+    /// When it is to be asked for what has changed ([`Refires`]).
+    due_ns: Option<u64>,
+    /// Encodes what rows were, where that goes out before their updates.
+    befores: Option<arrow_row::RowConverter>,
     mark: Mark,
     hashes: Vec<u64>,
     groups: Vec<u32>,
@@ -150,7 +159,10 @@ impl Aggregate {
             .collect::<Vec<_>>();
         // Made once here, so that types without a rule are refused before the first row.
         let spare = vec![Groups::new(&key_types, &spec.calls)?];
+        let wants_befores = spec.refires.is_some() && spec.emits_before;
+        let befores = wants_befores.then(|| refire::converter(&spec.calls));
         Ok(Aggregate {
+            befores: befores.transpose()?,
             spec,
             input_columns: input.fields().len(),
             key_types,
@@ -158,6 +170,7 @@ impl Aggregate {
             firing: None,
             spare,
             watermark: MIN_WATERMARK,
+            due_ns: None,
             mark: Mark(1),
             hashes: Vec::new(),
             groups: Vec::new(),
@@ -166,10 +179,13 @@ impl Aggregate {
 
     fn table(&mut self, end: i64) -> Result<&mut Groups> {
         if !self.tables.contains_key(&end) {
-            let table = match self.spare.pop() {
+            let mut table = match self.spare.pop() {
                 Some(table) => table,
                 None => Groups::new(&self.key_types, &self.spec.calls)?,
             };
+            if self.spec.refires.is_some() {
+                table.updates.get_or_insert_default();
+            }
             self.tables.insert(end, table);
         }
         Ok(self.tables.get_mut(&end).expect("inserted just above"))
@@ -223,6 +239,7 @@ impl Aggregate {
     /// Rows of one window, or of a running aggregation.
     fn process_window(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
         self.add(end, chunk)?;
+        self.note_befores(end)?;
         self.accumulate(end, chunk)
     }
 
@@ -255,14 +272,20 @@ impl Aggregate {
         // Closed only for rows of a partition that appeared or resumed while the query ran (I2):
         // all others have been judged by their own watermark already.
         let watermark = self.watermark;
-        let closed = |end: i64| ticks_to_us(end.saturating_add(offset), unit) <= watermark;
+        let lateness_us = self.lateness_us();
+        let closed = |end: i64| {
+            let end = ticks_to_us(end.saturating_add(offset), unit);
+            end.saturating_add(lateness_us) <= watermark
+        };
         let first = ends.first().copied().unwrap_or_default();
         if ends.iter().all(|&end| end == first) {
             if closed(first) {
                 output.count_late(combine::rows_of(&chunk, self.input_columns));
                 return Ok(());
             }
-            return self.process_window(first.saturating_add(offset), &chunk);
+            let end = first.saturating_add(offset);
+            self.process_window(end, &chunk)?;
+            return self.note_changes(window, end, output);
         }
         let mut rows_of = BTreeMap::<i64, Vec<u32>>::new();
         for (row, &end) in ends.iter().enumerate() {
@@ -273,7 +296,9 @@ impl Aggregate {
             if closed(end) {
                 output.count_late(combine::rows_of(&part, self.input_columns));
             } else {
-                self.process_window(end.saturating_add(offset), &part)?;
+                let end = end.saturating_add(offset);
+                self.process_window(end, &part)?;
+                self.note_changes(window, end, output)?;
             }
         }
         Ok(())
@@ -378,11 +403,7 @@ impl Aggregate {
             .spec
             .window
             .expect("only windows are emitted by the watermark");
-        let (size, unit) = (window.windows.size, window.windows.unit);
-        let front = [
-            timestamp_column(vec![end - size; rows.len()], unit),
-            timestamp_column(vec![end; rows.len()], unit),
-        ];
+        let front = window.windows.edges(end, rows.len());
         let (batch, failed) = table.result(&rows, &front, &self.spec.schema)?;
         emit_updates(Chunk::new(batch, output.ingest_ns), &failed, output)?;
         if until < table.keys.len() {
@@ -404,7 +425,11 @@ fn kind(group: u32, groups_before: usize) -> i8 {
 }
 
 /// Emits result rows; those for which an aggregate failed are refused instead.
-fn emit_updates(chunk: Chunk, failed: &[(usize, String)], output: &mut Output) -> Result<()> {
+pub(super) fn emit_updates(
+    chunk: Chunk,
+    failed: &[(usize, String)],
+    output: &mut Output,
+) -> Result<()> {
     if failed.is_empty() {
         output.emit(chunk);
         return Ok(());
@@ -460,6 +485,9 @@ impl Operator for Aggregate {
         let Some(window) = self.spec.window else {
             return Ok(Progress::Done);
         };
+        if self.spec.refires.is_some() {
+            return self.advance_refiring(window, output);
+        }
         if self.firing.is_none() {
             let closed = |end: i64| window.windows.to_event_time(end) <= watermark;
             match self.tables.first_key_value() {
@@ -478,7 +506,16 @@ impl Operator for Aggregate {
         let tables = std::mem::take(&mut self.tables);
         tables.into_values().for_each(|table| self.recycle(table));
         self.watermark = MIN_WATERMARK;
+        self.due_ns = None;
         Ok(())
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    fn on_time(&mut self, output: &mut Output) -> Result<Progress> {
+        self.emit_early(output)
     }
 
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
@@ -486,17 +523,16 @@ impl Operator for Aggregate {
     }
 }
 
-/// The columns of an aggregation's output.
+/// The columns of an aggregation's output: the edges of its windows ([`Windows::edges`]), keys, aggregates.
 pub fn output_types(
     spec_window: Option<WindowKey>,
     keys: &[DataType],
     calls: &[AggregateCall],
 ) -> Vec<DataType> {
-    let window = spec_window.map(|window| window.windows.data_type());
-    window
-        .iter()
-        .chain(window.iter())
-        .cloned()
+    let edges = spec_window.map_or(0, |window| 1 + usize::from(window.windows.is_fixed()));
+    let edge = spec_window.map(|window| window.windows.data_type());
+    let edges = edge.iter().cycle().take(edges).cloned();
+    edges
         .chain(keys.iter().cloned())
         .chain(calls.iter().map(|call| call.function.data_type()))
         .collect()

@@ -1,10 +1,13 @@
-//! Window assignment: gives each row its tumbling or sliding (hop) windows by event time.
+//! Window assignment: gives each row its tumbling, sliding (hop) or cumulating windows by event time.
+//! (Sessions depend on other rows: [`super::session`].)
 //!
 //! This is where lateness is decided (I2): a row is late for a window whose end is not after the
 //! row's *own* watermark, the one of its source partition at that row. A row that is late for all
 //! its windows is dropped and counted once; a row that is late for some joins the others. After
 //! this operator no row is late any more, because every later operator's watermark is a minimum
 //! over partitions and so never ahead of the row's.
+
+mod kinds;
 
 use std::sync::Arc;
 
@@ -18,67 +21,7 @@ use crate::chunk::{Chunk, Origin};
 use crate::error::{Error, Result};
 use crate::expression::reject;
 use crate::time::EventTime;
-
-/// Windows of `size` that begin at every multiple of `slide` since 1970-01-01T00:00:00Z, half
-/// open: `[start, start + size)`. Tumbling when `slide == size`. All in ticks of `unit`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Windows {
-    /// Length of a window, in ticks; positive.
-    pub size: i64,
-    /// Distance of two windows' starts, in ticks; positive.
-    pub slide: i64,
-    /// What a tick is; the columns `window_start` and `window_end` have it too.
-    pub unit: TimeUnit,
-}
-
-/// Windows that a row may belong to at most. 10,000 copies of a row of 100 bytes are a megabyte;
-/// beyond that the slide is a mistake.
-pub const WINDOWS_PER_ROW_MAX: i64 = 10_000;
-
-/// Event times must be within this many microseconds of 1970 (about 73,000 years), so that no sum
-/// of an event time, a delay and a window overflows.
-pub const EVENT_TIME_MAX_US: i64 = i64::MAX / 4;
-
-impl Windows {
-    /// Checks sizes: positive, whole microseconds, not more than [`WINDOWS_PER_ROW_MAX`] per row.
-    pub fn new(size: i64, slide: i64, unit: TimeUnit) -> std::result::Result<Windows, String> {
-        if size <= 0 || slide <= 0 {
-            return Err("a window's size and slide must be positive".to_string());
-        }
-        if size / slide > WINDOWS_PER_ROW_MAX {
-            return Err(format!(
-                "each row would belong to {} windows, at most {WINDOWS_PER_ROW_MAX} are allowed",
-                size / slide
-            ));
-        }
-        if unit == TimeUnit::Nanosecond && (size % 1000 != 0 || slide % 1000 != 0) {
-            return Err("a window's size and slide must be whole microseconds".to_string());
-        }
-        if ticks_to_us_checked(size, unit).is_none_or(|us| us > EVENT_TIME_MAX_US) {
-            return Err("the window is longer than event time can be".to_string());
-        }
-        Ok(Windows { size, slide, unit })
-    }
-
-    /// Type of the columns `window_start` and `window_end`.
-    pub fn data_type(&self) -> DataType {
-        DataType::Timestamp(self.unit, None)
-    }
-
-    /// The end of a window, in event time.
-    pub fn to_event_time(&self, ticks: i64) -> EventTime {
-        ticks_to_us(ticks, self.unit)
-    }
-}
-
-fn ticks_to_us_checked(ticks: i64, unit: TimeUnit) -> Option<i64> {
-    match unit {
-        TimeUnit::Second => ticks.checked_mul(1_000_000),
-        TimeUnit::Millisecond => ticks.checked_mul(1000),
-        TimeUnit::Microsecond => Some(ticks),
-        TimeUnit::Nanosecond => Some(ticks.div_euclid(1000)),
-    }
-}
+pub use kinds::{COUNT_MAX, EVENT_TIME_MAX_US, WINDOWS_PER_ROW_MAX, WindowKind, Windows};
 
 /// Ticks as microseconds; saturates instead of wrapping.
 #[inline]
@@ -133,12 +76,17 @@ pub fn timestamp_column(ticks: Vec<i64>, unit: TimeUnit) -> ArrayRef {
     }
 }
 
-/// Appends the columns `window_start` and `window_end`; a row with `n` windows comes out `n` times.
+/// Appends the columns `window_start` and `window_end`; a row with `n` windows comes out `n` times. Of
+/// sessions it only says how far a row reaches back, in one column ([`super::session`]).
 pub struct AssignWindows {
     time_column: usize,
     windows: Windows,
+    /// How long behind its end a window still takes rows.
+    lateness_us: EventTime,
     schema: SchemaRef,
     starts: Vec<i64>,
+    /// Where they don't follow from the starts.
+    ends: Vec<i64>,
     rows: Vec<u32>,
 }
 
@@ -149,9 +97,19 @@ impl AssignWindows {
         AssignWindows {
             time_column,
             windows,
+            lateness_us: 0,
             schema,
             starts: Vec::new(),
+            ends: Vec::new(),
             rows: Vec::new(),
+        }
+    }
+
+    /// Windows take rows until their own partition's watermark is so many microseconds behind the end.
+    pub fn with_lateness(self, lateness_us: EventTime) -> AssignWindows {
+        AssignWindows {
+            lateness_us,
+            ..self
         }
     }
 
@@ -162,17 +120,15 @@ impl AssignWindows {
         } else {
             chunk.take(&UInt32Array::from(std::mem::take(&mut self.rows)))?
         };
-        let ends = self
-            .starts
-            .iter()
-            .map(|start| start + size)
-            .collect::<Vec<i64>>();
+        let starts = std::mem::take(&mut self.starts);
+        let ends = match self.windows.kind {
+            WindowKind::Cumulating => Some(std::mem::take(&mut self.ends)),
+            WindowKind::Session => None,
+            _ => Some(starts.iter().map(|start| start + size).collect()),
+        };
         let mut columns = chunk.batch.columns().to_vec();
-        columns.push(timestamp_column(
-            std::mem::take(&mut self.starts),
-            self.windows.unit,
-        ));
-        columns.push(timestamp_column(ends, self.windows.unit));
+        let edges = [Some(starts), ends].into_iter().flatten();
+        columns.extend(edges.map(|ticks| timestamp_column(ticks, self.windows.unit)));
         chunk = chunk.with_columns(self.schema.clone(), columns)?;
         if let Some(origin) = &mut chunk.origin {
             origin.watermarks = None;
@@ -183,7 +139,7 @@ impl AssignWindows {
 }
 
 /// Ticks of one unit per tick of a coarser one.
-fn scale(from: TimeUnit, to: TimeUnit) -> i64 {
+pub(super) fn scale(from: TimeUnit, to: TimeUnit) -> i64 {
     let per_second = |unit| match unit {
         TimeUnit::Second => 1i64,
         TimeUnit::Millisecond => 1_000,
@@ -194,10 +150,68 @@ fn scale(from: TimeUnit, to: TimeUnit) -> i64 {
 }
 
 impl AssignWindows {
+    fn is_open(&self, end: i64, watermark: Option<EventTime>) -> bool {
+        let kept_until = || {
+            self.windows
+                .to_event_time(end)
+                .saturating_add(self.lateness_us)
+        };
+        watermark.is_none_or(|watermark| kept_until() > watermark)
+    }
+
+    /// Gives a row its sliding windows. Returns how many there are, and how many of them are open.
+    fn slide(&mut self, row: usize, tick: i64, watermark: Option<EventTime>) -> (usize, usize) {
+        let Windows { size, slide, .. } = self.windows;
+        let mut start = tick - tick.rem_euclid(slide);
+        let (mut windows, mut open) = (0, 0);
+        while start > tick - size {
+            windows += 1;
+            if self.is_open(start + size, watermark) {
+                open += 1;
+                self.rows.push(row as u32);
+                self.starts.push(start);
+            }
+            start -= slide;
+        }
+        (windows, open)
+    }
+
+    /// Gives a row its cumulating windows, likewise.
+    fn cumulate(&mut self, row: usize, tick: i64, watermark: Option<EventTime>) -> (usize, usize) {
+        let Windows { size, slide, .. } = self.windows;
+        let start = tick - tick.rem_euclid(size);
+        let mut end = start + ((tick - start) / slide + 1) * slide;
+        let (mut windows, mut open) = (0, 0);
+        while end <= start + size {
+            windows += 1;
+            if self.is_open(end, watermark) {
+                open += 1;
+                self.rows.push(row as u32);
+                self.starts.push(start);
+                self.ends.push(end);
+            }
+            end += slide;
+        }
+        (windows, open)
+    }
+
+    /// Notes how far back a row may join sessions: to those that its own watermark has not closed.
+    fn reach(&mut self, row: usize, tick: i64, watermark: Option<EventTime>) -> (usize, usize) {
+        if !self.is_open(tick + self.windows.size, watermark) {
+            return (1, 0);
+        }
+        let watermark = watermark.map(|watermark| self.windows.watermark_ticks(watermark));
+        self.rows.push(row as u32);
+        self.starts
+            .push(watermark.map_or(tick, |watermark| watermark.max(tick)));
+        (1, 1)
+    }
+
     /// Takes out rows whose windows don't fit into 64 bits. Only nanoseconds get there: event time
     /// is checked in microseconds, and 2^63 ns is the year 2262.
     fn refuse_overflow(&self, chunk: Chunk, factor: i64, output: &mut Output) -> Result<Chunk> {
-        let largest = (i64::MAX - self.windows.size.max(self.windows.slide)) / factor;
+        let longest = self.windows.size.saturating_add(self.windows.slide);
+        let largest = (i64::MAX - longest) / factor;
         let ticks = timestamp_ticks(chunk.batch.column(self.time_column))?;
         let fits = |tick: &i64| (-largest..=largest).contains(tick);
         if ticks.iter().all(fits) {
@@ -232,13 +246,15 @@ impl Operator for AssignWindows {
         }
         let column = chunk.batch.column(self.time_column).clone();
         let ticks = timestamp_ticks(&column)?;
-        let Windows { size, slide, .. } = self.windows;
+        let Windows {
+            kind, size, slide, ..
+        } = self.windows;
         let watermarks = chunk
             .origin
             .as_ref()
             .and_then(|origin: &Origin| origin.watermarks.clone());
 
-        if size == slide && watermarks.is_none() {
+        if kind == WindowKind::Aligned && size == slide && watermarks.is_none() {
             // Most rows fall into the window of the row before them: one comparison, no division.
             self.starts.reserve(ticks.len());
             let mut start = i64::MIN;
@@ -255,18 +271,11 @@ impl Operator for AssignWindows {
         for (row, &tick) in ticks.iter().enumerate() {
             let tick = tick * factor;
             let watermark = watermarks.as_ref().map(|watermarks| watermarks.value(row));
-            let mut start = tick - tick.rem_euclid(slide);
-            let (mut windows, mut open) = (0, 0);
-            while start > tick - size {
-                windows += 1;
-                let end = self.windows.to_event_time(start + size);
-                if watermark.is_none_or(|watermark| end > watermark) {
-                    open += 1;
-                    self.rows.push(row as u32);
-                    self.starts.push(start);
-                }
-                start -= slide;
-            }
+            let (windows, open) = match kind {
+                WindowKind::Cumulating => self.cumulate(row, tick, watermark),
+                WindowKind::Session => self.reach(row, tick, watermark),
+                WindowKind::Aligned | WindowKind::Count => self.slide(row, tick, watermark),
+            };
             late += u64::from(windows > 0 && open == 0);
             if self.rows.len() >= output.chunk_rows {
                 self.emit(&chunk, false, output)?;
@@ -278,122 +287,4 @@ impl Operator for AssignWindows {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::chunk::Positions;
-    use arrow_array::{Int64Array, RecordBatch, TimestampMillisecondArray};
-    use arrow_schema::{Field, Schema};
-
-    fn assign(
-        windows: Windows,
-        times: Vec<i64>,
-        watermarks: Option<Vec<i64>>,
-    ) -> (Vec<(i64, i64)>, u64) {
-        let unit = DataType::Timestamp(TimeUnit::Millisecond, None);
-        let schema = Arc::new(Schema::new(vec![Field::new("ts", unit.clone(), false)]));
-        let out = Arc::new(Schema::new(vec![
-            Field::new("ts", unit.clone(), false),
-            Field::new("window_start", unit.clone(), false),
-            Field::new("window_end", unit, false),
-        ]));
-        let batch = RecordBatch::try_new(
-            schema,
-            vec![Arc::new(TimestampMillisecondArray::from(times))],
-        );
-        let mut chunk = Chunk::new(batch.unwrap(), 0);
-        chunk.origin = Some(Origin {
-            partition: 0,
-            positions: Positions::Run { first: 0 },
-            watermarks: watermarks
-                .map(|ms| Int64Array::from_iter_values(ms.iter().map(|w| w * 1000))),
-        });
-        let mut output = Output::new(1000);
-        AssignWindows::new(0, windows, out)
-            .process(0, chunk, &mut output)
-            .unwrap();
-        let mut rows = Vec::new();
-        for chunk in output.take_chunks() {
-            let column = |index: usize| {
-                chunk
-                    .batch
-                    .column(index)
-                    .as_primitive::<TimestampMillisecondType>()
-                    .clone()
-            };
-            assert_eq!(column(2).value(0) - column(1).value(0), windows.size);
-            assert!(chunk.origin.unwrap().watermarks.is_none());
-            rows.extend(
-                (0..column(0).len()).map(|row| (column(0).value(row), column(1).value(row))),
-            );
-        }
-        (rows, output.rows_late())
-    }
-
-    #[test]
-    fn tumbling_windows_are_aligned_to_the_epoch_also_before_it() {
-        let windows = Windows::new(10, 10, TimeUnit::Millisecond).unwrap();
-        let (rows, late) = assign(windows, vec![0, 9, 10, -1, -10, 25], None);
-        assert_eq!(
-            rows,
-            [(0, 0), (9, 0), (10, 10), (-1, -10), (-10, -10), (25, 20)]
-        );
-        assert_eq!(late, 0);
-    }
-
-    #[test]
-    fn a_window_whose_end_is_the_watermark_is_closed() {
-        let windows = Windows::new(10, 10, TimeUnit::Millisecond).unwrap();
-        let (rows, late) = assign(windows, vec![9, 9], Some(vec![9, 10]));
-        assert_eq!((rows.as_slice(), late), (&[(9, 0)][..], 1));
-    }
-
-    #[test]
-    fn a_row_late_for_some_of_its_windows_joins_the_others_and_is_not_counted() {
-        let windows = Windows::new(20, 10, TimeUnit::Millisecond).unwrap();
-        let (rows, late) = assign(windows, vec![15, 15], Some(vec![25, 30]));
-        assert_eq!((rows.as_slice(), late), (&[(15, 10)][..], 1));
-    }
-
-    #[test]
-    fn a_row_in_the_gap_between_windows_is_in_none_and_not_late() {
-        let windows = Windows::new(5, 10, TimeUnit::Millisecond).unwrap();
-        let (rows, late) = assign(windows, vec![4, 7], Some(vec![0, 0]));
-        assert_eq!((rows.as_slice(), late), (&[(4, 0)][..], 0));
-    }
-
-    #[test]
-    fn regression_windows_beyond_64_bits_of_nanoseconds_refuse_their_row() {
-        let windows = Windows::new(1_000_000, 1_000_000, TimeUnit::Nanosecond).unwrap();
-        let unit = DataType::Timestamp(TimeUnit::Nanosecond, None);
-        for times in [
-            timestamp_column(vec![5, i64::MAX, i64::MIN, 1_999_999], TimeUnit::Nanosecond),
-            timestamp_column(
-                vec![0, i64::MAX / 1000, i64::MIN / 1000, 1],
-                TimeUnit::Millisecond,
-            ),
-        ] {
-            let input = crate::testing::batch(vec![("ts", times.clone())]);
-            let schema = crate::testing::schema(&[
-                ("ts", times.data_type().clone()),
-                ("window_start", unit.clone()),
-                ("window_end", unit.clone()),
-            ]);
-            let mut output = Output::new(100);
-            AssignWindows::new(0, windows, schema)
-                .process(0, Chunk::new(input, 0), &mut output)
-                .unwrap();
-            assert_eq!(output.rejected().len(), 2);
-            let starts = output.take_chunks()[0].batch.column(1).clone();
-            assert_eq!(timestamp_ticks(&starts).unwrap(), [0, 1_000_000]);
-        }
-    }
-
-    #[test]
-    fn nonsense_windows_are_refused() {
-        assert!(Windows::new(0, 1, TimeUnit::Millisecond).is_err());
-        assert!(Windows::new(1, -1, TimeUnit::Millisecond).is_err());
-        assert!(Windows::new(1_000_000, 1, TimeUnit::Millisecond).is_err());
-        assert!(Windows::new(i64::MAX, i64::MAX, TimeUnit::Second).is_err());
-        assert!(Windows::new(1500, 1500, TimeUnit::Nanosecond).is_err());
-    }
-}
+mod tests;

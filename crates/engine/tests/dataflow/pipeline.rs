@@ -388,6 +388,7 @@ impl Catalog for Pipeline {
             calls: calls.into_iter().map(call).collect(),
             time_column: None,
             emit: Emit::Changes,
+            refires: None,
             takes_back: false,
             emits_before: false,
             retention_us: None,

@@ -159,7 +159,9 @@ fn keys(program: &Program) -> HashMap<usize, String> {
             let inputs = &program.graph.nodes[node].inputs;
             for from in inputs.iter().rev().map(|edge| edge.from) {
                 let kind = match &program.nodes[from] {
-                    NodeSpec::Aggregate { .. } => "aggregate",
+                    NodeSpec::Aggregate { .. } | NodeSpec::Sessions { .. } => "aggregate",
+                    NodeSpec::SessionRows { .. } => "sessions",
+                    NodeSpec::CountWindow(_) => "count window",
                     NodeSpec::Join(_) => "join",
                     NodeSpec::IntervalJoin(_) => "interval join",
                     NodeSpec::Over(_) => "over",
@@ -190,6 +192,29 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
             (NodeKind::Sink, vec![aspect("output", place)])
         }
         NodeSpec::Aggregate { spec, input } => (NodeKind::Stateful, of_aggregate(spec, input)),
+        NodeSpec::Sessions { spec, input, .. } => {
+            let mut aspects = of_aggregate(spec, input);
+            aspects.push(aspect("form", "merges sessions".to_string()));
+            (NodeKind::Stateful, aspects)
+        }
+        NodeSpec::SessionRows {
+            sessions, input, ..
+        } => {
+            let aspects = vec![
+                aspect("rows", columns(input)),
+                aspect("keys", format!("{:?}", sessions.keys)),
+                aspect("windows", format!("{:?}", sessions.windows)),
+            ];
+            (NodeKind::Stateful, aspects)
+        }
+        NodeSpec::CountWindow(spec) => {
+            let aspects = vec![
+                aspect("rows", columns(&spec.input)),
+                aspect("keys", format!("{:?}", spec.keys)),
+                aspect("windows", format!("{:?}", spec.windows)),
+            ];
+            (NodeKind::Stateful, aspects)
+        }
         NodeSpec::Join(join) => {
             let sides = join
                 .sides
@@ -274,6 +299,13 @@ fn of_aggregate(spec: &AggregateSpec, input: &SchemaRef) -> Vec<(String, String)
     ]
     .map(|(name, value)| (name.to_string(), value))
     .to_vec();
+    if spec.refires.is_some() {
+        let form = match spec.emits_before {
+            true => "emitted more than once, says what was before",
+            false => "emitted more than once",
+        };
+        aspects.push(("form".to_string(), form.to_string()));
+    }
     if spec.is_updating() {
         let form = if spec.takes_back {
             "takes rows back"

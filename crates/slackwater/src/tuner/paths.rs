@@ -60,8 +60,14 @@ pub fn guess(node: &NodeSpec) -> Work {
         NodeSpec::Map { .. } | NodeSpec::Filter { .. } | NodeSpec::Window { .. } => (2_000.0, 5.0),
         NodeSpec::ToRows { .. } => (2_000.0, 20.0),
         // Each row is encoded, and kept in a tree.
-        NodeSpec::ChangelogJoin(_) | NodeSpec::TopN(_) => (10_000.0, 500.0),
-        NodeSpec::Union { .. } | NodeSpec::DropLate { .. } => (500.0, 0.0),
+        NodeSpec::ChangelogJoin(_)
+        | NodeSpec::TopN(_)
+        | NodeSpec::SessionRows { .. }
+        | NodeSpec::CountWindow(_) => (10_000.0, 500.0),
+        NodeSpec::Sessions { .. } => (10_000.0, 200.0),
+        NodeSpec::Union { .. } | NodeSpec::DropLate { .. } | NodeSpec::LateRows { .. } => {
+            (500.0, 0.0)
+        }
         NodeSpec::Aggregate { .. } => (5_000.0, 60.0),
         NodeSpec::TableJoin(_) | NodeSpec::LookupJoin(_) | NodeSpec::TemporalJoin(_) => {
             (5_000.0, 60.0)

@@ -30,12 +30,6 @@ SELECT window_start, COUNT(*) FROM TUMBLE(TABLE bidz, DESCRIPTOR(ts), INTERVAL '
 --- a misspelt window function
 SELECT window_start, COUNT(*) FROM TUMBEL(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end;
 
---- SESSION windows
-SELECT window_start, COUNT(*) FROM SESSION(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end;
-
---- CUMULATE windows
-SELECT window_start, COUNT(*) FROM CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '10' SECOND) GROUP BY window_start, window_end;
-
 --- TUMBLE without a length
 SELECT window_start, COUNT(*) FROM TUMBLE(TABLE bids, DESCRIPTOR(ts)) GROUP BY window_start, window_end;
 

@@ -217,9 +217,23 @@ fn function(text: &str) -> Option<SqlError> {
 fn no_function(name: &str) -> SqlError {
     let upper = name.to_uppercase();
     let error = SqlError::new(format!("there is no function '{name}'"));
-    if WINDOW_FUNCTIONS.contains(&upper.as_str()) {
+    // Group windows of older Flink versions: TUMBLE(ts, …) and TUMBLE_START(ts, …) in GROUP BY and SELECT.
+    const EDGES: [&str; 4] = ["_START", "_END", "_ROWTIME", "_PROCTIME"];
+    let window = WINDOW_FUNCTIONS.iter().find(|window| {
+        let edge = upper.strip_prefix(**window);
+        edge.is_some_and(|edge| edge.is_empty() || EDGES.contains(&edge))
+    });
+    if let Some(window) = window {
+        let (per, lengths, keys) = match *window {
+            "TUMBLE" => ("", "INTERVAL '10' SECOND", ""),
+            "HOP" => ("", "INTERVAL '5' SECOND, INTERVAL '10' SECOND", ""),
+            "CUMULATE" => ("", "INTERVAL '1' HOUR, INTERVAL '1' DAY", ""),
+            "SESSION" => (" PARTITION BY k", "INTERVAL '30' MINUTE", ", k"),
+            _ => (" PARTITION BY k", "100", ", window_number, k"),
+        };
         return error.mend(format!(
-            "{upper} stands in FROM: FROM {upper}(TABLE t, DESCRIPTOR(ts), …) GROUP BY window_start, window_end"
+            "{window} stands in FROM: FROM {window}(TABLE t{per}, DESCRIPTOR(ts), {lengths}) GROUP BY \
+             window_start, window_end{keys}"
         ));
     }
     let mut names = Vec::new();

@@ -42,6 +42,16 @@ pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
             index += 1;
             continue;
         }
+        if let [_, by, _] = ahead[..]
+            && inside_window
+            && word(index, &["PARTITION"])
+            && word(by, &["BY"])
+        {
+            let (argument, length) = partition_by(&tokens[index..])?;
+            rewritten.extend(argument);
+            index += length;
+            continue;
+        }
         match token.token {
             Token::LParen => {
                 let before = rewritten
@@ -145,7 +155,49 @@ fn is_word(token: &TokenWithSpan, wanted: &str) -> bool {
 }
 
 /// Table functions that assign windows.
-pub const WINDOW_FUNCTIONS: &[&str] = &["TUMBLE", "HOP", "SESSION", "CUMULATE"];
+pub const WINDOW_FUNCTIONS: &[&str] = &["TUMBLE", "HOP", "SESSION", "CUMULATE", "COUNT_WINDOW"];
+
+/// The argument of a window table function that says what its sessions are told apart by.
+pub const PARTITION_BY: &str = "PARTITION_BY";
+
+/// `PARTITION BY a, b` behind the table of a window table function, as an argument `PARTITION_BY(a, b)` of
+/// its own; and how many tokens that was. It ends at the comma before DESCRIPTOR.
+fn partition_by(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, usize)> {
+    let is_solid = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
+    let ends = |rest: &[TokenWithSpan]| {
+        let mut behind = rest.iter().filter(is_solid);
+        let (first, second) = (behind.next(), behind.next());
+        first.is_some_and(|token| is_word(token, "DESCRIPTOR"))
+            || second.is_some_and(|token| token.token == Token::RArrow)
+    };
+    let span = tokens[0].span;
+    let mut depth = 0;
+    for (index, token) in tokens.iter().enumerate() {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 0 => break,
+            Token::RParen => depth -= 1,
+            Token::Comma if depth == 0 && ends(&tokens[index + 1..]) => {
+                let with_span = |of: Token| TokenWithSpan::new(of, span);
+                let by = tokens.iter().position(|token| is_word(token, "BY"));
+                let mut argument = vec![
+                    with_span(Token::Comma),
+                    with_span(Token::make_word(PARTITION_BY, None)),
+                    with_span(Token::LParen),
+                ];
+                argument.extend_from_slice(&tokens[by.map_or(0, |by| by + 1)..index]);
+                argument.push(with_span(Token::RParen));
+                return Ok((argument, index));
+            }
+            _ => {}
+        }
+    }
+    Err(
+        SqlError::new("PARTITION BY stands between the table and DESCRIPTOR")
+            .at(span)
+            .mend("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '30' MINUTE)"),
+    )
+}
 
 /// `>>` as two `>`, for nested ROW types.
 pub fn split_shift(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {

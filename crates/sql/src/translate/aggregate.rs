@@ -7,8 +7,10 @@ use datafusion_expr::Expr;
 use datafusion_expr::logical_plan::Aggregate;
 use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::aggregate::{
-    AggregateCall, AggregateSpec, Emit, WindowKey, output_types,
+    AggregateCall, AggregateSpec, Emit, Refires, WindowKey, output_types,
 };
+use slackwater_engine::operator::session::SessionSpec;
+use slackwater_engine::operator::window::WindowKind;
 
 use super::{Role, Stream, Translator};
 use crate::aggregates;
@@ -38,11 +40,14 @@ impl Inputs {
 impl Translator<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Stream> {
         let plan = &aggregate.input;
+        // What it asks for need not be kept row by row.
+        let merges = self.can_merge_sessions(&aggregate.group_expr, &aggregate.aggr_expr, plan);
+        self.merges_sessions = merges;
         let input = self.translate(plan)?;
         let mut inputs = Inputs::default();
         let mut window: Option<(Role, Physical, String)> = None;
         let mut keys = Vec::new();
-        // What each group expression is in the output: an edge of the window, or a key.
+        // What each group expression is in the output: a key, or an edge of the window.
         let mut places = Vec::new();
         for expression in &aggregate.group_expr {
             if let Expr::GroupingSet(_) = expression {
@@ -59,6 +64,11 @@ impl Translator<'_> {
             };
             let name = expression.schema_name().to_string();
             match role {
+                // Of several sessions with one end, say, each has its own.
+                Role::WindowStart(windows) if !windows.is_fixed() && !merges => {
+                    keys.push((inputs.add(bound, name.clone()), name));
+                    places.push((Some(keys.len() - 1), role));
+                }
                 Role::WindowStart(windows) | Role::WindowEnd(windows) => {
                     match window {
                         Some((Role::WindowStart(other) | Role::WindowEnd(other), ..))
@@ -73,14 +83,16 @@ impl Translator<'_> {
                     if window.is_none() || matches!(role, Role::WindowEnd(_)) {
                         window = Some((role, bound, name));
                     }
-                    places.push(Err(role));
+                    places.push((None, role));
                 }
-                Role::Plain | Role::Time => {
+                Role::Plain | Role::Time | Role::WindowNumber => {
                     keys.push((inputs.add(bound, name.clone()), name));
-                    places.push(Ok(keys.len() - 1));
+                    places.push((Some(keys.len() - 1), role));
                 }
             }
         }
+        check_edges(&places, merges)?;
+        let refires = self.refires(window.as_ref().map(|(role, ..)| *role))?;
         let window = window.map(|(role, bound, name)| (role, inputs.add(bound, name)));
         let mut calls = Vec::new();
         let mut call_names = Vec::new();
@@ -124,7 +136,9 @@ impl Translator<'_> {
             .mend("ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 gives the first row by a column"));
         }
         let time_column = match &input.time {
-            Some(time) if orders => Some(inputs.add(time.clone(), "event_time".to_string())),
+            Some(time) if orders || merges => {
+                Some(inputs.add(time.clone(), "event_time".to_string()))
+            }
             _ => None,
         };
         let node = self.materialise(&input, &inputs.columns, &inputs.names, None)?;
@@ -141,7 +155,9 @@ impl Translator<'_> {
                 is_start: false,
                 windows,
             },
-            Role::Plain | Role::Time => unreachable!("only window columns get here"),
+            Role::Plain | Role::Time | Role::WindowNumber => {
+                unreachable!("only window columns get here")
+            }
         });
         let key_columns = keys
             .iter()
@@ -151,11 +167,15 @@ impl Translator<'_> {
             .iter()
             .map(|&key| before.field(key).data_type().clone());
         let types = output_types(window, &key_types.collect::<Vec<_>>(), &calls);
-        let edges = if window.is_some() {
-            ["window_start", "window_end"].as_slice()
-        } else {
-            &[]
+        let edges = match window {
+            None => [].as_slice(),
+            // The start is one of the keys.
+            Some(window) if !window.windows.is_fixed() && !merges => &["window_end"],
+            Some(_) => &["window_start", "window_end"],
         };
+        let start = window.filter(|_| merges);
+        let start = start.map(|window| window.windows.data_type());
+        let types = start.into_iter().chain(types);
         let names = edges.iter().map(|name| name.to_string());
         let names = names
             .chain(keys.iter().map(|(_, name)| name.clone()))
@@ -175,6 +195,7 @@ impl Translator<'_> {
             calls,
             time_column,
             emit,
+            refires,
             takes_back: input.updates,
             emits_before: false,
             retention_us: self
@@ -190,11 +211,23 @@ impl Translator<'_> {
             Exchange::Key(key_columns)
         };
         let detail = explain::aggregate(&spec, &before);
-        let key = format!("aggregate {spec:?}");
+        let key = format!("aggregate {merges} {spec:?}");
         let edge = self.edge(node, exchange);
-        let spec = NodeSpec::Aggregate {
-            spec,
-            input: before,
+        let spec = match (window, spec.time_column) {
+            (Some(window), Some(time_column)) if merges => NodeSpec::Sessions {
+                sessions: SessionSpec {
+                    keys: spec.keys.clone(),
+                    time_column,
+                    reach_column: window.column,
+                    windows: window.windows,
+                },
+                spec,
+                input: before,
+            },
+            _ => NodeSpec::Aggregate {
+                spec,
+                input: before,
+            },
         };
         let node = self.node(
             "aggregate",
@@ -209,14 +242,17 @@ impl Translator<'_> {
         let first_key = edges.len();
         let mut columns = Vec::new();
         let mut roles = Vec::new();
-        for place in places {
-            let (index, role) = match place {
-                Ok(key) => (first_key + key, Role::Plain),
-                Err(role @ Role::WindowStart(_)) => (0, role),
-                Err(role) => (1, role),
+        for (key, role) in &places {
+            let index = match (key, role) {
+                (Some(key), _) => first_key + key,
+                (None, Role::WindowStart(_)) => 0,
+                (None, _) => edges.len() - 1,
             };
             columns.push(column(index, &schema));
-            roles.push(role);
+            roles.push(match role {
+                Role::Time => Role::Plain,
+                role => *role,
+            });
         }
         for call in 0..aggregate.aggr_expr.len() {
             columns.push(column(first_key + keys.len() + call, &schema));
@@ -228,17 +264,81 @@ impl Translator<'_> {
                 *role = Role::Time;
             }
         }
-        let time = window.map(|_| column(1, &schema));
+        let time = window.map(|_| column(edges.len() - 1, &schema));
+        // Where both edges are asked for either will do: the first one does.
+        let of_window = places.iter().position(|(key, _)| key.is_none());
+        let of_window = of_window.filter(|_| refires.is_some());
+        let of_window = of_window.map(|place| columns[place].clone());
         let key = (0..keys.len()).map(|index| column(first_key + index, &schema));
-        let key = key.collect::<Vec<Physical>>();
+        let key = of_window.into_iter().chain(key).collect::<Vec<Physical>>();
+        let updates = window.is_none() || refires.is_some();
+        if updates {
+            // Windows of rows that are replaced never close.
+            roles.fill(Role::Plain);
+        }
         Ok(Stream {
             node,
             columns,
             roles,
-            time,
-            updates: window.is_none(),
+            time: time.filter(|_| !updates),
+            updates,
             deletes: window.is_none() && input.updates && !keys.is_empty(),
-            key: window.is_none().then_some(key),
+            key: updates.then_some(key),
         })
     }
+
+    /// When windows are emitted beside at their end.
+    fn refires(&self, window: Option<Role>) -> Result<Option<Refires>> {
+        let settings = &self.session.settings;
+        let refires = Refires {
+            every_ns: settings.emit_every_ns,
+            lateness_us: settings.allowed_lateness_us,
+        };
+        let Some(Role::WindowStart(windows) | Role::WindowEnd(windows)) = window else {
+            return Ok(None);
+        };
+        if refires.every_ns.is_none() && refires.lateness_us == 0 {
+            return Ok(None);
+        }
+        if !windows.is_fixed() {
+            let kind = explain::windows(&windows);
+            let error = format!("'emit' = 'every …' is not known for {kind}: their edges change");
+            return Err(SqlError::new(error)
+                .near("GROUP")
+                .mend("leave the setting out, or take TUMBLE, HOP or CUMULATE"));
+        }
+        Ok(Some(refires))
+    }
+}
+
+/// Whether the edges that a GROUP BY names are enough.
+fn check_edges(places: &[(Option<usize>, Role)], merges: bool) -> Result<()> {
+    let roles = || places.iter().map(|(_, role)| role);
+    let has_end = roles().any(|role| matches!(role, Role::WindowEnd(_)));
+    let start = roles().find_map(|role| match role {
+        Role::WindowStart(windows) if !windows.is_named_by_start() => Some(windows),
+        _ => None,
+    });
+    if let (Some(windows), false, false) = (start, has_end, merges) {
+        let kind = explain::windows(windows);
+        let error = format!("window_start alone does not say which window it is ({kind})");
+        return Err(SqlError::new(error)
+            .near("GROUP")
+            .mend("GROUP BY window_start, window_end"));
+    }
+    let counts = |role: &Role| match role {
+        Role::WindowEnd(windows) => windows.kind == WindowKind::Count,
+        _ => false,
+    };
+    let has_number = roles().any(|role| *role == Role::WindowNumber);
+    if roles().any(counts) && !has_number {
+        return Err(SqlError::new(
+            "two count windows of a key can have the same edges, and would be taken for one",
+        )
+        .near("GROUP")
+        .mend(
+            "GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY",
+        ));
+    }
+    Ok(())
 }

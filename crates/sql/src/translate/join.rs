@@ -61,7 +61,9 @@ impl Translator<'_> {
                 self.role(right, &streams[1], plans[1])?,
             ];
             match roles {
-                [Role::WindowStart(one), Role::WindowStart(other)] if one == other => {
+                [Role::WindowStart(one), Role::WindowStart(other)]
+                    if one == other && one.is_named_by_start() =>
+                {
                     if window.is_none() {
                         (window, window_pair) = (Some((true, one)), Some(bound));
                     }
@@ -73,6 +75,13 @@ impl Translator<'_> {
             }
         }
         let updates = streams.iter().any(|stream| stream.updates);
+        if window.is_some() && !updates && self.session.settings.allowed_lateness_us > 0 {
+            return Err(SqlError::new(
+                "'allowed_lateness' is not known for joins in windows: what they have emitted stays",
+            )
+            .near("JOIN")
+            .mend("leave the setting out, or make the delay in WATERMARK FOR longer"));
+        }
         let (Some((is_start, windows)), Some(window_pair), false) = (window, window_pair, updates)
         else {
             if !updates && let Some(joined) = self.interval_join(join, kind, &streams)? {

@@ -21,13 +21,20 @@ impl Translator<'_> {
         latency_target_ns: Option<u64>,
     ) -> Result<()> {
         let stream = self.translate(plan)?;
-        let names = plan
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().clone());
-        let names = names.collect::<Vec<_>>();
-        let mut node = self.materialise(&stream, &stream.columns, &names, None)?;
+        let fields = plan.schema().fields().iter();
+        let names = fields.map(|field| field.name().clone());
+        self.write(stream, &names.collect::<Vec<_>>(), table, latency_target_ns)
+    }
+
+    /// Adds the sink of a stream.
+    pub(super) fn write(
+        &mut self,
+        stream: Stream,
+        names: &[String],
+        table: Option<Arc<Table>>,
+        latency_target_ns: Option<u64>,
+    ) -> Result<()> {
+        let mut node = self.materialise(&stream, &stream.columns, names, None)?;
         let changelog = table.as_deref().and_then(Table::changelog);
         if let Some(name) = changelog {
             node = self.to_rows(node, name);

@@ -4,6 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 
+use super::refire::Updates;
 use super::{AggregateCall, AggregateSpec, Keys, order_keys};
 use crate::accumulator::{Accumulator, OrderKey, Values};
 use crate::chunk::Chunk;
@@ -17,6 +18,8 @@ pub struct Groups {
     pub accumulators: Vec<Box<dyn Accumulator>>,
     /// When each group was last changed.
     pub touched: Vec<Mark>,
+    /// What has been emitted, where that can change.
+    pub updates: Option<Updates>,
     /// The call of [`Groups::distinct`] that saw each group last.
     seen: Vec<u32>,
     seen_call: u32,
@@ -29,6 +32,7 @@ impl Groups {
             keys: Keys::new(key_types)?,
             accumulators: accumulators.collect::<Result<Vec<_>>>()?,
             touched: Vec::new(),
+            updates: None,
             seen: Vec::new(),
             seen_call: 0,
         })
@@ -36,7 +40,11 @@ impl Groups {
 
     /// Makes room in the accumulators for the groups that the keys know.
     pub fn resize(&mut self) {
-        let groups = self.keys.len();
+        self.resize_to(self.keys.len());
+    }
+
+    /// Makes room in the accumulators for so many groups.
+    pub fn resize_to(&mut self, groups: usize) {
         if groups > self.touched.len() {
             self.touched.resize(groups, Mark::default());
             for accumulator in &mut self.accumulators {
@@ -142,6 +150,7 @@ impl Groups {
             .iter_mut()
             .for_each(|accumulator| accumulator.clear());
         self.touched.clear();
+        self.updates.iter_mut().for_each(Updates::clear);
         self.seen.clear();
         self.seen_call = 0;
     }
@@ -151,7 +160,8 @@ impl Groups {
             .accumulators
             .iter()
             .map(|accumulator| accumulator.bytes());
-        self.keys.bytes() + self.touched.capacity() * 8 + accumulators.sum::<usize>()
+        let updates = self.updates.as_ref().map_or(0, Updates::bytes);
+        self.keys.bytes() + self.touched.capacity() * 8 + updates + accumulators.sum::<usize>()
     }
 }
 

@@ -1,15 +1,18 @@
 //! Snapshots of an aggregation: a row per group with the columns `window_end` (ticks; the largest
-//! integer for a running aggregation), the keys, and the states of the accumulators.
+//! integer for a running aggregation), the keys, what has been emitted of it (where windows are emitted
+//! more than once, with what it was before where that is wanted), and the states of the accumulators.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow_array::types::{Int8Type, Int64Type};
+use arrow_array::{Array, ArrayRef, Int8Array, Int64Array, RecordBatch};
+use arrow_row::RowConverter;
 use arrow_schema::{Field, Schema};
 
 use super::Aggregate;
 use super::groups::Groups;
+use super::refire::{befores_of, restore_befores};
 use crate::error::{Error, Result};
 use crate::hash::hash_rows;
 use crate::state::{BucketSet, KeyedState, Mark};
@@ -34,7 +37,7 @@ impl Aggregate {
         if chosen.is_empty() {
             return Ok(None);
         }
-        Ok(Some(table.snapshot(end, &chosen)?))
+        Ok(Some(table.snapshot(end, &chosen, self.befores.as_ref())?))
     }
 
     /// Drops the given groups of a table: accumulators can't forget a single one, so the others
@@ -46,16 +49,28 @@ impl Aggregate {
         let mut stays = vec![true; groups_before.max(table.keys.len())];
         gone.iter().for_each(|&group| stays[group as usize] = false);
         let others = (0..groups_before as u32).filter(|&group| stays[group as usize]);
-        let others = table.snapshot(end, &others.collect::<Vec<_>>())?;
+        let others = others.collect::<Vec<_>>();
+        let others = table.snapshot(end, &others, self.befores.as_ref())?;
         self.restore(&others)
     }
 }
 
 impl Groups {
     /// A row per group of `chosen`.
-    fn snapshot(&mut self, end: i64, chosen: &[u32]) -> Result<RecordBatch> {
+    fn snapshot(
+        &mut self,
+        end: i64,
+        chosen: &[u32],
+        befores: Option<&RowConverter>,
+    ) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![end; chosen.len()]))];
         columns.extend(self.keys.columns(chosen)?);
+        if let Some(updates) = &self.updates {
+            columns.push(Arc::new(Int8Array::from(updates.states(chosen))));
+            if let Some(converter) = befores {
+                columns.extend(befores_of(converter, updates, chosen)?);
+            }
+        }
         for accumulator in &mut self.accumulators {
             columns.extend(accumulator.state(chosen)?);
         }
@@ -110,7 +125,8 @@ impl KeyedState for Aggregate {
         hash_rows(&keys, batch.num_rows(), &mut hashes)?;
         let mark = self.mark;
         let end = ends.value(0);
-        let table = self.table(end)?;
+        self.table(end)?;
+        let table = self.tables.get_mut(&end).expect("made just above");
         let before = table.keys.len();
         table.keys.groups(&keys, &hashes, false, &mut groups)?;
         if groups.iter().any(|&group| (group as usize) < before) {
@@ -120,6 +136,23 @@ impl KeyedState for Aggregate {
         table.resize();
         table.touch(&groups, mark);
         let mut next = 1 + key_count;
+        if let Some(updates) = &mut table.updates {
+            let states = batch.columns().get(next);
+            let states = states.and_then(|states| states.as_primitive_opt::<Int8Type>());
+            let states = states.filter(|states| states.null_count() == 0);
+            let states = states.ok_or_else(|| Error::new(place, "it has too few columns"))?;
+            for (&group, &state) in groups.iter().zip(states.values()) {
+                updates.restore(group, state);
+            }
+            next += 1;
+            if let Some(converter) = &self.befores {
+                let until = next + self.spec.calls.len();
+                let columns = batch.columns().get(next..until);
+                let columns = columns.ok_or_else(|| Error::new(place, "it has too few columns"))?;
+                restore_befores(converter, updates, &groups, columns)?;
+                next = until;
+            }
+        }
         for accumulator in &mut table.accumulators {
             let layout = accumulator.state(&[])?;
             let states = batch.columns().get(next..next + layout.len());
@@ -130,6 +163,9 @@ impl KeyedState for Aggregate {
             }
             accumulator.merge(&groups, states)?;
             next += layout.len();
+        }
+        if let Some(refires) = self.spec.refires {
+            self.ask_for_time(refires);
         }
         Ok(())
     }
@@ -144,7 +180,14 @@ impl KeyedState for Aggregate {
 
     fn expire(&mut self, watermark: EventTime) -> Result<()> {
         if let Some(window) = self.spec.window {
-            let is_open = |end: i64| window.windows.to_event_time(end) > watermark;
+            let lateness_us = self.lateness_us();
+            let kept_until = |end: i64| {
+                window
+                    .windows
+                    .to_event_time(end)
+                    .saturating_add(lateness_us)
+            };
+            let is_open = |end: i64| kept_until(end) > watermark;
             self.tables.retain(|&end, _| is_open(end));
         }
         self.watermark = self.watermark.max(watermark);

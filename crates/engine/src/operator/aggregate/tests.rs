@@ -1,6 +1,7 @@
 //! Aggregation against a naive computation: windowed and running, every way of emitting.
 
 mod combine;
+mod refire;
 mod snapshots;
 
 use std::collections::BTreeMap;
@@ -156,6 +157,15 @@ fn answer(rows: &[&Row]) -> Vec<Option<i64>> {
 }
 
 pub(super) fn aggregate(window: Option<bool>, keys: &[usize], emit: Emit) -> Aggregate {
+    refiring_aggregate(window, keys, emit, None)
+}
+
+pub(super) fn refiring_aggregate(
+    window: Option<bool>,
+    keys: &[usize],
+    emit: Emit,
+    refires: Option<Refires>,
+) -> Aggregate {
     let window = window.map(|is_start| WindowKey {
         column: if is_start { START } else { END },
         is_start,
@@ -171,6 +181,7 @@ pub(super) fn aggregate(window: Option<bool>, keys: &[usize], emit: Emit) -> Agg
         calls: calls(),
         time_column: Some(TIME),
         emit,
+        refires,
         takes_back: false,
         emits_before: false,
         retention_us: None,
@@ -409,6 +420,7 @@ fn keys_of_every_type_come_out_as_they_went_in() {
             }],
             time_column: None,
             emit: Emit::Changes,
+            refires: None,
             takes_back: false,
             emits_before: false,
             retention_us: None,

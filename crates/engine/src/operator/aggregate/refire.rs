@@ -1,0 +1,374 @@
+//! Windows whose value is emitted more than once: before they close (early firing), and after (allowed
+//! lateness).
+//!
+//! The first row for a group is an insert, each further one an update of it; a group is emitted only if it
+//! has changed since. So how many there are depends on the run; the last one, behind the end of the window
+//! and its lateness, does not. Where it is wanted what a row was goes out before its update
+//! ([`super::AggregateSpec::emits_before`]): it is noted when the group changes first.
+
+use std::collections::HashMap;
+
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_row::{RowConverter, SortField};
+use arrow_select::take::take;
+
+use super::groups::Groups;
+use super::{Aggregate, AggregateCall, WindowKey, emit_updates};
+use crate::chunk::{Chunk, RowKind};
+use crate::error::Result;
+use crate::operator::window::ticks_to_us;
+use crate::operator::{Output, Progress};
+use crate::state::Mark;
+use crate::time::{EventTime, now_ns};
+
+/// When the value of a window is emitted beside at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refires {
+    /// So long after it has changed, in nanoseconds of the engine's clock.
+    pub every_ns: Option<u64>,
+    /// For each row that comes until the watermark is so many microseconds behind the end.
+    pub lateness_us: EventTime,
+}
+
+/// What of a window's groups has been emitted.
+#[derive(Default)]
+pub struct Updates {
+    /// [`SENT`] and [`CHANGED`] of each group.
+    states: Vec<i8>,
+    /// The groups that have changed since they were emitted.
+    changed: Vec<u32>,
+    /// What these were, encoded, where that is wanted.
+    befores: HashMap<u32, Box<[u8]>, foldhash::fast::FixedState>,
+}
+
+/// It has been emitted.
+const SENT: i8 = 1;
+/// It has changed since.
+const CHANGED: i8 = 2;
+
+impl Updates {
+    /// These groups have changed.
+    pub fn change(&mut self, groups: &[u32]) {
+        for &group in groups {
+            let index = group as usize;
+            if self.states.len() <= index {
+                self.states.resize(index + 1, 0);
+            }
+            if self.states[index] & CHANGED == 0 {
+                self.states[index] |= CHANGED;
+                self.changed.push(group);
+            }
+        }
+    }
+
+    /// What is known of groups, for a snapshot.
+    pub fn states(&self, groups: &[u32]) -> Vec<i8> {
+        let states = groups.iter();
+        states.map(|&group| self.states[group as usize]).collect()
+    }
+
+    /// What a snapshot knew of a group.
+    pub fn restore(&mut self, group: u32, state: i8) {
+        if state & CHANGED != 0 {
+            self.change(&[group]);
+        }
+        let index = group as usize;
+        if self.states.len() <= index {
+            self.states.resize(index + 1, 0);
+        }
+        self.states[index] |= state & SENT;
+    }
+
+    /// Whether some group has changed since it was emitted.
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// What a group was before it changed.
+    pub fn before(&self, group: u32) -> Option<&[u8]> {
+        self.befores.get(&group).map(|bytes| &**bytes)
+    }
+
+    /// Notes it.
+    pub fn note_before(&mut self, group: u32, before: &[u8]) {
+        self.befores.insert(group, before.into());
+    }
+
+    /// Those of the groups that have been emitted and not changed since.
+    fn unchanged(&self, groups: &[u32]) -> Vec<u32> {
+        let state = |group: &u32| self.states.get(*group as usize).copied();
+        let groups = groups.iter().copied();
+        let unchanged = groups.filter(|group| state(group) == Some(SENT));
+        let mut unchanged = unchanged.collect::<Vec<u32>>();
+        unchanged.sort_unstable();
+        unchanged.dedup();
+        unchanged
+    }
+
+    /// A row whose value could not be told has not been emitted.
+    fn was_refused(&mut self, group: u32) {
+        self.states[group as usize] &= !SENT;
+    }
+
+    pub fn clear(&mut self) {
+        self.states.clear();
+        self.changed.clear();
+        self.befores.clear();
+    }
+
+    pub fn bytes(&self) -> usize {
+        let befores = self.befores.values().map(|before| before.len() + 32);
+        self.states.capacity() + self.changed.capacity() * 4 + befores.sum::<usize>()
+    }
+
+    /// Takes up to `most` groups that have changed, and what their rows are.
+    fn take(&mut self, most: usize) -> (Vec<u32>, Vec<i8>) {
+        let rest = self.changed.split_off(most.min(self.changed.len()));
+        let groups = std::mem::replace(&mut self.changed, rest);
+        let kinds = groups.iter().map(|&group| {
+            let state = std::mem::replace(&mut self.states[group as usize], SENT);
+            match state & SENT {
+                0 => RowKind::Insert as i8,
+                _ => RowKind::Update as i8,
+            }
+        });
+        let kinds = kinds.collect();
+        (groups, kinds)
+    }
+}
+
+impl Groups {
+    fn has_changed(&self) -> bool {
+        self.updates.as_ref().is_some_and(Updates::has_changed)
+    }
+}
+
+impl Aggregate {
+    /// How long behind its end a window takes rows.
+    pub(super) fn lateness_us(&self) -> EventTime {
+        self.spec.refires.map_or(0, |refires| refires.lateness_us)
+    }
+
+    /// Rows of the window at `end` have been added: its groups are in `self.groups`.
+    pub(super) fn note_changes(
+        &mut self,
+        window: WindowKey,
+        end: i64,
+        output: &mut Output,
+    ) -> Result<()> {
+        let Some(refires) = self.spec.refires else {
+            return Ok(());
+        };
+        let groups = std::mem::take(&mut self.groups);
+        if let Some(updates) = self.updates(end) {
+            updates.change(&groups);
+        }
+        self.groups = groups;
+        if ticks_to_us(end, window.windows.unit) <= self.watermark {
+            // It has been emitted; there are no more groups than the chunk has rows.
+            return self.emit_changed(window, end, usize::MAX, output);
+        }
+        self.ask_for_time(refires);
+        Ok(())
+    }
+
+    fn updates(&mut self, end: i64) -> Option<&mut Updates> {
+        self.tables.get_mut(&end)?.updates.as_mut()
+    }
+
+    /// Nothing is asked for while nothing has changed: an idle query has no timer.
+    pub(super) fn ask_for_time(&mut self, refires: Refires) {
+        if let (Some(every_ns), None) = (refires.every_ns, self.due_ns) {
+            self.due_ns = Some(now_ns().saturating_add(every_ns));
+        }
+    }
+
+    /// Emits up to `most` groups of a window that have changed.
+    fn emit_changed(
+        &mut self,
+        window: WindowKey,
+        end: i64,
+        most: usize,
+        output: &mut Output,
+    ) -> Result<()> {
+        let mark: Mark = self.mark;
+        let Some(table) = self.tables.get_mut(&end) else {
+            return Ok(());
+        };
+        let Some(updates) = &mut table.updates else {
+            return Ok(());
+        };
+        let (groups, kinds) = updates.take(most);
+        let befores = groups.iter().map(|group| updates.befores.remove(group));
+        let befores = befores.collect::<Vec<_>>();
+        // That it was emitted is part of the state.
+        table.touch(&groups, mark);
+        let front = window.windows.edges(end, groups.len());
+        let (batch, failed) = table.result(&groups, &front, &self.spec.schema)?;
+        if let Some(updates) = &mut table.updates {
+            failed
+                .iter()
+                .for_each(|(row, _)| updates.was_refused(groups[*row]));
+        }
+        let chunk = Chunk {
+            kinds: Some(kinds.into()),
+            ..Chunk::new(batch, output.ingest_ns)
+        };
+        match &self.befores {
+            None => emit_updates(chunk, &failed, output),
+            Some(converter) => {
+                let (chunk, places) = with_befores(converter, chunk, &befores)?;
+                let failed = failed.into_iter();
+                let failed = failed.map(|(row, reason)| (places[row], reason));
+                emit_updates(chunk, &failed.collect::<Vec<_>>(), output)
+            }
+        }
+    }
+
+    /// Rows of the window at `end` are about to change groups: notes what those were that were emitted.
+    pub(super) fn note_befores(&mut self, end: i64) -> Result<()> {
+        let (Some(converter), Some(table)) = (&self.befores, self.tables.get_mut(&end)) else {
+            return Ok(());
+        };
+        let Some(updates) = &mut table.updates else {
+            return Ok(());
+        };
+        let groups = updates.unchanged(&self.groups);
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let values = table.accumulators.iter_mut();
+        let values = values.map(|accumulator| Ok(accumulator.evaluate(&groups)?.column));
+        let values = values.collect::<Result<Vec<ArrayRef>>>()?;
+        let rows = converter.convert_columns(&values)?;
+        for (row, &group) in groups.iter().enumerate() {
+            updates.note_before(group, rows.row(row).as_ref());
+        }
+        Ok(())
+    }
+
+    /// Emits what has changed in windows that are closed, and forgets those that take no more rows.
+    pub(super) fn advance_refiring(
+        &mut self,
+        window: WindowKey,
+        output: &mut Output,
+    ) -> Result<Progress> {
+        let watermark = self.watermark;
+        let ends_at = |end: i64| window.windows.to_event_time(end);
+        let closed = self.tables.iter();
+        let closed = closed.take_while(|(end, _)| ends_at(**end) <= watermark);
+        let mut changed = closed.filter(|(_, table)| table.has_changed());
+        if let Some((&end, _)) = changed.next() {
+            self.emit_changed(window, end, output.chunk_rows, output)?;
+            return Ok(Progress::More);
+        }
+        let lateness_us = self.lateness_us();
+        while let Some((&end, _)) = self.tables.first_key_value()
+            && ends_at(end).saturating_add(lateness_us) <= watermark
+        {
+            let (_, table) = self.tables.pop_first().expect("looked at just above");
+            self.recycle(table);
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Emits what has changed in all windows, some of it: the time has come that was asked for.
+    pub(super) fn emit_early(&mut self, output: &mut Output) -> Result<Progress> {
+        let mut changed = self.tables.iter().filter(|(_, table)| table.has_changed());
+        match (changed.next(), self.spec.window) {
+            (Some((&end, _)), Some(window)) => {
+                self.emit_changed(window, end, output.chunk_rows, output)?;
+                Ok(Progress::More)
+            }
+            _ => {
+                self.due_ns = None;
+                Ok(Progress::Done)
+            }
+        }
+    }
+}
+
+/// The chunk with what each row was in front of its update, and where its own rows are then.
+fn with_befores(
+    converter: &RowConverter,
+    chunk: Chunk,
+    befores: &[Option<Box<[u8]>>],
+) -> Result<(Chunk, Vec<usize>)> {
+    let kinds = chunk.kinds.iter().flat_map(|kinds| kinds.values().iter());
+    let (mut rows, mut all_kinds, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    let of_new = chunk.rows() as u32;
+    let mut old = Vec::new();
+    for (row, (&kind, before)) in kinds.zip(befores).enumerate() {
+        if before.is_some() {
+            rows.push(of_new + old.len() as u32);
+            all_kinds.push(RowKind::UpdateBefore as i8);
+            old.push(row as u32);
+        }
+        places.push(rows.len());
+        rows.push(row as u32);
+        all_kinds.push(kind);
+    }
+    let taken = UInt32Array::from(old);
+    let old_rows = arrow_select::take::take_record_batch(&chunk.batch, &taken)?;
+    let parser = converter.parser();
+    let values = befores.iter().flatten().map(|before| parser.parse(before));
+    let values = converter.convert_rows(values)?;
+    let mut columns = old_rows.columns().to_vec();
+    columns.truncate(columns.len() - values.len());
+    columns.extend(values);
+    let schema = chunk.batch.schema();
+    let old_rows = RecordBatch::try_new(schema.clone(), columns)?;
+    let both = arrow_select::concat::concat_batches(&schema, [&chunk.batch, &old_rows])?;
+    let batch = arrow_select::take::take_record_batch(&both, &UInt32Array::from(rows))?;
+    let paired = Chunk {
+        kinds: Some(all_kinds.into()),
+        ..Chunk::new(batch, chunk.ingest_ns)
+    };
+    Ok((paired, places))
+}
+
+/// A converter of the values of an aggregation.
+pub fn converter(calls: &[AggregateCall]) -> Result<RowConverter> {
+    let fields = calls
+        .iter()
+        .map(|call| SortField::new(call.function.data_type()));
+    Ok(RowConverter::new(fields.collect())?)
+}
+
+/// What groups were before they changed, as columns of a snapshot: NULL where they have not.
+pub fn befores_of(
+    converter: &RowConverter,
+    updates: &Updates,
+    groups: &[u32],
+) -> Result<Vec<ArrayRef>> {
+    let befores = groups.iter().map(|&group| updates.before(group));
+    let mut next = 0;
+    let places = befores.clone().map(|before| {
+        before.map(|_| {
+            next += 1;
+            next - 1
+        })
+    });
+    let places = places.collect::<UInt32Array>();
+    let parser = converter.parser();
+    let rows = befores.flatten().map(|before| parser.parse(before));
+    let columns = converter.convert_rows(rows)?;
+    let spread = columns.iter().map(|column| take(column, &places, None));
+    Ok(spread.collect::<std::result::Result<Vec<_>, _>>()?)
+}
+
+/// Takes [`befores_of`] in.
+pub fn restore_befores(
+    converter: &RowConverter,
+    updates: &mut Updates,
+    groups: &[u32],
+    columns: &[ArrayRef],
+) -> Result<()> {
+    let rows = converter.convert_columns(columns)?;
+    for (row, &group) in groups.iter().enumerate() {
+        if updates.states[group as usize] == SENT | CHANGED {
+            updates.note_before(group, rows.row(row).as_ref());
+        }
+    }
+    Ok(())
+}

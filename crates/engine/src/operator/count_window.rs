@@ -1,0 +1,263 @@
+//! Count windows: so many rows of a key, in order of event time.
+//!
+//! Rows wait until the watermark is beyond their time, and are then numbered in the order of event time,
+//! partition and position: not in the order in which they came, which would be another in every run. Rows
+//! behind their own partition's watermark are left out before ([`super::drop_late`]). A window is passed on
+//! when its last row is numbered; one that is not full stays open, also at the end of the input.
+
+mod state;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow_schema::{DataType, SchemaRef, TimeUnit};
+
+use super::aggregate::Keys;
+use super::kept::{KeptRow, RowKeeper};
+use super::window::{
+    Windows, scale, ticks_to_us, timestamp_column, timestamp_ticks, timestamp_unit,
+};
+use super::{Operator, Output, Progress};
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+use crate::hash::hash_rows;
+use crate::state::{KeyedState, Mark};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+
+/// What a count window does.
+#[derive(Debug, Clone)]
+pub struct CountWindowSpec {
+    /// Columns of the input whose values have windows of their own.
+    pub keys: Vec<usize>,
+    /// The event-time column.
+    pub time_column: usize,
+    /// How many rows a window has, and how many rows behind it the next one begins.
+    pub windows: Windows,
+    /// Columns of the input.
+    pub input: SchemaRef,
+    /// These, `window_start`, `window_end` and `window_number`.
+    pub schema: SchemaRef,
+}
+
+/// Count windows of all keys.
+pub struct CountWindow {
+    spec: CountWindowSpec,
+    key_types: Vec<DataType>,
+    keys: Keys,
+    /// By number of the key.
+    counters: Vec<Counter>,
+    /// Rows that aren't numbered yet, with their keys, and how often each is there.
+    pending: BTreeMap<(KeptRow, u32), u32>,
+    keeper: RowKeeper,
+    /// Rows of full windows.
+    full: VecDeque<WindowRow>,
+    bytes: usize,
+    watermark: EventTime,
+    mark: Mark,
+}
+
+/// What is known of a key.
+#[derive(Default)]
+struct Counter {
+    /// Rows that have a number.
+    seen: i64,
+    /// The rows that windows need which are not full, with their numbers.
+    rows: VecDeque<(i64, KeptRow)>,
+    touched: Mark,
+}
+
+/// A row of a window: its start and end in ticks, and its number among those of its key.
+struct WindowRow {
+    start: i64,
+    end: i64,
+    number: i64,
+    row: KeptRow,
+}
+
+impl CountWindow {
+    /// Windows without rows.
+    pub fn new(spec: CountWindowSpec) -> Result<CountWindow> {
+        let key_types = spec.keys.iter();
+        let key_types = key_types.map(|&key| spec.input.field(key).data_type().clone());
+        let key_types = key_types.collect::<Vec<_>>();
+        Ok(CountWindow {
+            keys: Keys::new(&key_types)?,
+            key_types,
+            counters: Vec::new(),
+            pending: BTreeMap::new(),
+            keeper: RowKeeper::new(&spec.input)?,
+            full: VecDeque::new(),
+            bytes: 0,
+            watermark: MIN_WATERMARK,
+            mark: Mark(1),
+            spec,
+        })
+    }
+
+    /// The numbers of the keys of rows.
+    fn key_numbers(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
+        let (mut hashes, mut numbers) = (Vec::new(), Vec::new());
+        hash_rows(keys, rows, &mut hashes)?;
+        self.keys.groups(keys, &hashes, false, &mut numbers)?;
+        let known = self.keys.len();
+        self.counters.resize_with(known, Counter::default);
+        Ok(numbers)
+    }
+
+    /// Without rows behind the watermark. There are none but of partitions that appeared or resumed while
+    /// the query ran (I2).
+    fn in_time(&self, chunk: Chunk, output: &mut Output) -> Result<(Chunk, Vec<i64>)> {
+        let column = chunk.batch.column(self.spec.time_column);
+        if column.null_count() > 0 {
+            return Err(Error::new("count window", "an event time is NULL"));
+        }
+        let unit = self.spec.windows.unit;
+        let factor = scale(timestamp_unit(column.data_type()).unwrap_or(unit), unit);
+        let ticks = timestamp_ticks(column)?.iter();
+        let times = ticks.map(|&tick| tick.saturating_mul(factor));
+        let times = times.collect::<Vec<i64>>();
+        let is_kept = |time: &i64| ticks_to_us(*time, unit) >= self.watermark;
+        if times.iter().all(is_kept) {
+            return Ok((chunk, times));
+        }
+        let keep = times.iter().map(is_kept).collect::<BooleanArray>();
+        output.count_late((keep.len() - keep.true_count()) as u64);
+        let times = times.into_iter().filter(is_kept).collect();
+        Ok((chunk.filter(&keep)?, times))
+    }
+
+    fn wait(&mut self, key: u32, row: KeptRow) {
+        self.bytes += row.bytes();
+        self.counters[key as usize].touched = self.mark;
+        *self.pending.entry((row, key)).or_default() += 1;
+    }
+
+    /// Numbers the next row of a key; the windows that it fills are passed on.
+    fn number(&mut self, key: u32, row: KeptRow) {
+        let Windows {
+            size, slide, unit, ..
+        } = self.spec.windows;
+        let counter = &mut self.counters[key as usize];
+        counter.touched = self.mark;
+        let number = counter.seen;
+        counter.seen += 1;
+        // With a slide longer than the size some rows are in no window.
+        if number % slide < size {
+            self.bytes += row.bytes();
+            counter.rows.push_back((number, row));
+        }
+        let begun = counter.seen - size;
+        if begun < 0 || begun % slide != 0 {
+            return;
+        }
+        let rows = counter.rows.iter().filter(|(of, _)| *of >= begun);
+        let rows = rows.map(|(_, row)| row.clone());
+        let rows = rows.collect::<Vec<KeptRow>>();
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            return;
+        };
+        let (start, end) = (first.order.0, last.order.0.saturating_add(tick(unit)));
+        self.full.extend(rows.into_iter().map(|row| WindowRow {
+            start,
+            end,
+            number: begun / slide + 1,
+            row,
+        }));
+        while let Some((of, _)) = counter.rows.front()
+            && *of < begun + slide
+        {
+            let gone = counter.rows.pop_front();
+            self.bytes -= gone.map_or(0, |(_, row)| row.bytes());
+        }
+    }
+
+    fn emit(&mut self, output: &mut Output) -> Result<()> {
+        let rows = output.chunk_rows.min(self.full.len());
+        let rows = self.full.drain(..rows).collect::<Vec<_>>();
+        let mut columns = self.keeper.columns(rows.iter().map(|of| &of.row))?;
+        let unit = self.spec.windows.unit;
+        let starts = rows.iter().map(|of| of.start).collect();
+        let ends = rows.iter().map(|of| of.end).collect();
+        let numbers = rows.iter().map(|of| of.number);
+        columns.push(timestamp_column(starts, unit));
+        columns.push(timestamp_column(ends, unit));
+        columns.push(Arc::new(Int64Array::from_iter_values(numbers)));
+        output.emit_batch(RecordBatch::try_new(self.spec.schema.clone(), columns)?);
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.keys.clear();
+        self.counters.clear();
+        self.pending.clear();
+        self.bytes = 0;
+    }
+}
+
+/// What `window_time` is before `window_end`, so that it is the time of the window's last row.
+fn tick(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Nanosecond => 1000,
+        _ => 1,
+    }
+}
+
+impl Operator for CountWindow {
+    fn shares_input(&self) -> bool {
+        // Rows are copied when they are kept.
+        false
+    }
+
+    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let (chunk, times) = self.in_time(chunk, output)?;
+        if times.is_empty() {
+            return Ok(());
+        }
+        let keys = self.spec.keys.iter();
+        let keys = keys.map(|&key| chunk.batch.column(key).clone());
+        let keys = keys.collect::<Vec<ArrayRef>>();
+        let numbers = self.key_numbers(&keys, chunk.rows())?;
+        let rows = self.keeper.keep(chunk.batch.columns(), &chunk, &times)?;
+        for (key, row) in numbers.into_iter().zip(rows) {
+            self.wait(key, row);
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        let unit = self.spec.windows.unit;
+        // One at the watermark waits: there may be more of its time to come.
+        let is_ready =
+            |time: i64| ticks_to_us(time, unit) < watermark || watermark == MAX_WATERMARK;
+        while self.full.len() < output.chunk_rows
+            && let Some(((row, _), _)) = self.pending.first_key_value()
+            && is_ready(row.order.0)
+            && let Some(((row, key), times)) = self.pending.pop_first()
+        {
+            for _ in 0..times {
+                self.bytes -= row.bytes();
+                self.number(key, row.clone());
+            }
+        }
+        if !self.full.is_empty() {
+            self.emit(output)?;
+            return Ok(Progress::More);
+        }
+        self.watermark = watermark.max(self.watermark);
+        Ok(Progress::Done)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.forget();
+        self.watermark = MIN_WATERMARK;
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

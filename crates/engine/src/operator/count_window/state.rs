@@ -1,0 +1,207 @@
+//! Snapshots of count windows: of each key that has changed all that is known, which takes the place of
+//! what was known before. A row per kept row, or one without a row:
+//!
+//! ```text
+//! seen | number | time | partition | position | keys… | columns…
+//! ```
+//!
+//! `seen` is how many rows of the key have a number, `number` is the row's own: [`PENDING`] for one that has
+//! none yet, [`NO_ROW`] where no row is kept.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema};
+use arrow_select::take::take;
+
+use super::{CountWindow, KeptRow};
+use crate::error::{Error, Result};
+use crate::operator::kept::{fit, own_column, places};
+use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::EventTime;
+
+/// Columns before the keys.
+const OWN_COLUMNS: usize = 5;
+
+const PENDING: i64 = -1;
+const NO_ROW: i64 = -2;
+
+fn wrong() -> Error {
+    Error::new(
+        "snapshot of count windows",
+        "its columns are not those of the rows",
+    )
+    .mend("restore from another checkpoint")
+}
+
+/// A row of a snapshot: the key, the row's number, the row.
+type Entry<'k> = (u32, i64, Option<&'k KeptRow>);
+
+impl CountWindow {
+    /// All that is known of the keys for which `is_chosen`.
+    fn entries(&self, is_chosen: &[bool]) -> Vec<Entry<'_>> {
+        let mut entries = Vec::new();
+        for (key, counter) in self.counters.iter().enumerate() {
+            if !is_chosen[key] {
+                continue;
+            }
+            entries.push((key as u32, NO_ROW, None));
+            let rows = counter.rows.iter();
+            entries.extend(rows.map(|(number, row)| (key as u32, *number, Some(row))));
+        }
+        for ((row, key), &times) in &self.pending {
+            if is_chosen[*key as usize] {
+                entries.extend((0..times).map(|_| (*key, PENDING, Some(row))));
+            }
+        }
+        entries
+    }
+
+    fn batch_of(&self, entries: &[Entry<'_>]) -> Result<RecordBatch> {
+        let rows = entries.iter().filter_map(|(_, _, row)| *row);
+        let (partitions, positions) = places(rows.clone());
+        let times = Int64Array::from_iter_values(rows.clone().map(|row| row.order.0));
+        let mut of_rows: Vec<ArrayRef> =
+            vec![Arc::new(times), Arc::new(partitions), Arc::new(positions)];
+        of_rows.extend(self.keeper.columns(rows)?);
+        // Spread out over the entries; one without a row has NULL.
+        let mut next = 0;
+        let places = entries.iter().map(|(_, _, row)| {
+            row.map(|_| {
+                next += 1;
+                next - 1
+            })
+        });
+        let places = places.collect::<UInt32Array>();
+        let spread = of_rows.iter().map(|column| take(column, &places, None));
+        let mut spread = spread.collect::<std::result::Result<Vec<_>, _>>()?;
+        let columns_of_row = spread.split_off(3);
+        let seen = entries.iter();
+        let seen = seen.map(|(key, ..)| self.counters[*key as usize].seen);
+        let numbers = entries.iter().map(|(_, number, _)| *number);
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(seen)),
+            Arc::new(Int64Array::from_iter_values(numbers)),
+        ];
+        columns.extend(spread);
+        let keys = entries.iter().map(|(key, ..)| *key);
+        columns.extend(self.keys.columns(&keys.collect::<Vec<u32>>())?);
+        columns.extend(columns_of_row);
+        let fields = columns.iter().enumerate().map(|(index, column)| {
+            Field::new(format!("c{index}"), column.data_type().clone(), true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(RecordBatch::try_new(schema, columns)?)
+    }
+
+    /// Forgets what is known of these keys.
+    fn forget_keys(&mut self, keys: &BTreeSet<u32>) {
+        for &key in keys {
+            let rows = std::mem::take(&mut self.counters[key as usize].rows);
+            self.bytes -= rows.iter().map(|(_, row)| row.bytes()).sum::<usize>();
+        }
+        let bytes = &mut self.bytes;
+        self.pending.retain(|(row, key), times| {
+            let goes = keys.contains(key);
+            if goes {
+                *bytes -= row.bytes() * *times as usize;
+            }
+            !goes
+        });
+    }
+}
+
+impl KeyedState for CountWindow {
+    fn mark(&mut self) -> Mark {
+        let ended = self.mark;
+        self.mark = Mark(ended.0 + 1);
+        ended
+    }
+
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        assert!(
+            self.full.is_empty(),
+            "a snapshot is taken between inputs: these rows would be lost"
+        );
+        let is_chosen = self.counters.iter().enumerate().map(|(key, counter)| {
+            counter.touched > since && buckets.contains_hash(self.keys.hash(key))
+        });
+        let is_chosen = is_chosen.collect::<Vec<bool>>();
+        let entries = self.entries(&is_chosen);
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(vec![self.batch_of(&entries)?])
+    }
+
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        let first_column = OWN_COLUMNS + self.key_types.len();
+        if batch.num_columns() < first_column {
+            return Err(wrong());
+        }
+        let seen = own_column::<Int64Array>(batch, 0).ok_or_else(wrong)?;
+        let numbers = own_column::<Int64Array>(batch, 1).ok_or_else(wrong)?;
+        let keys = &batch.columns()[OWN_COLUMNS..first_column];
+        let types = keys.iter().map(|key| key.data_type());
+        if !types.eq(&self.key_types) || !fit(&batch.columns()[first_column..], &self.spec.input) {
+            return Err(wrong());
+        }
+        let keys = self.key_numbers(keys, batch.num_rows())?;
+        self.forget_keys(&keys.iter().copied().collect());
+        // Rows alone, in the order of their numbers.
+        let mut rows = (0..batch.num_rows() as u32).collect::<Vec<u32>>();
+        rows.retain(|&row| numbers.value(row as usize) != NO_ROW);
+        rows.sort_by_key(|&row| numbers.value(row as usize));
+        let only = take_rows(batch, &rows)?;
+        let times = own_column::<Int64Array>(&only, 2).ok_or_else(wrong)?;
+        let partitions = own_column::<UInt32Array>(&only, 3).ok_or_else(wrong)?;
+        let positions = own_column::<UInt64Array>(&only, 4).ok_or_else(wrong)?;
+        let columns = &only.columns()[first_column..];
+        let kept = self
+            .keeper
+            .restore(columns, times.values(), partitions, positions)?;
+        for (row, &key) in keys.iter().enumerate() {
+            let counter = &mut self.counters[key as usize];
+            counter.seen = seen.value(row);
+            counter.touched = self.mark;
+        }
+        for (&row, kept) in rows.iter().zip(kept) {
+            let key = keys[row as usize];
+            match numbers.value(row as usize) {
+                PENDING => self.wait(key, kept),
+                number => {
+                    self.bytes += kept.bytes();
+                    let counter = &mut self.counters[key as usize];
+                    counter.rows.push_back((number, kept));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        let keep = BucketSet::of(|bucket| !buckets.contains(bucket));
+        let batches = self.snapshot(&keep, Mark::default())?;
+        self.forget();
+        batches.iter().try_for_each(|batch| self.restore(batch))
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        // A key that has emitted something has changed: the last snapshot says what it has.
+        self.watermark = self.watermark.max(watermark);
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        let counters = self.counters.capacity() * size_of::<super::Counter>();
+        // A row that waits has a place in a tree, two thirds full.
+        self.keys.bytes() + counters + self.bytes + self.pending.len() * 24
+    }
+}
+
+fn take_rows(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
+    debug_assert!(batch.num_columns() > 0 && batch.column(0).data_type() == &DataType::Int64);
+    let rows = UInt32Array::from(rows.to_vec());
+    Ok(arrow_select::take::take_record_batch(batch, &rows)?)
+}

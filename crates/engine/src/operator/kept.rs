@@ -1,0 +1,104 @@
+//! Rows that an operator keeps one by one, each in memory of its own: so that one that is not needed any
+//! more holds nothing, however many others came with it.
+
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::Schema;
+
+use crate::accumulator::OrderKey;
+use crate::chunk::Chunk;
+use crate::error::Result;
+
+/// A row, and where it stands among the rows of its key: rows compare by event time, partition and
+/// position, and those that have none (made by a stateful operator) by their values.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptRow {
+    pub order: OrderKey,
+    bytes: Box<[u8]>,
+}
+
+impl KeptRow {
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        // Its order, a pointer, and what the allocator adds.
+        self.bytes.len() + 56
+    }
+}
+
+/// Makes kept rows from columns, and columns from kept rows.
+pub struct RowKeeper {
+    converter: RowConverter,
+}
+
+impl RowKeeper {
+    /// For rows with the columns of `schema`.
+    pub fn new(schema: &Schema) -> Result<RowKeeper> {
+        let fields = schema.fields().iter();
+        let fields = fields.map(|field| SortField::new(field.data_type().clone()));
+        Ok(RowKeeper {
+            converter: RowConverter::new(fields.collect())?,
+        })
+    }
+
+    /// The first columns of a chunk's rows, as many as the schema has, with these event times.
+    pub fn keep(&self, columns: &[ArrayRef], chunk: &Chunk, times: &[i64]) -> Result<Vec<KeptRow>> {
+        let rows = self.converter.convert_columns(columns)?;
+        let kept = times.iter().enumerate().map(|(row, &time)| KeptRow {
+            order: match &chunk.origin {
+                Some(origin) => (time, origin.partition, origin.positions.at(row)),
+                None => (time, u32::MAX, 0),
+            },
+            bytes: rows.row(row).as_ref().into(),
+        });
+        Ok(kept.collect())
+    }
+
+    /// The columns of kept rows.
+    pub fn columns<'a>(&self, rows: impl Iterator<Item = &'a KeptRow>) -> Result<Vec<ArrayRef>> {
+        let parser = self.converter.parser();
+        let rows = rows.map(|row| parser.parse(&row.bytes));
+        Ok(self.converter.convert_rows(rows)?)
+    }
+
+    /// Rows as [`RowKeeper::columns`] and [`places`] gave them, with these event times.
+    pub fn restore(
+        &self,
+        columns: &[ArrayRef],
+        times: &[i64],
+        partitions: &UInt32Array,
+        positions: &UInt64Array,
+    ) -> Result<Vec<KeptRow>> {
+        let rows = self.converter.convert_columns(columns)?;
+        let kept = times.iter().enumerate().map(|(row, &time)| KeptRow {
+            order: (time, partitions.value(row), positions.value(row)),
+            bytes: rows.row(row).as_ref().into(),
+        });
+        Ok(kept.collect())
+    }
+}
+
+/// Partition and position of rows, as columns.
+pub fn places<'a>(rows: impl Iterator<Item = &'a KeptRow> + Clone) -> (UInt32Array, UInt64Array) {
+    let partitions = rows.clone().map(|row| row.order.1);
+    let positions = rows.map(|row| row.order.2);
+    (
+        UInt32Array::from_iter_values(partitions),
+        UInt64Array::from_iter_values(positions),
+    )
+}
+
+/// Whether the columns are those of `schema`.
+pub fn fit(columns: &[ArrayRef], schema: &Schema) -> bool {
+    let types = schema.fields().iter().map(|field| field.data_type());
+    types.eq(columns.iter().map(|column| column.data_type()))
+}
+
+/// A column of a snapshot, without NULLs.
+pub fn own_column<'b, T: 'static>(batch: &'b RecordBatch, index: usize) -> Option<&'b T>
+where
+    T: Array,
+{
+    let column = batch.columns().get(index)?;
+    let column = (column.null_count() == 0).then_some(column)?;
+    column.as_any().downcast_ref::<T>()
+}

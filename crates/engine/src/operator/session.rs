@@ -1,0 +1,219 @@
+//! Session windows: rows of a key that are less than a gap apart.
+//!
+//! What is one session is decided in [`index`], by the rows' times and *reaches* alone
+//! ([`super::window::AssignWindows`] notes these and leaves late rows out), so it does not depend on
+//! chunks, instances, or which partition came first. A session is emitted when the watermark reaches its
+//! end: the time of its last row plus the gap.
+//!
+//! [`SessionAggregate`] keeps the aggregates of open sessions, and merges them as sessions merge.
+//! [`SessionRows`] keeps rows, and passes them on with the edges of their session once these are known.
+
+mod aggregate;
+mod index;
+mod rows;
+
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
+
+use super::Output;
+use super::aggregate::Keys;
+use super::window::{Windows, scale, timestamp_column, timestamp_ticks, timestamp_unit};
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+use crate::hash::hash_rows;
+use crate::time::{EventTime, MIN_WATERMARK};
+pub use aggregate::SessionAggregate;
+use index::{Session, Sessions};
+pub use rows::SessionRows;
+
+/// Which rows belong to one session.
+#[derive(Debug, Clone)]
+pub struct SessionSpec {
+    /// Columns of the input whose values tell sessions apart.
+    pub keys: Vec<usize>,
+    /// The event-time column.
+    pub time_column: usize,
+    /// The column that [`super::window::AssignWindows`] has appended.
+    pub reach_column: usize,
+    /// The sessions.
+    pub windows: Windows,
+}
+
+/// Sessions that need not be emptied of numbers that are not used any more.
+const SPARE_NUMBERS: usize = 1024;
+
+/// Open sessions of all keys.
+struct KeyedSessions {
+    spec: SessionSpec,
+    key_types: Vec<DataType>,
+    keys: Keys,
+    sessions: Sessions,
+    watermark: EventTime,
+    hashes: Vec<u64>,
+    key_numbers: Vec<u32>,
+}
+
+impl KeyedSessions {
+    fn new(spec: SessionSpec, input: &SchemaRef) -> Result<KeyedSessions> {
+        let key_types = spec.keys.iter();
+        let key_types = key_types.map(|&key| input.field(key).data_type().clone());
+        let key_types = key_types.collect::<Vec<_>>();
+        Ok(KeyedSessions {
+            keys: Keys::new(&key_types)?,
+            key_types,
+            sessions: Sessions::new(spec.windows.size),
+            watermark: MIN_WATERMARK,
+            hashes: Vec::new(),
+            key_numbers: Vec::new(),
+            spec,
+        })
+    }
+
+    /// The event times of a chunk's rows in ticks of the windows.
+    fn times(&self, batch: &RecordBatch) -> Result<Vec<i64>> {
+        let column = batch.column(self.spec.time_column);
+        let unit = self.spec.windows.unit;
+        let own = timestamp_unit(column.data_type()).unwrap_or(unit);
+        let factor = scale(own, unit);
+        let ticks = timestamp_ticks(column)?.iter();
+        // Within bounds: `AssignWindows` has refused what overflows.
+        Ok(ticks.map(|&tick| tick.saturating_mul(factor)).collect())
+    }
+
+    /// Adds the rows of a chunk. Returns those that aren't late, and the numbers of their sessions; what
+    /// has merged meanwhile is to be asked for before these are used.
+    fn add(&mut self, chunk: Chunk, output: &mut Output) -> Result<(Chunk, Vec<u32>)> {
+        let times = self.times(&chunk.batch)?;
+        let Some((chunk, times)) = self.in_time(chunk, times, output)? else {
+            return Ok((chunk_without_rows(), Vec::new()));
+        };
+        let keys = self.spec.keys.iter();
+        let keys = keys.map(|&key| chunk.batch.column(key).clone());
+        let keys = keys.collect::<Vec<ArrayRef>>();
+        let (hashes, are_cold): (&[u64], bool) = match &chunk.key_hashes {
+            Some(known) if *known.columns == *self.spec.keys => (&known.hashes, true),
+            _ => {
+                hash_rows(&keys, chunk.rows(), &mut self.hashes)?;
+                (&self.hashes, false)
+            }
+        };
+        let numbers = &mut self.key_numbers;
+        self.keys.groups(&keys, hashes, are_cold, numbers)?;
+        let reaches = self.reaches(&chunk.batch)?;
+        let rows = self.key_numbers.iter().zip(&times).zip(&reaches);
+        let sessions = &mut self.sessions;
+        let added = rows.map(|((&key, &time), &reach)| sessions.add(key, time, reach));
+        let added = added.collect::<Vec<u32>>();
+        let sessions = added
+            .into_iter()
+            .map(|number| self.sessions.resolve(number));
+        let sessions = sessions.collect();
+        Ok((chunk, sessions))
+    }
+
+    /// How far back the rows of a chunk reach. Their own watermark is behind that of the instance only
+    /// where a partition has resumed; sessions that were closed here are out of reach all the same.
+    fn reaches(&self, batch: &RecordBatch) -> Result<Vec<i64>> {
+        let closed_until = self.spec.windows.watermark_ticks(self.watermark);
+        let reaches = timestamp_ticks(batch.column(self.spec.reach_column))?.iter();
+        Ok(reaches.map(|&reach| reach.max(closed_until)).collect())
+    }
+
+    /// Without rows whose own session would be closed. There are none but of partitions that appeared or
+    /// resumed while the query ran (I2).
+    fn in_time(
+        &self,
+        chunk: Chunk,
+        times: Vec<i64>,
+        output: &mut Output,
+    ) -> Result<Option<(Chunk, Vec<i64>)>> {
+        let closed_until = self.spec.windows.watermark_ticks(self.watermark);
+        let gap = self.spec.windows.size;
+        let is_open = |time: &i64| time.saturating_add(gap) > closed_until;
+        if times.iter().all(is_open) {
+            return Ok(Some((chunk, times)));
+        }
+        let keep = times.iter().map(is_open).collect::<BooleanArray>();
+        output.count_late((keep.len() - keep.true_count()) as u64);
+        if keep.true_count() == 0 {
+            return Ok(None);
+        }
+        let times = times.into_iter().filter(is_open).collect();
+        Ok(Some((chunk.filter(&keep)?, times)))
+    }
+
+    /// Closes a session that is complete at `watermark`.
+    fn close(&mut self, watermark: EventTime) -> Option<(u32, Session)> {
+        let ticks = self.spec.windows.watermark_ticks(watermark);
+        self.sessions.close(ticks)
+    }
+
+    fn hash_of(&self, session: &Session) -> u64 {
+        self.keys.hash(session.key as usize)
+    }
+
+    /// Whether most of the numbers that were given out are not used any more.
+    fn is_sparse(&self) -> bool {
+        self.sessions.numbers() > 2 * self.sessions.open() + SPARE_NUMBERS
+    }
+
+    /// Numbers keys and sessions anew, from 0 on; returns the numbers that they had.
+    fn renumber(&mut self) -> Result<Vec<u32>> {
+        let all = self.sessions.iter().collect::<Vec<(u32, Session)>>();
+        let keys = all.iter().map(|(_, session)| session.key);
+        let keys = self.keys.columns(&keys.collect::<Vec<u32>>())?;
+        self.keys.clear();
+        self.sessions = Sessions::new(self.spec.windows.size);
+        self.insert(&keys, all.iter().map(|(_, session)| *session))?;
+        Ok(all.into_iter().map(|(number, _)| number).collect())
+    }
+
+    /// Adds sessions with these keys, whatever number their key has there; what they overlap gives way.
+    fn insert(
+        &mut self,
+        keys: &[ArrayRef],
+        sessions: impl ExactSizeIterator<Item = Session>,
+    ) -> Result<Vec<u32>> {
+        let (mut hashes, mut numbers) = (Vec::new(), Vec::new());
+        hash_rows(keys, sessions.len(), &mut hashes)?;
+        self.keys.groups(keys, &hashes, false, &mut numbers)?;
+        let added = numbers.into_iter().zip(sessions).map(|(key, session)| {
+            let (first, last) = (session.first, session.last);
+            self.sessions.remove_between(key, first, last);
+            self.sessions.join(Session { key, ..session })
+        });
+        Ok(added.collect())
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.sessions = Sessions::new(self.spec.windows.size);
+    }
+
+    fn bytes(&self) -> usize {
+        self.keys.bytes() + self.sessions.bytes()
+    }
+}
+
+fn chunk_without_rows() -> Chunk {
+    let schema = std::sync::Arc::new(arrow_schema::Schema::empty());
+    Chunk::new(RecordBatch::new_empty(schema), 0)
+}
+
+/// The columns `window_start` and `window_end` of sessions.
+fn edges(sessions: &[Session], windows: &Windows) -> [ArrayRef; 2] {
+    let starts = sessions.iter().map(|session| session.first);
+    let ends = sessions.iter();
+    let ends = ends.map(|session| session.last.saturating_add(windows.size));
+    [
+        timestamp_column(starts.collect(), windows.unit),
+        timestamp_column(ends.collect(), windows.unit),
+    ]
+}
+
+fn wrong_snapshot(why: &str) -> Error {
+    Error::new("snapshot of sessions", why).mend("restore from another checkpoint")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! Aggregates of sessions.
+//!
+//! Snapshots hold a row per session that has changed: `first`, `last` and `reach` in ticks, the keys, the
+//! states of the accumulators. Sessions only grow until they are emitted, so one that is restored takes the
+//! place of those that it overlaps.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::{Field, Schema, SchemaRef};
+
+use super::{KeyedSessions, Session, SessionSpec, edges, wrong_snapshot};
+use crate::accumulator::AggregateFunction;
+use crate::chunk::Chunk;
+use crate::error::Result;
+use crate::operator::aggregate::groups::Groups;
+use crate::operator::aggregate::{AggregateSpec, emit_updates};
+use crate::operator::{Operator, Output, Progress};
+use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::{EventTime, MIN_WATERMARK};
+
+/// Columns of a snapshot before the keys.
+const OWN_COLUMNS: usize = 3;
+
+/// Aggregation in sessions: of the rows of a key that are less than a gap apart.
+pub struct SessionAggregate {
+    spec: AggregateSpec,
+    sessions: KeyedSessions,
+    /// The accumulators, by number of the session.
+    values: Groups,
+    mark: Mark,
+}
+
+impl SessionAggregate {
+    /// An aggregation over chunks with the columns of `input`; its output has the columns
+    /// `window_start`, `window_end`, keys, aggregates. The keys are those of the sessions.
+    pub fn new(
+        spec: AggregateSpec,
+        sessions: SessionSpec,
+        input: &SchemaRef,
+    ) -> Result<SessionAggregate> {
+        Ok(SessionAggregate {
+            values: Groups::new(&[], &spec.calls)?,
+            sessions: KeyedSessions::new(sessions, input)?,
+            spec,
+            mark: Mark(1),
+        })
+    }
+
+    fn make_room(&mut self) {
+        self.values.resize_to(self.sessions.sessions.numbers());
+    }
+
+    /// Merges what was kept of sessions that have become one.
+    fn merge(&mut self) -> Result<()> {
+        let merged = self.sessions.sessions.take_merged();
+        if merged.is_empty() {
+            return Ok(());
+        }
+        let from = merged.iter().map(|&(from, _)| from);
+        let from = from.collect::<Vec<u32>>();
+        let into = merged.iter();
+        let into = into.map(|&(_, into)| self.sessions.sessions.resolve(into));
+        let into = into.collect::<Vec<u32>>();
+        for accumulator in &mut self.values.accumulators {
+            let states = accumulator.state(&from)?;
+            accumulator.merge(&into, &states)?;
+        }
+        Ok(())
+    }
+
+    fn emit(&mut self, closed: &[(u32, Session)], output: &mut Output) -> Result<()> {
+        let numbers = closed.iter().map(|(number, _)| *number);
+        let numbers = numbers.collect::<Vec<u32>>();
+        let sessions = closed.iter().map(|(_, session)| *session);
+        let sessions = sessions.collect::<Vec<Session>>();
+        let mut front = edges(&sessions, &self.sessions.spec.windows).to_vec();
+        let keys = sessions.iter().map(|session| session.key);
+        let keys = keys.collect::<Vec<u32>>();
+        front.extend(self.sessions.keys.columns(&keys)?);
+        let (batch, failed) = self.values.result(&numbers, &front, &self.spec.schema)?;
+        emit_updates(Chunk::new(batch, output.ingest_ns), &failed, output)
+    }
+
+    /// Numbers sessions anew, so that those that have gone take no room.
+    fn compact(&mut self) -> Result<()> {
+        let before = self.sessions.renumber()?;
+        let touched = before.iter();
+        let touched = touched.map(|&number| self.values.touched[number as usize]);
+        let touched = touched.collect::<Vec<Mark>>();
+        let states = self.values.accumulators.iter_mut();
+        let states = states.map(|accumulator| accumulator.state(&before));
+        let states = states.collect::<Result<Vec<_>>>()?;
+        self.values.clear();
+        self.make_room();
+        let now = (0..before.len() as u32).collect::<Vec<u32>>();
+        for (accumulator, states) in self.values.accumulators.iter_mut().zip(states) {
+            accumulator.merge(&now, &states)?;
+        }
+        self.values.touched.copy_from_slice(&touched);
+        Ok(())
+    }
+}
+
+impl Operator for SessionAggregate {
+    fn shares_input(&self) -> bool {
+        let functions = self.spec.calls.iter().map(|call| &call.function);
+        functions.into_iter().any(AggregateFunction::is_foreign)
+    }
+
+    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let (chunk, numbers) = self.sessions.add(chunk, output)?;
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        self.make_room();
+        self.merge()?;
+        self.values.touch(&numbers, self.mark);
+        self.values.update(&self.spec, &numbers, &chunk)
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        self.sessions.watermark = watermark.max(self.sessions.watermark);
+        let mut closed = Vec::new();
+        while closed.len() < output.chunk_rows
+            && let Some(session) = self.sessions.close(watermark)
+        {
+            closed.push(session);
+        }
+        if !closed.is_empty() {
+            self.emit(&closed, output)?;
+            return Ok(Progress::More);
+        }
+        if self.sessions.is_sparse() {
+            self.compact()?;
+        }
+        Ok(Progress::Done)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.sessions.clear();
+        self.values.clear();
+        self.sessions.watermark = MIN_WATERMARK;
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+}
+
+impl KeyedState for SessionAggregate {
+    fn mark(&mut self) -> Mark {
+        let ended = self.mark;
+        self.mark = Mark(ended.0 + 1);
+        ended
+    }
+
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        let chosen = self.sessions.sessions.iter().filter(|(number, session)| {
+            self.values.touched[*number as usize] > since
+                && buckets.contains_hash(self.sessions.hash_of(session))
+        });
+        let chosen = chosen.collect::<Vec<(u32, Session)>>();
+        if chosen.is_empty() {
+            return Ok(Vec::new());
+        }
+        let of = |value: fn(&Session) -> i64| -> ArrayRef {
+            let values = chosen.iter().map(|(_, session)| value(session));
+            Arc::new(Int64Array::from_iter_values(values))
+        };
+        let mut columns = vec![of(|s| s.first), of(|s| s.last), of(|s| s.reach)];
+        let keys = chosen.iter().map(|(_, session)| session.key);
+        columns.extend(self.sessions.keys.columns(&keys.collect::<Vec<u32>>())?);
+        let numbers = chosen.iter().map(|(number, _)| *number);
+        let numbers = numbers.collect::<Vec<u32>>();
+        for accumulator in &mut self.values.accumulators {
+            columns.extend(accumulator.state(&numbers)?);
+        }
+        let fields = columns.iter().enumerate().map(|(index, column)| {
+            Field::new(format!("c{index}"), column.data_type().clone(), true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(vec![RecordBatch::try_new(schema, columns)?])
+    }
+
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        let first_state = OWN_COLUMNS + self.sessions.key_types.len();
+        if batch.num_columns() < first_state {
+            return Err(wrong_snapshot("it has too few columns"));
+        }
+        let own = |index: usize| {
+            let column = batch.column(index).as_primitive_opt::<Int64Type>();
+            let column = column.filter(|column| column.null_count() == 0);
+            column.ok_or_else(|| wrong_snapshot("its edges are no whole numbers"))
+        };
+        let (first, last, reach) = (own(0)?, own(1)?, own(2)?);
+        let keys = &batch.columns()[OWN_COLUMNS..first_state];
+        let types = keys.iter().map(|key| key.data_type());
+        if !types.eq(&self.sessions.key_types) {
+            return Err(wrong_snapshot("its keys are of other types"));
+        }
+        let sessions = (0..batch.num_rows()).map(|row| Session {
+            key: 0,
+            first: first.value(row),
+            last: last.value(row),
+            reach: reach.value(row),
+        });
+        let numbers = self.sessions.insert(keys, sessions)?;
+        self.make_room();
+        self.merge()?;
+        let numbers = numbers.into_iter();
+        let numbers = numbers.map(|number| self.sessions.sessions.resolve(number));
+        let numbers = numbers.collect::<Vec<u32>>();
+        self.values.touch(&numbers, self.mark);
+        let mut states = &batch.columns()[first_state..];
+        for accumulator in &mut self.values.accumulators {
+            let layout = accumulator.state(&[])?;
+            let (own, rest) = states
+                .split_at_checked(layout.len())
+                .ok_or_else(|| wrong_snapshot("it has too few columns"))?;
+            let types = own.iter().map(|state| state.data_type());
+            if !types.eq(layout.iter().map(|state| state.data_type())) {
+                return Err(wrong_snapshot("its states are of other types"));
+            }
+            accumulator.merge(&numbers, own)?;
+            states = rest;
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        let keep = BucketSet::of(|bucket| !buckets.contains(bucket));
+        let batches = self.snapshot(&keep, Mark::default())?;
+        self.sessions.clear();
+        self.values.clear();
+        batches.iter().try_for_each(|batch| self.restore(batch))
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        while self.sessions.close(watermark).is_some() {}
+        self.sessions.watermark = self.sessions.watermark.max(watermark);
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.sessions.bytes() + self.values.bytes()
+    }
+}

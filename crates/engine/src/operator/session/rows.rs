@@ -1,0 +1,260 @@
+//! Rows with the edges of their session, once these are known.
+//!
+//! Snapshots hold the rows of open sessions that came since the last one, each with its time, partition,
+//! position and reach: which of them are one session follows from these.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+
+use super::{KeyedSessions, Session, SessionSpec, edges, wrong_snapshot};
+use crate::chunk::Chunk;
+use crate::error::Result;
+use crate::hash::hash_rows;
+use crate::operator::kept::{KeptRow, RowKeeper, fit, own_column, places};
+use crate::operator::{Operator, Output, Progress};
+use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::{EventTime, MIN_WATERMARK};
+
+/// Columns of a snapshot before those of the rows.
+const OWN_COLUMNS: usize = 4;
+
+/// Passes rows on with the edges of their session, in order of event time, when it is closed.
+pub struct SessionRows {
+    sessions: KeyedSessions,
+    /// Columns of rows that are kept.
+    input: SchemaRef,
+    keeper: RowKeeper,
+    /// By number of the session.
+    rows: Vec<Vec<Row>>,
+    /// Rows of sessions that are closed.
+    closed: VecDeque<(Session, KeptRow)>,
+    bytes: usize,
+    mark: Mark,
+    schema: SchemaRef,
+}
+
+struct Row {
+    kept: KeptRow,
+    reach: i64,
+    mark: Mark,
+}
+
+impl SessionRows {
+    /// Over chunks with the columns of `input`, the last of which is the reach. `schema` has
+    /// `window_start` and `window_end` in its place.
+    pub fn new(sessions: SessionSpec, input: &SchemaRef, schema: SchemaRef) -> Result<SessionRows> {
+        let fields = input.fields()[..sessions.reach_column].to_vec();
+        let kept: SchemaRef = Arc::new(Schema::new(fields));
+        Ok(SessionRows {
+            sessions: KeyedSessions::new(sessions, input)?,
+            keeper: RowKeeper::new(&kept)?,
+            input: kept,
+            rows: Vec::new(),
+            closed: VecDeque::new(),
+            bytes: 0,
+            mark: Mark(1),
+            schema,
+        })
+    }
+
+    /// Rows of sessions that have become one are kept together.
+    fn merge(&mut self) {
+        let sessions = &mut self.sessions.sessions;
+        self.rows.resize_with(sessions.numbers(), Vec::new);
+        for (from, into) in sessions.take_merged() {
+            let rows = std::mem::take(&mut self.rows[from as usize]);
+            self.rows[into as usize].extend(rows);
+        }
+    }
+
+    fn add(&mut self, numbers: &[u32], rows: Vec<KeptRow>, reaches: &[i64]) {
+        self.merge();
+        for ((&number, kept), &reach) in numbers.iter().zip(rows).zip(reaches) {
+            self.bytes += kept.bytes();
+            self.rows[number as usize].push(Row {
+                kept,
+                reach,
+                mark: self.mark,
+            });
+        }
+    }
+
+    fn emit(&mut self, output: &mut Output) -> Result<()> {
+        let rows = output.chunk_rows.min(self.closed.len());
+        let rows = self.closed.drain(..rows).collect::<Vec<_>>();
+        let mut columns = self.keeper.columns(rows.iter().map(|(_, row)| row))?;
+        let sessions = rows.iter().map(|(session, _)| *session);
+        let sessions = sessions.collect::<Vec<Session>>();
+        columns.extend(edges(&sessions, &self.sessions.spec.windows));
+        output.emit_batch(RecordBatch::try_new(self.schema.clone(), columns)?);
+        Ok(())
+    }
+
+    /// Takes the rows of a session that is closed.
+    fn take(&mut self, number: u32) -> Vec<Row> {
+        let rows = std::mem::take(&mut self.rows[number as usize]);
+        self.bytes -= rows.iter().map(|row| row.kept.bytes()).sum::<usize>();
+        rows
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        let before = self.sessions.renumber()?;
+        let rows = before.into_iter();
+        let rows = rows.map(|number| std::mem::take(&mut self.rows[number as usize]));
+        self.rows = rows.collect();
+        Ok(())
+    }
+}
+
+impl Operator for SessionRows {
+    fn shares_input(&self) -> bool {
+        // Rows are copied when they are kept.
+        false
+    }
+
+    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let (chunk, numbers) = self.sessions.add(chunk, output)?;
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let times = self.sessions.times(&chunk.batch)?;
+        let reach_column = self.sessions.spec.reach_column;
+        let columns = &chunk.batch.columns()[..reach_column];
+        let rows = self.keeper.keep(columns, &chunk, &times)?;
+        let reaches = self.sessions.reaches(&chunk.batch)?;
+        self.add(&numbers, rows, &reaches);
+        Ok(())
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        self.sessions.watermark = watermark.max(self.sessions.watermark);
+        while self.closed.len() < output.chunk_rows
+            && let Some((number, session)) = self.sessions.close(watermark)
+        {
+            let mut rows = self.take(number);
+            rows.sort_unstable_by(|one, other| one.kept.cmp(&other.kept));
+            let rows = rows.into_iter().map(|row| (session, row.kept));
+            self.closed.extend(rows);
+        }
+        if !self.closed.is_empty() {
+            self.emit(output)?;
+            return Ok(Progress::More);
+        }
+        if self.sessions.is_sparse() {
+            self.compact()?;
+        }
+        Ok(Progress::Done)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.sessions.clear();
+        self.rows.clear();
+        self.bytes = 0;
+        self.sessions.watermark = MIN_WATERMARK;
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+}
+
+impl KeyedState for SessionRows {
+    fn mark(&mut self) -> Mark {
+        let ended = self.mark;
+        self.mark = Mark(ended.0 + 1);
+        ended
+    }
+
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        assert!(
+            self.closed.is_empty(),
+            "a snapshot is taken between inputs: these rows would be lost"
+        );
+        let sessions = self.sessions.sessions.iter();
+        let chosen = sessions
+            .filter(|(_, session)| buckets.contains_hash(self.sessions.hash_of(session)))
+            .flat_map(|(number, _)| &self.rows[number as usize])
+            .filter(|row| row.mark > since)
+            .collect::<Vec<&Row>>();
+        if chosen.is_empty() {
+            return Ok(Vec::new());
+        }
+        let kept = chosen.iter().map(|row| &row.kept);
+        let (partitions, positions) = places(kept.clone());
+        let times = kept.clone().map(|row| row.order.0);
+        let reaches = chosen.iter().map(|row| row.reach);
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(times)),
+            Arc::new(partitions),
+            Arc::new(positions),
+            Arc::new(Int64Array::from_iter_values(reaches)),
+        ];
+        columns.extend(self.keeper.columns(kept)?);
+        let own = [
+            Field::new("time", DataType::Int64, false),
+            Field::new("partition", DataType::UInt32, false),
+            Field::new("position", DataType::UInt64, false),
+            Field::new("reach", DataType::Int64, false),
+        ];
+        let fields = own.into_iter().map(Arc::new);
+        let fields = fields.chain(self.input.fields().iter().cloned());
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(vec![RecordBatch::try_new(schema, columns)?])
+    }
+
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        let wrong = || wrong_snapshot("its columns are not those of the rows");
+        let times = own_column::<Int64Array>(batch, 0).ok_or_else(wrong)?;
+        let partitions = own_column::<UInt32Array>(batch, 1).ok_or_else(wrong)?;
+        let positions = own_column::<UInt64Array>(batch, 2).ok_or_else(wrong)?;
+        let reaches = own_column::<Int64Array>(batch, 3).ok_or_else(wrong)?;
+        let columns = &batch.columns()[OWN_COLUMNS..];
+        if !fit(columns, &self.input) {
+            return Err(wrong());
+        }
+        let keys = self.sessions.spec.keys.iter();
+        let keys = keys.map(|&key| columns[key].clone());
+        let keys = keys.collect::<Vec<ArrayRef>>();
+        let (mut hashes, mut numbers) = (Vec::new(), Vec::new());
+        hash_rows(&keys, batch.num_rows(), &mut hashes)?;
+        let sessions = &mut self.sessions;
+        sessions.keys.groups(&keys, &hashes, false, &mut numbers)?;
+        for (row, number) in numbers.iter_mut().enumerate() {
+            let (time, reach) = (times.value(row), reaches.value(row));
+            *number = sessions.sessions.add(*number, time, reach);
+        }
+        for number in &mut numbers {
+            *number = sessions.sessions.resolve(*number);
+        }
+        let rows = self
+            .keeper
+            .restore(columns, times.values(), partitions, positions)?;
+        self.add(&numbers, rows, reaches.values());
+        Ok(())
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        let keep = BucketSet::of(|bucket| !buckets.contains(bucket));
+        let batches = self.snapshot(&keep, Mark::default())?;
+        self.sessions.clear();
+        self.rows.clear();
+        self.bytes = 0;
+        batches.iter().try_for_each(|batch| self.restore(batch))
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        while let Some((number, _)) = self.sessions.close(watermark) {
+            self.take(number);
+        }
+        self.sessions.watermark = self.sessions.watermark.max(watermark);
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.sessions.bytes() + self.bytes + self.rows.capacity() * 24
+    }
+}

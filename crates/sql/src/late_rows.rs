@@ -1,0 +1,111 @@
+//! Tables for late rows: `SET 'late_rows' = 'table'`, or the option `late_rows` of a source's table.
+//!
+//! A table takes what the rows have when a window function judges them: its columns are found by name
+//! among those of the function's input, and noted in the plan, so that they are read though the query
+//! itself has no use for them.
+
+use std::sync::Arc;
+
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, DataFusionError};
+use datafusion_expr::{Extension, LogicalPlan};
+use sqlparser::tokenizer::Span;
+
+use crate::error::{Result, SqlError, nearest};
+use crate::program::arrow_cast_ok;
+use crate::session::Session;
+use crate::table::{LATE_ROWS, Table, TableHandle};
+use crate::types::sql_name;
+use crate::window::{LateTable, WindowNode};
+
+/// The plan with the tables for the late rows of its window functions.
+pub fn mark(plan: LogicalPlan, session: &Session) -> Result<LogicalPlan> {
+    let marked = plan.transform_up(|part| {
+        let LogicalPlan::Extension(extension) = &part else {
+            return Ok(Transformed::no(part));
+        };
+        let window = extension.node.as_any().downcast_ref::<WindowNode>();
+        let Some(window) = window.filter(|window| window.late.is_none()) else {
+            return Ok(Transformed::no(part));
+        };
+        let failed = |error: SqlError| DataFusionError::External(Box::new(error));
+        match late_table(window, session).map_err(failed)? {
+            None => Ok(Transformed::no(part)),
+            Some(late) => {
+                let node = Arc::new(window.clone().with_late_rows(late));
+                let extension = LogicalPlan::Extension(Extension { node });
+                Ok(Transformed::yes(extension))
+            }
+        }
+    });
+    Ok(marked?.data)
+}
+
+/// The table that takes what is late for a window function, and which columns it takes.
+fn late_table(window: &WindowNode, session: &Session) -> Result<Option<LateTable>> {
+    // A source's own table counts before that of the query.
+    let mut chosen = None;
+    let visited = window.input.apply(|part| {
+        if let LogicalPlan::TableScan(scan) = part
+            && let Some(handle) = scan.source.downcast_ref::<TableHandle>()
+            && let Some(name) = handle.0.options.get(LATE_ROWS)
+        {
+            let place = handle.0.option_places.get(LATE_ROWS);
+            chosen = Some((name.clone(), place.copied().unwrap_or(handle.0.span)));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visited?;
+    let of_query = session.settings.late_rows.clone();
+    let chosen = chosen.or_else(|| Some((of_query?, Span::empty())));
+    let Some((name, span)) = chosen.filter(|(name, _)| name != "none") else {
+        return Ok(None);
+    };
+    let Some(table) = session.tables.get(&name) else {
+        let error = SqlError::new(format!("'late_rows': there is no table '{name}'")).at(span);
+        let mut names = session.tables.keys().cloned().collect::<Vec<_>>();
+        names.sort();
+        return Err(match nearest(&name, &names) {
+            Some(near) => error.mend(format!("did you mean '{near}'?")),
+            None => {
+                error.mend("declare it first, with the columns of the rows that are to be kept")
+            }
+        });
+    };
+    let columns = columns(window, table).map_err(|error| error.at(span))?;
+    Ok(Some(LateTable { name, columns }))
+}
+
+/// The input's column for each of the table's own.
+fn columns(window: &WindowNode, table: &Table) -> Result<Vec<Column>> {
+    let input = window.input.schema();
+    let columns = table.physical.fields().iter().map(|wanted| {
+        let mut found = input
+            .iter()
+            .filter(|(_, field)| field.name() == wanted.name());
+        let Some((qualifier, field)) = found.next() else {
+            let names = input.fields().iter().map(|field| field.name().clone());
+            let names = names.collect::<Vec<_>>();
+            let error = format!(
+                "'late_rows': table '{}' has a column '{}', and rows that may be late have none",
+                table.name,
+                wanted.name()
+            );
+            return Err(SqlError::new(error).mend(format!("they have: {}", names.join(", "))));
+        };
+        if !arrow_cast_ok(field.data_type(), wanted.data_type())
+            && field.data_type() != wanted.data_type()
+        {
+            let error = format!(
+                "'late_rows': column '{}' of '{}' is {}, of late rows {}",
+                wanted.name(),
+                table.name,
+                sql_name(wanted.data_type()),
+                sql_name(field.data_type())
+            );
+            return Err(SqlError::new(error).mend("declare the table's column with that type"));
+        }
+        Ok(Column::new(qualifier.cloned(), field.name()))
+    });
+    columns.collect()
+}
