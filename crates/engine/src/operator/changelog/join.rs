@@ -224,7 +224,7 @@ impl ChangelogJoin {
     ) -> Result<Vec<Verdict>> {
         let conditions = std::slice::from_ref(condition);
         let mut verdicts = Vec::with_capacity(pairs.rows());
-        for row in 0..pairs.rows() {
+        for (row, &count) in counts.iter().enumerate() {
             let judged = evaluate(conditions, pairs.slice(row, 1))?;
             verdicts.push(match judged.columns[0].as_boolean() {
                 holds if holds.is_empty() => Verdict::Failed,
@@ -233,7 +233,7 @@ impl ChangelogJoin {
             });
             // As often as the pair is there: what is counted must not depend on which side came first.
             for rejected in judged.rejected {
-                (0..counts[row]).for_each(|_| output.reject(rejected.clone()));
+                (0..count).for_each(|_| output.reject(rejected.clone()));
             }
         }
         Ok(verdicts)
