@@ -260,6 +260,13 @@ fn check_packed(message: &arrow_ipc::Message<'_>, body: &[u8]) -> Result<()> {
     let Some(batch) = batch.filter(|batch| batch.compression().is_some()) else {
         return Ok(());
     };
+    let codec = batch.compression().map(|compression| compression.codec());
+    if codec == Some(CompressionType::LZ4_FRAME) && cfg!(not(feature = "parquet")) {
+        return Err(
+            broken("it is packed with LZ4, which this program was built without")
+                .mend("build it with: cargo build --release --features parquet"),
+        );
+    }
     for buffer in batch.buffers().iter().flatten() {
         let start = usize::try_from(buffer.offset()).unwrap_or(usize::MAX);
         let prefix = body.get(start..).and_then(|bytes| bytes.first_chunk::<8>());
@@ -300,6 +307,7 @@ impl ArrowWriter {
         if self.writer.is_none() {
             let compression = match self.options.compression {
                 ArrowCompression::None => None,
+                #[cfg(feature = "parquet")]
                 ArrowCompression::Lz4 => Some(CompressionType::LZ4_FRAME),
                 ArrowCompression::Zstd => Some(CompressionType::ZSTD),
             };

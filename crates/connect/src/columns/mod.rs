@@ -54,8 +54,9 @@ pub(crate) struct ArrowOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ArrowCompression {
     None,
-    Lz4,
     Zstd,
+    #[cfg(feature = "parquet")]
+    Lz4,
 }
 
 /// How the pages of a Parquet file are packed.
@@ -118,8 +119,9 @@ impl ColumnFormat {
             let layouts = [("file", false), ("stream", true)];
             let compressions = [
                 ("none", ArrowCompression::None),
-                ("lz4", ArrowCompression::Lz4),
                 ("zstd", ArrowCompression::Zstd),
+                #[cfg(feature = "parquet")]
+                ("lz4", ArrowCompression::Lz4),
             ];
             return Ok(ColumnFormat::Arrow(ArrowOptions {
                 is_stream: options.choice("arrow.layout", &layouts, false)?,

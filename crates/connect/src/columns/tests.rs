@@ -33,13 +33,13 @@ fn kinds() -> Vec<Vec<(&'static str, &'static str)>> {
         vec![("format", "arrow")],
         vec![("format", "arrow"), ("arrow.layout", "stream")],
         vec![("format", "arrow"), ("arrow.compression", "zstd")],
-        vec![
+    ];
+    if cfg!(feature = "parquet") {
+        kinds.push(vec![
             ("format", "arrow"),
             ("arrow.compression", "lz4"),
             ("arrow.layout", "stream"),
-        ],
-    ];
-    if cfg!(feature = "parquet") {
+        ]);
         for compression in ["none", "snappy", "gzip", "lz4", "zstd"] {
             kinds.push(vec![
                 ("format", "parquet"),
