@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-kafka test-postgres test-crash lint bench peers peers-flink duckdb loom build
+.PHONY: demo demo-latency test test-kafka test-mqtt test-postgres test-crash lint bench peers peers-flink duckdb loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -48,6 +48,14 @@ test-postgres:
 	cargo test $(PACKAGES) $(DATABASES) --lib --test main postgres
 
 DATABASES ?= --features slackwater/sqlite,slackwater/postgres
+
+# The mqtt source and sink against a real broker: Debian's mosquitto, started on free ports of the loopback
+# address, killed and stopped in between.
+test-mqtt:
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends mosquitto; }
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "no mosquitto: apt-get install mosquitto"; exit 1; }
+	SLACKWATER_MOSQUITTO="$$(PATH="$$PATH:/usr/sbin" command -v mosquitto)" \
+	cargo test $(PACKAGES) --lib --test main mqtt
 
 # Processes killed at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
 # simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.

@@ -5,8 +5,11 @@
 //! ```text
 //! table, options            what the DDL says, checked before anything is opened
 //! source ── block ── lines  bytes into blocks, blocks into records
-//!            └── format     records into columns (csv, json, combined_log, raw)
+//!            └── format     records into columns (csv, json, combined_log, regex, raw)
+//! columns                   files of columns, both ways (parquet, arrow)
+//! packing                   files that are packed (.gz, .zst)
 //! datagen                   made-up rows
+//! mqtt                      the client of the mqtt source and sink
 //! kafka                     the client of the kafka source and sink (feature `kafka`)
 //! database                  tables of databases, and the clients of sqlite and postgres (features)
 //! dead_letters              refused records
@@ -26,13 +29,17 @@ mod options;
 mod table;
 
 mod block;
+mod columns;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod database;
 mod datagen;
+mod file_format;
 mod format;
 mod kafka;
 mod lines;
+mod mqtt;
 mod pacer;
+mod packing;
 mod postgres;
 mod source;
 mod sqlite;
@@ -53,6 +60,7 @@ use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
+use file_format::FileFormat;
 use format::Format;
 use options::Options;
 
@@ -69,6 +77,7 @@ enum Connector {
     Kafka,
     Sqlite,
     Postgres,
+    Mqtt,
     Datagen,
     Blackhole,
     Print,
@@ -100,6 +109,7 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         ("kafka", Connector::Kafka),
         ("sqlite", Connector::Sqlite),
         ("postgres", Connector::Postgres),
+        ("mqtt", Connector::Mqtt),
         ("datagen", Connector::Datagen),
     ];
     if let Some(only @ ("print" | "blackhole")) = options.text("connector") {
@@ -107,7 +117,7 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         return Err(OptionError::new(
             "connector",
             reason,
-            "read from file, stdin, tcp, kafka, sqlite, postgres or datagen",
+            "read from file, stdin, tcp, kafka, mqtt, sqlite, postgres or datagen",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
@@ -116,7 +126,7 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         Connector::Postgres => return postgres_source(table, &options),
         _ => {}
     }
-    if !matches!(connector, Connector::Kafka) {
+    if !matches!(connector, Connector::Kafka | Connector::Mqtt) {
         table::check_no_metadata(table, &format!("a {name} source"))?;
     }
     if let Connector::Datagen = connector {
@@ -130,22 +140,32 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
     if let Connector::Kafka = connector {
         return kafka_source(table, &options);
     }
+    if let Connector::Mqtt = connector {
+        return mqtt_source(table, &options);
+    }
     let own = match connector {
         Connector::File => source::file::OPTIONS,
         Connector::Stdin => source::stdin::OPTIONS,
         _ => source::tcp::OPTIONS,
     };
-    let (format_name, format_options) = Format::options_of_source(&options)?;
+    let (format_name, format_options) = match connector {
+        Connector::File => FileFormat::options_of_source(&options)?,
+        _ => Format::options_of_source(&options)?,
+    };
     let what = format!("a {name} source with format {format_name}");
     options.check_known(
         &what,
         &joined(&[table::SOURCE_OPTIONS, own, format_options]),
     )?;
     check_settings(table, connector)?;
+    if let Connector::File = connector {
+        let format = FileFormat::of_source(&options, &table.schema)?;
+        let connector = source::file::FileConnector::new(table, &options, format)?;
+        return Ok(Arc::new(connector));
+    }
     let format = Format::of_source(&options, &table.schema)?;
     let schema = Arc::clone(&table.schema);
     Ok(match connector {
-        Connector::File => Arc::new(source::file::FileConnector::new(table, &options, format)?),
         Connector::Stdin => Arc::new(source::stdin::StdinConnector { schema, format }),
         _ => {
             let endpoint = source::tcp::Endpoint::read(&options)?;
@@ -180,6 +200,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         ("kafka", Connector::Kafka),
         ("sqlite", Connector::Sqlite),
         ("postgres", Connector::Postgres),
+        ("mqtt", Connector::Mqtt),
         ("print", Connector::Print),
         ("blackhole", Connector::Blackhole),
     ];
@@ -188,7 +209,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         return Err(OptionError::new(
             "connector",
             reason,
-            "write to file, tcp, kafka, sqlite, postgres, print or blackhole",
+            "write to file, tcp, kafka, mqtt, sqlite, postgres, print or blackhole",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
@@ -206,28 +227,65 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         Connector::Kafka => return kafka_sink(table, &options),
         Connector::Sqlite => return sqlite_sink(table, &options),
         Connector::Postgres => return postgres_sink(table, &options),
+        Connector::Mqtt => return mqtt_sink(table, &options),
         _ => {}
     }
     let own = match connector {
         Connector::File => sink::file::OPTIONS,
         _ => sink::tcp::OPTIONS,
     };
-    let (format_name, format_options) = Format::options_of_sink(&options)?;
+    let (format_name, format_options) = match connector {
+        Connector::File => FileFormat::options_of_sink(&options)?,
+        _ => Format::options_of_sink(&options)?,
+    };
     let what = format!("a {name} sink with format {format_name}");
     options.check_known(&what, &joined(&[own, format_options]))?;
+    if let Connector::File = connector {
+        let format = FileFormat::of_sink(&options, &table.schema)?;
+        let connector = sink::file::FileConnector::new(table, &options, format)?;
+        return Ok(Arc::new(connector));
+    }
     let format = Format::of_sink(&options, &table.schema)?;
-    Ok(match connector {
-        Connector::File => Arc::new(sink::file::FileConnector::new(table, &options, format)?),
-        _ => {
-            let endpoint = source::tcp::Endpoint::read(&options)?;
-            let schema = Arc::clone(&table.schema);
-            Arc::new(sink::tcp::TcpConnector {
-                schema,
-                format,
-                endpoint,
-            })
-        }
-    })
+    let endpoint = source::tcp::Endpoint::read(&options)?;
+    let schema = Arc::clone(&table.schema);
+    Ok(Arc::new(sink::tcp::TcpConnector {
+        schema,
+        format,
+        endpoint,
+    }))
+}
+
+/// A format's options, but for those that are of files.
+fn message_options(all: &'static [&'static str]) -> Vec<&'static str> {
+    let of_files = ["csv.header", "csv.comment"];
+    let kept = all.iter().filter(|name| !of_files.contains(name));
+    kept.copied().collect()
+}
+
+fn mqtt_source(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SourceConnector>, OptionError> {
+    let (format_name, format_options) = Format::options_of_source(options)?;
+    let what = format!("an mqtt source with format {format_name}");
+    let own = [table::SOURCE_OPTIONS, mqtt::SOURCE_OPTIONS].concat();
+    options.check_known(&what, &[own, message_options(format_options)].concat())?;
+    check_settings(table, Connector::Mqtt)?;
+    let connector = source::mqtt::MqttConnector::new(table, options)?;
+    Ok(Arc::new(connector))
+}
+
+fn mqtt_sink(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SinkConnector>, OptionError> {
+    let (format_name, format_options) = Format::options_of_sink(options)?;
+    let what = format!("an mqtt sink with format {format_name}");
+    let own = mqtt::SINK_OPTIONS.to_vec();
+    options.check_known(&what, &[own, message_options(format_options)].concat())?;
+    let format = Format::of_sink(options, &table.schema)?;
+    let connector = sink::mqtt::MqttConnector::new(table, options, format)?;
+    Ok(Arc::new(connector))
 }
 
 #[cfg(feature = "kafka")]

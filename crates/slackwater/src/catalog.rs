@@ -383,6 +383,7 @@ impl Catalog for ProgramCatalog<'_> {
             unit_per_partition: settings.unit_of_work_file,
             bytes_read: self.bytes_read[&node].clone(),
             resume: resume.collect(),
+            saved: self.epoch.is_some(),
         };
         Ok(SourceParts {
             source: spec.connector.source(request)?,

@@ -482,7 +482,12 @@ pub fn warnings(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Vec<String> 
             continue;
         };
         let described = source.connector.describe();
-        if !described.replayable {
+        if described.redelivers {
+            warnings.push(format!(
+                "table '{}': what {} has brought since the last checkpoint comes again when the query dies",
+                source.table.name, described.connector
+            ));
+        } else if !described.replayable {
             warnings.push(format!(
                 "table '{}': what {} has brought since the last checkpoint is lost when the query dies",
                 source.table.name, described.connector
