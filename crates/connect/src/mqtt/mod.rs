@@ -7,7 +7,7 @@
 //! connection     a thread with a socket, which comes back to a broker that was away
 //! ```
 //!
-//! The client is our own (docs/decisions/0012-own-mqtt-client.md): a dozen kinds of packets, whose
+//! The client is our own (docs/decisions/0014-own-mqtt-client.md): a dozen kinds of packets, whose
 //! acknowledgements have to wait for checkpoints. Its thread sleeps in the kernel until the broker or the
 //! worker has something to say; the worker never waits for it. Both sides' queues are bounded.
 
