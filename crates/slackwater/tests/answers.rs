@@ -80,10 +80,6 @@ fn check(name: &str, text: &str, only_last: bool) {
         // Without a key there is one instance, and nothing to move.
         let moved = report.plan.rebalancing.map_or(0, |moved| moved.times);
         let is_keyed = !name.contains("slide") && !name.contains("intervaljoin");
-        // Keys of joins of streams and of top-N stay where they are.
-        if name.contains(".q3") || name.contains(".q9") {
-            continue;
-        }
         assert_eq!(moved > 0, is_keyed, "{name}: {moved} moves, {settings:?}");
     }
 }

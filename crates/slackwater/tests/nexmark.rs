@@ -327,7 +327,6 @@ queries! {
     q8 Q8: 8, Compared::Rows;
     q9 Q9: 9, Compared::Changes;
     q10 Q10: 10, Compared::Rows;
-    #[ignore = "needs SESSION windows"]
     q11 Q11: 11, Compared::Rows;
     q12 Q12: 12, Compared::Sums;
     q13 Q13: 13, Compared::Rows;
