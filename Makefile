@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-kafka test-crash lint bench peers loom build
+.PHONY: demo demo-latency test test-kafka test-mqtt test-postgres test-crash lint bench peers peers-flink duckdb loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -11,21 +11,51 @@ demo-latency: build
 	target/release/slackwater run examples/day_curve.sql --live
 
 # All tests. Reference answers over real data need ../shared/data beside the checkout.
-test:
+test: duckdb
 	@test -d ../shared/data || echo "note: no ../shared/data beside this checkout: tests of reference answers are skipped"
 	cargo test --workspace $(FEATURES)
 	$(MAKE) loom
+
+# DuckDB, which tells the tests the answers to Nexmark's queries: a Python package (20 MB) in target/duckdb.
+DUCKDB = 1.4.5
+duckdb:
+	@target/duckdb/bin/python -c "import duckdb; assert duckdb.__version__ == '$(DUCKDB)'" 2> /dev/null || { \
+	  python3 -m venv --system-site-packages target/duckdb && \
+	  target/duckdb/bin/pip install --quiet duckdb==$(DUCKDB); } || \
+	echo "note: DuckDB can't be installed: where Python has none, Nexmark's answers are not checked"
 
 # The kafka source and sink against a real broker: Apache Kafka from Maven Central (43 MB, kept in
 # target/kafka), started on free ports of the loopback address and killed in between. Builds librdkafka.
 # PACKAGES=--workspace takes what `make test FEATURES="--features slackwater/kafka"` has built.
 PACKAGES ?= -p slackwater-connect -p slackwater
+KAFKA ?= --features slackwater/kafka
 test-kafka:
 	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y openjdk-17-jre-headless; }
 	@command -v java > /dev/null || { echo "no java: apt-get install openjdk-17-jre-headless"; exit 1; }
 	python3 crates/slackwater/tests/kafka/fetch.py target/kafka
 	SLACKWATER_KAFKA="$(CURDIR)/target/kafka" \
-	cargo test $(PACKAGES) --features slackwater/kafka --lib --test main kafka
+	cargo test $(PACKAGES) $(KAFKA) --lib --test main kafka
+
+# Tables of PostgreSQL against a real server, Debian's: each test makes a cluster in a temporary folder, on a free
+# port of the loopback address, kills it in between, and stops it.
+test-postgres:
+	@command -v initdb > /dev/null || [ -n "$$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null)" ] || [ "$$(id -u)" != 0 ] \
+	  || { apt-get update && apt-get install -y postgresql; }
+	@programs="$$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | tail -n 1)"; \
+	[ -n "$$programs" ] || programs="$$(dirname "$$(command -v initdb)")"; \
+	[ -x "$$programs/initdb" ] || { echo "no initdb: apt-get install postgresql"; exit 1; }; \
+	SLACKWATER_POSTGRES="$$programs" \
+	cargo test $(PACKAGES) $(DATABASES) --lib --test main postgres
+
+DATABASES ?= --features slackwater/sqlite,slackwater/postgres
+
+# The mqtt source and sink against a real broker: Debian's mosquitto, started on free ports of the loopback
+# address, killed and stopped in between.
+test-mqtt:
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends mosquitto; }
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "no mosquitto: apt-get install mosquitto"; exit 1; }
+	SLACKWATER_MOSQUITTO="$$(PATH="$$PATH:/usr/sbin" command -v mosquitto)" \
+	cargo test $(PACKAGES) --lib --test main mqtt
 
 # Processes killed at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
 # simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.
@@ -55,6 +85,11 @@ bench:
 # is part of the product, so they are a workspace of their own.
 peers:
 	cargo build --release --locked --manifest-path bench/peers/Cargo.toml --target-dir target/peers
+
+# Apache Flink, which `slackwater bench nexmark` measures beside the engine: 123 MB from Maven Central, in
+# target/flink. Needs Java and Maven.
+peers-flink:
+	mvn -q -B -f bench/peers/flink/pom.xml -Dbuild.folder="$(CURDIR)/target/flink" package
 
 build:
 	cargo build --release -p slackwater

@@ -51,6 +51,7 @@ fn request(projection: &[usize]) -> SourceRequest {
         tuning: Arc::new(Tuning::new(0, 8_192)),
         unit_per_partition: false,
         bytes_read: Arc::new(AtomicU64::new(0)),
+        saved: false,
         resume: Arc::new([]),
     }
 }

@@ -5,9 +5,13 @@
 //! ```text
 //! table, options            what the DDL says, checked before anything is opened
 //! source ── block ── lines  bytes into blocks, blocks into records
-//!            └── format     records into columns (csv, json, combined_log, raw)
+//!            └── format     records into columns (csv, json, combined_log, regex, raw)
+//! columns                   files of columns, both ways (parquet, arrow)
+//! packing                   files that are packed (.gz, .zst)
 //! datagen                   made-up rows
+//! mqtt                      the client of the mqtt source and sink
 //! kafka                     the client of the kafka source and sink (feature `kafka`)
+//! database                  tables of databases, and the clients of sqlite and postgres (features)
 //! dead_letters              refused records
 //! encode ── sink            columns into text, text to files, sockets, the terminal
 //! ```
@@ -25,12 +29,20 @@ mod options;
 mod table;
 
 mod block;
+mod columns;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod database;
 mod datagen;
+mod file_format;
 mod format;
 mod kafka;
 mod lines;
+mod mqtt;
 mod pacer;
+mod packing;
+mod postgres;
 mod source;
+mod sqlite;
 mod time;
 
 mod dead_letters;
@@ -44,14 +56,17 @@ mod sink;
 
 use std::sync::Arc;
 
+use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
+use file_format::FileFormat;
 use format::Format;
 use options::Options;
 
 pub use dead_letters::{FileDeadLetters, dead_letters};
 pub use options::{OptionError, known_table_options};
+pub use sink::print::printed_rows;
 pub use table::{TableDefinition, TableSettings, table_settings};
 
 #[derive(Clone, Copy)]
@@ -60,6 +75,9 @@ enum Connector {
     Stdin,
     Tcp,
     Kafka,
+    Sqlite,
+    Postgres,
+    Mqtt,
     Datagen,
     Blackhole,
     Print,
@@ -89,6 +107,9 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         ("stdin", Connector::Stdin),
         ("tcp", Connector::Tcp),
         ("kafka", Connector::Kafka),
+        ("sqlite", Connector::Sqlite),
+        ("postgres", Connector::Postgres),
+        ("mqtt", Connector::Mqtt),
         ("datagen", Connector::Datagen),
     ];
     if let Some(only @ ("print" | "blackhole")) = options.text("connector") {
@@ -96,11 +117,16 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         return Err(OptionError::new(
             "connector",
             reason,
-            "read from file, stdin, tcp, kafka or datagen",
+            "read from file, stdin, tcp, kafka, mqtt, sqlite, postgres or datagen",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
-    if !matches!(connector, Connector::Kafka) {
+    match connector {
+        Connector::Sqlite => return sqlite_source(table, &options),
+        Connector::Postgres => return postgres_source(table, &options),
+        _ => {}
+    }
+    if !matches!(connector, Connector::Kafka | Connector::Mqtt) {
         table::check_no_metadata(table, &format!("a {name} source"))?;
     }
     if let Connector::Datagen = connector {
@@ -114,22 +140,32 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
     if let Connector::Kafka = connector {
         return kafka_source(table, &options);
     }
+    if let Connector::Mqtt = connector {
+        return mqtt_source(table, &options);
+    }
     let own = match connector {
         Connector::File => source::file::OPTIONS,
         Connector::Stdin => source::stdin::OPTIONS,
         _ => source::tcp::OPTIONS,
     };
-    let (format_name, format_options) = Format::options_of_source(&options)?;
+    let (format_name, format_options) = match connector {
+        Connector::File => FileFormat::options_of_source(&options)?,
+        _ => Format::options_of_source(&options)?,
+    };
     let what = format!("a {name} source with format {format_name}");
     options.check_known(
         &what,
         &joined(&[table::SOURCE_OPTIONS, own, format_options]),
     )?;
     check_settings(table, connector)?;
+    if let Connector::File = connector {
+        let format = FileFormat::of_source(&options, &table.schema)?;
+        let connector = source::file::FileConnector::new(table, &options, format)?;
+        return Ok(Arc::new(connector));
+    }
     let format = Format::of_source(&options, &table.schema)?;
     let schema = Arc::clone(&table.schema);
     Ok(match connector {
-        Connector::File => Arc::new(source::file::FileConnector::new(table, &options, format)?),
         Connector::Stdin => Arc::new(source::stdin::StdinConnector { schema, format }),
         _ => {
             let endpoint = source::tcp::Endpoint::read(&options)?;
@@ -162,6 +198,9 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         ("file", Connector::File),
         ("tcp", Connector::Tcp),
         ("kafka", Connector::Kafka),
+        ("sqlite", Connector::Sqlite),
+        ("postgres", Connector::Postgres),
+        ("mqtt", Connector::Mqtt),
         ("print", Connector::Print),
         ("blackhole", Connector::Blackhole),
     ];
@@ -170,7 +209,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         return Err(OptionError::new(
             "connector",
             reason,
-            "write to file, tcp, kafka, print or blackhole",
+            "write to file, tcp, kafka, mqtt, sqlite, postgres, print or blackhole",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
@@ -186,28 +225,67 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
             return Ok(Arc::new(sink::blackhole::BlackholeConnector));
         }
         Connector::Kafka => return kafka_sink(table, &options),
+        Connector::Sqlite => return sqlite_sink(table, &options),
+        Connector::Postgres => return postgres_sink(table, &options),
+        Connector::Mqtt => return mqtt_sink(table, &options),
         _ => {}
     }
     let own = match connector {
         Connector::File => sink::file::OPTIONS,
         _ => sink::tcp::OPTIONS,
     };
-    let (format_name, format_options) = Format::options_of_sink(&options)?;
+    let (format_name, format_options) = match connector {
+        Connector::File => FileFormat::options_of_sink(&options)?,
+        _ => Format::options_of_sink(&options)?,
+    };
     let what = format!("a {name} sink with format {format_name}");
     options.check_known(&what, &joined(&[own, format_options]))?;
+    if let Connector::File = connector {
+        let format = FileFormat::of_sink(&options, &table.schema)?;
+        let connector = sink::file::FileConnector::new(table, &options, format)?;
+        return Ok(Arc::new(connector));
+    }
     let format = Format::of_sink(&options, &table.schema)?;
-    Ok(match connector {
-        Connector::File => Arc::new(sink::file::FileConnector::new(table, &options, format)?),
-        _ => {
-            let endpoint = source::tcp::Endpoint::read(&options)?;
-            let schema = Arc::clone(&table.schema);
-            Arc::new(sink::tcp::TcpConnector {
-                schema,
-                format,
-                endpoint,
-            })
-        }
-    })
+    let endpoint = source::tcp::Endpoint::read(&options)?;
+    let schema = Arc::clone(&table.schema);
+    Ok(Arc::new(sink::tcp::TcpConnector {
+        schema,
+        format,
+        endpoint,
+    }))
+}
+
+/// A format's options, but for those that are of files.
+fn message_options(all: &'static [&'static str]) -> Vec<&'static str> {
+    let of_files = ["csv.header", "csv.comment"];
+    let kept = all.iter().filter(|name| !of_files.contains(name));
+    kept.copied().collect()
+}
+
+fn mqtt_source(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SourceConnector>, OptionError> {
+    let (format_name, format_options) = Format::options_of_source(options)?;
+    let what = format!("an mqtt source with format {format_name}");
+    let own = [table::SOURCE_OPTIONS, mqtt::SOURCE_OPTIONS].concat();
+    options.check_known(&what, &[own, message_options(format_options)].concat())?;
+    check_settings(table, Connector::Mqtt)?;
+    let connector = source::mqtt::MqttConnector::new(table, options)?;
+    Ok(Arc::new(connector))
+}
+
+fn mqtt_sink(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SinkConnector>, OptionError> {
+    let (format_name, format_options) = Format::options_of_sink(options)?;
+    let what = format!("an mqtt sink with format {format_name}");
+    let own = mqtt::SINK_OPTIONS.to_vec();
+    options.check_known(&what, &[own, message_options(format_options)].concat())?;
+    let format = Format::of_sink(options, &table.schema)?;
+    let connector = sink::mqtt::MqttConnector::new(table, options, format)?;
+    Ok(Arc::new(connector))
 }
 
 #[cfg(feature = "kafka")]
@@ -262,6 +340,91 @@ fn kafka_sink(
 ) -> Result<Arc<dyn SinkConnector>, OptionError> {
     Err(kafka::not_built())
 }
+
+/// The connector of a table in which rows are looked up by their keys; `None` for one that is only read or
+/// written. Checks all options; opens nothing.
+pub fn lookup(table: &TableDefinition) -> Result<Option<Arc<dyn LookupConnector>>, OptionError> {
+    let options = Options::new(&table.options);
+    match options.text("connector") {
+        Some(name) if name.eq_ignore_ascii_case("sqlite") => sqlite_lookup(table, &options),
+        Some(name) if name.eq_ignore_ascii_case("postgres") => postgres_lookup(table, &options),
+        _ => Ok(None),
+    }
+}
+
+/// What is made of a table of a database.
+macro_rules! database {
+    ($feature:literal, $module:ident, $source:ident, $sink:ident, $lookup:ident, $writers_max:expr) => {
+        #[cfg(feature = $feature)]
+        fn $source(
+            table: &TableDefinition,
+            options: &Options<'_>,
+        ) -> Result<Arc<dyn SourceConnector>, OptionError> {
+            let table = $module::table(table, options)?;
+            Ok(Arc::new(database::DatabaseSource(table)))
+        }
+
+        #[cfg(feature = $feature)]
+        fn $sink(
+            table: &TableDefinition,
+            options: &Options<'_>,
+        ) -> Result<Arc<dyn SinkConnector>, OptionError> {
+            let table = $module::table(table, options)?;
+            Ok(Arc::new(database::DatabaseSink::new(&table, $writers_max)))
+        }
+
+        #[cfg(feature = $feature)]
+        fn $lookup(
+            table: &TableDefinition,
+            options: &Options<'_>,
+        ) -> Result<Option<Arc<dyn LookupConnector>>, OptionError> {
+            let table = $module::table(table, options)?;
+            Ok(Some(Arc::new(database::DatabaseLookup(table))))
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $source(
+            _table: &TableDefinition,
+            _options: &Options<'_>,
+        ) -> Result<Arc<dyn SourceConnector>, OptionError> {
+            Err($module::not_built())
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $sink(
+            _table: &TableDefinition,
+            _options: &Options<'_>,
+        ) -> Result<Arc<dyn SinkConnector>, OptionError> {
+            Err($module::not_built())
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $lookup(
+            _table: &TableDefinition,
+            _options: &Options<'_>,
+        ) -> Result<Option<Arc<dyn LookupConnector>>, OptionError> {
+            Err($module::not_built())
+        }
+    };
+}
+
+// A file of SQLite has one writer at a time.
+database!(
+    "sqlite",
+    sqlite,
+    sqlite_source,
+    sqlite_sink,
+    sqlite_lookup,
+    1
+);
+database!(
+    "postgres",
+    postgres,
+    postgres_source,
+    postgres_sink,
+    postgres_lookup,
+    usize::MAX
+);
 
 /// What the 99th percentile of a sink's latency is to be below, in nanoseconds: its option
 /// `latency_target`, if it has one.

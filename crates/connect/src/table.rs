@@ -41,7 +41,7 @@ pub(crate) fn check_no_metadata(table: &TableDefinition, what: &str) -> Result<(
                 "column '{}' is METADATA, which {what} has not",
                 table.schema.field(index).name()
             ),
-            "METADATA is of messages that a kafka source reads",
+            "METADATA is of messages that a kafka or mqtt source reads",
         )),
     }
 }

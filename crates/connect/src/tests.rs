@@ -141,6 +141,12 @@ fn what_can_be_read_again_and_what_is_written_once() {
     let address = ("address", "127.0.0.1:9");
     assert!(!described(&[("connector", "tcp"), address]).replayable);
     assert!(!described(&[("connector", "stdin")]).replayable);
+    let mqtt = [("connector", "mqtt"), ("address", "h"), ("topic", "t")];
+    assert!(!described(&mqtt).redelivers);
+    let mqtt = [&mqtt[..], &[("client_id", "me")]].concat();
+    assert!(described(&mqtt).redelivers && !described(&mqtt).replayable);
+    let mqtt = [&mqtt[..], &[("qos", "0")]].concat();
+    assert!(!described(&mqtt).redelivers);
 
     let delivery = |options: &[(&str, &str)]| sink(&table(&columns, options)).unwrap().delivery();
     let once = [
@@ -151,8 +157,9 @@ fn what_can_be_read_again_and_what_is_written_once() {
     let least = [
         delivery(&[("connector", "tcp"), address]),
         delivery(&[("connector", "print")]),
+        delivery(&[("connector", "mqtt"), ("address", "h"), ("topic", "t")]),
     ];
-    assert_eq!(least, [Delivery::AtLeastOnce; 2]);
+    assert_eq!(least, [Delivery::AtLeastOnce; 3]);
 }
 
 #[test]
@@ -169,7 +176,13 @@ fn every_known_option_is_known_somewhere() {
         crate::sink::tcp::OPTIONS,
         crate::sink::print::OPTIONS,
         crate::sink::blackhole::OPTIONS,
+        crate::mqtt::SOURCE_OPTIONS,
+        crate::mqtt::SINK_OPTIONS,
         &["csv.delimiter", "csv.header", "csv.null", "csv.comment"],
+        &["regex.pattern", "parquet.compression"],
+        &["arrow.layout", "arrow.compression"],
+        // Whatever the connector.
+        &["changelog"],
     ];
     for name in lists.concat() {
         assert!(known_table_options().contains(&name), "{name}");

@@ -109,6 +109,19 @@ enum Control {
     End { ingest_ns: u64, stopped: bool },
 }
 
+impl Control {
+    /// What is said of a watermark behind an operator whose rows may lie so far behind it.
+    fn delayed(&self, delay_us: EventTime) -> Option<Control> {
+        match *self {
+            Control::Watermark { time, ingest_ns } if delay_us > 0 => Some(Control::Watermark {
+                time: time.saturating_sub(delay_us),
+                ingest_ns,
+            }),
+            _ => None,
+        }
+    }
+}
+
 /// What an instance that waits thinks of its worker's descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Descriptors {
@@ -606,6 +619,7 @@ impl Instance {
             )
             .mend("an operator that answers More must be declared stateful"));
         }
+        let mut delayed = None;
         match &mut self.steps[index].0 {
             Step::Route(route) => route.control(&match *control {
                 Control::Watermark { time, ingest_ns } => Message::Watermark { time, ingest_ns },
@@ -630,13 +644,15 @@ impl Instance {
                     operator.finalise(&mut self.output)?;
                     self.emitted(index)?;
                 }
-                if let Control::EndOfWork { .. } = control
-                    && let Step::Operator { operator, .. } = &mut self.steps[index].0
-                {
-                    operator.initialise()?;
+                if let Step::Operator { operator, .. } = &mut self.steps[index].0 {
+                    if let Control::EndOfWork { .. } = control {
+                        operator.initialise()?;
+                    }
+                    delayed = control.delayed(operator.delay_us());
                 }
             }
         }
+        let control = delayed.as_ref().unwrap_or(control);
         let next = std::mem::take(&mut self.steps[index].1);
         let passed = next.iter().try_for_each(|&step| self.pass(step, control));
         self.steps[index].1 = next;

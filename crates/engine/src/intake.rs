@@ -47,6 +47,9 @@ pub struct EventTimeSpec {
     pub column: usize,
     /// How far the watermark stays behind, in microseconds.
     pub delay_us: i64,
+    /// Something behind takes a row *at* its own watermark for late: such rows are marked like those
+    /// before it.
+    pub marks_at_watermark: bool,
 }
 
 struct Partition {
@@ -583,7 +586,7 @@ fn observe(
     let mut behind = false;
     for &ticks in ticks {
         let time = ticks_to_us(ticks, unit);
-        behind |= time < watermark;
+        behind |= time < watermark || (spec.marks_at_watermark && time == watermark);
         if time > largest {
             largest = time;
             watermark = watermark.max(largest - spec.delay_us);

@@ -15,10 +15,14 @@ pub mod changelog;
 pub mod count_window;
 pub mod drop_late;
 pub mod filter;
+pub mod interval_join;
 pub mod join;
 mod kept;
+pub(crate) mod keyed;
 pub mod late_rows;
+pub mod lookup_join;
 pub mod map;
+pub mod over;
 pub mod session;
 pub mod table_join;
 pub mod temporal_join;
@@ -53,6 +57,12 @@ pub trait Operator: Send {
     /// [`Output::chunk_rows`] rows a call, and says whether there is more to emit.
     fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
         Ok(Progress::Done)
+    }
+
+    /// How far behind the watermark the event times of what it emits may lie, in microseconds: what
+    /// follows is told of the watermark less that.
+    fn delay_us(&self) -> EventTime {
+        0
     }
 
     /// When it wants [`Operator::on_time`] called, on the engine's clock; asked of the head of an instance

@@ -48,6 +48,12 @@ pub trait SinkConnector: Send + Sync {
         Ok(())
     }
 
+    /// Whether `begin` is for queries with checkpoints alone, because it gives up what earlier ones have
+    /// prepared.
+    fn begins_saved_only(&self) -> bool {
+        self.may_lose_prepared()
+    }
+
     /// Makes what a sink of this table has prepared durable, on another thread than the sink's, before
     /// the checkpoint that names it is stored.
     fn secure(&self, _prepared: &str) -> Result<()> {

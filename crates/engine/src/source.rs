@@ -27,6 +27,11 @@ pub trait SourceConnector: Send + Sync {
     /// into [`SourceConnector::schema`], increasing) and the partitions `p` with
     /// `p % instances == instance`.
     fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>>;
+
+    /// A checkpoint is stored that has all rows of a partition before `position`
+    /// ([`Resume::position`]): who sent them may forget them. Called in the process of the source that
+    /// this connector has made last, on another thread, with [`SourceRequest::saved`] only.
+    fn stored(&self, _partition: &str, _position: u64) {}
 }
 
 /// What is known of a source before it is read.
@@ -40,6 +45,9 @@ pub struct SourceDescription {
     pub bounded: bool,
     /// Reading it again gives the same rows.
     pub replayable: bool,
+    /// What it has brought and no checkpoint has comes again by itself when the query goes on, where it
+    /// is not replayable: somebody keeps it until he is told ([`SourceConnector::stored`]).
+    pub redelivers: bool,
     /// Bytes to read in all, where known (progress).
     pub total_bytes: Option<u64>,
     /// Rows per second, where it sets their pace itself.
@@ -65,6 +73,8 @@ pub struct SourceRequest {
     /// How far partitions of the table were read before the query was restored, in any order; all of
     /// them, also those of other instances. Empty where it begins from nothing.
     pub resume: Arc<[Resume]>,
+    /// The query takes checkpoints.
+    pub saved: bool,
 }
 
 /// How far a partition was read, as a checkpoint has it.

@@ -25,6 +25,7 @@ use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::report::{CheckpointReport, Report};
 use crate::run::RunOptions;
+use crate::script::Script;
 use crate::tally::Ran;
 use crate::tuner::Tuner;
 use crate::watch::{News, Note, Watch};
@@ -41,10 +42,8 @@ fn megabytes(bytes: u64) -> String {
 
 /// What is run: the same in each incarnation.
 pub struct Query<'a> {
-    /// The text's name.
-    pub file: &'a str,
     /// The text.
-    pub text: &'a str,
+    pub script: &'a Script,
     /// How it is run.
     pub options: &'a RunOptions,
     /// What it says.
@@ -330,8 +329,8 @@ impl Query<'_> {
             });
         }
         let work = Work {
-            file: self.file,
-            text: self.text,
+            file: self.script.name(),
+            text: self.script.text(),
             settings: &self.options.settings,
             machine: self.machine,
             learned: self.learned,

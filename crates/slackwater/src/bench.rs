@@ -11,6 +11,7 @@ mod fleet;
 mod hibench;
 mod line;
 mod link;
+mod nexmark;
 mod placement;
 pub(crate) mod plot;
 mod target;
@@ -41,6 +42,8 @@ pub enum Bench {
     Line(line::Arguments),
     /// Latency, throughput and CPU of the links, beside sockets, pipes and other libraries.
     Link(link::Arguments),
+    /// Nexmark's queries over made-up events, from the generator and as JSON, beside Apache Flink.
+    Nexmark(nexmark::Arguments),
     /// What placement is predicted to gain on a machine of 16 NUMA nodes, and scaling measured here.
     Placement(placement::Arguments),
     /// What a latency target costs and whether it is met, beside fixed settings and a program by hand.
@@ -71,6 +74,7 @@ impl Bench {
             Bench::Hibench(arguments) => hibench::run(&arguments),
             Bench::Line(arguments) => line::run(&arguments),
             Bench::Link(arguments) => link::run(&arguments),
+            Bench::Nexmark(arguments) => nexmark::run(&arguments),
             Bench::Placement(arguments) => placement::run(&arguments),
             Bench::Target(arguments) => target::run(&arguments),
             Bench::TargetPart(arguments) => target::run_part(&arguments),

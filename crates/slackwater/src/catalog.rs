@@ -1,7 +1,8 @@
 //! Connectors for the SQL layer, and sources, operators and sinks for the engine.
 
+mod written;
+
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -14,6 +15,7 @@ use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::IntakeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::Combine;
+use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::recorder::{Recorder, Suspect};
 use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest, Tuning};
@@ -102,6 +104,14 @@ impl Connectors for BuiltIn {
         }
     }
 
+    fn lookup(
+        &self,
+        table: &Table,
+    ) -> std::result::Result<Option<Arc<dyn LookupConnector>>, SqlError> {
+        let connector = slackwater_connect::lookup(&definition(table));
+        connector.map_err(|error| option_error(table, error))
+    }
+
     fn check(&self, table: &Table) -> std::result::Result<(), SqlError> {
         let settings = &slackwater_sql::settings::KNOWN;
         for option in table.options.keys() {
@@ -136,55 +146,6 @@ impl Connectors for BuiltIn {
             .map(|name| name.to_string())
             .collect()
     }
-}
-
-/// Refuses two sinks with the same file or folder: each would overwrite what the other has written.
-fn check_written_files(program: &Program) -> std::result::Result<(), SqlError> {
-    let mut written: HashMap<PathBuf, &str> = HashMap::new();
-    for node in &program.nodes {
-        let NodeSpec::Sink(SinkSpec {
-            table: Some(table), ..
-        }) = node
-        else {
-            continue;
-        };
-        // Only files have a path.
-        let Some(path) = table.options.get("path") else {
-            continue;
-        };
-        let Some(other) = written.insert(real_path(Path::new(path)), &table.name) else {
-            continue;
-        };
-        let reason = if other == table.name {
-            format!("two queries write to table '{other}', which is {path}")
-        } else {
-            format!(
-                "tables '{other}' and '{}' write to the same {path}",
-                table.name
-            )
-        };
-        let place = table
-            .option_places
-            .get("path")
-            .copied()
-            .unwrap_or(table.span);
-        return Err(SqlError::new(reason)
-            .at(place)
-            .mend("join the queries with UNION ALL, or give each a path of its own"));
-    }
-    Ok(())
-}
-
-/// The path by which a file that may not exist yet is known, however it was written.
-fn real_path(path: &Path) -> PathBuf {
-    let known = path.canonicalize().or_else(|_| {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize()?,
-            _ => std::env::current_dir()?,
-        };
-        Ok::<PathBuf, std::io::Error>(folder.join(path.file_name().unwrap_or_default()))
-    });
-    known.unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// A dead-letter file that a run has written to.
@@ -287,7 +248,7 @@ impl<'a> ProgramCatalog<'a> {
 
     /// A catalog of the program's nodes.
     pub fn new(program: &'a Program) -> std::result::Result<ProgramCatalog<'a>, SqlError> {
-        check_written_files(program)?;
+        written::check(program)?;
         let mut letters: HashMap<String, Arc<FileDeadLetters>> = HashMap::new();
         let mut bytes_read = HashMap::new();
         let mut tunings = HashMap::new();
@@ -329,6 +290,7 @@ impl<'a> ProgramCatalog<'a> {
                     NodeSpec::Map { .. }
                     | NodeSpec::Filter { .. }
                     | NodeSpec::DropLate { .. }
+                    | NodeSpec::LookupJoin(_)
                     | NodeSpec::LateRows { .. }
                     | NodeSpec::Window { .. },
                     [edge],
@@ -425,6 +387,7 @@ impl Catalog for ProgramCatalog<'_> {
             unit_per_partition: settings.unit_of_work_file,
             bytes_read: self.bytes_read[&node].clone(),
             resume: resume.collect(),
+            saved: self.epoch.is_some(),
         };
         Ok(SourceParts {
             source: spec.connector.source(request)?,

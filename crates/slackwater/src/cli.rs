@@ -1,20 +1,22 @@
 //! The command line.
 
-use std::io::Read;
+mod arguments;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use slackwater_engine::runtime::WORKER_NAME;
 use slackwater_sql::program::compile;
 
 use crate::catalog::BuiltIn;
 use crate::costs::Learned;
 use crate::explain::Format;
-use crate::machine::Machine;
 use crate::planner::{learns, plan_on};
-use crate::run::{Failure, Finished, Outcome, RunOptions, STANDARD_INPUT, StateOptions, run};
+use crate::run::{Failure, Finished, Outcome, RunOptions, StateOptions, run_script};
+use crate::script::Script;
+use arguments::{QueryArguments, duration, key_value};
 
 /// A stream processing engine: give it a query, see its answer, its latency and what it cost.
 #[derive(Parser)]
@@ -50,6 +52,7 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
   slackwater run query.sql --parallelism 2 --report report.json
   slackwater run query.sql --set chunk_rows=1024 --set emit=every_row
   slackwater run query.sql --state state --processes 2    (goes on from its last checkpoint)
+  slackwater run tables.sql -e 'SELECT auction, price FROM bids WHERE price > 10'
   cat events.csv | slackwater run query.sql          (a table with 'connector' = 'stdin')")]
     Run {
         #[command(flatten)]
@@ -95,6 +98,29 @@ and what both are predicted to cost. --analyze runs the query and shows what was
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
+    /// A shell: declare tables and run queries one by one.
+    #[command(after_help = "\
+Statements end with ';'. \\? lists the commands, Ctrl-C ends a query, Ctrl-D the shell. Files are run
+before the first prompt; where standard input is no terminal it is run like a file.
+
+  slackwater sql tables.sql
+  slackwater sql < statements.sql")]
+    Sql {
+        /// Files of SQL statements that are run first
+        files: Vec<PathBuf>,
+        /// A setting, as SET (this one wins); can be given several times
+        #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+        settings: Vec<(String, String)>,
+    },
+    /// Write what a shell needs to complete this command line.
+    #[command(after_help = "\
+  slackwater completions bash > ~/.local/share/bash-completion/completions/slackwater
+  slackwater completions fish > ~/.config/fish/completions/slackwater.fish
+  slackwater completions zsh > a folder of $fpath, as _slackwater")]
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
     /// Show what is known of this machine: NUMA nodes, cores, caches, frequencies.
     Topology {
         /// Show a machine known by name (bullion-s16), or described in a file (JSON as --json
@@ -136,96 +162,10 @@ are none of this host and version.")]
     },
 }
 
-#[derive(Args)]
-struct QueryArguments {
-    /// File of SQL statements; - for standard input
-    file: PathBuf,
-    /// A setting, as SET in the file (this one wins); can be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
-    settings: Vec<(String, String)>,
-    /// Instances of each parallelisable subquery of all statements, or auto [default: 1]
-    #[arg(long, value_name = "N", value_parser = number_or("auto"))]
-    parallelism: Option<String>,
-    /// Threads that run them [default: as --parallelism, at most the cores allowed]
-    #[arg(long, value_name = "W")]
-    workers: Option<usize>,
-    /// Processes that the threads are dealt out to, or nodes for one on each NUMA node [default: 1,
-    /// this one]
-    #[arg(long, value_name = "P", value_parser = number_or("nodes"))]
-    processes: Option<String>,
-    /// What connects processes: auto, shm or tcp [default: auto]
-    #[arg(long, value_name = "KIND")]
-    link: Option<String>,
-    /// A machine known by name (bullion-s16, to plan for) or described in a file (JSON as
-    /// slackwater topology --json prints it) [default: this one]
-    #[arg(long, value_name = "NAME|FILE")]
-    topology: Option<String>,
-}
-
-impl QueryArguments {
-    fn settings(&self) -> Vec<(String, String)> {
-        let mut settings = self.settings.clone();
-        let parallelism = self.parallelism.iter();
-        settings.extend(parallelism.map(|n| ("parallelism".to_string(), n.clone())));
-        settings.extend(self.workers.map(|n| ("workers".to_string(), n.to_string())));
-        let processes = self.processes.iter();
-        settings.extend(processes.map(|n| ("processes".to_string(), n.clone())));
-        let link = self.link.iter();
-        settings.extend(link.map(|kind| ("link".to_string(), kind.clone())));
-        settings
-    }
-
-    /// The machine to run on, where it was described.
-    fn machine_here(&self) -> Result<Option<Machine>, String> {
-        let topology = self.topology.as_deref();
-        topology.map(Machine::described_as).transpose()
-    }
-
-    /// The machine to plan for.
-    fn machine(&self) -> Result<Machine, String> {
-        match &self.topology {
-            Some(topology) => Machine::planned_for(topology),
-            None => Ok(Machine::this()),
-        }
-    }
-
-    fn text(&self) -> Result<String, String> {
-        let mut bytes = Vec::new();
-        let read = if self.file.as_os_str() == STANDARD_INPUT {
-            std::io::stdin().read_to_end(&mut bytes).map(|_| ())
-        } else {
-            std::fs::read(&self.file).map(|read| bytes = read)
-        };
-        read.map_err(|error| format!("{}: {error}", self.file.display()))?;
-        String::from_utf8(bytes).map_err(|error| format!("{}: {error}", self.file.display()))
-    }
-}
-
-/// Reads a whole number or a word in its place; which numbers are possible is the setting's business.
-fn number_or(word: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone {
-    move |text| match text == word || text.parse::<usize>().is_ok() {
-        true => Ok(text.to_string()),
-        false => Err(format!("write a number or {word}")),
-    }
-}
-
-fn key_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) => Ok((key.trim().to_string(), value.trim().to_string())),
-        None => Err("write key=value".to_string()),
-    }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    slackwater_engine::time::parse_duration_ns(text)
-        .map(Duration::from_nanos)
-        .ok_or_else(|| "write a duration such as 20s, 500ms or 1min".to_string())
-}
-
 /// The query could not be run because the command line or the SQL is wrong.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// The query failed.
-const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -258,8 +198,8 @@ pub fn main() -> ExitCode {
                 }),
                 ..RunOptions::default()
             };
-            let text = match query.text() {
-                Ok(text) => text,
+            let script = match query.script() {
+                Ok(script) => script,
                 Err(error) => return complain(&error, USAGE),
             };
             // Before the query and not after it: a run whose report can't be kept is a run lost.
@@ -270,11 +210,7 @@ pub fn main() -> ExitCode {
                 let folder = folder.display();
                 return complain(&format!("--report: there is no folder {folder}"), USAGE);
             }
-            finish(
-                run(&query.file.display().to_string(), &text, &options),
-                report,
-                quiet,
-            )
+            finish(run_script(&script, &options), report, quiet)
         }
         Command::Explain {
             query,
@@ -282,11 +218,11 @@ pub fn main() -> ExitCode {
             duration,
             format,
         } => {
-            let text = match query.text() {
-                Ok(text) => text,
+            let script = match query.script() {
+                Ok(script) => script,
                 Err(error) => return complain(&error, USAGE),
             };
-            match explained(&query, &text, format) {
+            match explained(&query, &script, format) {
                 Err(error) => complain(&error, USAGE),
                 Ok(explained) if !analyze => {
                     print(&explained);
@@ -297,9 +233,22 @@ pub fn main() -> ExitCode {
                 }
                 Ok(explained) => {
                     print(&explained);
-                    analyse(&query, &text, duration)
+                    analyse(&query, &script, duration)
                 }
             }
+        }
+        Command::Sql { files, settings } => ExitCode::from(crate::shell::run(&files, settings)),
+        Command::Completions { shell } => {
+            // Into memory first: a closed pipe is no reason to panic.
+            let mut script = Vec::new();
+            clap_complete::generate(
+                shell,
+                &mut CommandLine::command(),
+                "slackwater",
+                &mut script,
+            );
+            print(&String::from_utf8_lossy(&script));
+            ExitCode::SUCCESS
         }
         Command::Worker { control, .. } => crate::processes::worker_main(control),
         Command::Topology { from, json } => match topology(from.as_deref(), json) {
@@ -343,10 +292,10 @@ fn topology(from: Option<&str>, json: bool) -> Result<String, String> {
 }
 
 /// The plans of a text in a format.
-fn explained(query: &QueryArguments, text: &str, format: Format) -> Result<String, String> {
-    let file = query.file.display().to_string();
-    let failed = |error: slackwater_sql::SqlError| error.render(&file, text);
-    let compiled = compile(text, &query.settings(), &BuiltIn).map_err(failed)?;
+fn explained(query: &QueryArguments, script: &Script, format: Format) -> Result<String, String> {
+    let file = script.name();
+    let failed = |error: slackwater_sql::SqlError| script.render(&error);
+    let compiled = compile(script.text(), &query.settings(), &BuiltIn).map_err(failed)?;
     let programs = [&compiled.run, &compiled.explain];
     let mut programs = programs.into_iter().filter(|program| !program.is_empty());
     if format != Format::Text && programs.clone().count() > 1 {
@@ -367,7 +316,7 @@ fn explained(query: &QueryArguments, text: &str, format: Format) -> Result<Strin
 }
 
 /// Runs a query for what it costs.
-fn analyse(query: &QueryArguments, text: &str, duration: Option<Duration>) -> ExitCode {
+fn analyse(query: &QueryArguments, script: &Script, duration: Option<Duration>) -> ExitCode {
     let machine = match query.machine_here() {
         Ok(machine) => machine,
         Err(error) => return complain(&error, USAGE),
@@ -379,7 +328,7 @@ fn analyse(query: &QueryArguments, text: &str, duration: Option<Duration>) -> Ex
         machine,
         ..RunOptions::default()
     };
-    match run(&query.file.display().to_string(), text, &options) {
+    match run_script(script, &options) {
         Ok(Outcome::Finished(finished)) => {
             print(&crate::explain::analysed(&finished.report));
             say(&format!(
@@ -468,7 +417,7 @@ fn complain(error: &str, code: u8) -> ExitCode {
 }
 
 /// Prints to standard output; a closed pipe is no reason to panic.
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     use std::io::Write;
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

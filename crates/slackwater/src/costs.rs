@@ -140,7 +140,13 @@ pub fn query_costs(program: &Program, learned: &Learned) -> QueryCosts {
         let measured = learned.operators.get(&key(program, node)).copied();
         let assumed_out = match (&program.nodes[node], program.graph.nodes[node].kind) {
             (NodeSpec::Filter { .. }, _) => ROWS_OUT_FILTER,
-            (NodeSpec::TableJoin(_) | NodeSpec::TemporalJoin(_), _) => 1.0,
+            (
+                NodeSpec::TableJoin(_)
+                | NodeSpec::LookupJoin(_)
+                | NodeSpec::TemporalJoin(_)
+                | NodeSpec::Over(_),
+                _,
+            ) => 1.0,
             (_, NodeKind::Stateful) => ROWS_OUT_STATEFUL,
             (_, NodeKind::Sink) => 0.0,
             _ => 1.0,
@@ -167,13 +173,16 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         | NodeSpec::Window { schema, .. }
         | NodeSpec::ToRows { schema }
         | NodeSpec::SessionRows { schema, .. }
-        | NodeSpec::Union { schema } => schema,
+        | NodeSpec::Union { schema, .. } => schema,
         NodeSpec::ChangelogJoin(spec) => &spec.schema,
         NodeSpec::TopN(spec) => &spec.schema,
         NodeSpec::Aggregate { spec, .. } | NodeSpec::Sessions { spec, .. } => &spec.schema,
         NodeSpec::CountWindow(spec) => &spec.schema,
         NodeSpec::Join(spec) => &spec.schema,
+        NodeSpec::IntervalJoin(spec) => &spec.schema,
+        NodeSpec::Over(spec) => &spec.schema,
         NodeSpec::TableJoin(spec) => &spec.schema,
+        NodeSpec::LookupJoin(spec) => &spec.schema,
         NodeSpec::TemporalJoin(spec) => &spec.join.schema,
         NodeSpec::Sink(sink) => &sink.schema,
         // It passes on what it reads.

@@ -115,7 +115,7 @@ impl Crew {
     pub fn commit(&self, barrier: u64) {
         match self {
             Crew::Threads { .. } => {
-                if let Some(agent) = self.agent() {
+                if let Some(mut agent) = self.agent() {
                     agent.commit(barrier);
                 }
             }

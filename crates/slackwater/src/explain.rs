@@ -107,6 +107,9 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
     for note in &plan.notes {
         text.push_str(&format!("  note: {note}\n"));
     }
+    for warning in &program.warnings {
+        text.push_str(&format!("  warning: {warning}\n"));
+    }
     text.push_str(&latency::targets(program, plan));
     text
 }

@@ -261,7 +261,9 @@ impl Run<'_, '_> {
             self.refused = Some(Failure::Usage(format!(
                 "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
                  = --from-scratch begins anew, and reads and writes everything again",
-                self.query.file, manifest.number, self.state.place
+                self.query.script.name(),
+                manifest.number,
+                self.state.place
             )));
         }
     }
@@ -480,7 +482,12 @@ pub fn warnings(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Vec<String> 
             continue;
         };
         let described = source.connector.describe();
-        if !described.replayable {
+        if described.redelivers {
+            warnings.push(format!(
+                "table '{}': what {} has brought since the last checkpoint comes again when the query dies",
+                source.table.name, described.connector
+            ));
+        } else if !described.replayable {
             warnings.push(format!(
                 "table '{}': what {} has brought since the last checkpoint is lost when the query dies",
                 source.table.name, described.connector

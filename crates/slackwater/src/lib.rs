@@ -27,8 +27,34 @@ mod progress;
 mod rebalancer;
 pub mod report;
 pub mod run;
+pub mod script;
+pub mod shell;
 mod signals;
 pub mod slow;
 mod tally;
 mod tuner;
 mod watch;
+
+pub use slackwater_sql::functions;
+
+/// Runs the command line of this process in a build with functions of its own: see `docs/functions.md`
+/// and `examples/custom_functions`.
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     slackwater::main_with(|functions| {
+///         functions.scalar("twice", |number: i64| number * 2);
+///     })
+/// }
+/// ```
+pub fn main_with(add: impl FnOnce(&mut functions::Functions)) -> std::process::ExitCode {
+    let mut added = functions::Functions::default();
+    add(&mut added);
+    match functions::install(added) {
+        Ok(()) => cli::main(),
+        Err(error) => {
+            cli::say(&format!("error: {error}\n"));
+            std::process::ExitCode::from(cli::USAGE)
+        }
+    }
+}

@@ -50,7 +50,6 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
         machine,
     });
     broadcast::decide(program, &mut plan);
-    plan.notes.extend(program.warnings.iter().cloned());
     plan.notes.extend(machine.notes.iter().cloned());
     plan.notes.extend(chosen.notes);
     let subqueries = plan.subqueries.subqueries.iter();

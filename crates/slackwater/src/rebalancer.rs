@@ -430,6 +430,10 @@ fn stages(program: &Program, deployment: &Deployment) -> Vec<Stage> {
                 | NodeSpec::Sessions { .. }
                 | NodeSpec::SessionRows { .. }
                 | NodeSpec::CountWindow(_)
+                | NodeSpec::ChangelogJoin(_)
+                | NodeSpec::TopN(_)
+                | NodeSpec::IntervalJoin(_)
+                | NodeSpec::Over(_)
         );
         is_known && stage.instances.iter().all(|&of| is_linked(deployment, of))
     });

@@ -20,6 +20,8 @@ use crate::machine::Machine;
 use crate::plan::deployment;
 use crate::planner::{learns, plan_on};
 use crate::report::Report;
+use crate::script::Script;
+use crate::shell::Screen;
 use crate::slow::Slowness;
 use crate::tuner;
 use crate::watch::{News, Note};
@@ -48,6 +50,8 @@ pub struct RunOptions {
     pub machine: Option<Machine>,
     /// Where it keeps checkpoints, and goes on from; `None` for a query whose state dies with it.
     pub state: Option<StateOptions>,
+    /// A terminal that shows what queries print, in this process.
+    pub screen: Option<Arc<Screen>>,
 }
 
 /// How a run ended.
@@ -88,18 +92,23 @@ pub const STANDARD_INPUT: &str = "-";
 
 /// Runs a text. `file` is its name, for messages.
 pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Failure> {
+    run_script(&Script::new(file, text), options)
+}
+
+/// Runs a text of several parts.
+pub fn run_script(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     let mut options = options.clone();
     if let Some(state) = &options.state {
         // So that worker processes and the planner know.
         let place = ("state".to_string(), state.place.clone());
         options.settings.push(place);
     }
-    run_with(file, text, &options)
+    run_with(script, &options)
 }
 
-fn run_with(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Failure> {
-    let usage = |error: slackwater_sql::SqlError| Failure::Usage(error.render(file, text));
-    let compiled = compile(text, &options.settings, &BuiltIn).map_err(usage)?;
+fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
+    let usage = |error: SqlError| Failure::Usage(script.render(&error));
+    let compiled = compile(script.text(), &options.settings, &BuiltIn).map_err(usage)?;
     let machine = options.machine.clone().unwrap_or_else(Machine::this);
     let programs = [&compiled.run, &compiled.explain];
     let mut learned = match programs.into_iter().any(learns) {
@@ -112,16 +121,20 @@ fn run_with(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fai
         let plan = plan_on(&compiled.explain, &machine, &learned).map_err(usage)?;
         crate::explain::explain(&compiled.explain, &plan)
     };
-    let program = compiled.run;
+    let mut program = compiled.run;
     if program.is_empty() {
         if explained.is_empty() {
+            let file = script.name();
             return Err(Failure::Usage(format!(
                 "{file}: nothing to run\n  = a query begins with SELECT or INSERT INTO"
             )));
         }
         return Ok(Outcome::Explained(explained));
     }
-    check_standard_input(file, &program)?;
+    check_standard_input(script, &program)?;
+    if let Some(screen) = &options.screen {
+        screen.take_over(&mut program);
+    }
     let mut catalog = ProgramCatalog::new(&program).map_err(usage)?;
     if let Some(slowness) = &options.slowness {
         catalog = catalog.with_slowness(Arc::clone(slowness));
@@ -140,7 +153,8 @@ fn run_with(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fai
         WaitMode::Auto { .. } => calibrate::costs(),
         _ => Costs::default(),
     };
-    for warning in tuner::warnings(&tuner::plan_paths(&program, &plan, costs)) {
+    let of_targets = tuner::warnings(&tuner::plan_paths(&program, &plan, costs));
+    for warning in program.warnings.iter().chain(&of_targets) {
         eprintln!("warning: {warning}");
     }
     let (sender, news) = mpsc::channel();
@@ -158,8 +172,7 @@ fn run_with(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fai
     };
     let deployment = deployment(&program, &plan, 0);
     let query = Query {
-        file,
-        text,
+        script,
         options,
         program: &program,
         machine: &machine,
@@ -196,9 +209,9 @@ fn run_with(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Fai
 
 /// A query whose state dies with it.
 fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Ran, Failure> {
-    // Transactions are those of queries with checkpoints: this one must not take one's names over.
+    // What is prepared is that of queries with checkpoints: this one must not take one's names over.
     let mut sinks = catalog.sinks().map(|(_, sink)| sink);
-    sinks.try_for_each(|sink| match sink.connector.may_lose_prepared() {
+    sinks.try_for_each(|sink| match sink.connector.begins_saved_only() {
         true => Ok(()),
         false => query.check_sink(sink),
     })?;
@@ -277,10 +290,17 @@ impl Query<'_> {
             };
             let place = table.option_places.get("path").copied();
             let option = place.map_or("", |_| ", option 'path'");
-            let refused =
-                SqlError::new(format!("table '{}'{option}: {}", table.name, error.reason));
+            // A server is no place in the text.
+            let server = match place.is_none() && error.place == sink.connector.describe() {
+                true => format!("{}: ", error.place),
+                false => String::new(),
+            };
+            let refused = SqlError::new(format!(
+                "table '{}'{option}: {server}{}",
+                table.name, error.reason
+            ));
             let refused = refused.at(place.unwrap_or(table.span)).mend(error.mend);
-            return Err(Failure::Usage(refused.render(self.file, self.text)));
+            return Err(Failure::Usage(self.script.render(&refused)));
         }
         Ok(())
     }
@@ -294,7 +314,7 @@ impl Query<'_> {
             }
             _ => None,
         });
-        let refused = |error: SqlError| Failure::Usage(error.render(self.file, self.text));
+        let refused = |error: SqlError| Failure::Usage(self.script.render(&error));
         let exactly_once = |node: &NodeSpec| match node {
             // Parts of files are committed one by one, and again after a crash.
             NodeSpec::Sink(sink) => {
@@ -314,9 +334,7 @@ impl Query<'_> {
             let error = SqlError::new(reason).at(other.span);
             let mend = "write them by two queries with a --state each, or one of them with \
                         'delivery' = 'at_least_once'";
-            return Err(Failure::Usage(
-                error.mend(mend).render(self.file, self.text),
-            ));
+            return Err(refused(error.mend(mend)));
         }
         let beside = self.program.nodes.iter().find_map(|node| match node {
             NodeSpec::Sink(sink) if sink.connector.delivery() == Delivery::ExactlyOnce => {
@@ -352,7 +370,7 @@ impl Query<'_> {
 }
 
 /// A text that came from standard input has used it up.
-fn check_standard_input(file: &str, program: &Program) -> Result<(), Failure> {
+fn check_standard_input(script: &Script, program: &Program) -> Result<(), Failure> {
     let reads_it = |node: &NodeSpec| match node {
         NodeSpec::Source(source) if source.connector.describe().connector == "stdin" => {
             Some(source.table.name.clone())
@@ -360,8 +378,8 @@ fn check_standard_input(file: &str, program: &Program) -> Result<(), Failure> {
         _ => None,
     };
     match program.nodes.iter().find_map(reads_it) {
-        Some(table) if file == STANDARD_INPUT => Err(Failure::Usage(format!(
-            "{file}: table '{table}' has 'connector' = 'stdin', but the text itself came from there\n  \
+        Some(table) if script.has(STANDARD_INPUT) => Err(Failure::Usage(format!(
+            "{STANDARD_INPUT}: table '{table}' has 'connector' = 'stdin', but the text itself came from there\n  \
              = read the query from a file: slackwater run query.sql"
         ))),
         _ => Ok(()),

@@ -520,8 +520,8 @@ fn a_full_disk_ends_the_query_with_the_reason_and_nothing_is_lost() {
     assert_eq!(case.counts(), expected);
 }
 
-/// Joins with a table that ends, with versions of one that changes, and of two windowed streams; and a
-/// UNION: each stopped again and again, at another parallelism each time.
+/// Joins with a table that ends, with versions of one that changes, of two windowed streams and within an
+/// interval; a UNION; and OVER: each stopped again and again, at another parallelism each time.
 #[test]
 fn joins_and_unions_go_on_where_they_were() {
     let folder = tempfile::tempdir().unwrap();
@@ -565,6 +565,12 @@ fn joins_and_unions_go_on_where_they_were() {
          FULL JOIN (SELECT * FROM TUMBLE(TABLE b, DESCRIPTOR(ts), INTERVAL '1' SECOND)) y
          ON x.k = y.k AND x.window_start = y.window_start AND x.window_end = y.window_end",
         "SELECT ms, k, v, v FROM a UNION ALL SELECT ms, k, v, v FROM b",
+        "SELECT COALESCE(a.ms, b.ms), COALESCE(a.k, b.k), a.v, b.v FROM a FULL JOIN b
+         ON a.k = b.k AND b.ts > a.ts - INTERVAL '0.3' SECOND AND b.ts <= a.ts + INTERVAL '0.2' SECOND",
+        "SELECT ms, k, SUM(v) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW),
+         LAG(v, 5) OVER (PARTITION BY k ORDER BY ts) FROM a",
+        "SELECT ms, k, COUNT(*) OVER (PARTITION BY k ORDER BY ts),
+         SUM(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '2' SECOND PRECEDING AND CURRENT ROW) FROM a",
     ];
     let mut seeded = crate::support::Seeded(4711);
     for (nth, query) in queries.into_iter().enumerate() {
@@ -601,6 +607,7 @@ fn joins_and_unions_go_on_where_they_were() {
                 ("workers", parallelism.to_string()),
                 ("processes", processes.to_string()),
                 ("chunk_rows", (10 + seeded.below(500)).to_string()),
+                ("rebalance", "shuffle".to_string()),
             ];
             let settings = settings.map(|(key, value)| (key.to_string(), value));
             let options = RunOptions {

@@ -83,6 +83,7 @@ fn against_a_broker() {
     begins_where_it_is_told(&broker, folder);
     bad_records_are_kept(&broker, folder);
     metadata_are_columns(&broker, folder);
+    a_primary_key_replaces_and_removes(&broker, folder);
     compressed_topics_are_read(&broker, folder);
     what_is_wrong_is_said(&broker, folder);
     new_partitions_are_found(&broker, folder);
@@ -355,6 +356,49 @@ fn what_is_wrong_is_said(broker: &Broker, folder: &Path) {
                 'scan.startup.specific-offsets' = 'partition:0,offset:1000'";
     let error = run_text(&(table(broker, "t", "a INT", "bad", gone) + select), &[]).unwrap_err();
     assert!(error.contains("bad[0]"), "{error}");
+}
+
+/// Messages of a table with a PRIMARY KEY: by its columns, and without a value for a row that goes.
+fn a_primary_key_replaces_and_removes(broker: &Broker, folder: &Path) {
+    broker.create_topic("upserted", 1);
+    let input = folder.join("upserted.csv");
+    fs::write(&input, "a,1\nb,2\na,3\nb,4\na,5\n").unwrap();
+    let read = format!(
+        "CREATE TABLE i (k STRING, v INT) WITH ('connector' = 'file', 'path' = '{}');\n",
+        input.display()
+    );
+    let columns = "k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED";
+    let text = read.clone()
+        + &table(
+            broker,
+            "w",
+            columns,
+            "upserted",
+            ", 'format' = 'json', 'key.format' = 'csv'",
+        )
+        + "INSERT INTO w SELECT k, COUNT(*) FROM i GROUP BY k HAVING COUNT(*) < 3;";
+    let settings = [("emit", "every_row"), ("chunk_rows", "1")];
+    run_text(&text, &settings).unwrap();
+    let expected = [
+        ("a", r#"{"k":"a","n":1}"#),
+        ("b", r#"{"k":"b","n":1}"#),
+        ("a", r#"{"k":"a","n":2}"#),
+        ("b", r#"{"k":"b","n":2}"#),
+        ("a", ""),
+    ];
+    let expected = expected.map(|(key, value)| (key.to_string(), value.to_string()));
+    assert_eq!(broker.messages("upserted", 5), expected);
+    let wrong = table(broker, "w", columns, "upserted", ", 'key.fields' = 'n'");
+    let error = run_text(
+        &(read.clone() + &wrong + "INSERT INTO w SELECT k, 1 FROM i;"),
+        &[],
+    );
+    let error = error.unwrap_err();
+    assert!(error.contains("the key is the PRIMARY KEY"), "{error}");
+    let plain = table(broker, "w", "k STRING, n BIGINT", "upserted", "");
+    let query = "INSERT INTO w SELECT k, COUNT(*) FROM i GROUP BY k HAVING COUNT(*) < 3;";
+    let error = run_text(&(read + &plain + query), &[]).unwrap_err();
+    assert!(error.contains("'w' can only add rows"), "{error}");
 }
 
 fn new_partitions_are_found(broker: &Broker, folder: &Path) {

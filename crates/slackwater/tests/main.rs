@@ -5,6 +5,7 @@ mod bench_balance;
 mod bench_broadcast;
 mod bench_checkpoint;
 mod bench_chunking;
+mod bench_nexmark;
 mod bench_placement;
 mod bench_target;
 mod bench_wait;
@@ -12,18 +13,26 @@ mod calibrate;
 mod checkpoints;
 mod command_line;
 mod crash;
+mod functions;
 mod idle;
 mod input;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod late_rows;
 mod latency;
+mod mqtt;
+mod nexmark;
 mod overload;
 mod placement;
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod postgres;
 mod process;
 mod processes;
 mod random;
+mod shell;
 mod sql_files;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod support;
 mod table_joins;
 mod topologies;

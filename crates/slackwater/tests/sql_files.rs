@@ -13,6 +13,8 @@
 //! - `-- last per 2`: of the terminal's rows only the last one of each value of the first two
 //!   columns, without the column that tells inserts from updates (the intermediate steps of a
 //!   running aggregate depend on chunks);
+//! - `-- table`: what is left of the terminal's rows when those that are taken back are gone (a changelog
+//!   with `-U` or `-D`);
 //! - `-- explain`: what EXPLAIN prints, without the part that depends on the machine.
 //!
 //! After a wanted change `UPDATE_EXPECTED=1 cargo test -p slackwater --test main sql_files` rewrites
@@ -38,6 +40,8 @@ struct Case {
     text: String,
     /// Of the rows with equal first columns only the last one counts.
     last_per: Option<usize>,
+    /// Rows that are taken back are gone.
+    table: bool,
     explain: bool,
 }
 
@@ -67,6 +71,7 @@ fn cases(text: &str) -> Vec<Case> {
             title: titled(lines[start]).expect("a case starts with its title"),
             text: shown.map(|line| format!("{line}\n")).collect(),
             last_per: last_per.map(|columns| columns.parse().expect("a number of columns")),
+            table: own.contains(&"-- table"),
             explain: own.contains(&"-- explain"),
         }
     };
@@ -157,14 +162,18 @@ fn terminal(printed: &str, case: &Case) -> String {
     let mut rows = printed.lines().map(columns);
     let mut header = rows.next();
     let mut rows = match case.last_per {
+        None if case.table => table(rows, &case.title),
         None => rows.collect::<Vec<_>>(),
         Some(columns) => rows
-            .map(|row| (row[1..=columns].to_vec(), row[1..].to_vec()))
+            .filter(|row| row[0] != "-U")
+            .map(|row| (row[1..=columns].to_vec(), row))
             .collect::<BTreeMap<_, _>>()
             .into_values()
+            .filter(|row| row[0] != "-D")
+            .map(|row| row[1..].to_vec())
             .collect(),
     };
-    if case.last_per.is_some()
+    if (case.last_per.is_some() || case.table)
         && let Some(header) = &mut header
     {
         assert_eq!(header.remove(0), "op", "{}: nothing is updated", case.title);
@@ -174,6 +183,20 @@ fn terminal(printed: &str, case: &Case) -> String {
         .into_iter()
         .chain(rows)
         .map(|row| row.join(" | ") + "\n")
+        .collect()
+}
+
+/// The table that a changelog stands for.
+fn table(rows: impl Iterator<Item = Vec<String>>, title: &str) -> Vec<Vec<String>> {
+    let mut table = BTreeMap::<Vec<String>, i64>::new();
+    for row in rows {
+        let (op, row) = row.split_first().expect("a line has columns");
+        let count = table.entry(row.to_vec()).or_default();
+        *count += if op.starts_with('-') { -1 } else { 1 };
+        assert!(*count >= 0, "{title}: {row:?} is taken back, and not there");
+    }
+    let rows = table.into_iter();
+    rows.flat_map(|(row, count)| std::iter::repeat_n(row, count as usize))
         .collect()
 }
 
@@ -239,11 +262,20 @@ files! {
     windows_of_windows
     joins
     table_joins
+    interval_joins
+    over
+    lookup_joins
     aggregates
     running
+    changelog
+    streams_joined
+    top_n
     statements
     expressions
+    functions
+    wrong_changelogs
     wrong_expressions
+    wrong_functions
     wrong_queries
     wrong_statements
     wrong_tables

@@ -72,6 +72,30 @@ pub fn last_per_key(rows: &[String], delimiter: char) -> Vec<String> {
     rows
 }
 
+/// Whether a query's rows say what they do, in their first column.
+pub fn is_changelog(query: &str) -> bool {
+    query.contains("'changelog' = 'op'")
+}
+
+/// The rows that a changelog adds and does not take back, sorted, whatever the order of its parts.
+pub fn left_of(changes: &[String], delimiter: char) -> Vec<String> {
+    let mut counts = BTreeMap::<&str, i64>::new();
+    for change in changes {
+        let (op, row) = change.split_once(delimiter).unwrap();
+        *counts.entry(row).or_default() += match op {
+            "+I" | "+U" => 1,
+            "-U" | "-D" => -1,
+            _ => panic!("no change: {change}"),
+        };
+    }
+    let mut left = Vec::new();
+    for (row, count) in counts {
+        assert!(count >= 0, "taken back, and never added: {row}");
+        left.extend((0..count).map(|_| row.to_string()));
+    }
+    left
+}
+
 /// Small numbers from a seed: the same in every run.
 pub struct Seeded(pub u64);
 

@@ -1,5 +1,6 @@
 //! Aggregate functions: the engine's own where it has one, DataFusion's accumulators for the rest.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use slackwater_engine::accumulator::{
 
 use crate::error::{Result, SqlError};
 use crate::expression::Physical;
+use crate::functions::UserAggregate;
 
 /// A call as it is planned: the function, and the expressions it is called with.
 pub struct PlannedCall {
@@ -98,7 +100,9 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
             ignore_nulls: params.null_treatment == Some(NullTreatment::IgnoreNulls),
             of: of.clone(),
         }),
-        _ => None,
+        _ => (call.func.inner().as_ref() as &dyn Any)
+            .downcast_ref::<UserAggregate>()
+            .map(|user| AggregateFunction::Other(user.factory().clone())),
     };
     let own = match own {
         // The smallest of distinct values is the smallest of all.

@@ -7,6 +7,8 @@
 //! such join either, so what it says becomes a condition of the join that names both event
 //! times, and that the translation takes out again.
 
+pub mod now;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -15,10 +17,10 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchemaRef, DataFusionError, Result as PlanResult};
-use datafusion_expr::logical_plan::Extension;
+use datafusion_expr::logical_plan::{Extension, Join};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{
-    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature,
     UserDefinedLogicalNodeCore, Volatility,
 };
 use sqlparser::ast::{
@@ -30,6 +32,7 @@ use sqlparser::ast::{
 use crate::error::{Result, SqlError, nearest};
 use crate::session::Session;
 use crate::statement::VERSION;
+use crate::table::Table;
 
 /// What stands in a join's condition for FOR SYSTEM_TIME AS OF.
 const NAME: &str = "system_time_as_of";
@@ -78,8 +81,7 @@ impl Rewrite<'_> {
             let Some(time) = take_version(&mut join.relation)? else {
                 continue;
             };
-            let versions = self.event_time_of(&join.relation, &time)?;
-            let condition = condition(time.clone(), versions);
+            let versions = self.versions_of(&join.relation, &time)?;
             let on = match &mut join.join_operator {
                 JoinOperator::Join(JoinConstraint::On(on))
                 | JoinOperator::Inner(JoinConstraint::On(on))
@@ -93,6 +95,10 @@ impl Rewrite<'_> {
                     .mend("JOIN table FOR SYSTEM_TIME AS OF s.ts AS t ON s.key = t.key"));
                 }
             };
+            let condition = match versions {
+                Versions::ByTime(versions) => condition(vec![time, versions]),
+                Versions::Now(qualifier, table) => now::condition(time, on, &qualifier, &table)?,
+            };
             let left = std::mem::replace(on, condition.clone());
             *on = AstExpr::BinaryOp {
                 left: Box::new(AstExpr::Nested(Box::new(left))),
@@ -103,8 +109,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// The table's event time, as a column of the join.
-    fn event_time_of(&self, relation: &TableFactor, time: &AstExpr) -> Result<AstExpr> {
+    /// Which rows of the table are meant.
+    fn versions_of(&self, relation: &TableFactor, time: &AstExpr) -> Result<Versions> {
         let TableFactor::Table { name, alias, .. } = relation else {
             let error = SqlError::new("FOR SYSTEM_TIME AS OF needs a table");
             return Err(error.at(time.span()));
@@ -129,12 +135,6 @@ impl Rewrite<'_> {
                 }
             });
         };
-        let Some((column, _)) = table.event_time else {
-            return Err(error(format!(
-                "'{known}' has no event time, so no version of it is valid at a time"
-            ))
-            .mend("declare it with the table (WATERMARK FOR …), or join without FOR SYSTEM_TIME"));
-        };
         let mut qualifier = Ident::new(known);
         if let Some(alias) = alias {
             qualifier = alias.name.clone();
@@ -150,9 +150,23 @@ impl Rewrite<'_> {
                 .at(time.span())
                 .mend("name the stream's event time: FOR SYSTEM_TIME AS OF s.ts"));
         }
-        let column = Ident::with_quote('"', table.schema.field(column).name());
-        Ok(AstExpr::CompoundIdentifier(vec![qualifier, column]))
+        match table.event_time {
+            Some((column, _)) if !now::is_call(time) => {
+                let column = Ident::with_quote('"', table.schema.field(column).name());
+                let column = AstExpr::CompoundIdentifier(vec![qualifier, column]);
+                Ok(Versions::ByTime(column))
+            }
+            _ => Ok(Versions::Now(qualifier, table.clone())),
+        }
     }
+}
+
+/// Which rows of a table are joined.
+enum Versions {
+    /// Those that were valid at a time: the table's event time.
+    ByTime(AstExpr),
+    /// Those that are there now: the table's name in the query, and the table.
+    Now(Ident, Arc<Table>),
 }
 
 /// What the table is to be read as of.
@@ -171,19 +185,20 @@ fn take_version(relation: &mut TableFactor) -> Result<Option<AstExpr>> {
         FunctionArgExpr::Expr(time @ (AstExpr::Identifier(_) | AstExpr::CompoundIdentifier(_))) => {
             time.clone()
         }
+        FunctionArgExpr::Expr(time) if now::is_call(time) => time.clone(),
         _ => {
-            return Err(
-                SqlError::new("a version is chosen by the stream's event time")
-                    .at(name.span)
-                    .mend("FOR SYSTEM_TIME AS OF s.ts; processing time is not known here yet"),
-            );
+            return Err(SqlError::new(
+                "a version is chosen by the stream's event time, or by PROCTIME()",
+            )
+            .at(name.span)
+            .mend("FOR SYSTEM_TIME AS OF s.ts"));
         }
     };
     *args = None;
     Ok(Some(time))
 }
 
-fn condition(time: AstExpr, versions: AstExpr) -> AstExpr {
+fn condition(arguments: Vec<AstExpr>) -> AstExpr {
     let argument = |of| FunctionArg::Unnamed(FunctionArgExpr::Expr(of));
     AstExpr::Function(Function {
         name: ObjectName::from(vec![Ident::new(NAME)]),
@@ -191,7 +206,7 @@ fn condition(time: AstExpr, versions: AstExpr) -> AstExpr {
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(FunctionArgumentList {
             duplicate_treatment: None,
-            args: vec![argument(time), argument(versions)],
+            args: arguments.into_iter().map(argument).collect(),
             clauses: Vec::new(),
         }),
         filter: None,
@@ -272,10 +287,15 @@ impl UserDefinedLogicalNodeCore for VersionsNode {
     }
 }
 
+fn is_versioned(join: &Join) -> bool {
+    let filter = join.filter.as_ref();
+    split(filter).is_some() || now::split(filter).is_some()
+}
+
 /// Puts tables that are joined as of a time behind nodes of their own.
 pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
     let guarded = plan.transform_up(|part| match part {
-        LogicalPlan::Join(mut join) if split(join.filter.as_ref()).is_some() => {
+        LogicalPlan::Join(mut join) if is_versioned(&join) => {
             let input = Arc::unwrap_or_clone(join.right);
             let node = Arc::new(VersionsNode { input });
             join.right = Arc::new(LogicalPlan::Extension(Extension { node }));
@@ -296,7 +316,10 @@ impl SystemTimeAsOf {
     /// It.
     pub fn new() -> SystemTimeAsOf {
         SystemTimeAsOf {
-            signature: Signature::any(2, Volatility::Immutable),
+            signature: Signature::one_of(
+                vec![TypeSignature::Any(2), TypeSignature::Any(3)],
+                Volatility::Immutable,
+            ),
         }
     }
 }

@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    AccessExpr, DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
-    SetExpr, SetOperator, Spanned, Subscript, TableFactor, Value, ValueWithSpan, Visit, Visitor,
+    DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator,
+    Spanned, TableFactor, Value, ValueWithSpan, Visit, Visitor,
 };
 
 use crate::error::{Result, SqlError, nearest};
@@ -141,10 +141,6 @@ impl Visitor for Check<'_> {
             } if !is_part(&part.value) => Some(no_part(&part.value).at(part.span)),
             Expr::Interval(interval) if interval.leading_field.is_none() => {
                 unit_missing(&interval.value)
-            }
-            Expr::CompoundFieldAccess { access_chain, .. } => subscript(access_chain),
-            Expr::Array(_) => {
-                Some(SqlError::new("arrays can't be made in a query").at(expression.span()))
             }
             _ => None,
         };
@@ -303,6 +299,21 @@ impl<'a> Check<'a> {
 
 fn join(operator: &JoinOperator) -> Option<SqlError> {
     use JoinOperator::*;
+    let (Join(on) | Inner(on) | Left(on) | LeftOuter(on) | Right(on) | RightOuter(on)
+    | FullOuter(on)) = operator
+    else {
+        return other_join(operator);
+    };
+    matches!(on, JoinConstraint::None).then(|| {
+        SqlError::new("a JOIN needs its condition")
+            .near("JOIN")
+            .mend("JOIN … ON l.k = r.k; CROSS JOIN makes every pair")
+    })
+}
+
+/// Joins that are none of both sides' rows.
+fn other_join(operator: &JoinOperator) -> Option<SqlError> {
+    use JoinOperator::*;
     let word = match operator {
         Join(_) | Inner(_) | Left(_) | LeftOuter(_) | Right(_) | RightOuter(_) | FullOuter(_)
         | CrossJoin(_) => return None,
@@ -316,7 +327,7 @@ fn join(operator: &JoinOperator) -> Option<SqlError> {
     Some(
         SqlError::new(format!("{word} joins are not known here"))
             .near(word)
-            .mend("INNER, LEFT, RIGHT and FULL joins over the same window are"),
+            .mend("INNER, LEFT, RIGHT and FULL joins are"),
     )
 }
 
@@ -371,26 +382,6 @@ fn unit_missing(value: &Expr) -> Option<SqlError> {
         SqlError::new(format!("INTERVAL '{text}' has no unit that is known here"))
             .at(*span)
             .mend(format!("INTERVAL '{number}' SECOND, or MINUTE, HOUR, DAY")),
-    )
-}
-
-/// `row['field']` is known, `array[1]` is not.
-fn subscript(chain: &[AccessExpr]) -> Option<SqlError> {
-    let unknown = chain.iter().find_map(|access| match access {
-        AccessExpr::Subscript(Subscript::Index { index }) => match index {
-            Expr::Value(ValueWithSpan {
-                value: Value::SingleQuotedString(_),
-                ..
-            }) => None,
-            other => Some(other.span()),
-        },
-        AccessExpr::Subscript(Subscript::Slice { .. }) => Some(sqlparser::tokenizer::Span::empty()),
-        AccessExpr::Dot(_) => None,
-    })?;
-    Some(
-        SqlError::new("elements of arrays can't be reached yet")
-            .at(unknown)
-            .mend("row['field'] reaches a field"),
     )
 }
 

@@ -6,6 +6,7 @@
 
 mod parser;
 mod planner;
+mod secrets;
 
 use std::fmt;
 
@@ -168,6 +169,7 @@ impl SqlError {
         }) = self.place
             && let Some(source) = text.lines().nth(line - 1)
         {
+            let source = &secrets::masked(source);
             let number = line.to_string();
             let margin = " ".repeat(number.len());
             // Tabs before the caret are kept, so that it stands under what is meant.

@@ -4,7 +4,10 @@ use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_engine::operator::aggregate::AggregateSpec;
 use slackwater_engine::operator::changelog::join::ChangelogJoinSpec;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
+use slackwater_engine::operator::interval_join::IntervalJoinSpec;
 use slackwater_engine::operator::join::JoinSpec;
+use slackwater_engine::operator::lookup_join::LookupJoinSpec;
+use slackwater_engine::operator::over::{OverFunction, OverSpec};
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::window::{WindowKind, Windows};
 
@@ -134,6 +137,53 @@ pub fn join(spec: &JoinSpec) -> String {
     format!("{kind}, {}: {on}", windows(&spec.windows))
 }
 
+/// Functions of the rows before each row.
+pub fn over(spec: &OverSpec) -> String {
+    let name = |index: &usize| readable(spec.input.field(*index).name());
+    let calls = &spec.schema.fields()[spec.input.fields().len()..];
+    let calls = calls.iter().map(|field| field.name().as_str());
+    let calls = calls.collect::<Vec<&str>>().join(", ");
+    let keys = spec.keys.iter().map(name).collect::<Vec<_>>();
+    let by = match keys.is_empty() {
+        true => String::new(),
+        false => format!(" by {}", keys.join(", ")),
+    };
+    format!("{calls}{by} in the order of {}", name(&spec.time_column))
+}
+
+/// One of them, of the name that the planner gives it: that says the rest of OVER once more.
+pub fn over_call(name: &str, function: &OverFunction) -> String {
+    let name = readable(name);
+    let starts = [" PARTITION BY ", " ORDER BY ", " ROWS ", " RANGE "];
+    let call = starts.iter().filter_map(|start| name.find(start)).min();
+    let frame = [" ROWS BETWEEN ", " RANGE BETWEEN "];
+    let frame = frame.iter().filter_map(|start| name.rfind(start)).max();
+    match (call, frame, function) {
+        (Some(call), Some(frame), OverFunction::Aggregate { .. }) => {
+            format!("{}{}", &name[..call], &name[frame..])
+        }
+        (Some(call), ..) => name[..call].to_string(),
+        _ => name,
+    }
+}
+
+/// An interval join.
+pub fn interval_join(spec: &IntervalJoinSpec) -> String {
+    let name = |side: usize, index: usize| spec.sides[side].schema.field(index).name();
+    let pairs = spec.sides[0].keys.iter().zip(&spec.sides[1].keys);
+    let mut on = pairs
+        .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
+        .collect::<Vec<_>>();
+    if let Some(condition) = &spec.condition {
+        on.push(readable(&format!("{condition:?}")));
+    }
+    let [left, right] = [0, 1].map(|side| name(side, spec.sides[side].time_column));
+    let [least, most] = spec.bounds.map(|bound| duration(i128::from(bound) * 1000));
+    let kind = format!("{:?}", spec.kind).to_lowercase();
+    let on = on.iter().map(|on| format!(" and {on}")).collect::<String>();
+    format!("{kind}: {right} - {left} from {least} to {most}{on}")
+}
+
 /// A join of a stream with columns `stream` with a table.
 pub fn table_join(spec: &TableJoinSpec, stream: &SchemaRef) -> String {
     let pairs = spec.keys[STREAM].iter().zip(&spec.keys[TABLE]);
@@ -158,6 +208,28 @@ pub fn table_join(spec: &TableJoinSpec, stream: &SchemaRef) -> String {
         true => format!("{kind}: every pair"),
         false => format!("{kind}: {}", on.join(" and ")),
     }
+}
+
+/// A join with what `table`, whose physical columns these are, has now.
+pub fn lookup_join(spec: &LookupJoinSpec, stream: &SchemaRef, table: &SchemaRef) -> String {
+    let pairs = spec.keys.iter().zip(&spec.request.keys);
+    let on = pairs.map(|(&key, &column)| {
+        format!(
+            "{} = {}",
+            stream.field(key).name(),
+            table.field(column).name()
+        )
+    });
+    let mut on = on.collect::<Vec<_>>();
+    if let Some(condition) = &spec.condition {
+        on.push(readable(&format!("{condition:?}")));
+    }
+    let kind = match spec.keeps_unmatched {
+        true => "left",
+        false => "inner",
+    };
+    let place = spec.connector.describe();
+    format!("{kind}: {}, in {place}", on.join(" and "))
 }
 
 /// A join of two streams.

@@ -23,6 +23,7 @@ use slackwater_engine::expression::Expression;
 
 use crate::error::{Result, SqlError};
 use crate::explain;
+use crate::functions;
 use crate::types::with_sql_types;
 
 /// The expression without a cast that gives different values for different ones.
@@ -74,7 +75,8 @@ fn rewritten(expression: &Expr, schema: &DFSchema) -> Result<Expr> {
             Expr::ScalarFunction(function) => function.name(),
             _ => "",
         };
-        Ok(matches!(function, "coalesce" | "nvl" | "ifnull" | "nvl2"))
+        let is_other_form = matches!(function, "coalesce" | "nvl" | "ifnull" | "nvl2");
+        Ok(is_other_form || functions::is_rewritten(function))
     };
     if !expression.exists(is_rewritten)? {
         return Ok(expression.clone());

@@ -1,30 +1,131 @@
-//! The functions of the language: DataFusion's, and Flink's names for what those have already.
+//! The functions of the language: DataFusion's, Flink's, and those that a build adds.
+//!
+//! Flink's have Flink's names and meaning, and come before DataFusion's of the same name. All of one row but those
+//! whose type depends on more are written as Rust functions of one row ([`rows`]), which is also the
+//! way in which a build adds its own ([`Functions`], `docs/functions.md`).
 
-use std::hash::Hash;
-use std::sync::Arc;
+mod aggregate;
+mod clock;
+mod json;
+mod json_path;
+mod pattern;
+mod registry;
+mod rewritten;
+mod rows;
+mod scalar;
+mod text;
+mod time;
+mod to_timestamp_ltz;
+mod values;
+mod with_pattern;
 
-use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
-use datafusion_common::{DataFusionError, Result, ScalarValue};
-use datafusion_expr::{
-    AggregateUDF, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility, WindowUDF,
-};
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 use crate::as_of::SystemTimeAsOf;
-use crate::error::SqlError;
-use crate::types::sql_name;
+use to_timestamp_ltz::ToTimestampLtz;
 
-/// All scalar functions.
+pub use aggregate::{Aggregate, Arguments, State, Stored, UserAggregate};
+pub use registry::Functions;
+pub use rewritten::is_rewritten;
+pub use rows::RowFunction;
+pub(crate) use time::UNITS;
+pub use values::{Argument, Cell, Output, Time};
+
+/// All functions.
+#[derive(Clone)]
+struct All {
+    scalars: Vec<Arc<ScalarUDF>>,
+    aggregates: Vec<Arc<AggregateUDF>>,
+}
+
+/// Those of this process; none before the first use.
+static ALL: RwLock<Option<Arc<All>>> = RwLock::new(None);
+
+fn all() -> Arc<All> {
+    if let Some(all) = &*ALL.read().unwrap_or_else(PoisonError::into_inner) {
+        return Arc::clone(all);
+    }
+    let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(all.get_or_insert_with(|| Arc::new(built_in())))
+}
+
+/// Adds functions to the language, for all texts that this process compiles from now on. Worker
+/// processes run the same program, and have to do the same before anything else.
+///
+/// # Errors
+///
+/// When a name is taken: then none of them is added.
+pub fn install(functions: Functions) -> std::result::Result<(), String> {
+    let mut all = all().as_ref().clone();
+    let mut taken = HashSet::new();
+    for function in &all.scalars {
+        taken.insert(function.name().to_string());
+        taken.extend(function.aliases().iter().cloned());
+    }
+    for function in &all.aggregates {
+        taken.insert(function.name().to_lowercase());
+        taken.extend(function.aliases().iter().cloned());
+    }
+    for name in functions.names() {
+        if !taken.insert(name.clone()) {
+            return Err(format!("there is a function '{name}' already"));
+        }
+    }
+    all.scalars
+        .extend(functions.scalars.into_iter().map(scalar::Scalar::udf));
+    all.scalars.extend(functions.scalar_udfs);
+    all.aggregates.extend(functions.aggregates);
+    *ALL.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(all));
+    Ok(())
+}
+
+fn built_in() -> All {
+    let mut scalars = datafusion_functions::all_default_functions();
+    let patterns = with_pattern::functions(&scalars);
+    for function in &mut scalars {
+        let aliases: &[&'static str] = match function.name() {
+            "trunc" => &["truncate"],
+            "signum" => &["sign"],
+            "random" => &["rand"],
+            "ceil" => &["ceiling"],
+            _ => continue,
+        };
+        let known = function.aliases();
+        let new = aliases
+            .iter()
+            .filter(|alias| !known.iter().any(|known| known == *alias));
+        let new = new.copied().collect::<Vec<&str>>();
+        *function = Arc::new(function.as_ref().clone().with_aliases(new));
+    }
+    scalars.extend(datafusion_functions_nested::all_default_nested_functions());
+    scalars.extend(patterns);
+    scalars.push(Arc::new(ScalarUDF::new_from_impl(ToTimestampLtz::new())));
+    scalars.push(Arc::new(ScalarUDF::new_from_impl(SystemTimeAsOf::new())));
+    let own = [
+        clock::functions(),
+        time::functions(),
+        text::functions(),
+        json::functions(),
+    ];
+    scalars.extend(own.into_iter().flatten().map(scalar::Scalar::udf));
+    scalars.extend(rewritten::functions());
+    All {
+        scalars,
+        aggregates: datafusion_functions_aggregate::all_default_aggregate_functions(),
+    }
+}
+
+/// All scalar functions; of several with one name the last one counts.
 pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
-    let mut functions = datafusion_functions::all_default_functions();
-    functions.push(Arc::new(ScalarUDF::new_from_impl(ToTimestampLtz::new())));
-    functions.push(Arc::new(ScalarUDF::new_from_impl(SystemTimeAsOf::new())));
-    functions
+    all().scalars.clone()
 }
 
 /// All aggregate functions.
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
-    datafusion_functions_aggregate::all_default_aggregate_functions()
+    all().aggregates.clone()
 }
 
 /// All functions that need OVER: ROW_NUMBER and its like.
@@ -32,77 +133,5 @@ pub fn window_functions() -> Vec<Arc<WindowUDF>> {
     datafusion_functions_window::all_default_window_functions()
 }
 
-/// `TO_TIMESTAMP_LTZ(number, precision)`: a count of seconds (precision 0) or milliseconds
-/// (precision 3) since 1970 as a timestamp; as in Flink, but also for 6 and 9.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct ToTimestampLtz {
-    signature: Signature,
-}
-
-impl ToTimestampLtz {
-    fn new() -> ToTimestampLtz {
-        ToTimestampLtz {
-            signature: Signature::any(2, Volatility::Immutable),
-        }
-    }
-}
-
-const FORM: &str = "TO_TIMESTAMP_LTZ(x, 3)";
-
-fn wrong<T>(message: &str, mend: &str) -> Result<T> {
-    let error = SqlError::new(message).near("TO_TIMESTAMP_LTZ").mend(mend);
-    Err(DataFusionError::External(Box::new(error)))
-}
-
-impl ScalarUDFImpl for ToTimestampLtz {
-    fn name(&self) -> &str {
-        "to_timestamp_ltz"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        wrong("TO_TIMESTAMP_LTZ needs its precision as a number", FORM)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let precision = match args.scalar_arguments.get(1).copied().flatten() {
-            Some(ScalarValue::Int64(Some(precision))) => *precision,
-            _ => return wrong("TO_TIMESTAMP_LTZ needs its precision as a number", FORM),
-        };
-        let unit = match precision {
-            0 => TimeUnit::Second,
-            3 => TimeUnit::Millisecond,
-            6 => TimeUnit::Microsecond,
-            9 => TimeUnit::Nanosecond,
-            other => {
-                return wrong(
-                    &format!("TO_TIMESTAMP_LTZ has no precision {other}"),
-                    "0 for seconds, 3 for milliseconds, 6 and 9 for finer units",
-                );
-            }
-        };
-        let from = args.arg_fields[0].data_type();
-        if !(from.is_integer() || matches!(from, DataType::Null | DataType::Decimal128(_, _))) {
-            return wrong(
-                &format!(
-                    "TO_TIMESTAMP_LTZ takes a whole number, not {}",
-                    sql_name(from)
-                ),
-                "CAST(… AS BIGINT) makes one; TO_TIMESTAMP reads texts",
-            );
-        }
-        Ok(Arc::new(Field::new(
-            self.name(),
-            DataType::Timestamp(unit, None),
-            true,
-        )))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let number = args.args[0].cast_to(&DataType::Int64, None)?;
-        number.cast_to(args.return_field.data_type(), None)
-    }
-}
+#[cfg(test)]
+mod tests;

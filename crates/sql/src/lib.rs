@@ -12,7 +12,7 @@ pub mod types;
 
 mod as_of;
 mod check;
-mod functions;
+pub mod functions;
 mod late_rows;
 mod operands;
 mod order;

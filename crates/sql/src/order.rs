@@ -4,8 +4,8 @@
 //! which its rows came (FIRST_VALUE and LAST_VALUE order them by event time, partition and position). So
 //! before it chunks may overtake each other, unless it sums floating-point numbers, whose last bits
 //! depend on order. Whatever else a row passes on its way to a sink shows order:
-//! the sink itself, running aggregates (in what they emit on the way), window joins (in the order of their
-//! rows).
+//! the sink itself, running aggregates (in what they emit on the way), window joins and interval joins (in the order
+//! of their rows).
 
 use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
 
@@ -19,10 +19,13 @@ pub fn deal_where_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_order:
     let kinds = graph.nodes.iter().map(|node| node.kind);
     let kinds = kinds.collect::<Vec<NodeKind>>();
     for ((node, spec), seen) in graph.nodes.iter_mut().zip(nodes).zip(seen) {
-        // Heads of subqueries whatever feeds them.
+        // Heads of subqueries whatever feeds them, and lookups, which wait: several wait at the same time.
         let is_head = matches!(
             spec,
-            NodeSpec::Union { .. } | NodeSpec::TableJoin(_) | NodeSpec::TemporalJoin(_)
+            NodeSpec::Union { .. }
+                | NodeSpec::TableJoin(_)
+                | NodeSpec::LookupJoin(_)
+                | NodeSpec::TemporalJoin(_)
         );
         if !is_head || (keep_order && seen) {
             continue;
@@ -45,12 +48,17 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
                 let is_final = spec.window.is_some() && spec.refires.is_none();
                 !is_final || !spec.calls.iter().all(|call| call.is_exact(input))
             }
+            // It brings rows into an order of its own.
+            NodeSpec::Over(_) => false,
             // Running ones emit on the way; a window's first rows are the same in any order.
             NodeSpec::TopN(spec) => spec.window.is_none(),
             NodeSpec::Sessions { spec, input, .. } => {
                 !spec.calls.iter().all(|call| call.is_exact(input))
             }
-            NodeSpec::ChangelogJoin(_) | NodeSpec::Join(_) | NodeSpec::Sink(_) => true,
+            NodeSpec::ChangelogJoin(_)
+            | NodeSpec::Join(_)
+            | NodeSpec::IntervalJoin(_)
+            | NodeSpec::Sink(_) => true,
             NodeSpec::Source(_)
             | NodeSpec::Map { .. }
             | NodeSpec::Filter { .. }
@@ -61,6 +69,7 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             | NodeSpec::CountWindow(_)
             | NodeSpec::Window { .. }
             | NodeSpec::TableJoin(_)
+            | NodeSpec::LookupJoin(_)
             | NodeSpec::TemporalJoin(_)
             | NodeSpec::ToRows { .. }
             | NodeSpec::Union { .. } => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
 use slackwater_control::query::QueryGraph;
+use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 use sqlparser::ast::{Ident, Query};
@@ -31,6 +32,9 @@ pub trait Connectors {
 
     /// What writes rows with the columns of `schema` to the table, or to the terminal.
     fn sink(&self, table: Option<&Table>, schema: &SchemaRef) -> Result<Arc<dyn SinkConnector>>;
+
+    /// Where rows of the table can be looked up by key; `None` for one that is only read or written.
+    fn lookup(&self, table: &Table) -> Result<Option<Arc<dyn LookupConnector>>>;
 
     /// Checks a table's options when it is declared, before it is known what it is used for.
     fn check(&self, table: &Table) -> Result<()>;
@@ -80,18 +84,32 @@ impl Program {
     }
 }
 
+/// What a text declares: tables, views and settings. Queries in it are checked, and left out.
+pub fn declared(
+    text: &str,
+    overrides: &[(String, String)],
+    connectors: &dyn Connectors,
+) -> Result<Session> {
+    let mut compiler = Compiler::new(connectors);
+    for placed in parse(text)? {
+        compiler
+            .statement(placed.statement, &placed.tokens, false)
+            .map_err(|error| error.among(&placed.tokens))?;
+    }
+    let options = connectors.table_options();
+    for (key, value) in overrides {
+        compiler.session.settings.set(key, value, &options)?;
+    }
+    Ok(compiler.session)
+}
+
 /// Compiles a text. `overrides` are settings of the command line: they win over SET.
 pub fn compile(
     text: &str,
     overrides: &[(String, String)],
     connectors: &dyn Connectors,
 ) -> Result<Compiled> {
-    let mut compiler = Compiler {
-        session: Session::new(),
-        connectors,
-        jobs: Vec::new(),
-        is_late_given: false,
-    };
+    let mut compiler = Compiler::new(connectors);
     let options = connectors.table_options();
     // It counts from where it stands; that of the command line counts from the beginning.
     for (key, value) in overrides.iter().filter(|(key, _)| key == LATE_ROWS) {
@@ -146,6 +164,17 @@ struct Job {
     /// What is set where it stands.
     parallelism: Option<Parallelism>,
     tokens: Arc<[TokenWithSpan]>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(connectors: &'a dyn Connectors) -> Compiler<'a> {
+        Compiler {
+            session: Session::new(),
+            connectors,
+            jobs: Vec::new(),
+            is_late_given: false,
+        }
+    }
 }
 
 impl Compiler<'_> {

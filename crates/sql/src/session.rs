@@ -63,14 +63,14 @@ impl Session {
             for name in function.aliases() {
                 scalars.insert(name.clone(), function.clone());
             }
-            scalars.insert(function.name().to_string(), function);
+            scalars.insert(function.name().to_string(), function.clone());
         }
         let mut aggregates = HashMap::new();
         for function in functions::aggregate_functions() {
             for name in function.aliases() {
                 aggregates.insert(name.clone(), function.clone());
             }
-            aggregates.insert(function.name().to_lowercase(), function);
+            aggregates.insert(function.name().to_lowercase(), function.clone());
         }
         let mut window_functions = HashMap::new();
         for function in functions::window_functions() {
@@ -89,6 +89,9 @@ impl Session {
                 Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
                 Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
                 Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
+                Arc::new(datafusion_functions_window::planner::WindowFunctionPlanner),
+                Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
+                Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
             ],
             relation_planners: vec![Arc::new(WindowFunctions)],
             options: ConfigOptions::default(),
@@ -118,6 +121,19 @@ impl Session {
     /// The names of all views.
     pub fn view_names(&self) -> impl Iterator<Item = &String> {
         self.views.keys()
+    }
+
+    /// The names and types of a view's columns.
+    pub fn view_columns(&self, name: &str) -> Option<Vec<(String, DataType)>> {
+        let fields = self.views.get(name)?.schema().fields().iter();
+        let columns = fields.map(|field| (field.name().clone(), field.data_type().clone()));
+        Some(columns.collect())
+    }
+
+    /// The names of all functions, in lower case.
+    pub fn function_names(&self) -> BTreeSet<&String> {
+        let all = self.scalars.keys().chain(self.aggregates.keys());
+        all.chain(self.window_functions.keys()).collect()
     }
 
     /// The views that a plan reads, also by way of others: the planner keeps their names.

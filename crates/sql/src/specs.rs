@@ -12,11 +12,14 @@ use slackwater_engine::operator::changelog::join::{ChangelogJoin, ChangelogJoinS
 use slackwater_engine::operator::changelog::to_rows::ToRows;
 use slackwater_engine::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
 use slackwater_engine::operator::count_window::{CountWindow, CountWindowSpec};
-use slackwater_engine::operator::drop_late::DropLate;
+use slackwater_engine::operator::drop_late::{DropLate, Late};
 use slackwater_engine::operator::filter::Filter;
+use slackwater_engine::operator::interval_join::{IntervalJoin, IntervalJoinSpec};
 use slackwater_engine::operator::join::{JoinSpec, WindowJoin};
 use slackwater_engine::operator::late_rows::{LateRows, Lateness};
+use slackwater_engine::operator::lookup_join::{LookupJoin, LookupJoinSpec};
 use slackwater_engine::operator::map::Map;
+use slackwater_engine::operator::over::{Over, OverSpec};
 use slackwater_engine::operator::session::{SessionAggregate, SessionRows, SessionSpec};
 use slackwater_engine::operator::table_join::{TableJoin, TableJoinSpec};
 use slackwater_engine::operator::temporal_join::{TemporalJoin, TemporalJoinSpec};
@@ -48,6 +51,8 @@ pub enum NodeSpec {
     DropLate {
         /// The event-time column.
         time_column: usize,
+        /// Which rows are late.
+        late: Late,
     },
     /// Window assignment.
     Window {
@@ -96,8 +101,14 @@ pub enum NodeSpec {
     },
     /// A window join.
     Join(JoinSpec),
+    /// A join of two streams whose event times are at most so far from each other.
+    IntervalJoin(IntervalJoinSpec),
+    /// Functions of the rows before each row.
+    Over(OverSpec),
     /// A join of a stream with a table that ends.
     TableJoin(TableJoinSpec),
+    /// A join of a stream with what a table outside has now.
+    LookupJoin(LookupJoinSpec),
     /// A join of a stream with the versions of a table that changes.
     TemporalJoin(TemporalJoinSpec),
     /// A join of two streams.
@@ -113,6 +124,8 @@ pub enum NodeSpec {
     Union {
         /// The columns of all inputs.
         schema: SchemaRef,
+        /// Some input brings rows that change others.
+        changes: bool,
     },
     /// A table that is written, or the terminal.
     Sink(SinkSpec),
@@ -146,8 +159,23 @@ pub struct SinkSpec {
     pub schema: SchemaRef,
     /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
     pub latency_target_ns: Option<u64>,
+    /// What its rows may do to those before them.
+    pub changes: Changes,
     /// Wants to hear what a row was before its update.
     pub wants_before: bool,
+}
+
+/// What rows may do to those before them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changes {
+    /// Nothing: all are new.
+    None,
+    /// A row replaces the one before it that has the same in these columns.
+    ByKey(Vec<usize>),
+    /// A row takes one back that is the same.
+    ByRow,
+    /// A row replaces another, and no column that is there says which.
+    HiddenKey,
 }
 
 impl NodeSpec {
@@ -160,7 +188,9 @@ impl NodeSpec {
                 schema,
             } => Box::new(Map::new(expressions.clone(), schema.clone())),
             NodeSpec::Filter { condition } => Box::new(Filter::new(condition.clone())),
-            NodeSpec::DropLate { time_column } => Box::new(DropLate::new(*time_column)),
+            NodeSpec::DropLate { time_column, late } => {
+                Box::new(DropLate::new(*time_column, *late))
+            }
             NodeSpec::Window {
                 time_column,
                 windows,
@@ -194,7 +224,10 @@ impl NodeSpec {
             }
             NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
             NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
+            NodeSpec::IntervalJoin(spec) => Box::new(IntervalJoin::new(spec.clone())?),
+            NodeSpec::Over(spec) => Box::new(Over::new(spec.clone())?),
             NodeSpec::TableJoin(spec) => Box::new(TableJoin::new(spec.clone())),
+            NodeSpec::LookupJoin(spec) => Box::new(LookupJoin::new(spec.clone())?),
             NodeSpec::TemporalJoin(spec) => Box::new(TemporalJoin::new(spec.clone())?),
             NodeSpec::ChangelogJoin(spec) => Box::new(ChangelogJoin::new(spec.clone())?),
             NodeSpec::TopN(spec) if spec.window.is_some() => {
@@ -202,7 +235,10 @@ impl NodeSpec {
             }
             NodeSpec::TopN(spec) => Box::new(TopN::new(spec.clone())?),
             NodeSpec::ToRows { schema } => Box::new(ToRows::new(schema.clone())),
-            NodeSpec::Union { schema } => Box::new(Union::new(schema.clone())),
+            NodeSpec::Union { schema, changes } => Box::new(match changes {
+                true => Union::of_changes(schema.clone()),
+                false => Union::new(schema.clone()),
+            }),
         }))
     }
 }

@@ -19,6 +19,7 @@ use rewrite::{rewrite, split_shift};
 
 pub use rewrite::{PARTITION_BY, VERSION, WINDOW_FUNCTIONS};
 
+mod forms;
 mod limits;
 mod rewrite;
 
@@ -117,7 +118,9 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
             continue;
         }
         limits::check(tokens)?;
-        let statement = rewrite(tokens).and_then(parse_one);
+        let statement = forms::rewrite(tokens)
+            .and_then(|tokens| rewrite(&tokens))
+            .and_then(parse_one);
         let statement = statement.map_err(|error| misspelt(error.among(tokens), tokens))?;
         statements.push(Placed {
             statement,
@@ -154,6 +157,10 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
                 }
                 None => SqlError::new("CREATE needs to say what"),
             };
+            if what.is_some_and(|what| what.token.to_string().eq_ignore_ascii_case("FUNCTION")) {
+                let mend = "functions are written in Rust and added by a build: docs/functions.md";
+                return Err(error.mend(mend));
+            }
             let near = what.and_then(|what| {
                 nearest(
                     &what.token.to_string(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::DFSchema;
+use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableSource};
 use sqlparser::ast::{BinaryOperator, Expr as AstExpr};
 use sqlparser::tokenizer::Span;
@@ -216,6 +216,10 @@ impl Known<'_> {
                         .iter()
                         .position(|field| field.name() == &column.name);
                     match index.map(|index| &self.columns[index]) {
+                        // It would be computed once more, and be another one.
+                        Some(TableColumn::Computed(computed)) if computed.is_volatile() => {
+                            Err(changing(&column.name))
+                        }
                         Some(TableColumn::Computed(computed)) => {
                             Ok(Transformed::yes(computed.clone()))
                         }
@@ -238,6 +242,14 @@ impl Known<'_> {
             _ => Err(SqlError::new("this expression can't be computed")),
         }
     }
+}
+
+fn changing(column: &str) -> DataFusionError {
+    let error = SqlError::new(format!(
+        "'{column}' is another value each time that it is computed, so no other column can be computed from it"
+    ));
+    let error = error.mend("compute the other one in a view");
+    DataFusionError::External(Box::new(error))
 }
 
 /// The same expression over columns without a table's name.

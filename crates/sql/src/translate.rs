@@ -8,8 +8,11 @@
 mod aggregate;
 mod changelog_join;
 mod fields;
+mod interval_join;
 mod join;
 mod late_rows;
+mod lookup_join;
+mod over;
 mod sink;
 mod source;
 mod table_join;
@@ -36,7 +39,7 @@ use crate::expression::{
 use crate::program::Connectors;
 use crate::session::Session;
 use crate::settings::Balancer;
-use crate::specs::NodeSpec;
+use crate::specs::{Changes, NodeSpec};
 use crate::table::TableHandle;
 use crate::window::WindowNode;
 
@@ -58,6 +61,8 @@ pub struct Translator<'a> {
     fields: fields::UsedFields,
     /// Some aggregate orders rows by event time.
     orders_by_time: bool,
+    /// Some interval join or OVER takes a row at its own watermark for late.
+    is_late_at_watermark: bool,
     /// The aggregation above the next window function merges its sessions itself.
     merges_sessions: bool,
     /// Late rows, and the tables that they go to.
@@ -82,6 +87,21 @@ struct Stream {
     key: Option<Vec<Physical>>,
     /// Where `updates`: rows may go for good.
     deletes: bool,
+}
+
+impl Stream {
+    /// What its rows may do to those before them.
+    fn changes(&self) -> Changes {
+        let place = |part| self.columns.iter().position(|column| column == part);
+        match &self.key {
+            _ if !self.updates => Changes::None,
+            None => Changes::ByRow,
+            Some(key) => match key.iter().map(place).collect() {
+                Some(columns) => Changes::ByKey(columns),
+                None => Changes::HiddenKey,
+            },
+        }
+    }
 }
 
 /// What is special about a column.
@@ -113,6 +133,7 @@ impl<'a> Translator<'a> {
             used: HashMap::new(),
             fields: fields::UsedFields::default(),
             orders_by_time: false,
+            is_late_at_watermark: false,
             merges_sessions: false,
             late: Vec::new(),
             depth: 0,
@@ -148,6 +169,11 @@ impl<'a> Translator<'a> {
                     None => used.extend(0..handle.0.schema.fields().len()),
                 }
             }
+            self.is_late_at_watermark |= match part {
+                LogicalPlan::Window(_) => true,
+                LogicalPlan::Join(join) => interval_join::compares_times(join),
+                _ => false,
+            };
             // Sessions that an aggregation merges need the event time of rows.
             if let LogicalPlan::Extension(extension) = part
                 && let Some(window) = extension.node.as_any().downcast_ref::<WindowNode>()
@@ -176,7 +202,12 @@ impl<'a> Translator<'a> {
                     Some(input) => input,
                     None => self.translate(&projection.input)?,
                 };
-                self.project(input, &projection.expr, &projection.input)
+                let stream = self.project(input, &projection.expr, &projection.input)?;
+                // What is another value each time is computed once, however often it is read.
+                match projection.expr.iter().any(Expr::is_volatile) {
+                    true => self.settle(stream, plan),
+                    false => Ok(stream),
+                }
             }
             LogicalPlan::Filter(filter) => {
                 if let Some(first) = self.top_n(filter, None)? {
@@ -204,8 +235,7 @@ impl<'a> Translator<'a> {
                 .mend("leave it out, or sort the result")),
             LogicalPlan::Limit(_) => Err(SqlError::new("LIMIT is not known here")
                 .mend("--duration ends a query; window top-N is a later feature")),
-            LogicalPlan::Window(_) => Err(SqlError::new("OVER aggregates are not known here yet")
-                .mend("GROUP BY over TUMBLE or HOP windows is")),
+            LogicalPlan::Window(window) => self.over(window),
             LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => Err(SqlError::new(
                 "a query without a table has no stream to read",
             )

@@ -213,6 +213,21 @@ pub fn with_sql_types(message: &str) -> String {
             shown = shown.replace(arrow, sql);
         }
     }
+    with_arrays(shown)
+}
+
+/// `List(STRING)` as `ARRAY<STRING>`.
+fn with_arrays(mut shown: String) -> String {
+    while let Some(at) = shown.find("List(") {
+        let mut depth = 0;
+        let end = shown[at..].find(|c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            c == ')' && depth == 0
+        });
+        let Some(end) = end else { break };
+        let inner = &shown[at + "List(".len()..at + end];
+        shown = format!("{}ARRAY<{inner}>{}", &shown[..at], &shown[at + end + 1..]);
+    }
     shown
 }
 

@@ -137,7 +137,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    fn bytes(&self, span: Span) -> &'a [u8] {
+    pub(crate) fn bytes(&self, span: Span) -> &'a [u8] {
         let (block, start, end) = self.place(span);
         &block[start..end]
     }

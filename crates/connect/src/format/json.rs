@@ -1,7 +1,8 @@
 //! JSON lines: one object per line, read straight into columns.
 //!
 //! No document is built: the deserializer visits a column's builder for each value that is read
-//! and skips the others. A bad line is rolled back.
+//! and skips the others. A bad line is rolled back. Usual lines take a shorter way
+//! ([`super::json_quick`]), which leaves all others, and all errors, to this one.
 
 use std::fmt;
 
@@ -10,6 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use serde::de::{Unexpected, Visitor};
 
 use super::json_columns::{JsonColumn, JsonRow, Values, holds};
+use super::json_quick::quick_line;
 use super::number::parse_decimal;
 use super::progress::{Progress, Stop, each_line};
 use super::types::sql_type_name;
@@ -19,13 +21,20 @@ use crate::time;
 #[derive(Debug)]
 pub(crate) struct JsonDecoder {
     row: JsonRow,
+    /// How often the quick way has given up lately.
+    unusual: u32,
 }
+
+/// From so many lines that the quick way gave up it is tried for every line number that this divides: a
+/// producer that writes one unusual line goes on like that.
+const UNUSUAL_MAX: u32 = 64;
 
 impl JsonDecoder {
     /// A decoder for the columns of `read`.
     pub(crate) fn new(read: &Schema) -> JsonDecoder {
         JsonDecoder {
             row: JsonRow::new(read.fields().iter().map(AsRef::as_ref), ""),
+            unusual: 0,
         }
     }
 
@@ -37,8 +46,13 @@ impl JsonDecoder {
         progress: &mut Progress,
     ) -> (usize, Stop) {
         each_line(block, from, last, progress, |progress, start, end| {
-            let line = &block[start..end];
             let rows = self.row.rows;
+            let is_tried =
+                self.unusual < UNUSUAL_MAX || progress.line % u64::from(UNUSUAL_MAX) == 0;
+            if is_tried && self.is_usual(block, start, end) {
+                return progress.accept(start, end);
+            }
+            let line = &block[start..end];
             match self.line(line) {
                 Ok(()) => progress.accept(start, end),
                 Err(error) => {
@@ -49,6 +63,18 @@ impl JsonDecoder {
         })
     }
 
+    /// Takes the line if it is a usual one.
+    fn is_usual(&mut self, block: &[u8], start: usize, end: usize) -> bool {
+        let rows = self.row.rows;
+        if quick_line(block, start, end, &mut self.row).is_some() {
+            self.unusual /= 2;
+            return true;
+        }
+        self.row.truncate(rows);
+        self.unusual = (self.unusual + 1).min(2 * UNUSUAL_MAX);
+        false
+    }
+
     fn line(&mut self, line: &[u8]) -> serde_json::Result<()> {
         let mut deserializer = serde_json::Deserializer::from_slice(line);
         deserializer.deserialize_map(Object {
@@ -56,6 +82,17 @@ impl JsonDecoder {
             path: "",
         })?;
         deserializer.end()
+    }
+
+    /// The columns of one line, without the quick way.
+    #[cfg(test)]
+    pub(super) fn careful(
+        read: &Schema,
+        line: &[u8],
+    ) -> serde_json::Result<Vec<arrow_array::ArrayRef>> {
+        let mut decoder = JsonDecoder::new(read);
+        decoder.line(line)?;
+        Ok(decoder.finish())
     }
 
     pub(crate) fn finish(&mut self) -> Vec<arrow_array::ArrayRef> {

@@ -4,7 +4,6 @@
 //! is empty. Its position is the number that the queue gave it.
 
 use arrow_buffer::Buffer;
-#[cfg(feature = "kafka")]
 use slackwater_engine::source::Rejected;
 
 use super::cells::{Condemned, Span};
@@ -48,7 +47,6 @@ impl Decoder {
     }
 
     /// Refuses a message because it is too long.
-    #[cfg(feature = "kafka")]
     pub(crate) fn reject_message(&mut self, message: &[u8], number: u64) -> Rejected {
         self.progress.line = number;
         self.reject_too_long(message)
@@ -68,6 +66,7 @@ impl Decoder {
                 Kind::Csv(scanner) => scanner.scan(until, start, true, progress),
                 Kind::Json(decoder) => decoder.scan(until, start, true, progress),
                 Kind::Log(scanner) => scanner.scan(until, start, true, progress),
+                Kind::Regex(scanner) => scanner.scan(until, start, true, progress),
                 Kind::Raw if start == end => continue,
                 Kind::Raw => {
                     if self.read.fields().len() == 1 {

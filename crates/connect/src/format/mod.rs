@@ -1,4 +1,4 @@
-//! Formats of text, in both directions.
+//! Formats of lines of text, in both directions.
 //!
 //! Reading: [`Format`] is what the options say; a [`Decoder`] turns a block of bytes into columns,
 //! positions and refused records. A decoder never sees less than a whole record: where a block
@@ -12,9 +12,10 @@ mod csv_quoted;
 mod csv_scan;
 mod json;
 mod json_columns;
-#[cfg(any(feature = "kafka", test))]
+mod json_quick;
 mod messages;
 mod number;
+mod pattern;
 mod progress;
 mod types;
 
@@ -28,21 +29,23 @@ use slackwater_engine::source::Rejected;
 
 use crate::options::{OptionError, Options};
 use crate::time;
-use cells::{Cells, Condemned, Span};
 use combined_log::{LogScanner, Part};
 use csv_scan::CsvScanner;
 use json::JsonDecoder;
-#[cfg(not(feature = "kafka"))]
-use progress::rejected;
+use pattern::{RegexOptions, RegexScanner};
 use progress::{Progress, each_line};
 
+pub(crate) use cells::Condemned;
+#[cfg(not(any(feature = "sqlite", feature = "postgres")))]
+use cells::{Cells, Span};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use cells::{Cells, Span};
 pub(crate) use csv::CsvOptions;
-#[cfg(any(feature = "kafka", test))]
 pub(crate) use messages::Message;
-#[cfg(feature = "kafka")]
-pub(crate) use progress::rejected;
-pub(crate) use progress::{RECORD_BYTES_MAX, Stop};
-pub(crate) use types::sql_type_name;
+pub(crate) use progress::{RECORD_BYTES_MAX, Stop, rejected};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use types::is_scalar;
+pub(crate) use types::{is_nested, sql_type_name};
 
 /// A format, as a table's options choose it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +53,7 @@ pub(crate) enum Format {
     Csv(CsvOptions),
     Json,
     CombinedLog(Vec<Part>),
+    Regex(RegexOptions),
     Raw,
 }
 
@@ -58,6 +62,7 @@ enum Name {
     Csv,
     Json,
     CombinedLog,
+    Regex,
     Raw,
 }
 
@@ -65,20 +70,32 @@ const SOURCE_FORMATS: &[(&str, Name)] = &[
     ("csv", Name::Csv),
     ("json", Name::Json),
     ("combined_log", Name::CombinedLog),
+    ("regex", Name::Regex),
     ("raw", Name::Raw),
 ];
 
 const SINK_FORMATS: &[(&str, Name)] = &[("csv", Name::Csv), ("json", Name::Json)];
+
+/// The format's name, if it is one of lines.
+fn name_of(options: &Options<'_>, known: &[(&str, Name)]) -> Result<Name, OptionError> {
+    if let Some(name) = crate::columns::name_of(options) {
+        let reason = format!("'{name}' is a format of files");
+        let mend = "use 'connector' = 'file', or 'format' = 'json'";
+        return Err(OptionError::new("format", reason, mend));
+    }
+    options.choice("format", known, Name::Csv)
+}
 
 impl Format {
     /// The name of a source's format and the options that it has.
     pub(crate) fn options_of_source(
         options: &Options<'_>,
     ) -> Result<(&'static str, &'static [&'static str]), OptionError> {
-        Ok(match options.choice("format", SOURCE_FORMATS, Name::Csv)? {
+        Ok(match name_of(options, SOURCE_FORMATS)? {
             Name::Csv => ("csv", csv::SOURCE_OPTIONS),
             Name::Json => ("json", &[]),
             Name::CombinedLog => ("combined_log", &[]),
+            Name::Regex => ("regex", pattern::SOURCE_OPTIONS),
             Name::Raw => ("raw", &[]),
         })
     }
@@ -91,7 +108,7 @@ impl Format {
                 "declare at least one",
             ));
         }
-        match options.choice("format", SOURCE_FORMATS, Name::Csv)? {
+        match name_of(options, SOURCE_FORMATS)? {
             Name::Csv => {
                 types::check_scalar(schema, "csv")?;
                 Ok(Format::Csv(CsvOptions::read(options)?))
@@ -101,6 +118,7 @@ impl Format {
                 Ok(Format::Json)
             }
             Name::CombinedLog => Ok(Format::CombinedLog(combined_log::parts(schema)?)),
+            Name::Regex => Ok(Format::Regex(RegexOptions::read(options, schema)?)),
             Name::Raw => {
                 let strings = [arrow_schema::DataType::Utf8View];
                 if !schema
@@ -123,7 +141,7 @@ impl Format {
     pub(crate) fn options_of_sink(
         options: &Options<'_>,
     ) -> Result<(&'static str, &'static [&'static str]), OptionError> {
-        Ok(match options.choice("format", SINK_FORMATS, Name::Csv)? {
+        Ok(match name_of(options, SINK_FORMATS)? {
             Name::Json => ("json", &[]),
             _ => ("csv", csv::SINK_OPTIONS),
         })
@@ -131,7 +149,7 @@ impl Format {
 
     /// A sink's format, able to hold the columns.
     pub(crate) fn of_sink(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
-        match options.choice("format", SINK_FORMATS, Name::Csv)? {
+        match name_of(options, SINK_FORMATS)? {
             Name::Json => Ok(Format::Json),
             _ => {
                 types::check_flat(schema, "csv")?;
@@ -158,6 +176,10 @@ impl Format {
                 let read = projection.iter().map(|&index| parts[index]).collect();
                 (Kind::Log(LogScanner::new(read)), None)
             }
+            Format::Regex(options) => (
+                Kind::Regex(Box::new(RegexScanner::new(options, projection))),
+                None,
+            ),
             Format::Raw => (Kind::Raw, None),
         };
         Decoder {
@@ -192,6 +214,7 @@ enum Kind {
     Csv(CsvScanner),
     Json(JsonDecoder),
     Log(LogScanner),
+    Regex(Box<RegexScanner>),
     Raw,
 }
 
@@ -224,6 +247,7 @@ impl Decoder {
             Kind::Csv(scanner) => scanner.scan(bytes, from, last, progress),
             Kind::Json(decoder) => decoder.scan(bytes, from, last, progress),
             Kind::Log(scanner) => scanner.scan(bytes, from, last, progress),
+            Kind::Regex(scanner) => scanner.scan(bytes, from, last, progress),
             Kind::Raw => each_line(bytes, from, last, progress, |progress, start, end| {
                 if self.read.fields().len() == 1 {
                     progress.records.spans.push(Span::new(start, end));
@@ -269,7 +293,10 @@ impl Decoder {
         if condemned.is_empty() {
             rows
         } else {
-            without(rows, condemned, block, progress)
+            rows.without(condemned, |row| {
+                let (start, end) = progress.records.bounds[row];
+                block[start as usize..end as usize].to_vec()
+            })
         }
     }
 
@@ -307,35 +334,34 @@ impl Decoder {
     }
 }
 
-/// Takes the condemned rows out.
-#[cold]
-fn without(
-    mut rows: DecodedRows,
-    mut condemned: Vec<Condemned>,
-    block: &[u8],
-    progress: &Progress,
-) -> DecodedRows {
-    // The first column that can't be read gives the reason.
-    condemned.sort_by_key(|(row, _)| *row);
-    condemned.dedup_by_key(|(row, _)| *row);
-    let mut keep = vec![true; rows.batch.num_rows()];
-    for (row, reason) in condemned {
-        keep[row] = false;
-        let (start, end) = progress.records.bounds[row];
-        let record = &block[start as usize..end as usize];
-        rows.rejected
-            .push(rejected(rows.positions.at(row), record, reason));
+impl DecodedRows {
+    /// Takes the condemned rows out. `record` gives a row as it was read.
+    #[cold]
+    pub(crate) fn without(
+        mut self,
+        mut condemned: Vec<Condemned>,
+        record: impl Fn(usize) -> Vec<u8>,
+    ) -> DecodedRows {
+        // The first column that can't be read gives the reason.
+        condemned.sort_by_key(|(row, _)| *row);
+        condemned.dedup_by_key(|(row, _)| *row);
+        let mut keep = vec![true; self.batch.num_rows()];
+        for (row, reason) in condemned {
+            keep[row] = false;
+            let position = self.positions.at(row);
+            self.rejected.push(rejected(position, &record(row), reason));
+        }
+        self.rejected.sort_by_key(|rejected| rejected.position);
+        let positions = (0..keep.len())
+            .filter(|&row| keep[row])
+            .map(|row| self.positions.at(row))
+            .collect();
+        self.positions = Positions::List(positions);
+        let keep = BooleanArray::from(keep);
+        self.batch = arrow_select::filter::filter_record_batch(&self.batch, &keep)
+            .expect("the filter has as many rows as the batch");
+        self
     }
-    rows.rejected.sort_by_key(|rejected| rejected.position);
-    let positions = (0..keep.len())
-        .filter(|&row| keep[row])
-        .map(|row| rows.positions.at(row))
-        .collect();
-    rows.positions = Positions::List(positions);
-    let keep = BooleanArray::from(keep);
-    rows.batch = arrow_select::filter::filter_record_batch(&rows.batch, &keep)
-        .expect("the filter has as many rows as the batch");
-    rows
 }
 
 #[cfg(test)]

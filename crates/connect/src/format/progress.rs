@@ -54,7 +54,6 @@ impl Progress {
     }
 
     /// Goes on with a message of a queue, whose number is its place and which holds one record.
-    #[cfg(any(feature = "kafka", test))]
     pub(crate) fn begin_message(&mut self, number: u64) {
         self.line = number;
         self.rows_max = self.rows + self.rejected.len() + 1;

@@ -59,7 +59,7 @@ pub(crate) fn is_scalar(data_type: &DataType) -> bool {
 }
 
 /// Whether JSON holds the type: scalars, and rows and arrays of what it holds.
-fn is_nested(data_type: &DataType) -> bool {
+pub(crate) fn is_nested(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(fields) => fields.iter().all(|field| is_nested(field.data_type())),
         DataType::List(item) => is_nested(item.data_type()),

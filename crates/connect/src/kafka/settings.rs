@@ -307,16 +307,47 @@ pub(crate) struct Keys {
 impl Keys {
     /// The key of a sink's messages, if the options give it one.
     pub(crate) fn read(table: &TableDefinition, options: &Options<'_>) -> Result<Option<Keys>> {
-        let Some(text) = options.text("key.fields") else {
-            return match options.text("key.format") {
-                None => Ok(None),
-                Some(_) => Err(OptionError::new(
+        let columns = match (options.text("key.fields"), options.text("key.format")) {
+            (Some(text), _) => Keys::named(table, text)?,
+            (None, _) if !table.primary_key.is_empty() => table.primary_key.clone(),
+            (None, None) => return Ok(None),
+            (None, Some(_)) => {
+                return Err(OptionError::new(
                     "key.format",
                     "there is no key",
-                    "name its columns with 'key.fields' = 'a;b'",
-                )),
-            };
+                    "name its columns with 'key.fields' = 'a;b', or a PRIMARY KEY",
+                ));
+            }
         };
+        let is_primary = columns.len() == table.primary_key.len()
+            && columns
+                .iter()
+                .all(|column| table.primary_key.contains(column));
+        if !table.primary_key.is_empty() && !is_primary {
+            return Err(OptionError::new(
+                "key.fields",
+                "a message replaces the last one of the same key, so the key is the PRIMARY KEY",
+                "leave the option out",
+            ));
+        }
+        let fields = table
+            .schema
+            .project(&columns)
+            .map_err(|error| OptionError::new("key.fields", error.to_string(), ""))?;
+        let name = options
+            .text("key.format")
+            .or(options.text("format"))
+            .unwrap_or("csv");
+        let chosen = [("format".to_string(), name.to_string())].into();
+        let format = Format::of_sink(&Options::new(&chosen), &fields).map_err(|mut error| {
+            error.option = Some("key.format".into());
+            error
+        })?;
+        Ok(Some(Keys { columns, format }))
+    }
+
+    /// The columns that `key.fields` names.
+    fn named(table: &TableDefinition, text: &str) -> Result<Vec<usize>> {
         let mut columns = vec![];
         for name in text.split(';').map(str::trim) {
             let Ok(index) = table.schema.index_of(name) else {
@@ -338,20 +369,7 @@ impl Keys {
             }
             columns.push(index);
         }
-        let fields = table
-            .schema
-            .project(&columns)
-            .map_err(|error| OptionError::new("key.fields", error.to_string(), ""))?;
-        let name = options
-            .text("key.format")
-            .or(options.text("format"))
-            .unwrap_or("csv");
-        let chosen = [("format".to_string(), name.to_string())].into();
-        let format = Format::of_sink(&Options::new(&chosen), &fields).map_err(|mut error| {
-            error.option = Some("key.format".into());
-            error
-        })?;
-        Ok(Some(Keys { columns, format }))
+        Ok(columns)
     }
 }
 

@@ -17,9 +17,10 @@ use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::sink::{Delivery, Recovered, Sink, SinkConnector, SinkRequest};
 
-use crate::encode::Encoder;
-use crate::format::Format;
+use crate::encode::FileEncoder;
+use crate::file_format::FileFormat;
 use crate::options::{OptionError, Options};
+use crate::packing::Packing;
 use crate::table::TableDefinition;
 use growing::{Growing, GrowingSink};
 use parts::{PartName, PartSink};
@@ -41,7 +42,7 @@ fn unreadable(place: &Path, prepared: &str) -> Error {
 #[derive(Debug)]
 pub(crate) struct FileConnector {
     schema: SchemaRef,
-    format: Format,
+    format: FileFormat,
     path: PathBuf,
     /// One file rather than a folder of parts, and where it grows.
     one_file: Option<Growing>,
@@ -52,7 +53,7 @@ impl FileConnector {
     pub(crate) fn new(
         table: &TableDefinition,
         options: &Options<'_>,
-        format: Format,
+        format: FileFormat,
     ) -> std::result::Result<FileConnector, OptionError> {
         let path = PathBuf::from(options.required("path", "out.csv")?);
         let overwrite = options.flag("overwrite", false)?;
@@ -77,6 +78,14 @@ impl FileConnector {
             let mend = "a path without an extension is a folder of part files; add .csv or .json";
             return Err(OptionError::new("path", format!("{shown} is a file"), mend));
         }
+        if let (FileFormat::Columns(_), Some(_)) = (&format, Packing::of(&path)) {
+            let reason = format!("{shown} is to be packed as a whole");
+            let extension = format.extension();
+            let mend = format!(
+                "a file of columns is packed inside ('{extension}.compression'): leave the ending out"
+            );
+            return Err(OptionError::new("path", reason, mend));
+        }
         Ok(FileConnector {
             schema: Arc::clone(&table.schema),
             format,
@@ -86,19 +95,11 @@ impl FileConnector {
         })
     }
 
-    fn extension(&self) -> &'static str {
-        if self.format == Format::Json {
-            "json"
-        } else {
-            "csv"
-        }
-    }
-
     /// The sink of a query that takes no checkpoints.
     fn whole_sink(&self, instance: usize, instances: usize) -> WholeSink {
         let is_part = self.one_file.is_none();
         let (place, temporary) = if is_part {
-            let name = format!("part-{instance}.{}", self.extension());
+            let name = format!("part-{instance}.{}", self.format.extension());
             (
                 self.path.join(&name),
                 self.path.join(format!(".{name}.tmp")),
@@ -110,7 +111,7 @@ impl FileConnector {
             (self.path.clone(), folder.join(temporary))
         };
         WholeSink {
-            encoder: Encoder::new(&self.format, &self.schema),
+            encoder: FileEncoder::new(&self.format, &self.schema),
             is_part,
             // The first instance clears away the parts of an earlier run with more of them.
             clears: is_part && self.overwrite && instance == 0,
@@ -120,6 +121,17 @@ impl FileConnector {
             not_needed: self.one_file.as_ref().map(|file| file.hidden.clone()),
             output: None,
         }
+    }
+
+    /// A file of columns has its end once, and a checkpoint needs all before it to be whole.
+    fn refuse_growing(&self) -> Error {
+        let extension = self.format.extension();
+        let reason = format!("format {extension} can't grow from checkpoint to checkpoint");
+        Error::new(self.path.display().to_string(), reason)
+            .mend(
+                "write a path without an extension: a folder that gets a part with each checkpoint",
+            )
+            .final_one()
     }
 
     /// Refuses what is there already.
@@ -167,13 +179,16 @@ impl SinkConnector for FileConnector {
         };
         let (format, schema) = (&self.format, &self.schema);
         if let Some(file) = &self.one_file {
+            let FileFormat::Lines(format) = format else {
+                return Err(self.refuse_growing());
+            };
             return Ok(Box::new(GrowingSink::new(format, schema, file, epoch)));
         }
         let first = PartName {
             instance,
             epoch,
             number: 0,
-            extension: self.extension(),
+            extension: self.format.extension(),
         };
         let clears = self.overwrite && instance == 0;
         Ok(Box::new(PartSink::new(

@@ -4,6 +4,7 @@ pub(crate) mod blackhole;
 pub(crate) mod file;
 #[cfg(feature = "kafka")]
 pub(crate) mod kafka;
+pub(crate) mod mqtt;
 pub(crate) mod print;
 pub(crate) mod tcp;
 

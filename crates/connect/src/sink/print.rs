@@ -103,6 +103,16 @@ fn visible(text: &str) -> String {
         .collect()
 }
 
+/// The values of each row as they are printed.
+pub fn printed_rows(chunk: &Chunk) -> Result<Vec<Vec<String>>> {
+    let rows = rows(chunk)?.into_iter();
+    let texts = rows.map(|values| {
+        let signs = usize::from(chunk.kinds.is_some());
+        values.into_iter().skip(signs).map(|value| value.text)
+    });
+    Ok(texts.map(Iterator::collect).collect())
+}
+
 fn rows(chunk: &Chunk) -> Result<Vec<Vec<Value>>> {
     let mut rows = (0..chunk.rows())
         .map(|row| match &chunk.kinds {

@@ -52,6 +52,7 @@ impl SourceConnector for DatagenConnector {
             connector: "datagen".into(),
             max_instances: 1,
             bounded: self.rows.is_some(),
+            redelivers: false,
             replayable: true,
             total_bytes: None,
             rows_per_s: self.pacer.as_ref().map(|pacer| pacer.rows_per_s()),

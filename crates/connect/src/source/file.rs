@@ -1,4 +1,4 @@
-//! The file source: one file or all files of a glob, plain or gzip, as fast as possible or paced.
+//! The file source: one file or all files of a glob, plain or packed, as fast as possible or paced.
 //!
 //! Each file is a partition, numbered in the order of the names. An instance reads its files in
 //! turn, a chunk each, so that their event times advance together; with a unit of work per file it
@@ -8,17 +8,19 @@
 //! What was read before an error (truncated gzip) is handed on first.
 //!
 //! Its bookmarks are [`Mark`]s as JSON: a restored query seeks in plain files. A packed one can't be
-//! sought in. It is read again from its beginning, without pace as far as it was read before.
+//! sought in. It is read again from its beginning, without pace as far as it was read before. A file of
+//! columns needs no bookmark: it is opened at the number of the first row that was not read.
 
+mod contents;
 mod opening;
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use slackwater_engine::error::{Error, Result};
+use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
 use slackwater_engine::source::{
     Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest, SourceRows,
@@ -27,11 +29,13 @@ use slackwater_engine::time::now_ns;
 
 use super::source_rows;
 use crate::block::{BlockPool, FILE_BLOCK_BYTES};
-use crate::format::Format;
-use crate::lines::{Mark, RecordReader};
+use crate::file_format::FileFormat;
+use crate::lines::Mark;
 use crate::options::{OptionError, Options};
 use crate::pacer::Pacer;
+use crate::packing::Packing;
 use crate::table::{TableDefinition, table_settings};
+use contents::Contents;
 
 /// Options beside those of every source and of the format.
 pub(crate) const OPTIONS: &[&str] = &["format", "path", "replay_rate"];
@@ -53,7 +57,7 @@ struct FoundFile {
 #[derive(Debug)]
 pub(crate) struct FileConnector {
     schema: SchemaRef,
-    format: Format,
+    format: FileFormat,
     files: Arc<[FoundFile]>,
     pacer: Option<Arc<Pacer>>,
     unit_of_work_file: bool,
@@ -63,14 +67,22 @@ impl FileConnector {
     pub(crate) fn new(
         table: &TableDefinition,
         options: &Options<'_>,
-        format: Format,
+        format: FileFormat,
     ) -> std::result::Result<FileConnector, OptionError> {
         let pattern = options.required("path", "flights.csv")?;
         let rate = options.rate("replay_rate")?;
+        let files = find(pattern)?;
+        if let FileFormat::Columns(_) = &format
+            && let Some(packed) = files.iter().find(|file| Packing::of(&file.path).is_some())
+        {
+            let reason = format!("{} is packed as a whole", packed.path.display());
+            let mend = "a file of columns is packed inside: unpack it, or name other files";
+            return Err(OptionError::new("path", reason, mend));
+        }
         Ok(FileConnector {
             schema: Arc::clone(&table.schema),
             format,
-            files: find(pattern)?.into(),
+            files: files.into(),
             pacer: rate.map(|rate| Arc::new(Pacer::new(rate))),
             unit_of_work_file: table_settings(table)?.unit_of_work_file,
         })
@@ -170,6 +182,7 @@ impl SourceConnector for FileConnector {
                 self.files.len()
             },
             bounded: true,
+            redelivers: false,
             replayable: true,
             total_bytes: Some(self.files.iter().map(|file| file.bytes).sum()),
             rows_per_s: self.pacer.as_ref().map(|pacer| pacer.rows_per_s()),
@@ -177,7 +190,7 @@ impl SourceConnector for FileConnector {
     }
 
     fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
-        opening::check_all_there(&self.files, &request.resume)?;
+        opening::check_all_there(&self.files, &request.resume, self.format.unit())?;
         let share = BLOCKS_BYTES_MAX / self.files.len();
         let block_bytes = share.min(FILE_BLOCK_BYTES);
         Ok(Box::new(FileSource {
@@ -200,22 +213,16 @@ impl SourceConnector for FileConnector {
 struct OpenFile {
     partition: u32,
     path: PathBuf,
-    input: Box<dyn Read + Send>,
-    /// It can't be sought in.
-    is_packed: bool,
-    records: RecordReader,
+    contents: Contents,
     /// Rows before this position were read before the query was restored.
     first_new: u64,
     /// When the bytes were read that the next rows come from.
     ingest_ns: u64,
-    ended: bool,
-    /// Reading failed; told after the rows that came before.
-    failure: Option<std::io::Error>,
 }
 
 struct FileSource {
     schema: SchemaRef,
-    format: Format,
+    format: FileFormat,
     files: Arc<[FoundFile]>,
     pacer: Option<Arc<Pacer>>,
     pool: Arc<BlockPool>,
@@ -246,7 +253,7 @@ impl FileSource {
     fn rows_max(&self) -> usize {
         let chunk_rows = self.request.tuning.chunk_rows();
         let file = &self.reading[self.turn];
-        let known = file.first_new.saturating_sub(file.records.mark().line);
+        let known = file.first_new.saturating_sub(file.contents.mark().line);
         match &self.pacer {
             // Each takes a line at least: no chunk has both rows that are known and rows to pace, but
             // where records have several lines.
@@ -261,20 +268,10 @@ impl FileSource {
     fn next_rows(&mut self) -> Result<Option<(SourceRows, Mark)>> {
         let rows_max = self.rows_max();
         let file = &mut self.reading[self.turn];
-        let before = file.records.mark();
-        loop {
-            if let Some(rows) = file.records.rows(rows_max) {
-                let rows = source_rows(rows, file.partition, file.ingest_ns);
-                return Ok(Some((rows, before)));
-            }
-            if let Some(failure) = file.failure.take() {
-                return Err(file.read_error(&failure));
-            }
-            if file.ended {
-                return Ok(None);
-            }
-            file.read();
-        }
+        let before = file.contents.mark();
+        let ingest_ns = &mut file.ingest_ns;
+        let rows = file.contents.rows(rows_max, &file.path, ingest_ns)?;
+        Ok(rows.map(|rows| (source_rows(rows, file.partition, *ingest_ns), before)))
     }
 
     /// Rows go out now, or are held until they are due.
@@ -304,7 +301,7 @@ impl FileSource {
     /// The file whose turn it is has ended.
     fn end_file(&mut self) -> Result<SourcePoll> {
         let file = self.reading.remove(self.turn);
-        file.check_was_whole()?;
+        file.check_was_whole(self.format.unit())?;
         if self.turn >= self.reading.len() {
             self.turn = 0;
         }
@@ -322,37 +319,6 @@ impl FileSource {
         Ok(SourcePoll::PartitionEnded {
             partition: file.partition,
         })
-    }
-}
-
-impl OpenFile {
-    fn read(&mut self) {
-        match self.input.read(self.records.room()) {
-            Ok(0) => {
-                self.ended = true;
-                self.records.end();
-            }
-            Ok(bytes) => self.records.filled_uncounted(bytes),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => self.failure = Some(error),
-        }
-        self.ingest_ns = now_ns();
-    }
-
-    fn read_error(&self, failure: &std::io::Error) -> Error {
-        let lines = self.records.lines_read();
-        let place = format!("{}:{lines}", self.path.display());
-        if failure.kind() == ErrorKind::UnexpectedEof {
-            return Error::new(
-                place,
-                format!("the gzip data breaks off after line {lines}"),
-            )
-            .mend("the file was truncated: fetch it again");
-        }
-        Error::new(
-            place,
-            format!("can't read on after line {lines}: {failure}"),
-        )
     }
 }
 
@@ -410,10 +376,11 @@ impl Source for FileSource {
 
     fn bookmark(&mut self, partition: u32) -> Option<String> {
         let mut files = self.reading.iter();
-        let file = files.find(|file| file.partition == partition && !file.is_packed)?;
+        let file =
+            files.find(|file| file.partition == partition && file.contents.is_sought_by_mark())?;
         let mark = match &self.held {
             Some(held) if held.rows.partition == partition => held.before,
-            _ => file.records.mark(),
+            _ => file.contents.mark(),
         };
         serde_json::to_string(&mark).ok()
     }

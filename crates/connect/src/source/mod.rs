@@ -5,6 +5,7 @@ pub(crate) mod datagen;
 pub(crate) mod file;
 #[cfg(feature = "kafka")]
 pub(crate) mod kafka;
+pub(crate) mod mqtt;
 pub(crate) mod readiness;
 pub(crate) mod stdin;
 pub(crate) mod stream;
@@ -34,7 +35,7 @@ fn source_rows(rows: DecodedRows, partition: u32, ingest_ns: u64) -> SourceRows 
 }
 
 /// Counts bytes for the progress line.
-fn count_bytes(request: &SourceRequest, bytes: usize) {
+pub(crate) fn count_bytes(request: &SourceRequest, bytes: usize) {
     // Relaxed: a figure to look at, which orders nothing.
     request
         .bytes_read
@@ -46,7 +47,7 @@ mod datagen_tests;
 #[cfg(test)]
 mod file_tests;
 #[cfg(test)]
-mod resume_tests;
+pub(crate) mod resume_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -70,6 +71,7 @@ pub(crate) mod tests {
             unit_per_partition: false,
             bytes_read: Arc::new(AtomicU64::new(0)),
             resume: Arc::new([]),
+            saved: false,
         }
     }
 

@@ -19,16 +19,16 @@ use crate::table::tests::table;
 
 /// What was handed out of a partition, as the engine notes it.
 #[derive(Debug, Default, Clone, PartialEq)]
-struct Partition {
+pub(crate) struct Partition {
     /// `position:value|value…` of rows, `position:reason` of refusals.
-    rows: Vec<String>,
-    refused: Vec<String>,
+    pub(crate) rows: Vec<String>,
+    pub(crate) refused: Vec<String>,
     position: u64,
     ended: bool,
 }
 
 /// All that was handed out, by the names of partitions.
-type Read = BTreeMap<String, Partition>;
+pub(crate) type Read = BTreeMap<String, Partition>;
 
 impl Partition {
     /// Takes rows as the engine does: those before the position were there already.
@@ -112,7 +112,12 @@ impl Reader {
 }
 
 /// Reads all of it with a cut after each of `cuts` polls, each part by another number of instances.
-fn read_with_cuts(table: &TableDefinition, columns: &[usize], rows: usize, cuts: &[usize]) -> Read {
+pub(crate) fn read_with_cuts(
+    table: &TableDefinition,
+    columns: &[usize],
+    rows: usize,
+    cuts: &[usize],
+) -> Read {
     let mut read = Read::new();
     let mut resume = vec![];
     let mut parts = cuts.iter().copied().chain([usize::MAX]).enumerate();
@@ -183,7 +188,7 @@ fn any_text(format: &'static str) -> impl Strategy<Value = String> {
 }
 
 fn any_case() -> impl Strategy<Value = (&'static str, Vec<String>)> {
-    let format = prop::sample::select(vec!["csv", "json", "combined_log", "raw"]);
+    let format = prop::sample::select(vec!["csv", "json", "combined_log", "regex", "raw"]);
     format.prop_flat_map(|format| {
         let texts = proptest::collection::vec(any_text(format), 1..4);
         (Just(format), texts)
@@ -202,7 +207,7 @@ proptest! {
     #[test]
     fn files_go_on_anywhere(
         (format, texts) in any_case(),
-        is_packed: [bool; 3],
+        packing in prop::array::uniform3(prop::sample::select(vec!["", ".gz", ".zst"])),
         header in prop_oneof![Just("true"), Just("false")],
         rate in prop_oneof![Just(None), Just(Some("1000000/s"))],
         unit in prop_oneof![3 => Just("none"), 1 => Just("file")],
@@ -211,17 +216,22 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         for (number, text) in texts.iter().enumerate() {
-            let path = folder.path().join(format!("{number}.txt"));
-            match is_packed[number] {
-                true => fs::write(path.with_extension("txt.gz"), pack(text)).unwrap(),
-                false => fs::write(path, text).unwrap(),
-            }
+            let path = folder.path().join(format!("{number}.txt{}", packing[number]));
+            let bytes = match packing[number] {
+                ".gz" => pack(text),
+                ".zst" => zstd::encode_all(text.as_bytes(), 1).unwrap(),
+                _ => text.clone().into_bytes(),
+            };
+            fs::write(path, bytes).unwrap();
         }
         let path = folder.path().join("*");
         let path = path.to_str().unwrap();
         let mut options = vec![("connector", "file"), ("format", format), ("path", path)];
         options.push(("unit_of_work", unit));
         options.extend(rate.map(|rate| ("replay_rate", rate)));
+        if format == "regex" {
+            options.push(("regex.pattern", r"(?<n>\d+)[a-z]*,? ?(?<s>[a-z]*)"));
+        }
         if format == "csv" {
             options.push(("csv.header", header));
             options.push(("csv.comment", "#"));

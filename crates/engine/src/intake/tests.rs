@@ -58,6 +58,7 @@ fn spec() -> IntakeSpec {
         event_time: Some(EventTimeSpec {
             column: 0,
             delay_us: DELAY_MS * 1000,
+            marks_at_watermark: false,
         }),
         partition_base: BASE,
         idle_timeout_ns: None,

@@ -31,6 +31,7 @@ use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
 pub use combine::Combine;
 use groups::Groups;
+pub(super) use groups::scan_filtered;
 pub use keys::Keys;
 pub use refire::Refires;
 

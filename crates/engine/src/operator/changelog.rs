@@ -93,4 +93,4 @@ impl Retention {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,9 +1,10 @@
 //! Leaves out late rows, for what decides by a row's own event time.
 //!
-//! A row is late when its event time is behind its own partition's watermark (I2). One at the watermark
-//! is not: a table may have several rows of one time. So what needs all rows up to a time waits until
-//! the watermark is beyond it. Windows don't need this: for them a row is late when all its windows
-//! are closed.
+//! A row is late when its event time is behind its own partition's watermark (I2). One *at* the watermark
+//! is not for the versions of a table, which may have several rows of one time: so what needs all rows up
+//! to a time waits until the watermark is beyond it. It is for interval joins and OVER, which take a time
+//! for complete when the watermark is there. Windows don't need this: for them a row is late when all its
+//! windows are closed.
 
 use arrow_array::{Array, BooleanArray};
 
@@ -15,12 +16,23 @@ use crate::error::{Error, Result};
 /// Leaves out and counts late rows.
 pub struct DropLate {
     time_column: usize,
+    late: Late,
+}
+
+/// Which rows are late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// Those before their own partition's watermark.
+    Before,
+    /// Those at it, too. Sources have to mark them
+    /// ([`crate::intake::EventTimeSpec::marks_at_watermark`]).
+    At,
 }
 
 impl DropLate {
     /// By the timestamp column `time_column`.
-    pub fn new(time_column: usize) -> DropLate {
-        DropLate { time_column }
+    pub fn new(time_column: usize, late: Late) -> DropLate {
+        DropLate { time_column, late }
     }
 }
 
@@ -45,7 +57,10 @@ impl Operator for DropLate {
             Some(watermarks) => {
                 let ticks = timestamp_ticks(column)?.iter();
                 let rows = ticks.zip(watermarks.values());
-                let keep = rows.map(|(&tick, &watermark)| ticks_to_us(tick, unit) >= watermark);
+                let keep = rows.map(|(&tick, &watermark)| match self.late {
+                    Late::Before => ticks_to_us(tick, unit) >= watermark,
+                    Late::At => ticks_to_us(tick, unit) > watermark,
+                });
                 let keep = keep.map(Some).collect::<BooleanArray>();
                 output.count_late((keep.len() - keep.true_count()) as u64);
                 chunk.filter(&keep)?
@@ -86,7 +101,7 @@ mod tests {
         let mut output = Output::new(100);
         let times = vec![Some(1), Some(2), Some(3)];
         let watermarks = Some(vec![1_001, 2_000, 3_001]);
-        DropLate::new(0)
+        DropLate::new(0, Late::Before)
             .process(0, chunk(times, watermarks), &mut output)
             .unwrap();
         assert_eq!(output.rows_late(), 2);
@@ -98,9 +113,22 @@ mod tests {
     }
 
     #[test]
+    fn where_a_time_is_complete_at_the_watermark_a_row_at_it_is_late() {
+        let mut output = Output::new(100);
+        let times = vec![Some(1), Some(2), Some(3)];
+        let watermarks = Some(vec![1_001, 2_000, 2_999]);
+        DropLate::new(0, Late::At)
+            .process(0, chunk(times, watermarks), &mut output)
+            .unwrap();
+        assert_eq!(output.rows_late(), 2);
+        let chunks = output.take_chunks();
+        assert_eq!(rows(&chunks), ["ts=1970-01-01T00:00:00.003"]);
+    }
+
+    #[test]
     fn without_watermarks_nothing_is_late_and_a_missing_time_is_a_mistake_of_the_query() {
         let mut output = Output::new(100);
-        let mut operator = DropLate::new(0);
+        let mut operator = DropLate::new(0, Late::Before);
         let in_time = chunk(vec![Some(1), Some(-7)], None);
         operator.process(0, in_time, &mut output).unwrap();
         assert_eq!(output.take_chunks()[0].rows(), 2);

@@ -1,21 +1,35 @@
 //! Union: several inputs with the same columns become one stream. Merging watermarks is the
 //! instance's work, so nothing is left to do but to pass chunks on.
 
+use arrow_array::Int8Array;
 use arrow_schema::SchemaRef;
 
 use super::{Operator, Output};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 
 /// Passes on the chunks of all its inputs, under one schema.
 pub struct Union {
     schema: SchemaRef,
+    /// Some input brings changes: then all rows say what they do.
+    changes: bool,
 }
 
 impl Union {
     /// A union whose inputs all have the column types of `schema`, in order.
     pub fn new(schema: SchemaRef) -> Union {
-        Union { schema }
+        Union {
+            schema,
+            changes: false,
+        }
+    }
+
+    /// The same where some input brings rows that change others.
+    pub fn of_changes(schema: SchemaRef) -> Union {
+        Union {
+            schema,
+            changes: true,
+        }
     }
 }
 
@@ -26,7 +40,12 @@ impl Operator for Union {
 
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let columns = chunk.batch.columns().to_vec();
-        output.emit(chunk.with_columns(self.schema.clone(), columns)?);
+        let mut chunk = chunk.with_columns(self.schema.clone(), columns)?;
+        if self.changes && chunk.kinds.is_none() {
+            let inserts = vec![RowKind::Insert as i8; chunk.rows()];
+            chunk.kinds = Some(Int8Array::from(inserts));
+        }
+        output.emit(chunk);
         Ok(())
     }
 }

@@ -360,6 +360,7 @@ impl Catalog for Broadcast {
                 event_time: Some(EventTimeSpec {
                     column: 2,
                     delay_us: 0,
+                    marks_at_watermark: false,
                 }),
                 partition_base: instance as u32,
                 idle_timeout_ns: None,

@@ -351,6 +351,7 @@ impl Catalog for Pipeline {
                 event_time: Some(EventTimeSpec {
                     column: 2,
                     delay_us: 0,
+                    marks_at_watermark: false,
                 }),
                 partition_base: 0,
                 idle_timeout_ns: None,

@@ -16,6 +16,7 @@ use slackwater_engine::checkpoint::{Prepared, Snapshot, StateSnapshot};
 use slackwater_engine::deploy::{Deployment, InstancePlan};
 use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::sink::SinkConnector;
+use slackwater_engine::source::{Resume, SourceConnector};
 use slackwater_engine::time::now_ns;
 use slackwater_engine::worker::Event;
 use slackwater_sql::program::Program;
@@ -130,6 +131,9 @@ pub struct Agent {
     index: Vec<usize>,
     /// What each member's sink has prepared and not committed, with the barrier.
     pending: HashMap<usize, Vec<(u64, Prepared)>>,
+    /// How far sources were at barriers of which it is not known whether they are stored, and the nodes.
+    read: Vec<(u64, usize, Vec<Resume>)>,
+    connectors: HashMap<usize, Arc<dyn SourceConnector>>,
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -172,6 +176,14 @@ impl Agent {
                 }
             })
             .map_err(|error| format!("can't start a thread: {error}"))?;
+        let nodes = program.nodes.iter().enumerate();
+        let connectors = nodes.filter_map(|(node, spec)| match spec {
+            // Who can be read again keeps everything anyway.
+            NodeSpec::Source(source) if !source.connector.describe().replayable => {
+                Some((node, source.connector.clone()))
+            }
+            _ => None,
+        });
         let instances = deployment.instances.iter();
         let heads = instances.clone().map(|instance| {
             let head = instance.steps.first().map(|step| step.node);
@@ -188,6 +200,8 @@ impl Agent {
             index: instances.map(|instance| instance.index).collect(),
             members,
             pending: HashMap::new(),
+            read: Vec::new(),
+            connectors: connectors.collect(),
             jobs: Some(jobs),
             thread: Some(thread),
         })
@@ -269,6 +283,11 @@ impl Agent {
                 pending.push((prepared_for, prepared));
             }
         }
+        let node = self.sources[instance];
+        if let Some(node) = node.filter(|node| self.connectors.contains_key(node)) {
+            let resume = snapshot.partitions.iter().map(|state| state.resume.clone());
+            self.read.push((prepared_for, node, resume.collect()));
+        }
         let source = self.sources[instance].and_then(|node| self.members.find(node, index));
         let partitions = partitions_of(&snapshot.partitions);
         let mut reports = Vec::new();
@@ -345,8 +364,18 @@ impl Agent {
         count
     }
 
-    /// Commits everything that was prepared up to a barrier, in its order.
-    pub fn commit(&self, barrier: u64) {
+    /// Commits everything that was prepared up to a barrier, in its order, and tells sources how far they
+    /// are stored.
+    pub fn commit(&mut self, barrier: u64) {
+        for (of, node, resume) in std::mem::take(&mut self.read) {
+            if of > barrier {
+                self.read.push((of, node, resume));
+            } else if let Some(connector) = self.connectors.get(&node) {
+                for partition in &resume {
+                    connector.stored(&partition.name, partition.position);
+                }
+            }
+        }
         let mut commits = Vec::new();
         for (&member, pending) in &self.pending {
             let ready = pending.iter().filter(|(of, _)| *of <= barrier);

@@ -163,6 +163,8 @@ fn keys(program: &Program) -> HashMap<usize, String> {
                     NodeSpec::SessionRows { .. } => "sessions",
                     NodeSpec::CountWindow(_) => "count window",
                     NodeSpec::Join(_) => "join",
+                    NodeSpec::IntervalJoin(_) => "interval join",
+                    NodeSpec::Over(_) => "over",
                     NodeSpec::TemporalJoin(_) => "temporal join",
                     NodeSpec::ChangelogJoin(_) => "join of streams",
                     NodeSpec::TopN(_) => "top",
@@ -221,6 +223,23 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
             let sides = sides.collect::<Vec<_>>().join("; ");
             let windows = format!("{:?}", join.windows);
             let aspects = vec![aspect("rows", sides), aspect("windows", windows)];
+            (NodeKind::Stateful, aspects)
+        }
+        NodeSpec::IntervalJoin(join) => {
+            let sides = join.sides.iter().map(|side| {
+                let rows = columns(&side.schema);
+                format!("{rows} by {:?} at {}", side.keys, side.time_column)
+            });
+            let sides = sides.collect::<Vec<_>>().join("; ");
+            let interval = format!("{:?} {:?}", join.kind, join.bounds);
+            let aspects = vec![aspect("rows", sides), aspect("interval", interval)];
+            (NodeKind::Stateful, aspects)
+        }
+        NodeSpec::Over(spec) => {
+            let rows = columns(&spec.input);
+            let order = format!("{rows} by {:?} at {}", spec.keys, spec.time_column);
+            let functions = format!("{:?}", spec.calls);
+            let aspects = vec![aspect("rows", order), aspect("functions", functions)];
             (NodeKind::Stateful, aspects)
         }
         NodeSpec::ChangelogJoin(join) => {

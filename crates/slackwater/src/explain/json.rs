@@ -172,7 +172,12 @@ pub fn json(program: &Program, plan: &Plan) -> Result<String, String> {
             elastic: plan.elastic,
         },
         targets: targets.collect(),
-        notes: plan.notes.clone(),
+        notes: plan
+            .notes
+            .iter()
+            .chain(&program.warnings)
+            .cloned()
+            .collect(),
     };
     let text = serde_json::to_string_pretty(&explained).map_err(|error| error.to_string())?;
     Ok(text + "\n")

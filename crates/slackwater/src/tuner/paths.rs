@@ -69,8 +69,10 @@ pub fn guess(node: &NodeSpec) -> Work {
             (500.0, 0.0)
         }
         NodeSpec::Aggregate { .. } => (5_000.0, 60.0),
-        NodeSpec::TableJoin(_) | NodeSpec::TemporalJoin(_) => (5_000.0, 60.0),
-        NodeSpec::Join(_) => (10_000.0, 200.0),
+        NodeSpec::TableJoin(_) | NodeSpec::LookupJoin(_) | NodeSpec::TemporalJoin(_) => {
+            (5_000.0, 60.0)
+        }
+        NodeSpec::Join(_) | NodeSpec::IntervalJoin(_) | NodeSpec::Over(_) => (10_000.0, 200.0),
         NodeSpec::Sink(_) => (10_000.0, 40.0),
     };
     Work {

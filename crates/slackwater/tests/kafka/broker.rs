@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
@@ -179,6 +181,32 @@ impl Broker {
         let admin = self.admin();
         let results = wait_for(admin.delete_groups(&[group], &AdminOptions::new())).unwrap();
         results[0].as_ref().unwrap();
+    }
+
+    /// The first messages of partition 0: keys and values, empty where there is none.
+    pub fn messages(&self, topic: &str, number: usize) -> Vec<(String, String)> {
+        let mut config = self.config();
+        config.set("group.id", "messages");
+        let consumer: BaseConsumer = config.create().unwrap();
+        let mut partitions = TopicPartitionList::new();
+        let offset = Offset::Beginning;
+        partitions.add_partition_offset(topic, 0, offset).unwrap();
+        consumer.assign(&partitions).unwrap();
+        let text =
+            |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap();
+        let begun = Instant::now();
+        let mut messages = Vec::new();
+        while messages.len() < number {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "only {messages:?}"
+            );
+            if let Some(message) = consumer.poll(Duration::from_millis(100)) {
+                let message = message.unwrap();
+                messages.push((text(message.key()), text(message.payload())));
+            }
+        }
+        messages
     }
 
     /// Writes messages into one partition, in order.

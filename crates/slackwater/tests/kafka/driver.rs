@@ -67,6 +67,7 @@ impl Reading {
             unit_per_partition: false,
             bytes_read: Arc::new(AtomicU64::new(0)),
             resume: resume.into(),
+            saved: true,
         })?;
         let mut waiter = Waiter::new().unwrap();
         let mut partitions = BTreeMap::new();

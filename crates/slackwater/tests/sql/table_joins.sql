@@ -77,19 +77,23 @@ SELECT w.window_start, w.bidder, w.n, p.city FROM (
 -- explain
 EXPLAIN SELECT b.ms, b.bidder, p.city FROM bids AS b LEFT JOIN people AS p ON b.bidder = p.name AND p.ms < b.ms;
 
---- a full join with a table has no end
+--- a full join with a table is one of streams
+-- table
 SELECT * FROM bids AS b FULL JOIN people AS p ON b.bidder = p.name;
 
---- nor has a left join that keeps the table
+--- so is a left join that keeps the table
+-- table
 SELECT * FROM people AS p LEFT JOIN bids AS b ON b.bidder = p.name;
 
 --- two streams
-SELECT * FROM bids AS b JOIN endless AS e ON b.auction = e.k;
+-- explain
+EXPLAIN SELECT b.price, e.k FROM bids AS b JOIN endless AS e ON b.auction = e.k;
 
 --- two streams of event time
-SELECT * FROM bids AS b JOIN rates AS r ON b.auction = r.auction;
+SELECT b.price, r.rate FROM bids AS b JOIN rates AS r ON b.auction = r.auction;
 
---- a running aggregate as a table
+--- a running aggregate beside a stream
+-- table
 SELECT * FROM bids AS b JOIN (SELECT name, COUNT(*) AS n FROM people GROUP BY name) AS p ON b.bidder = p.name;
 
 --- the version that is valid at a row's time
@@ -189,3 +193,10 @@ SELECT * FROM bids LEFT JOIN people USING (ms);
 
 --- NATURAL in an outer join
 SELECT * FROM bids NATURAL FULL JOIN people;
+
+--- versions of a table with a PRIMARY KEY, as in Flink
+CREATE TABLE keyed_rates (ms BIGINT, auction INT, rate DOUBLE, ts AS TO_TIMESTAMP_LTZ(ms, 3),
+  WATERMARK FOR ts AS ts - INTERVAL '10' SECOND, PRIMARY KEY (auction) NOT ENFORCED)
+WITH ('connector' = 'file', 'path' = 'data/rates.csv');
+SELECT b.ms, b.price * r.rate AS worth FROM bids AS b
+JOIN keyed_rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;

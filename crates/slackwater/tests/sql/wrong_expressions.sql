@@ -108,9 +108,9 @@ SELECT bids.price.cents FROM bids;
 CREATE TABLE orders (id BIGINT, customer ROW<name STRING, city STRING>) WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
 SELECT customer.nme FROM orders;
 
---- an element of an array
+--- a field of an array
 CREATE TABLE orders (id BIGINT, tags ARRAY<STRING>) WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
-SELECT tags[1] FROM orders;
+SELECT tags['new'] FROM orders;
 
 --- a star inside a function
 SELECT SUM(*) FROM bids;

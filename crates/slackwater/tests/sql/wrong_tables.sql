@@ -49,12 +49,6 @@ CREATE TABLE t (a INT, b INT,) WITH ('connector' = 'blackhole');
 --- NOT NULL
 CREATE TABLE t (a INT NOT NULL) WITH ('connector' = 'blackhole');
 
---- PRIMARY KEY
-CREATE TABLE t (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'blackhole');
-
---- PRIMARY KEY behind a column
-CREATE TABLE t (a INT PRIMARY KEY) WITH ('connector' = 'blackhole');
-
 --- DEFAULT
 CREATE TABLE t (a INT DEFAULT 1) WITH ('connector' = 'blackhole');
 

@@ -25,7 +25,7 @@ impl Translator<'_> {
             JoinType::Full => JoinKind::Full,
             other => {
                 return Err(SqlError::new(format!("a {other} join is not known here"))
-                    .mend("INNER, LEFT, RIGHT and FULL joins over the same window are"));
+                    .mend("INNER, LEFT, RIGHT and FULL joins are"));
             }
         };
         if join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty() {
@@ -36,10 +36,14 @@ impl Translator<'_> {
         if let Some((times, filter)) = as_of::split(join.filter.as_ref()) {
             return self.temporal_join(join, kind, times.each_ref(), filter.as_ref());
         }
+        if let Some((time, filter)) = as_of::now::split(join.filter.as_ref()) {
+            return self.lookup_join(join, kind, time.as_ref(), filter);
+        }
         let plans = [join.left.as_ref(), join.right.as_ref()];
         let reasons = [self.no_table(plans[0])?, self.no_table(plans[1])?];
-        if reasons.iter().any(Option::is_none) {
-            return self.table_join(join, kind, reasons.map(|reason| reason.is_none()));
+        let may_be_table = reasons.map(|reason| reason.is_none());
+        if let Some(table_side) = Self::table_side(kind, may_be_table) {
+            return self.table_join(join, kind, table_side);
         }
         let streams = [self.translate(plans[0])?, self.translate(plans[1])?];
         let mut window: Option<(bool, Windows)> = None;
@@ -80,6 +84,9 @@ impl Translator<'_> {
         }
         let (Some((is_start, windows)), Some(window_pair), false) = (window, window_pair, updates)
         else {
+            if !updates && let Some(joined) = self.interval_join(join, kind, &streams)? {
+                return Ok(joined);
+            }
             return self.changelog_join(join, kind, streams, all_pairs);
         };
         let mut sides = Vec::new();

@@ -119,6 +119,7 @@ impl Translator<'_> {
         let schema: SchemaRef = Arc::new(Schema::new(schema.fields().clone()));
         let spec = NodeSpec::Union {
             schema: schema.clone(),
+            changes: false,
         };
         let detail = format!("{} inputs", inputs.len());
         self.node(

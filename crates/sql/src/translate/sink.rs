@@ -37,7 +37,7 @@ impl Translator<'_> {
         let mut node = self.materialise(&stream, &stream.columns, names, None)?;
         let changelog = table.as_deref().and_then(Table::changelog);
         if let Some(name) = changelog {
-            node = self.to_rows(node, name);
+            node = self.changes_as_rows(node, name);
         }
         let schema = self.schemas[node].clone();
         let connector = self.connectors.sink(table.as_deref(), &schema)?;
@@ -75,6 +75,7 @@ impl Translator<'_> {
             connector,
             schema: schema.clone(),
             latency_target_ns,
+            changes: stream.changes(),
             wants_before,
         }));
         self.schemas.push(schema);
@@ -83,7 +84,7 @@ impl Translator<'_> {
     }
 
     /// A node whose rows say in a column `name` what they do.
-    fn to_rows(&mut self, node: usize, name: &str) -> usize {
+    fn changes_as_rows(&mut self, node: usize, name: &str) -> usize {
         let before = self.schemas[node].clone();
         let own = Arc::new(Field::new(name, DataType::Utf8View, true));
         let fields = [own].into_iter().chain(before.fields().iter().cloned());

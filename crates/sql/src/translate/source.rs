@@ -134,6 +134,7 @@ impl Translator<'_> {
                 .position(|&kept| kept == time)
                 .expect("event time is kept"),
             delay_us,
+            marks_at_watermark: self.is_late_at_watermark,
         });
         let connector = self.connectors.source(table)?;
         let description = connector.describe();

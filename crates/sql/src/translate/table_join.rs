@@ -10,6 +10,7 @@ use datafusion_expr::logical_plan::Join;
 use datafusion_expr::{Expr, LogicalPlan, Operator};
 use datafusion_physical_expr::expressions::BinaryExpr;
 use slackwater_control::query::{Edge, Exchange, NodeKind};
+use slackwater_engine::operator::drop_late::Late;
 use slackwater_engine::operator::join::JoinKind;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::temporal_join::TemporalJoinSpec;
@@ -27,7 +28,9 @@ impl Translator<'_> {
     /// Why a plan can't be the table of a join; `None` if it can.
     pub(super) fn no_table(&self, plan: &LogicalPlan) -> Result<Option<String>> {
         let mut tables = Vec::new();
+        let mut is_aggregated = false;
         plan.apply(|part| {
+            is_aggregated |= matches!(part, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_));
             if let LogicalPlan::TableScan(scan) = part
                 && let Some(handle) = scan.source.downcast_ref::<TableHandle>()
             {
@@ -35,6 +38,9 @@ impl Translator<'_> {
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
+        if is_aggregated {
+            return Ok(Some("it is aggregated".to_string()));
+        }
         for table in tables {
             let name = &table.name;
             if table.event_time.is_some() {
@@ -47,28 +53,24 @@ impl Translator<'_> {
         Ok(None)
     }
 
-    /// A join of which the sides that `may_be_table` says can be read to their end first.
+    /// Which side of a join is the table, 0 the left one; `None` where rows of a table would be kept: they
+    /// are never at their end, and such a join takes back what it has padded.
+    pub(super) fn table_side(kind: JoinKind, may_be_table: [bool; 2]) -> Option<usize> {
+        match (kind, may_be_table) {
+            (JoinKind::Inner | JoinKind::Left, [_, true]) => Some(1),
+            (JoinKind::Inner | JoinKind::Right, [true, _]) => Some(0),
+            _ => None,
+        }
+    }
+
+    /// A join of which the side `table_side` is read to its end first.
     pub(super) fn table_join(
         &mut self,
         join: &Join,
         kind: JoinKind,
-        may_be_table: [bool; 2],
+        table_side: usize,
     ) -> Result<Stream> {
         let plans = [join.left.as_ref(), join.right.as_ref()];
-        // The side that is the table, as an index into `plans`.
-        let table_side = match kind {
-            JoinKind::Inner => usize::from(may_be_table[1]),
-            JoinKind::Left if may_be_table[1] => 1,
-            JoinKind::Right if may_be_table[0] => 0,
-            JoinKind::Left | JoinKind::Right | JoinKind::Full => {
-                let name = format!("{kind:?}").to_uppercase();
-                return Err(SqlError::new(format!(
-                    "a {name} JOIN that keeps rows of a table has no end to emit them at"
-                ))
-                .near(&name)
-                .mend("keep the stream's rows: FROM stream LEFT JOIN table ON …"));
-            }
-        };
         let stream_side = 1 - table_side;
         let stream = self.translate(plans[stream_side])?;
         self.depth += 1;
@@ -180,17 +182,17 @@ impl Translator<'_> {
 
         let Sides { join, streams, .. } = sides;
         let sides_of = sides.in_order();
-        if streams[TABLE].updates {
-            return Err(SqlError::new("the table of a join can't be aggregated yet")
-                .near("JOIN")
-                .mend("join with the table itself, and aggregate behind the join"));
-        }
-        if streams[STREAM].updates {
-            return Err(
-                SqlError::new("a join with a running aggregate needs retraction")
-                    .near("JOIN")
-                    .mend("aggregate behind the join, or in windows"),
-            );
+        let changing = if times.is_some() {
+            &streams[..]
+        } else {
+            &streams[TABLE..]
+        };
+        if changing.iter().any(|stream| stream.updates) {
+            return Err(SqlError::new(
+                "FOR SYSTEM_TIME AS OF joins rows that stay, and these are taken back or replaced",
+            )
+            .near("JOIN")
+            .mend("aggregate behind the join, or join without FOR SYSTEM_TIME AS OF"));
         }
         let mut pairs = Vec::new();
         for (left, right) in &join.on {
@@ -237,7 +239,7 @@ impl Translator<'_> {
             }
             let node = self.materialise(&streams[input], &columns, &names, None)?;
             nodes[input] = match &times {
-                Some(_) => self.drop_late(node, placed_times[input]),
+                Some(_) => self.drop_late(node, placed_times[input], Late::Before),
                 None => node,
             };
         }
@@ -287,12 +289,15 @@ impl Translator<'_> {
     }
 
     /// A node without the late rows of `node`.
-    pub(super) fn drop_late(&mut self, node: usize, time_column: usize) -> usize {
+    pub(super) fn drop_late(&mut self, node: usize, time_column: usize, late: Late) -> usize {
         let schema = self.schemas[node].clone();
         let detail = format!("by {}", schema.field(time_column).name());
-        let key = format!("drop late {time_column}");
+        let key = format!("drop late {time_column} {late:?}");
         let inputs = vec![self.edge(node, Exchange::Forward)];
-        let (kind, spec) = (NodeKind::Stateless, NodeSpec::DropLate { time_column });
+        let (kind, spec) = (
+            NodeKind::Stateless,
+            NodeSpec::DropLate { time_column, late },
+        );
         self.node("drop late", detail, kind, inputs, spec, schema, &key)
     }
 
@@ -329,9 +334,10 @@ impl Translator<'_> {
             columns: beside.columns,
             roles: roles.collect(),
             time: beside.time,
-            updates: false,
+            // Each row of the stream is looked up alone, whatever it does.
+            updates: sides.streams[STREAM].updates,
             key: None,
-            deletes: false,
+            deletes: sides.streams[STREAM].updates,
         }
     }
 }
@@ -369,7 +375,7 @@ struct Beside {
 }
 
 /// Where an expression stands among the columns, added if it does not.
-fn place(
+pub(super) fn place(
     expression: &Physical,
     name: String,
     columns: &mut Vec<Physical>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
 use datafusion_common::{Column, ScalarValue};
 use datafusion_expr::expr::{Sort, WindowFunction};
-use datafusion_expr::logical_plan::{Filter, Window};
+use datafusion_expr::logical_plan::{Filter, Projection, Window};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{Expr, LogicalPlan, Operator, WindowFunctionDefinition};
 use slackwater_control::query::{Exchange, NodeKind};
@@ -37,20 +37,15 @@ impl Translator<'_> {
         filter: &Filter,
         above: Option<&[Expr]>,
     ) -> Result<Option<Stream>> {
-        let LogicalPlan::Window(window) = filter.input.as_ref() else {
+        let Some(numbered) = numbered(&filter.input)? else {
             return Ok(None);
         };
-        let [expression] = window.window_expr.as_slice() else {
+        let schema = filter.input.schema();
+        let is_rank = |column: &Column| schema.maybe_index_of_column(column) == Some(numbered.rank);
+        let Some(top) = top(&filter.predicate, &is_rank)? else {
             return Ok(None);
         };
-        let Some(call) = rank_call(expression) else {
-            return Ok(None);
-        };
-        let name = call.fun.name().to_uppercase();
-        let rank = Column::new_unqualified(expression.schema_name().to_string());
-        let Some(top) = top(&filter.predicate, &rank)? else {
-            return Ok(None);
-        };
+        let name = numbered.call.fun.name().to_uppercase();
         if name != "ROW_NUMBER" {
             let error = format!(
                 "{name}() <= N is not known here: how many rows it lets through has no limit"
@@ -59,12 +54,15 @@ impl Translator<'_> {
                 .near(name)
                 .mend("ROW_NUMBER() OVER (…) <= N"));
         }
-        let is_wanted = |expression: &Expr| expression.column_refs().contains(&rank);
+        let is_wanted = |expression: &Expr| expression.column_refs().into_iter().any(is_rank);
         let has_rank = match above {
             Some(above) => above.iter().any(is_wanted) || top.rest.iter().any(|e| is_wanted(e)),
             None => true,
         };
-        let first = self.first_rows(window, call, top.limit, has_rank)?;
+        let mut first = self.first_rows(numbered.window, numbered.call, top.limit, has_rank)?;
+        for projection in numbered.projections {
+            first = self.project(first, &projection.expr, &projection.input)?;
+        }
         match conjunction(top.rest.into_iter().cloned()) {
             Some(rest) => self.filter(first, &rest, &filter.input).map(Some),
             None => Ok(Some(first)),
@@ -205,6 +203,56 @@ impl Translator<'_> {
     }
 }
 
+/// Rows with their numbers.
+struct Numbered<'p> {
+    window: &'p Window,
+    call: &'p WindowFunction,
+    /// What stands between the window and the condition, from below; the optimiser leaves out columns
+    /// that nobody wants.
+    projections: Vec<&'p Projection>,
+    /// The column of the number, above the projections.
+    rank: usize,
+}
+
+/// The numbered rows that a plan is about, if it is about any.
+fn numbered(plan: &LogicalPlan) -> Result<Option<Numbered<'_>>> {
+    match plan {
+        LogicalPlan::Window(window) => {
+            let [expression] = window.window_expr.as_slice() else {
+                return Ok(None);
+            };
+            let call = rank_call(expression);
+            Ok(call.map(|call| Numbered {
+                window,
+                call,
+                projections: Vec::new(),
+                rank: window.schema.fields().len() - 1,
+            }))
+        }
+        LogicalPlan::SubqueryAlias(alias) => numbered(&alias.input),
+        LogicalPlan::Projection(projection) => {
+            let Some(mut numbered) = numbered(&projection.input)? else {
+                return Ok(None);
+            };
+            let below = projection.input.schema();
+            let is_rank = |expression: &Expr| {
+                let column = expression.clone().unalias();
+                let column = column
+                    .try_as_col()
+                    .and_then(|c| below.maybe_index_of_column(c));
+                column == Some(numbered.rank)
+            };
+            let Some(rank) = projection.expr.iter().position(is_rank) else {
+                return Ok(None);
+            };
+            numbered.rank = rank;
+            numbered.projections.push(projection);
+            Ok(Some(numbered))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// The call of a function that numbers rows.
 fn rank_call(mut expression: &Expr) -> Option<&WindowFunction> {
     while let Expr::Alias(alias) = expression {
@@ -222,13 +270,13 @@ fn rank_call(mut expression: &Expr) -> Option<&WindowFunction> {
 }
 
 /// Reads `rank <= N` out of a condition; `None` where it says nothing of the kind.
-fn top<'f>(predicate: &'f Expr, rank: &Column) -> Result<Option<Top<'f>>> {
+fn top<'f>(predicate: &'f Expr, is_rank: &impl Fn(&Column) -> bool) -> Result<Option<Top<'f>>> {
     let (mut limit, mut rest) = (None::<u64>, Vec::new());
     for part in split_conjunction(predicate) {
-        match limit_of(part, rank) {
+        match limit_of(part, is_rank) {
             Some(of_part) => limit = Some(limit.map_or(of_part, |limit| limit.min(of_part))),
             // Every rank is at least 1.
-            None if is_always(part, rank) => {}
+            None if is_always(part, is_rank) => {}
             None => rest.push(part),
         }
     }
@@ -245,11 +293,11 @@ fn top<'f>(predicate: &'f Expr, rank: &Column) -> Result<Option<Top<'f>>> {
 }
 
 /// The comparison of the rank with a number, the rank on the left.
-fn comparison(part: &Expr, rank: &Column) -> Option<(Operator, i128)> {
+fn comparison(part: &Expr, is_rank: &impl Fn(&Column) -> bool) -> Option<(Operator, i128)> {
     let Expr::BinaryExpr(binary) = part else {
         return None;
     };
-    let is_rank = |side: &Expr| uncast(side).try_as_col() == Some(rank);
+    let is_rank = |side: &Expr| uncast(side).try_as_col().is_some_and(is_rank);
     let (operator, number) = if is_rank(&binary.left) {
         (binary.op, &binary.right)
     } else if is_rank(&binary.right) {
@@ -263,8 +311,8 @@ fn comparison(part: &Expr, rank: &Column) -> Option<(Operator, i128)> {
     Some((operator, whole(value)?))
 }
 
-fn limit_of(part: &Expr, rank: &Column) -> Option<u64> {
-    let (operator, number) = comparison(part, rank)?;
+fn limit_of(part: &Expr, is_rank: &impl Fn(&Column) -> bool) -> Option<u64> {
+    let (operator, number) = comparison(part, is_rank)?;
     let limit = match operator {
         Operator::LtEq => number,
         Operator::Lt => number - 1,
@@ -274,9 +322,9 @@ fn limit_of(part: &Expr, rank: &Column) -> Option<u64> {
     Some(u64::try_from(limit).unwrap_or(0))
 }
 
-fn is_always(part: &Expr, rank: &Column) -> bool {
+fn is_always(part: &Expr, is_rank: &impl Fn(&Column) -> bool) -> bool {
     matches!(
-        comparison(part, rank),
+        comparison(part, is_rank),
         Some((Operator::GtEq, ..=1) | (Operator::Gt, ..=0))
     )
 }

@@ -44,6 +44,7 @@ impl Translator<'_> {
         let time = keep_time.then(|| column(schema.fields().len() - 1, &schema));
         let spec = NodeSpec::Union {
             schema: schema.clone(),
+            changes: streams.iter().any(|stream| stream.updates),
         };
         let detail = format!("{} inputs", inputs.len());
         let node = self.node(

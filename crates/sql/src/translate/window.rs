@@ -6,6 +6,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion_expr::{Expr, LogicalPlan};
 use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::count_window::CountWindowSpec;
+use slackwater_engine::operator::drop_late::Late;
 use slackwater_engine::operator::late_rows::Lateness;
 use slackwater_engine::operator::session::SessionSpec;
 use slackwater_engine::operator::window::{WindowKind, Windows};
@@ -113,7 +114,7 @@ impl Translator<'_> {
 
     /// Adds the node of an operator over the whole input, by its key.
     #[allow(clippy::too_many_arguments)]
-    fn over(
+    fn window_node(
         &mut self,
         input: &Stream,
         name: &str,
@@ -168,7 +169,7 @@ impl Translator<'_> {
             schema: schema.clone(),
         };
         let detail = self.detail(&windows, &ready);
-        let node = self.over(&ready.stream, "window", detail, None, spec, schema, &key);
+        let node = self.window_node(&ready.stream, "window", detail, None, spec, schema, &key);
         self.windowed(window, ready, node)
     }
 
@@ -228,7 +229,7 @@ impl Translator<'_> {
         };
         let detail = self.detail(&windows, &ready);
         let key = format!("reach {windows:?} {time_column}");
-        let before = self.over(
+        let before = self.window_node(
             &ready.stream,
             "window",
             detail.clone(),
@@ -277,7 +278,7 @@ impl Translator<'_> {
             input: reach,
             schema: schema.clone(),
         };
-        let node = self.over(
+        let node = self.window_node(
             &judged,
             "sessions",
             detail,
@@ -292,7 +293,7 @@ impl Translator<'_> {
     fn count_windows(&mut self, window: &WindowNode, mut ready: Ready) -> Result<Stream> {
         let windows = window.windows;
         let detail = self.detail(&windows, &ready);
-        ready.stream.node = self.drop_late(ready.stream.node, ready.time_column);
+        ready.stream.node = self.drop_late(ready.stream.node, ready.time_column, Late::Before);
         let of_edge = windows.data_type();
         let own = [
             ("window_start", of_edge.clone()),
@@ -310,7 +311,7 @@ impl Translator<'_> {
         let key = format!("count {spec:?}");
         let exchange = Some(by_key(&ready.keys));
         let spec = NodeSpec::CountWindow(spec);
-        let node = self.over(
+        let node = self.window_node(
             &ready.stream,
             "count window",
             detail,

@@ -26,6 +26,7 @@ use super::output::{Output, failed, folder_of, remove, sync_file, sync_folder};
 use super::{MEND_GONE, unreadable};
 use crate::encode::Encoder;
 use crate::format::Format;
+use crate::packing::Packing;
 
 /// How long it is waited for whoever writes the file: workers whose parent has died end within a second.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -254,8 +255,7 @@ impl Sink for GrowingSink {
             options.header = false;
         }
         let path = &self.file.path;
-        let is_packed = path.extension().is_some_and(|ending| ending == "gz");
-        let output = Output::new(file, length, &self.file.hidden, is_packed);
+        let output = Output::new(file, length, &self.file.hidden, Packing::of(path));
         self.output = Some((Encoder::new(&format, &self.schema), output));
         Ok(())
     }

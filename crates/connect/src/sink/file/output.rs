@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use slackwater_engine::error::{Error, Result};
+
+use crate::packing::{Member, Packing};
 
 /// Bytes collected before they are written: large enough that a system call costs nothing beside
 /// making them.
@@ -51,31 +51,27 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-fn new_member() -> GzEncoder<Vec<u8>> {
-    GzEncoder::new(Vec::new(), Compression::default())
-}
-
 /// A file that is written through a buffer.
 pub(super) struct Output {
     path: PathBuf,
     file: File,
     /// Bytes in the file.
     length: u64,
-    is_packed: bool,
-    /// The gzip member that was begun.
-    member: Option<GzEncoder<Vec<u8>>>,
+    packing: Option<Packing>,
+    /// The member that was begun.
+    member: Option<Member>,
     /// What is to be written next.
     pub(super) buffer: Vec<u8>,
 }
 
 impl Output {
     /// Goes on behind the `length` bytes of `file`. Errors name `path`.
-    pub(super) fn new(file: File, length: u64, path: &Path, is_packed: bool) -> Output {
+    pub(super) fn new(file: File, length: u64, path: &Path, packing: Option<Packing>) -> Output {
         Output {
             path: path.to_path_buf(),
             file,
             length,
-            is_packed,
+            packing,
             member: None,
             buffer: Vec::with_capacity(BUFFER_BYTES * 2),
         }
@@ -96,18 +92,25 @@ impl Output {
             return Ok(());
         }
         let mut bytes = std::mem::take(&mut self.buffer);
-        let written = match self.is_packed {
-            true => {
-                let member = self.member.get_or_insert_with(new_member);
-                let packed = member.write_all(&bytes);
-                let packed = packed.map(|()| std::mem::take(member.get_mut()));
-                packed.and_then(|packed| self.put(&packed))
-            }
-            false => self.put(&bytes),
-        };
+        let written = self.pack(&bytes).and_then(|packed| match packed {
+            Some(packed) => self.put(&packed),
+            None => self.put(&bytes),
+        });
         bytes.clear();
         self.buffer = bytes;
         written.map_err(|error| failed(&self.path, "write", &error))
+    }
+
+    /// What the bytes are in a packed file.
+    fn pack(&mut self, bytes: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
+        let Some(packing) = self.packing else {
+            return Ok(None);
+        };
+        let member = match self.member.take() {
+            Some(member) => member,
+            None => packing.begin()?,
+        };
+        self.member.insert(member).pack(bytes).map(Some)
     }
 
     fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
@@ -116,18 +119,21 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the buffer, and ends the gzip member so that the file is whole. A packed file without
-    /// rows has a member, too.
+    /// Writes the buffer, and ends the member so that the file is whole. A packed file without rows has
+    /// a member, too.
     pub(super) fn end(&mut self) -> Result<()> {
         self.write_out()?;
-        if self.is_packed && self.length == 0 {
-            self.member.get_or_insert_with(new_member);
+        let failed = |error| failed(&self.path, "write", &error);
+        if self.length == 0 && self.member.is_none() {
+            let member = self.packing.map(Packing::begin).transpose();
+            self.member = member.map_err(failed)?;
         }
         let Some(member) = self.member.take() else {
             return Ok(());
         };
-        let written = member.finish().and_then(|bytes| self.put(&bytes));
-        written.map_err(|error| failed(&self.path, "write", &error))
+        let rest = member.finish().map_err(failed)?;
+        self.put(&rest)
+            .map_err(|error| self::failed(&self.path, "write", &error))
     }
 
     /// Bytes in the file.

@@ -18,8 +18,8 @@ use slackwater_engine::sink::Sink;
 
 use super::output::{Output, failed, folder_of, remove, sync_file, sync_folder};
 use super::{MEND_GONE, unreadable};
-use crate::encode::Encoder;
-use crate::format::Format;
+use crate::encode::FileEncoder;
+use crate::file_format::{EXTENSIONS, FileFormat};
 
 /// A part's name. As text, names of an instance are in the order in which the parts were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl fmt::Display for PartName {
 impl PartName {
     fn parse(name: &str) -> Option<PartName> {
         let (numbers, extension) = name.strip_prefix("part-")?.split_once('.')?;
-        let extension = ["csv", "json"].into_iter().find(|of| *of == extension)?;
+        let extension = EXTENSIONS.iter().find(|of| **of == extension)?;
         let mut numbers = numbers.split('-');
         let part = PartName {
             instance: numbers.next()?.parse().ok()?,
@@ -75,12 +75,11 @@ pub(super) fn is_hidden_part(name: &str) -> bool {
     name.is_some_and(is_part)
 }
 
-/// Whether a file with this name is a part of a query that took no checkpoints.
-fn is_plain_part(name: &str) -> bool {
-    let numbered = name.strip_prefix("part-").and_then(|n| n.split_once('.'));
-    numbered.is_some_and(|(number, extension)| {
-        matches!(extension, "csv" | "json") && number.parse::<usize>().is_ok()
-    })
+/// The number of a part of a query that took no checkpoints.
+pub(super) fn plain_part(name: &str) -> Option<usize> {
+    let (number, extension) = name.strip_prefix("part-")?.split_once('.')?;
+    let is_ours = EXTENSIONS.contains(&extension);
+    is_ours.then(|| number.parse::<usize>().ok())?
 }
 
 /// Removes the files of a folder that are meant. Says nothing about a folder that isn't there.
@@ -159,7 +158,7 @@ pub(super) fn recover(folder: &Path, prepared: &[String]) -> Result<()> {
 
 /// Writes the parts of one instance.
 pub(super) struct PartSink {
-    format: Format,
+    format: FileFormat,
     schema: SchemaRef,
     folder: PathBuf,
     /// The name of the part that is written, or will be next.
@@ -171,13 +170,13 @@ pub(super) struct PartSink {
 
 /// The part that is written.
 struct Part {
-    encoder: Encoder,
+    encoder: FileEncoder,
     output: Output,
 }
 
 impl PartSink {
     pub(super) fn new(
-        format: &Format,
+        format: &FileFormat,
         schema: &SchemaRef,
         folder: &Path,
         name: PartName,
@@ -202,8 +201,8 @@ impl PartSink {
             .open(&path)
             .map_err(|error| failed(&path, "make the part", &error))?;
         Ok(Part {
-            encoder: Encoder::new(&self.format, &self.schema),
-            output: Output::new(file, 0, &path, false),
+            encoder: FileEncoder::new(&self.format, &self.schema),
+            output: Output::new(file, 0, &path, None),
         })
     }
 }
@@ -214,7 +213,7 @@ impl Sink for PartSink {
             .map_err(|error| failed(&self.folder, "make the folder", &error))?;
         sync_folder(folder_of(&self.folder))?;
         if self.clears {
-            remove_where(&self.folder, |_, name| is_plain_part(name))?;
+            remove_where(&self.folder, |_, name| plain_part(name).is_some())?;
         }
         Ok(())
     }
@@ -245,6 +244,9 @@ impl Sink for PartSink {
         let Some(mut part) = self.part.take() else {
             return Ok(None);
         };
+        let place = self.folder.display().to_string();
+        let ended = part.encoder.finish(&mut part.output.buffer);
+        ended.map_err(|error| error.at(&place))?;
         part.output.end()?;
         let name = self.name.to_string();
         self.name.number += 1;
@@ -297,6 +299,7 @@ mod tests {
         ] {
             assert!(!is_part(other) && !is_hidden_part(other), "{other}");
         }
-        assert!(is_plain_part("part-0.csv") && !is_plain_part(&text));
+        assert_eq!(plain_part("part-7.csv"), Some(7));
+        assert_eq!(plain_part(&text), None);
     }
 }

@@ -222,13 +222,24 @@ impl Query {
     }
 }
 
+/// Formats of parts.
+const FORMATS: &[&str] = &[
+    "csv",
+    "json",
+    "arrow",
+    #[cfg(feature = "parquet")]
+    "parquet",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn each_surviving_row_is_there_once(
-        name in prop::sample::select(vec!["out", "out.csv", "out.csv.gz", "out.json", "out.json.gz"]),
-        is_json: bool,
+        name in prop::sample::select(vec![
+            "out", "out.csv", "out.csv.gz", "out.csv.zst", "out.json", "out.json.gz",
+        ]),
+        format in prop::sample::select(FORMATS),
         header in prop_oneof![Just("true"), Just("false")],
         instances in 1usize..4,
         overwrites: bool,
@@ -238,10 +249,14 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
-        let is_json = is_json && name == "out" || name.contains("json");
-        let options = match is_json {
-            true => vec![("format", "json")],
-            false => vec![("csv.header", header)],
+        let format = match name {
+            "out" => format,
+            name if name.contains("json") => "json",
+            _ => "csv",
+        };
+        let options = match format {
+            "csv" => vec![("csv.header", header)],
+            format => vec![("format", format)],
         };
         let mut of_sink = options.clone();
         if overwrites {

@@ -10,11 +10,12 @@ use slackwater_engine::sink::Sink;
 
 use super::output::{Output, failed, folder_of, remove};
 use super::parts::{self, is_part};
-use crate::encode::Encoder;
+use crate::encode::FileEncoder;
+use crate::packing::Packing;
 
 /// Writes one file under a temporary name.
 pub(super) struct WholeSink {
-    pub(super) encoder: Encoder,
+    pub(super) encoder: FileEncoder,
     /// The file is one of a folder's.
     pub(super) is_part: bool,
     /// It clears away the parts of an earlier run, which had more of them.
@@ -31,10 +32,7 @@ impl WholeSink {
     /// Removes the parts of an earlier run that this one does not replace.
     fn clear_parts(&self) -> Result<()> {
         parts::remove_where(folder_of(&self.place), |path, name| {
-            let number = name.strip_prefix("part-").and_then(|rest| {
-                let (number, extension) = rest.split_once('.')?;
-                matches!(extension, "csv" | "json").then(|| number.parse::<usize>().ok())?
-            });
+            let number = parts::plain_part(name);
             let is_replaced = self.place.extension() == path.extension();
             is_part(name) || number.is_some_and(|number| number >= self.instances || !is_replaced)
         })
@@ -59,8 +57,8 @@ impl Sink for WholeSink {
                 Error::new(self.place.display().to_string(), reason)
                     .mend("make the folder, or check its permissions")
             })?;
-        let is_packed = self.place.extension().is_some_and(|ending| ending == "gz");
-        self.output = Some(Output::new(file, 0, &self.place, is_packed));
+        let packing = Packing::of(&self.place);
+        self.output = Some(Output::new(file, 0, &self.place, packing));
         Ok(())
     }
 
@@ -89,7 +87,9 @@ impl Sink for WholeSink {
         let Some(mut output) = output else {
             return Ok(());
         };
-        self.encoder.finish(&mut output.buffer);
+        self.encoder
+            .finish(&mut output.buffer)
+            .map_err(|error| error.at(&self.place.display().to_string()))?;
         output.end()?;
         std::fs::rename(&self.temporary, &self.place)
             .map_err(|error| failed(&self.place, "give the file its name", &error))?;

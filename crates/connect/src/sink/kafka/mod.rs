@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::sink::{Delivery, Recovered, Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkConnector, SinkRequest};
 
 use crate::format::Format;
 use crate::kafka::presence::Presence;
@@ -46,6 +46,8 @@ pub(crate) struct KafkaConnector {
     schema: SchemaRef,
     format: Format,
     keys: Option<Keys>,
+    /// It has a PRIMARY KEY: messages replace the last one of the same key.
+    replaces: bool,
     cluster: Arc<Cluster>,
     presence: Arc<Presence>,
     delivering: Delivering,
@@ -76,6 +78,7 @@ impl KafkaConnector {
             schema: Arc::clone(&table.schema),
             format,
             keys: Keys::read(table, options)?,
+            replaces: !table.primary_key.is_empty(),
             presence,
             cluster,
             delivering,
@@ -128,6 +131,13 @@ impl SinkConnector for KafkaConnector {
         }
     }
 
+    fn accepts(&self) -> Accepts {
+        match self.replaces {
+            true => Accepts::Changes,
+            false => Accepts::Rows,
+        }
+    }
+
     fn describe(&self) -> String {
         format!("kafka {}", self.cluster.topics[0])
     }
@@ -137,7 +147,13 @@ impl SinkConnector for KafkaConnector {
         Ok(Box::new(KafkaSink::new(
             Arc::clone(&self.cluster),
             Arc::clone(&self.presence),
-            Rows::new(topic, &self.schema, &self.format, self.keys.as_ref())?,
+            Rows::new(
+                topic,
+                &self.schema,
+                &self.format,
+                self.keys.as_ref(),
+                self.replaces,
+            )?,
             self.mode(request)?,
         )))
     }

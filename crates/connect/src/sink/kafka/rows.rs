@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::BaseRecord;
-use slackwater_engine::chunk::Chunk;
+use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 
 use crate::encode::Encoder;
@@ -21,6 +21,10 @@ pub(super) struct Rows {
     key: Option<(Vec<usize>, Encoder)>,
     values: Texts,
     keys: Texts,
+    /// A message replaces the last one of its key: a row that goes is a message without a value.
+    replaces: bool,
+    /// Which of the rows go, where some do.
+    gone: Vec<bool>,
     /// The first that the producer has not taken.
     next: usize,
 }
@@ -50,6 +54,7 @@ impl Rows {
         schema: &SchemaRef,
         format: &Format,
         keys: Option<&Keys>,
+        replaces: bool,
     ) -> Result<Rows> {
         let key = match keys {
             None => None,
@@ -65,6 +70,8 @@ impl Rows {
             key,
             values: Texts::default(),
             keys: Texts::default(),
+            replaces,
+            gone: Vec::new(),
             next: 0,
         })
     }
@@ -75,6 +82,20 @@ impl Rows {
 
     /// Takes a chunk's rows.
     pub(super) fn take(&mut self, chunk: &Chunk) -> Result<()> {
+        let mut chunk = chunk.clone();
+        if let (true, Some(kinds)) = (self.replaces, &chunk.kinds) {
+            // What a row was says nothing to who replaces it.
+            let stays = kinds
+                .values()
+                .iter()
+                .map(|&kind| kind != RowKind::UpdateBefore as i8);
+            chunk = chunk.filter(&stays.map(Some).collect())?;
+        }
+        if self.replaces {
+            let kind = |row: usize| chunk.kinds.as_ref().map_or(0, |kinds| kinds.value(row));
+            let gone = (0..chunk.rows()).map(|row| kind(row) == RowKind::Delete as i8);
+            self.gone.extend(gone);
+        }
         let Rows { values, keys, .. } = self;
         let place = format!("topic {}", self.topic);
         let ends = &mut values.ends;
@@ -94,8 +115,10 @@ impl Rows {
     /// Hands over what the producer takes; whether that was all.
     pub(super) fn send(&mut self, producer: &Producer, servers: &str) -> Result<bool> {
         while self.next < self.values.ends.len() {
-            let mut record: BaseRecord<'_, [u8], [u8]> =
-                BaseRecord::to(&self.topic).payload(self.values.get(self.next));
+            let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&self.topic);
+            if !self.gone.get(self.next).is_some_and(|&gone| gone) {
+                record = record.payload(self.values.get(self.next));
+            }
             if self.key.is_some() {
                 record = record.key(self.keys.get(self.next));
             }
@@ -112,6 +135,7 @@ impl Rows {
         }
         self.values.clear();
         self.keys.clear();
+        self.gone.clear();
         self.next = 0;
         Ok(true)
     }

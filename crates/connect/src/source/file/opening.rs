@@ -7,12 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::read::MultiGzDecoder;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::source::Resume;
 
+use super::contents::{Contents, Lines};
 use super::{FileSource, FoundFile, OpenFile, name_of};
+use crate::file_format::FileFormat;
+use crate::format::Format;
 use crate::lines::{Mark, RecordReader};
+use crate::packing::Packing;
 
 /// What to do about a file that is not the one that was read before.
 const MEND: &str = "put the file back as it was, or begin again without the checkpoints";
@@ -32,7 +35,7 @@ impl Read for Counted {
 }
 
 /// Refuses to go on without a file that was read in part.
-pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume]) -> Result<()> {
+pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume], unit: &str) -> Result<()> {
     let names = files.iter().map(|file| name_of(&file.path));
     let names = names.collect::<std::collections::HashSet<String>>();
     match resume
@@ -42,7 +45,7 @@ pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume]) -> Result<
         None => Ok(()),
         Some(gone) => {
             let read = gone.position.saturating_sub(1);
-            let reason = format!("was read up to line {read} and is no longer among the files");
+            let reason = format!("was read up to {unit} {read} and is no longer among the files");
             Err(Error::new(gone.name.clone(), reason).mend(MEND).final_one())
         }
     }
@@ -116,54 +119,63 @@ impl FileSource {
             bytes_read.fetch_add(bytes, Ordering::Relaxed);
             return Ok(None);
         }
-        let mut file = File::open(&path).map_err(|error| {
-            Error::new(name, format!("can't open the file: {error}"))
+        let contents = match &self.format {
+            FileFormat::Lines(format) => {
+                let bookmark = known.and_then(|known| known.bookmark.as_deref());
+                Contents::Lines(self.open_lines(&path, format, bookmark)?)
+            }
+            FileFormat::Columns(format) => {
+                let read = Arc::new(self.schema.project(&self.request.projection)?);
+                let first = known.map_or(1, |known| known.position.max(1));
+                Contents::Columns(Box::new(format.open(&path, &read, first, bytes_read)?))
+            }
+        };
+        Ok(Some(OpenFile {
+            partition,
+            path,
+            contents,
+            first_new: known.map_or(0, |known| known.position),
+            ingest_ns: 0,
+        }))
+    }
+
+    fn open_lines(&self, path: &Path, format: &Format, bookmark: Option<&str>) -> Result<Lines> {
+        let failed = |error: std::io::Error| {
+            Error::new(name_of(path), format!("can't open the file: {error}"))
                 .mend("check the path and its permissions")
-        })?;
-        let is_packed = path
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-        let decoder = self.format.decoder(&self.schema, &self.request.projection);
-        let bookmark = known.and_then(|known| known.bookmark.as_deref());
-        let records = match bookmark.filter(|_| !is_packed) {
+        };
+        let mut file = File::open(path).map_err(failed)?;
+        let packing = Packing::of(path);
+        let bytes_read = Arc::clone(&self.request.bytes_read);
+        let decoder = format.decoder(&self.schema, &self.request.projection);
+        let records = match bookmark.filter(|_| packing.is_none()) {
             None => RecordReader::new(decoder, &self.pool),
             Some(bookmark) => {
-                let mark = seek(&mut file, &path, bookmark)?;
+                let mark = seek(&mut file, path, bookmark)?;
                 bytes_read.fetch_add(mark.offset, Ordering::Relaxed);
                 RecordReader::going_on(decoder, &self.pool, mark)
             }
         };
         let counted = Counted { file, bytes_read };
-        let input: Box<dyn Read + Send> = if is_packed {
-            Box::new(MultiGzDecoder::new(counted))
-        } else {
-            Box::new(counted)
+        let input: Box<dyn Read + Send> = match packing {
+            Some(packing) => packing.unpack(counted).map_err(failed)?,
+            None => Box::new(counted),
         };
-        Ok(Some(OpenFile {
-            partition,
-            path,
-            input,
-            is_packed,
-            records,
-            first_new: known.map_or(0, |known| known.position),
-            ingest_ns: 0,
-            ended: false,
-            failure: None,
-        }))
+        Ok(Lines::new(input, packing, records))
     }
 }
 
 impl OpenFile {
     /// Refuses a file that was read again and ended before what was read of it the first time.
-    pub(super) fn check_was_whole(&self) -> Result<()> {
-        let mark = self.records.mark();
+    pub(super) fn check_was_whole(&self, unit: &str) -> Result<()> {
+        let mark = self.contents.mark();
         // The end of a record that was too long is no line end.
         let line = mark.line + u64::from(mark.skipping);
         if line >= self.first_new {
             return Ok(());
         }
         let (lines, read) = (line - 1, self.first_new - 1);
-        let reason = format!("ends after line {lines}, but was read up to line {read} before");
+        let reason = format!("ends after {unit} {lines}, but was read up to {unit} {read} before");
         Err(Error::new(name_of(&self.path), reason)
             .mend(MEND)
             .final_one())

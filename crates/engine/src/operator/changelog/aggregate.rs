@@ -266,7 +266,7 @@ impl UpdatingAggregate {
             kinds.push(kind as i8);
         };
         let emitted = Chunk::new(after.batch.clone(), ingest_ns);
-        for row in 0..rows {
+        for (row, &is_same) in is_same.iter().enumerate() {
             // A row that has no value was refused, and is not there for anybody behind this.
             let was_there = before.is_there[row] && before.failed[row].is_none();
             if after.is_there[row]
@@ -276,7 +276,7 @@ impl UpdatingAggregate {
             }
             let is_there = after.is_there[row] && after.failed[row].is_none();
             match (was_there, is_there) {
-                (true, true) if is_same[row] => {}
+                (true, true) if is_same => {}
                 (true, true) => {
                     if self.spec.emits_before {
                         push(row, RowKind::UpdateBefore);

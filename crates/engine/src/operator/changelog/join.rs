@@ -13,7 +13,9 @@ mod state;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int8Array, RecordBatch, UInt32Array, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, Int8Array, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
+};
 use arrow_schema::SchemaRef;
 
 use super::rows::{Encoded, KeyedRows, OfKey};
@@ -167,7 +169,7 @@ impl ChangelogJoin {
             pending.next += 1;
         }
         let rows = other.decode(encodings.into_iter())?;
-        let verdicts = self.judge(pending, &own, &rows, output)?;
+        let verdicts = self.judge(pending, &own, &counts, &rows, output)?;
         Ok(Candidates {
             of_row,
             counts,
@@ -176,11 +178,13 @@ impl ChangelogJoin {
         })
     }
 
-    /// What the condition says of each pair: row `own[i]` of the chunk with row `i` of `others`.
+    /// What the condition says of each pair: row `own[i]` of the chunk with row `i` of `others`, which is there
+    /// `counts[i]` times.
     fn judge(
         &self,
         pending: &Pending,
         own: &[u32],
+        counts: &[u32],
         others: &RecordBatch,
         output: &mut Output,
     ) -> Result<Vec<Verdict>> {
@@ -200,7 +204,7 @@ impl ChangelogJoin {
         let pairs = Chunk::new(pairs, pending.chunk.ingest_ns);
         let judged = evaluate(std::slice::from_ref(condition), pairs.clone())?;
         if !judged.rejected.is_empty() {
-            return self.judge_each(condition, &pairs, output);
+            return self.judge_each(condition, &pairs, counts, output);
         }
         let holds = judged.columns[0].as_boolean();
         let verdict = |row: usize| match holds.is_valid(row) && holds.value(row) {
@@ -210,26 +214,27 @@ impl ChangelogJoin {
         Ok((0..holds.len()).map(verdict).collect())
     }
 
-    /// One pair at a time, where some fail.
+    /// One pair at a time, where some fail. `counts` says how often each is there.
     fn judge_each(
         &self,
         condition: &Arc<dyn Expression>,
         pairs: &Chunk,
+        counts: &[u32],
         output: &mut Output,
     ) -> Result<Vec<Verdict>> {
         let conditions = std::slice::from_ref(condition);
         let mut verdicts = Vec::with_capacity(pairs.rows());
-        for row in 0..pairs.rows() {
+        for (row, &count) in counts.iter().enumerate() {
             let judged = evaluate(conditions, pairs.slice(row, 1))?;
             verdicts.push(match judged.columns[0].as_boolean() {
                 holds if holds.is_empty() => Verdict::Failed,
                 holds if holds.is_valid(0) && holds.value(0) => Verdict::Joined,
                 _ => Verdict::Apart,
             });
-            let mut rejected = judged.rejected.into_iter();
-            rejected
-                .by_ref()
-                .for_each(|rejected| output.reject(rejected));
+            // As often as the pair is there: what is counted must not depend on which side came first.
+            for rejected in judged.rejected {
+                (0..count).for_each(|_| output.reject(rejected.clone()));
+            }
         }
         Ok(verdicts)
     }
@@ -259,7 +264,9 @@ impl ChangelogJoin {
             }
             let partners = if retracts {
                 match self.sides[side].remove(hash, key, bytes, now) {
-                    Some(before) => before.partners,
+                    // Of a side that is not padded nobody has counted them.
+                    Some(before) if keeps[0] => before.partners,
+                    Some(_) => partners,
                     // It was forgotten, and with it what it made.
                     None => continue,
                 }
@@ -344,7 +351,9 @@ impl ChangelogJoin {
             let own = taken(&pending.chunk.batch, &joined.own[from..to])?;
             let other = taken(&candidates.rows, &joined.other[from..to])?;
             let columns = in_order(pending.side, own, other);
-            let batch = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
+            let options = RecordBatchOptions::new().with_row_count(Some(to - from));
+            let schema = self.spec.schema.clone();
+            let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
             let kinds = Int8Array::from(joined.kinds[from..to].to_vec());
             output.emit(Chunk {
                 kinds: self.makes_updates().then_some(kinds),

@@ -72,8 +72,10 @@ struct Gone {
 pub struct Encoded {
     /// [`hash_rows`] of the keys.
     pub hashes: Arc<[u64]>,
+    /// `None` without key columns.
     keys: Option<Rows>,
-    rows: Rows,
+    /// `None` for rows without columns, of which only the number counts.
+    rows: Option<Rows>,
     /// Rows whose key has a NULL: it equals nothing.
     pub has_null: Vec<bool>,
 }
@@ -86,7 +88,7 @@ impl Encoded {
 
     /// The encoding of row `row`.
     pub fn row(&self, row: usize) -> &[u8] {
-        self.rows.row(row).data()
+        self.rows.as_ref().map_or(&[], |rows| rows.row(row).data())
     }
 }
 
@@ -164,15 +166,17 @@ impl KeyedRows {
         let in_order = self.order.iter();
         let columns = in_order.map(|&(column, _)| batch.column(column).clone());
         let columns = columns.chain(batch.columns().iter().cloned());
+        let columns = columns.collect::<Vec<ArrayRef>>();
         Ok(Encoded {
             hashes,
             keys: match keys.is_empty() {
                 true => None,
                 false => Some(self.key_converter.convert_columns(&keys)?),
             },
-            rows: self
-                .row_converter
-                .convert_columns(&columns.collect::<Vec<_>>())?,
+            rows: match columns.is_empty() {
+                true => None,
+                false => Some(self.row_converter.convert_columns(&columns)?),
+            },
             has_null,
         })
     }
@@ -181,12 +185,18 @@ impl KeyedRows {
     pub fn decode<'r>(&self, encodings: impl Iterator<Item = &'r [u8]>) -> Result<RecordBatch> {
         let parser = self.row_converter.parser();
         let mut rows = 0;
-        let parsed = encodings.map(|encoding| {
-            rows += 1;
-            parser.parse(encoding)
-        });
-        let columns = self.row_converter.convert_rows(parsed)?;
-        let columns = columns[self.order.len()..].to_vec();
+        let encodings = encodings.inspect(|_| rows += 1);
+        let columns = match self.schema.fields().is_empty() {
+            true => {
+                encodings.for_each(drop);
+                Vec::new()
+            }
+            false => {
+                let parsed = encodings.map(|encoding| parser.parse(encoding));
+                let columns = self.row_converter.convert_rows(parsed)?;
+                columns[self.order.len()..].to_vec()
+            }
+        };
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(
             self.schema.clone(),
@@ -200,7 +210,7 @@ impl KeyedRows {
         self.table.find(hash, |of| *of.key == *key)
     }
 
-    /// The same, to change what is known of its rows; [`KeyedRows::note`] has to hear of it.
+    /// The same, to change what is known of its rows; [`Kept::set_partners`] marks a change.
     pub fn of_key_mut(&mut self, hash: u64, key: &[u8]) -> Option<&mut OfKey> {
         self.table.find_mut(hash, |of| *of.key == *key)
     }

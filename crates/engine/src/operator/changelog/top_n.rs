@@ -195,7 +195,8 @@ impl TopN {
                 (Some((old, count)), Some((new, of_new))) if old == new => {
                     times(changes, old, RowKind::Delete, count.saturating_sub(*of_new));
                     times(changes, new, RowKind::Insert, of_new.saturating_sub(*count));
-                    (before.next(), after.next());
+                    before.next();
+                    after.next();
                 }
                 (Some((old, count)), new) if new.is_none_or(|new| *old < new.0) => {
                     times(changes, old, RowKind::Delete, *count);

@@ -24,8 +24,19 @@ impl Folder {
     /// A new folder with room for `rows` records, in `parent` or where files are fastest.
     pub fn make(parent: Option<&Path>, rows: u64) -> Result<Folder, String> {
         let parent = parent.map_or_else(fastest, Path::to_path_buf);
-        check_room(&parent, rows)?;
-        let path = parent.join(format!("slackwater-hibench-{}", std::process::id()));
+        let bytes = rows.saturating_mul(RECORD_BYTES_MAX);
+        Folder::with_room(
+            &parent,
+            bytes,
+            &format!("{} records", count(rows)),
+            "--rows",
+        )
+    }
+
+    /// A new folder with room for so many bytes of `what`, of which `fewer` is the option for fewer.
+    pub fn with_room(parent: &Path, bytes: u64, what: &str, fewer: &str) -> Result<Folder, String> {
+        check_room(parent, bytes, what, fewer)?;
+        let path = parent.join(format!("slackwater-bench-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| {
             format!(
                 "{}: {error}\n  = --folder DIR names another place",
@@ -72,16 +83,14 @@ fn fastest() -> PathBuf {
     std::env::temp_dir()
 }
 
-fn check_room(folder: &Path, rows: u64) -> Result<(), String> {
+fn check_room(folder: &Path, needed: u64, what: &str, fewer: &str) -> Result<(), String> {
     let shown = folder.display();
     let system = rustix::fs::statfs(folder).map_err(|error| format!("{shown}: {error}"))?;
-    let needed = rows.saturating_mul(RECORD_BYTES_MAX);
     let free = system.f_bavail.saturating_mul(system.f_bsize as u64);
-    let fewer = "take fewer --rows, or another --folder";
+    let fewer = format!("take fewer {fewer}, or another --folder");
     if free < needed {
         return Err(format!(
-            "{shown}: {} records need up to {} MB, {} MB are free\n  = {fewer}",
-            count(rows),
+            "{shown}: {what} need up to {} MB, {} MB are free\n  = {fewer}",
             count(needed / 1_000_000),
             count(free / 1_000_000)
         ));
@@ -92,9 +101,8 @@ fn check_room(folder: &Path, rows: u64) -> Result<(), String> {
         && memory < needed.saturating_add(SPARE_BYTES)
     {
         return Err(format!(
-            "{shown} is in memory: {} records need up to {} MB and {} MB to spare, {} MB are \
+            "{shown} is in memory: {what} need up to {} MB and {} MB to spare, {} MB are \
              available\n  = {fewer}",
-            count(rows),
             count(needed / 1_000_000),
             count(SPARE_BYTES / 1_000_000),
             count(memory / 1_000_000)

@@ -1,0 +1,80 @@
+//! Tables of databases: read whole, looked up by key, and written (features `sqlite` and `postgres`).
+//!
+//! Values travel as text, both ways: what a database says of a column is read by the parser that reads files,
+//! and what is written is the text that files get, with a cast to the column's type where the database
+//! wants one. So there is one way to read and write a type, and it costs what a text format costs.
+//!
+//! ```text
+//! options        where the table is, and what belongs to it
+//! client         one connection, what can be asked of it, and when it is asked again
+//! cells          text to columns and back
+//! source         the whole table, read by a thread
+//! lookup         rows by their keys
+//! sink, staging  rows into the table; with checkpoints by way of a table beside it
+//! ```
+//!
+//! Each instance has a connection of its own.
+
+mod cells;
+mod client;
+mod lookup;
+mod options;
+mod sink;
+mod source;
+mod staging;
+mod statements;
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+
+pub(crate) use cells::{Row, RowText};
+pub(crate) use client::{Attempt, Client, EachFound, EachRow, Failure, Select};
+pub(crate) use lookup::DatabaseLookup;
+pub(crate) use options::{check, open};
+pub(crate) use sink::{Changes, DatabaseSink};
+pub(crate) use source::DatabaseSource;
+pub(crate) use statements::{list, no_column, no_table, order, quoted, upsert};
+
+/// A table of a database.
+#[derive(Clone)]
+pub(crate) struct Table {
+    /// Where it is, for messages: `sqlite shop.db, table customers`. Never a password.
+    pub(crate) place: String,
+    /// The connector.
+    pub(crate) connector: &'static str,
+    /// Its name in the database.
+    pub(crate) name: String,
+    /// The columns that the declaration has, which are among the table's.
+    pub(crate) schema: SchemaRef,
+    /// Those of them that tell its rows apart; empty where nobody said.
+    pub(crate) primary_key: Vec<usize>,
+    /// By what name what is written is known, in the tables beside it.
+    pub(crate) sink_name: String,
+    /// How often a connection that fails is made again.
+    pub(crate) retries: u32,
+    /// What is kept of lookups.
+    pub(crate) cache: slackwater_engine::operator::lookup_join::CacheSettings,
+    /// Whether its texts may have zero bytes.
+    pub(crate) takes_zeros: bool,
+    /// What makes a connection.
+    pub(crate) server: Arc<dyn Server>,
+}
+
+/// A database that connections can be made to.
+pub(crate) trait Server: Send + Sync {
+    /// A connection, on which the table was found with its columns.
+    fn connect(&self, table: &Arc<Table>) -> Attempt<Box<dyn Client>>;
+}
+
+impl Table {
+    /// The names of some columns.
+    pub(crate) fn names(&self, columns: &[usize]) -> Vec<&str> {
+        let names = columns.iter();
+        let names = names.map(|&column| self.schema.field(column).name().as_str());
+        names.collect()
+    }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;

@@ -1,0 +1,154 @@
+//! A connection to a database, and when it is made again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slackwater_engine::error::{Error, Result};
+
+use super::{Changes, Row, Table};
+
+/// How a request to a database went.
+pub(crate) type Attempt<T> = std::result::Result<T, Failure>;
+
+/// Why a database did not do what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What it says.
+    pub(crate) reason: String,
+    /// What can be done; may be empty.
+    pub(crate) mend: String,
+    /// It may pass by itself: the server is away, the file is locked.
+    pub(crate) passes: bool,
+    /// The connection is gone: nobody knows whether what was asked for was done.
+    pub(crate) is_lost: bool,
+}
+
+impl Failure {
+    /// A failure that stays.
+    pub(crate) fn new(reason: impl Into<String>) -> Failure {
+        Failure {
+            reason: reason.into(),
+            mend: String::new(),
+            passes: false,
+            is_lost: false,
+        }
+    }
+
+    /// The same failure with what can be done.
+    pub(crate) fn mend(mut self, mend: impl Into<String>) -> Failure {
+        self.mend = mend.into();
+        self
+    }
+}
+
+/// What is read of a table. All are indices into the declared columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Select {
+    /// The columns.
+    pub(crate) columns: Vec<usize>,
+    /// Those that are to be equal to the keys of a lookup.
+    pub(crate) keys: Vec<usize>,
+}
+
+/// Called with each row; says whether it wants more.
+pub(crate) type EachRow<'a> = dyn FnMut(Row<'_>) -> bool + 'a;
+
+/// Called with the number of a key and a row of it; says whether it wants more.
+pub(crate) type EachFound<'a> = dyn FnMut(u32, Row<'_>) -> bool + 'a;
+
+/// A connection. One that has failed is thrown away, with the transaction that it was in.
+pub(crate) trait Client: Send {
+    /// All rows of the table, as they were at one moment, in an order that stays the same while the
+    /// table does.
+    fn scan(&mut self, select: &Select, each: &mut EachRow<'_>) -> Attempt<()>;
+
+    /// The rows of some keys, as they were at one moment. `keys[i][k]` is the text of column `i` of key `k`.
+    fn look_up(
+        &mut self,
+        select: &Select,
+        keys: &[Vec<String>],
+        each: &mut EachFound<'_>,
+    ) -> Attempt<()>;
+
+    /// Begins a transaction that may write. `note("COMMIT")` ends it.
+    fn begin(&mut self) -> Attempt<()>;
+
+    /// Writes rows to the table.
+    fn write(&mut self, changes: &Changes) -> Attempt<()>;
+
+    /// Runs a statement with texts for `$1`, `$2`, …, which stand in this order where they come first, and
+    /// gives the first column of what it returns.
+    fn note(&mut self, statement: &str, texts: &[&str]) -> Attempt<Vec<String>>;
+}
+
+/// The wait before the first new attempt; each is followed by one of twice the length.
+const WAIT_FIRST: Duration = Duration::from_millis(100);
+
+/// The longest wait between two attempts.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// One instance's connection.
+pub(super) struct Connection {
+    pub(super) table: Arc<Table>,
+    client: Option<Box<dyn Client>>,
+}
+
+impl Connection {
+    /// A connection that is not made yet.
+    pub(super) fn new(table: &Arc<Table>) -> Connection {
+        Connection {
+            table: Arc::clone(table),
+            client: None,
+        }
+    }
+
+    /// Makes the connection, if there is none.
+    pub(super) fn open(&mut self) -> Result<()> {
+        self.run(|_| Ok(()))
+    }
+
+    /// Does some work, which may be done twice: it is done again, on a new connection, when it fails in
+    /// a way that may pass. Sleeps between.
+    pub(super) fn run<T>(
+        &mut self,
+        mut work: impl FnMut(&mut dyn Client) -> Attempt<T>,
+    ) -> Result<T> {
+        let mut wait = WAIT_FIRST;
+        let mut left = self.table.retries;
+        loop {
+            let failure = match self.once(&mut work) {
+                Ok(done) => return Ok(done),
+                Err(failure) => failure,
+            };
+            if !failure.passes || left == 0 {
+                return Err(self.error(failure));
+            }
+            std::thread::sleep(wait);
+            wait = (wait * 2).min(WAIT_MAX);
+            left -= 1;
+        }
+    }
+
+    /// Does some work once.
+    pub(super) fn once<T>(
+        &mut self,
+        work: &mut impl FnMut(&mut dyn Client) -> Attempt<T>,
+    ) -> Attempt<T> {
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => self.table.server.connect(&self.table)?,
+        };
+        let done = work(client.as_mut())?;
+        self.client = Some(client);
+        Ok(done)
+    }
+
+    /// What a failure comes to.
+    pub(super) fn error(&self, failure: Failure) -> Error {
+        let tried = match (failure.passes, self.table.retries) {
+            (true, 1..) => format!(" (tried {} times)", self.table.retries + 1),
+            _ => String::new(),
+        };
+        Error::new(&self.table.place, format!("{}{tried}", failure.reason)).mend(failure.mend)
+    }
+}

@@ -1,0 +1,145 @@
+//! Where a table is, and what belongs to it.
+
+use std::sync::Arc;
+
+use slackwater_engine::operator::lookup_join::CacheSettings;
+
+use super::{Server, Table};
+use crate::format::{is_scalar, sql_type_name};
+use crate::options::{OptionError, Options};
+use crate::table::{self, TableDefinition};
+
+/// Options of a table of a database, whatever it is used for: the same table may be read, looked up and
+/// written.
+const OPTIONS: &[&str] = &[
+    "table-name",
+    "max-retries",
+    "sink.name",
+    "latency_target",
+    "lookup.cache",
+    "lookup.cache.max_rows",
+    "lookup.cache.ttl",
+    "lookup.max_retries",
+    "lookup.partial-cache.max-rows",
+    "lookup.partial-cache.expire-after-write",
+    "lookup.max-retries",
+];
+
+/// Attempts after the first one, which together wait 3.1 s: as long as a server takes to start again.
+const RETRIES: u64 = 5;
+
+/// Rows of a cache of which only the time is said.
+const CACHE_ROWS: u64 = 10_000;
+
+/// Refuses what no table of a database has.
+pub(crate) fn check(
+    definition: &TableDefinition,
+    options: &Options<'_>,
+    connector: &str,
+    own: &[&'static str],
+) -> Result<(), OptionError> {
+    let known = [table::SOURCE_OPTIONS, own, OPTIONS].concat();
+    options.check_known(&format!("a table of {connector}"), &known)?;
+    table::check_no_metadata(definition, &format!("a table of {connector}"))?;
+    table::table_settings(definition)?;
+    if let Some(field) = (definition.schema.fields().iter()).find(|f| !is_scalar(f.data_type())) {
+        let (name, of) = (field.name(), sql_type_name(field.data_type()));
+        return Err(OptionError::table(
+            format!("column '{name}' is {of}, which {connector} does not have"),
+            "declare it as STRING and cast it in the query",
+        ));
+    }
+    if definition.schema.fields().is_empty() {
+        return Err(OptionError::table(
+            "the table has no column",
+            "declare at least one",
+        ));
+    }
+    Ok(())
+}
+
+/// The table. `place` says which database it is in.
+pub(crate) fn open(
+    definition: &TableDefinition,
+    options: &Options<'_>,
+    connector: &'static str,
+    place: &str,
+    server: Arc<dyn Server>,
+) -> Result<Arc<Table>, OptionError> {
+    let name = options.text("table-name").unwrap_or(&definition.name);
+    let sink_name = options.text("sink.name").unwrap_or(&definition.name);
+    if sink_name.is_empty() {
+        let mend = "write a name that no other query uses, or leave it out";
+        return Err(OptionError::new("sink.name", "is empty", mend));
+    }
+    let names = ["max-retries", "lookup.max_retries", "lookup.max-retries"];
+    let retries = one_of(options, &names, |name| {
+        options.number(name, None, 0..=1_000)
+    })?;
+    Ok(Arc::new(Table {
+        place: format!("{connector} {place}, table {name}"),
+        connector,
+        name: name.to_string(),
+        schema: Arc::clone(&definition.schema),
+        primary_key: definition.primary_key.clone(),
+        sink_name: sink_name.to_string(),
+        retries: retries.unwrap_or(RETRIES) as u32,
+        cache: cache(options)?,
+        takes_zeros: connector != "postgres",
+        server,
+    }))
+}
+
+fn cache(options: &Options<'_>) -> Result<CacheSettings, OptionError> {
+    let names = ["lookup.cache.max_rows", "lookup.partial-cache.max-rows"];
+    let rows = one_of(options, &names, |name| {
+        options.number(name, None, 2..=1_000_000_000)
+    })?;
+    let names = [
+        "lookup.cache.ttl",
+        "lookup.partial-cache.expire-after-write",
+    ];
+    let ttl_ns = one_of(options, &names, |name| options.duration_ns(name))?;
+    let is_said = rows.is_some() || ttl_ns.is_some();
+    let kind = options.text("lookup.cache").unwrap_or(match is_said {
+        true => "partial",
+        false => "none",
+    });
+    if kind.eq_ignore_ascii_case("full") {
+        let mend = "leave FOR SYSTEM_TIME AS OF out: the table is then read once, when the query begins; or write \
+                    'lookup.cache.max_rows' = '10000'";
+        let reason = "'full' is not a choice";
+        return Err(OptionError::new("lookup.cache", reason, mend));
+    }
+    let kinds = [("none", false), ("partial", true)];
+    if !options.choice("lookup.cache", &kinds, is_said)? {
+        if is_said {
+            let reason = format!("'{kind}' contradicts the cache's size or time");
+            let mend = "leave one of them out";
+            return Err(OptionError::new("lookup.cache", reason, mend));
+        }
+        return Ok(CacheSettings::default());
+    }
+    Ok(CacheSettings {
+        rows_max: rows.unwrap_or(CACHE_ROWS) as usize,
+        ttl_ns,
+    })
+}
+
+/// The value of an option that has several names.
+fn one_of<T>(
+    options: &Options<'_>,
+    names: &[&'static str],
+    read: impl Fn(&str) -> Result<Option<T>, OptionError>,
+) -> Result<Option<T>, OptionError> {
+    let mut given = names.iter().filter(|name| options.text(name).is_some());
+    match (given.next(), given.next()) {
+        (Some(one), Some(other)) => Err(OptionError::new(
+            *other,
+            format!("means the same as '{one}'"),
+            "leave one of them out",
+        )),
+        (Some(name), None) => read(name),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,221 @@
+//! What a sink has prepared, until the checkpoint is stored that names it.
+//!
+//! Rows must not be seen before their checkpoint is stored, and must not be lost afterwards. So they are
+//! kept in a table of the same database, `slackwater_staged`, and one transaction moves them into theirs,
+//! and notes in `slackwater_committed` that it has: whoever comes to commit them again finds that.
+//! A transaction of the database itself could not wait for the checkpoint: it dies with its connection.
+//!
+//! Both tables have columns of text only, and one sink's name in the first.
+
+use std::fmt;
+
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::sink::Recovered;
+
+use super::Changes;
+use super::client::{Attempt, Client, Connection, Failure};
+
+/// The tables, and what they are made with.
+const TABLES: [(&str, &str); 2] = [
+    (
+        "SELECT token FROM slackwater_staged LIMIT 0",
+        "CREATE TABLE IF NOT EXISTS slackwater_staged (sink TEXT NOT NULL, token TEXT NOT NULL, part TEXT NOT NULL, \
+         changes TEXT NOT NULL, PRIMARY KEY (sink, token, part))",
+    ),
+    (
+        "SELECT token FROM slackwater_committed LIMIT 0",
+        "CREATE TABLE IF NOT EXISTS slackwater_committed (sink TEXT NOT NULL, instance TEXT NOT NULL, \
+         token TEXT NOT NULL, PRIMARY KEY (sink, instance))",
+    ),
+];
+
+/// The name of what an instance has prepared for one checkpoint. Of one instance a later one is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Token {
+    pub(super) instance: u64,
+    pub(super) epoch: u64,
+    pub(super) number: u64,
+}
+
+impl Token {
+    pub(super) fn parse(text: &str) -> Option<Token> {
+        let mut numbers = text.split('-').map(|number| number.parse().ok());
+        let token = Token {
+            instance: numbers.next()??,
+            epoch: numbers.next()??,
+            number: numbers.next()??,
+        };
+        (token.to_string() == text).then_some(token)
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{}", self.instance, self.epoch, self.number)
+    }
+}
+
+/// Makes the tables where they are missing.
+fn make_tables(client: &mut dyn Client) -> Attempt<()> {
+    for (look, make) in TABLES {
+        // Who may not make tables can have them made by somebody else.
+        if client.note(look, &[]).is_err() {
+            client.note(make, &[]).map_err(|failure| {
+                let mend =
+                    format!("what is not committed yet is kept there; let somebody do it: {make}");
+                match failure.mend.is_empty() && !failure.passes {
+                    true => failure.mend(mend),
+                    false => failure,
+                }
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A query begins from nothing: what an earlier one has left is not its own.
+pub(super) fn begin(connection: &mut Connection) -> Result<()> {
+    let sink = connection.table.sink_name.clone();
+    connection.run(|client| {
+        make_tables(client)?;
+        client.begin()?;
+        client.note("DELETE FROM slackwater_staged WHERE sink = $1", &[&sink])?;
+        client.note("DELETE FROM slackwater_committed WHERE sink = $1", &[&sink])?;
+        client.note("COMMIT", &[]).map(|_| ())
+    })
+}
+
+/// Keeps a part of what is prepared. Doing it again does nothing.
+pub(super) fn stage(
+    connection: &mut Connection,
+    token: Token,
+    part: u64,
+    changes: &Changes,
+) -> Result<()> {
+    let place = &connection.table.place;
+    let text = serde_json::to_string(changes);
+    let text = text.map_err(|error| Error::new(place, error.to_string()))?;
+    let (sink, token) = (connection.table.sink_name.clone(), token.to_string());
+    // As text, numbers of this width are in their order.
+    let part = format!("{part:010}");
+    connection.run(|client| {
+        let insert = "INSERT INTO slackwater_staged (sink, token, part, changes) VALUES ($1, $2, $3, $4) \
+                      ON CONFLICT (sink, token, part) DO UPDATE SET changes = excluded.changes";
+        client
+            .note(insert, &[&sink, &token, &part, &text])
+            .map(|_| ())
+    })
+}
+
+/// Commits what is prepared.
+pub(super) fn commit(connection: &mut Connection, prepared: &str) -> Result<()> {
+    let token = parse(connection, prepared)?;
+    let sink = connection.table.sink_name.clone();
+    connection.run(|client| {
+        client.begin()?;
+        move_rows(client, &sink, token)?;
+        client.note("COMMIT", &[]).map(|_| ())
+    })
+}
+
+fn parse(connection: &Connection, prepared: &str) -> Result<Token> {
+    Token::parse(prepared).ok_or_else(|| {
+        let reason = format!("'{prepared}' is nothing that a sink of a database has prepared");
+        Error::new(&connection.table.place, reason).mend("go on with the query that has taken it")
+    })
+}
+
+/// Moves what is staged into its table, within a transaction, unless it is there.
+fn move_rows(client: &mut dyn Client, sink: &str, token: Token) -> Attempt<()> {
+    let instance = token.instance.to_string();
+    // Whoever else wants to commit the same, an earlier incarnation that lives on, waits here.
+    let lock = "INSERT INTO slackwater_committed (sink, instance, token) VALUES ($1, $2, '') \
+                ON CONFLICT (sink, instance) DO UPDATE SET sink = excluded.sink RETURNING token";
+    let last = client.note(lock, &[sink, &instance])?;
+    if last.first().and_then(|last| Token::parse(last)) >= Some(token) {
+        return Ok(());
+    }
+    let token = token.to_string();
+    let parts = "SELECT part FROM slackwater_staged WHERE sink = $1 AND token = $2 ORDER BY part";
+    let parts = client.note(parts, &[sink, &token])?;
+    if parts.is_empty() {
+        let reason = format!("what was prepared as {token} is not in slackwater_staged any more");
+        let mend = "rows were lost with it: begin anew with --from-scratch and an empty table, and keep \
+                    the two tables of slackwater";
+        return Err(Failure::new(reason).mend(mend));
+    }
+    for part in parts {
+        let read =
+            "SELECT changes FROM slackwater_staged WHERE sink = $1 AND token = $2 AND part = $3";
+        for changes in client.note(read, &[sink, &token, &part])? {
+            let changes = serde_json::from_str::<Changes>(&changes);
+            let changes = changes.map_err(|error| {
+                let reason =
+                    format!("part {part} of {token} in slackwater_staged can't be read: {error}");
+                Failure::new(reason)
+            })?;
+            client.write(&changes)?;
+        }
+    }
+    let remove = "DELETE FROM slackwater_staged WHERE sink = $1 AND token = $2";
+    client.note(remove, &[sink, &token])?;
+    let mark = "UPDATE slackwater_committed SET token = $1 WHERE sink = $2 AND instance = $3";
+    client.note(mark, &[&token, sink, &instance]).map(|_| ())
+}
+
+/// A query goes on from a checkpoint that has this prepared.
+pub(super) fn recover(connection: &mut Connection, prepared: &[String]) -> Result<Recovered> {
+    let tokens = prepared.iter().map(|text| parse(connection, text));
+    let mut tokens = tokens.collect::<Result<Vec<Token>>>()?;
+    tokens.sort_unstable();
+    connection.run(make_tables)?;
+    for token in &tokens {
+        let is_same = |other: &&Token| other.instance == token.instance;
+        let newest = tokens.iter().rfind(is_same).unwrap_or(token);
+        check_newest(connection, *newest)?;
+        commit(connection, &token.to_string())?;
+    }
+    let sink = connection.table.sink_name.clone();
+    let remove = "DELETE FROM slackwater_staged WHERE sink = $1";
+    connection.run(|client| client.note(remove, &[&sink]).map(|_| ()))?;
+    Ok(Recovered::Committed)
+}
+
+/// Refuses a checkpoint behind which rows were committed that would come again. With a primary key they
+/// may: they say the same once more.
+fn check_newest(connection: &mut Connection, newest: Token) -> Result<()> {
+    if !connection.table.primary_key.is_empty() {
+        return Ok(());
+    }
+    let sink = connection.table.sink_name.clone();
+    let read = "SELECT token FROM slackwater_committed WHERE sink = $1 AND instance = $2";
+    let instance = newest.instance.to_string();
+    let last = connection.run(|client| client.note(read, &[&sink, &instance]))?;
+    match last.first().and_then(|last| Token::parse(last)) {
+        Some(last) if last > newest => {
+            let reason = format!(
+                "the checkpoint ends with {newest}, and {last} was committed: its rows would be written again"
+            );
+            Err(Error::new(&connection.table.place, reason)
+                .mend("go on from the newest checkpoint; or declare a primary key")
+                .final_one())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_back_and_later_ones_are_greater() {
+        let texts = ["0-3-1", "0-3-2", "0-3-10", "0-12-1", "1-1-1"];
+        let tokens = texts.map(|text| Token::parse(text).unwrap());
+        assert_eq!(tokens.map(|token| token.to_string()), texts);
+        assert!(tokens.is_sorted());
+        for text in ["", "3-1", "3-1-", "-1-1-1", "a-1-1", "0-1-2-3", "0-01-2"] {
+            assert_eq!(Token::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the mqtt source and sink have in common: a client of MQTT 5.
+//!
+//! ```text
+//! settings       options
+//! packet         bytes and what they mean
+//! session        what is done with a packet: subscriber (source), publisher (sink)
+//! connection     a thread with a socket, which comes back to a broker that was away
+//! ```
+//!
+//! The client is our own (docs/decisions/0014-own-mqtt-client.md): a dozen kinds of packets, whose
+//! acknowledgements have to wait for checkpoints. Its thread sleeps in the kernel until the broker or the
+//! worker has something to say; the worker never waits for it. Both sides' queues are bounded.
+
+pub(crate) mod connection;
+pub(crate) mod packet;
+pub(crate) mod publisher;
+pub(crate) mod settings;
+pub(crate) mod subscriber;
+
+#[cfg(test)]
+mod broker_tests;
+#[cfg(test)]
+mod tests;
+
+/// Options of a source beside those of every source.
+pub(crate) const SOURCE_OPTIONS: &[&str] = &[
+    "format",
+    "address",
+    "topic",
+    "qos",
+    "client_id",
+    "session",
+    "session_expiry",
+    "username",
+    "password",
+];
+
+/// Options of a sink.
+pub(crate) const SINK_OPTIONS: &[&str] = &[
+    "connector",
+    "latency_target",
+    "format",
+    "address",
+    "topic",
+    "topic_column",
+    "qos",
+    "retain",
+    "client_id",
+    "username",
+    "password",
+];

@@ -1,0 +1,391 @@
+//! A sink's side of a connection: it sends what the worker puts into the outbox, and keeps it until the
+//! broker has acknowledged it.
+//!
+//! Messages are numbered in the order in which they were put; the *frontier* is the first that is not
+//! delivered. What was on its way when a connection broke is sent again over the next one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::link::Waker;
+
+use super::connection::{Bell, OUT_BYTES_MAX, SESSION_EXPIRY_S, Session, place};
+use super::packet::{self, ConnAck, Packet, Publish, Qos, REFUSED};
+use super::settings::Broker;
+
+/// Bytes that wait for the thread; one chunk may go beyond.
+const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Reason: more messages are on their way than the broker takes.
+const QUOTA: u8 = 0x97;
+
+/// Bytes that are on their way to the broker.
+const FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Messages that wait: topics and payloads, one after the other, and where each ends.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) bytes: Vec<u8>,
+    /// Where topic and payload end.
+    pub(crate) ends: Vec<(usize, usize)>,
+}
+
+#[derive(Debug, Default)]
+struct Outbox {
+    waiting: Outgoing,
+    /// Messages that were ever put.
+    put: u64,
+    /// The first that is not delivered, counted from 0.
+    frontier: u64,
+    /// The worker waits for room.
+    is_full: bool,
+}
+
+/// What the worker, the thread and the checkpoints share.
+pub(crate) struct Writing {
+    outbox: Mutex<Outbox>,
+    moved: Condvar,
+    pub(crate) bell: Arc<Bell>,
+    place: String,
+}
+
+impl Writing {
+    pub(crate) fn new(broker: &Broker, bell: Arc<Bell>) -> Arc<Writing> {
+        Arc::new(Writing {
+            outbox: Mutex::default(),
+            moved: Condvar::new(),
+            bell,
+            place: place(broker),
+        })
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether more is taken; if not, the worker will be woken.
+    pub(crate) fn has_room(&self) -> bool {
+        let mut outbox = self.outbox();
+        outbox.is_full = outbox.waiting.bytes.len() >= OUTBOX_BYTES_MAX;
+        !outbox.is_full
+    }
+
+    /// Takes messages, whatever room there is.
+    pub(crate) fn put(&self, outgoing: &mut Outgoing) {
+        let mut outbox = self.outbox();
+        let base = outbox.waiting.bytes.len();
+        outbox.put += outgoing.ends.len() as u64;
+        outbox.waiting.bytes.append(&mut outgoing.bytes);
+        let ends = outgoing.ends.drain(..);
+        let ends = ends.map(|(topic, payload)| (base + topic, base + payload));
+        outbox.waiting.ends.extend(ends);
+        drop(outbox);
+        self.bell.ring();
+    }
+
+    /// How many messages were put.
+    pub(crate) fn count(&self) -> u64 {
+        self.outbox().put
+    }
+
+    /// Waits until the first `count` messages are delivered. A broker that takes none for so long ends it.
+    pub(crate) fn wait_delivered(&self, count: u64, patience: Duration) -> Result<()> {
+        let mut outbox = self.outbox();
+        let mut frontier = outbox.frontier;
+        let mut moved = Instant::now();
+        while outbox.frontier < count {
+            self.bell.check()?;
+            if outbox.frontier > frontier {
+                (frontier, moved) = (outbox.frontier, Instant::now());
+            }
+            if moved.elapsed() > patience {
+                let left = count - outbox.frontier;
+                let seconds = patience.as_secs();
+                let reason =
+                    format!("has acknowledged nothing for {seconds} s; {left} messages are left");
+                return Err(Error::new(&self.place, reason).mend("does it run, and take messages?"));
+            }
+            // A failure does not ring: it is looked for now and then.
+            const LOOK: Duration = Duration::from_millis(50);
+            let waited = self.moved.wait_timeout(outbox, LOOK);
+            outbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+}
+
+/// A message on its way.
+struct Flying {
+    id: u16,
+    batch: Arc<Outgoing>,
+    topic: Range<usize>,
+    payload: Range<usize>,
+    /// The broker has it, and has still to forget its number.
+    is_received: bool,
+}
+
+/// The session of a sink.
+pub(crate) struct Publisher {
+    broker: Arc<Broker>,
+    writing: Arc<Writing>,
+    waker: Waker,
+    qos: Qos,
+    retain: bool,
+    /// What was taken out of the outbox, how far it was sent, and the number of its next message.
+    batch: Arc<Outgoing>,
+    at: usize,
+    next: u64,
+    flying: BTreeMap<u64, Flying>,
+    numbers: HashMap<u16, u64>,
+    flying_bytes: usize,
+    last_id: u16,
+    /// Messages that may be on their way.
+    window: usize,
+    packet_bytes_max: usize,
+    was_there: bool,
+    /// The broker holds messages of the session that we know nothing of: it was killed, and has come back
+    /// with what it had saved some time before.
+    is_crowded: bool,
+    has_resumed: bool,
+}
+
+impl Publisher {
+    pub(crate) fn new(
+        broker: Arc<Broker>,
+        writing: Arc<Writing>,
+        waker: Waker,
+        (qos, retain): (Qos, bool),
+    ) -> Publisher {
+        Publisher {
+            broker,
+            writing,
+            waker,
+            qos,
+            retain,
+            batch: Arc::default(),
+            at: 0,
+            next: 0,
+            flying: BTreeMap::new(),
+            numbers: HashMap::new(),
+            flying_bytes: 0,
+            last_id: 0,
+            window: 0,
+            packet_bytes_max: 0,
+            was_there: false,
+            is_crowded: false,
+            has_resumed: false,
+        }
+    }
+
+    fn failed(&self, reason: String, mend: &str) -> Error {
+        Error::new(place(&self.broker), reason).mend(mend)
+    }
+
+    /// Takes what waits in the outbox, once all that was taken before is sent.
+    fn refill(&mut self) {
+        let mut outbox = self.writing.outbox();
+        let waiting = std::mem::take(&mut outbox.waiting);
+        let was_full = std::mem::take(&mut outbox.is_full);
+        drop(outbox);
+        self.batch = Arc::new(waiting);
+        self.at = 0;
+        if was_full {
+            self.waker.wake();
+        }
+    }
+
+    fn next_id(&mut self) -> u16 {
+        loop {
+            self.last_id = self.last_id.checked_add(1).unwrap_or(1);
+            // There are more numbers than messages may be on their way.
+            if !self.numbers.contains_key(&self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+
+    fn send_next(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        let start = match self.at {
+            0 => 0,
+            at => self.batch.ends[at - 1].1,
+        };
+        let (middle, end) = self.batch.ends[self.at];
+        let id = match self.qos {
+            Qos::AtMostOnce => 0,
+            _ => self.next_id(),
+        };
+        let flying = Flying {
+            id,
+            batch: Arc::clone(&self.batch),
+            topic: start..middle,
+            payload: middle..end,
+            is_received: false,
+        };
+        self.write(&flying, false, out)?;
+        if id > 0 {
+            self.numbers.insert(id, self.next);
+            self.flying_bytes += end - start;
+            self.flying.insert(self.next, flying);
+        }
+        self.next += 1;
+        self.at += 1;
+        Ok(())
+    }
+
+    fn write(&self, flying: &Flying, duplicate: bool, out: &mut Vec<u8>) -> Result<()> {
+        let before = out.len();
+        // The worker has put text there.
+        let topic = &flying.batch.bytes[flying.topic.clone()];
+        let topic = std::str::from_utf8(topic).map_err(|_| {
+            self.failed(
+                "is to get a topic that is no text".into(),
+                "check the topics' column",
+            )
+        })?;
+        let message = Publish {
+            topic,
+            payload: &flying.batch.bytes[flying.payload.clone()],
+            qos: self.qos,
+            retain: self.retain,
+            duplicate,
+            id: flying.id,
+            subscription: None,
+        };
+        packet::write_publish(out, &message);
+        let bytes = out.len() - before;
+        if bytes > self.packet_bytes_max {
+            let max = self.packet_bytes_max;
+            let reason = format!("takes messages of {max} bytes at most, and a row needs {bytes}");
+            return Err(self.failed(reason, "write smaller rows, or raise the broker's limit"));
+        }
+        Ok(())
+    }
+
+    /// The broker has a message for good.
+    fn delivered(&mut self, id: u16) {
+        if let Some(number) = self.numbers.remove(&id)
+            && let Some(flying) = self.flying.remove(&number)
+        {
+            self.flying_bytes -= flying.payload.end - flying.topic.start;
+            self.move_frontier();
+        }
+    }
+
+    fn move_frontier(&self) {
+        let first = self.flying.keys().next();
+        let frontier = first.map_or(self.next, |first| *first);
+        let mut outbox = self.writing.outbox();
+        if outbox.frontier < frontier {
+            outbox.frontier = frontier;
+            self.writing.moved.notify_all();
+        }
+    }
+
+    fn refused(&self, code: u8) -> Error {
+        let (why, mend) = match code {
+            0x87 => (
+                "the user may not write to the topic",
+                "ask for the right to, or write to another 'topic'",
+            ),
+            0x90 => ("it finds the topic wrong", "write to another 'topic'"),
+            0x97 => ("a quota is used up", "raise the broker's limit"),
+            _ => ("it does not say why", "look into its log"),
+        };
+        self.failed(format!("refuses a message: {why} (code {code:#04x})"), mend)
+    }
+}
+
+impl Session for Publisher {
+    fn introduction(&self) -> (bool, u32) {
+        (!self.was_there, SESSION_EXPIRY_S)
+    }
+
+    fn begin(&mut self, ack: &ConnAck, out: &mut Vec<u8>) -> Result<()> {
+        (self.was_there, self.is_crowded) = (true, false);
+        self.has_resumed = ack.session_present;
+        self.window = ack.receive_maximum.into();
+        self.packet_bytes_max = ack.packet_bytes_max as usize;
+        if ack.qos_max < self.qos {
+            let max = ack.qos_max as u8;
+            let mend = format!("add 'qos' = '{max}'");
+            let reason = format!("takes messages of QoS {max} at most");
+            return Err(self.failed(reason, &mend).final_one());
+        }
+        if self.retain && !ack.retains {
+            let mend = "leave 'retain' out";
+            return Err(self
+                .failed("does not retain messages".into(), mend)
+                .final_one());
+        }
+        if self.qos == Qos::AtMostOnce {
+            // What was on its way when the connection broke is gone.
+            self.move_frontier();
+        }
+        let flying = std::mem::take(&mut self.flying);
+        for (number, mut message) in flying {
+            if ack.session_present && message.is_received {
+                packet::pub_rel(out, message.id);
+            } else {
+                // A broker that has forgotten us has forgotten what it had not passed on.
+                message.is_received = false;
+                self.write(&message, ack.session_present, out)?;
+            }
+            self.flying.insert(number, message);
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<()> {
+        match packet {
+            Packet::PubRec { code, .. } if *code == QUOTA && self.has_resumed => {
+                (self.is_crowded, self.was_there) = (true, false);
+            }
+            Packet::PubAck { code, .. } | Packet::PubRec { code, .. } if *code >= REFUSED => {
+                return Err(self.refused(*code));
+            }
+            Packet::PubAck { id, .. } | Packet::PubComp { id } => self.delivered(*id),
+            Packet::PubRec { id, .. } => {
+                let number = self.numbers.get(id);
+                if let Some(flying) = number.and_then(|number| self.flying.get_mut(number)) {
+                    flying.is_received = true;
+                }
+                packet::pub_rel(out, *id);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn speak(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        while out.len() < OUT_BYTES_MAX
+            && self.flying.len() < self.window
+            && self.flying_bytes < FLIGHT_BYTES_MAX
+        {
+            if self.at == self.batch.ends.len() {
+                self.refill();
+                if self.batch.ends.is_empty() {
+                    break;
+                }
+            }
+            self.send_next(out)?;
+        }
+        Ok(())
+    }
+
+    fn said(&mut self) {
+        if self.qos == Qos::AtMostOnce {
+            self.move_frontier();
+        }
+    }
+
+    fn listens(&self) -> bool {
+        true
+    }
+    fn gives_up(&self) -> Option<&'static str> {
+        self.is_crowded
+            .then_some("it has no room for more messages on their way; beginning a new session")
+    }
+}

@@ -1,0 +1,198 @@
+//! Options of mqtt tables.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+
+use super::packet::{Qos, TEXT_BYTES_MAX};
+use crate::options::{OptionError, Options};
+use crate::table::TableDefinition;
+
+/// Filters of a table: each is a partition.
+pub(crate) const FILTERS_MAX: usize = 64;
+
+const PORT: &str = "1883";
+
+/// A broker, and who we are to it. Shown without the password.
+#[derive(Clone)]
+pub(crate) struct Broker {
+    pub(crate) table: String,
+    /// `host:port`
+    pub(crate) address: String,
+    pub(crate) client_id: String,
+    username: Option<String>,
+    password: Option<String>,
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Broker({} as {})", self.address, self.client_id)
+    }
+}
+
+impl Broker {
+    pub(crate) fn read(
+        table: &TableDefinition,
+        options: &Options<'_>,
+    ) -> Result<Broker, OptionError> {
+        let text = options.required("address", "localhost:1883")?;
+        let text = text.strip_prefix("mqtt://").unwrap_or(text);
+        let address = match text.rsplit_once(':') {
+            // An address of IPv6 has colons of its own.
+            None => format!("{text}:{PORT}"),
+            Some(_) if text.ends_with(']') => format!("{text}:{PORT}"),
+            Some(_) => text.to_string(),
+        };
+        let port = address
+            .rsplit_once(':')
+            .map(|(host, port)| (host, port.parse::<u16>()));
+        if !matches!(port, Some((host, Ok(_))) if !host.is_empty() && !host.contains('/')) {
+            return Err(OptionError::new(
+                "address",
+                format!("'{text}' is no host and port"),
+                "write 'host:port', as in 'localhost:1883' (MQTT over TCP, without TLS)",
+            ));
+        }
+        let random = RandomState::new().hash_one(std::process::id());
+        let client_id = options.text("client_id").map(str::to_string);
+        let broker = Broker {
+            table: table.name.clone(),
+            address,
+            client_id: client_id.unwrap_or_else(|| format!("slackwater-{random:016x}")),
+            username: options.text("username").map(str::to_string),
+            password: options.text("password").map(str::to_string),
+        };
+        if broker.password.is_some() && broker.username.is_none() {
+            let mend = "add 'username'";
+            return Err(OptionError::new(
+                "password",
+                "there is no user for it",
+                mend,
+            ));
+        }
+        for name in ["client_id", "username", "password", "topic"] {
+            check_text(name, options.text(name).unwrap_or("x"))?;
+        }
+        Ok(broker)
+    }
+
+    pub(crate) fn username(&self) -> Option<&str> {
+        self.username.as_deref()
+    }
+
+    pub(crate) fn password(&self) -> Option<&str> {
+        self.password.as_deref()
+    }
+}
+
+/// The value is not shown: it may be a password.
+fn check_text(name: &str, text: &str) -> Result<(), OptionError> {
+    let reason = match text {
+        "" => "is empty",
+        text if text.len() > TEXT_BYTES_MAX => "has more than 65,535 bytes",
+        text if text.contains('\0') => "has a NUL character, which MQTT has not",
+        _ => return Ok(()),
+    };
+    Err(OptionError::new(name, reason, "write another one"))
+}
+
+pub(crate) fn qos(options: &Options<'_>) -> Result<Qos, OptionError> {
+    let choices = [
+        ("0", Qos::AtMostOnce),
+        ("1", Qos::AtLeastOnce),
+        ("2", Qos::ExactlyOnce),
+    ];
+    options.choice("qos", &choices, Qos::AtLeastOnce)
+}
+
+/// What a source reads.
+#[derive(Debug, Clone)]
+pub(crate) struct Subscription {
+    pub(crate) filters: Vec<String>,
+    pub(crate) qos: Qos,
+    /// The broker keeps what comes while we are away.
+    pub(crate) is_persistent: bool,
+    pub(crate) session_expiry_s: u32,
+}
+
+impl Subscription {
+    pub(crate) fn read(options: &Options<'_>) -> Result<Subscription, OptionError> {
+        let text = options.required("topic", "sensors/+/temperature")?;
+        let filters = text.split(';').map(|filter| filter.trim().to_string());
+        let filters = filters.collect::<Vec<String>>();
+        if filters.len() > FILTERS_MAX {
+            let reason = format!("has more than {FILTERS_MAX} filters");
+            return Err(OptionError::new(
+                "topic",
+                reason,
+                "use '+' and '#', or more tables",
+            ));
+        }
+        for (nth, filter) in filters.iter().enumerate() {
+            check_filter(filter)?;
+            if filters[..nth].contains(filter) {
+                let reason = format!("'{filter}' is there twice");
+                return Err(OptionError::new("topic", reason, "leave one out"));
+            }
+        }
+        let sessions = [("persistent", true), ("clean", false)];
+        let is_named = options.text("client_id").is_some();
+        let is_persistent = options.choice("session", &sessions, is_named)?;
+        if is_persistent && !is_named {
+            let reason = "the broker finds a persistent session by the client's name";
+            let mend = "add 'client_id' = 'a name that no other client has'";
+            return Err(OptionError::new("session", reason, mend));
+        }
+        const DAY_NS: u64 = 86_400_000_000_000;
+        let expiry_ns = options.duration_ns("session_expiry")?;
+        if expiry_ns.is_some() && !is_persistent {
+            let mend = "leave it out, or add 'session' = 'persistent' and 'client_id'";
+            let reason = "a clean session ends with its connection";
+            return Err(OptionError::new("session_expiry", reason, mend));
+        }
+        let expiry_s = expiry_ns.unwrap_or(DAY_NS).div_ceil(1_000_000_000);
+        Ok(Subscription {
+            filters,
+            qos: qos(options)?,
+            is_persistent,
+            // A clean one is kept for a moment too: a connection that breaks loses nothing.
+            session_expiry_s: match is_persistent {
+                true => u32::try_from(expiry_s).unwrap_or(u32::MAX),
+                false => super::connection::SESSION_EXPIRY_S,
+            },
+        })
+    }
+}
+
+/// Refuses what no broker takes (section 4.7).
+fn check_filter(filter: &str) -> Result<(), OptionError> {
+    let wrong = |reason: &str| {
+        let reason = format!("'{filter}' is no topic filter: {reason}");
+        let mend = "write levels with '/' between them; '+' stands for one level, '#' at the end for all below";
+        Err(OptionError::new("topic", reason, mend))
+    };
+    if filter.is_empty() {
+        return wrong("it is empty");
+    }
+    let levels = filter.split('/').collect::<Vec<&str>>();
+    for (nth, level) in levels.iter().enumerate() {
+        if level.contains('#') && (*level != "#" || nth + 1 < levels.len()) {
+            return wrong("'#' stands alone, and at the end");
+        }
+        if level.contains('+') && *level != "+" {
+            return wrong("'+' stands for a whole level");
+        }
+    }
+    Ok(())
+}
+
+/// Whether messages can be sent to that topic.
+pub(crate) fn check_topic(topic: &str) -> Result<(), &'static str> {
+    match topic {
+        "" => Err("it is empty"),
+        topic if topic.len() > TEXT_BYTES_MAX => Err("it has more than 65,535 bytes"),
+        topic if topic.contains(['+', '#']) => Err("'+' and '#' are for who reads"),
+        topic if topic.contains('\0') => Err("it has a NUL character"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,508 @@
+//! Both sides of a connection, without a socket: what they say to what they hear.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use slackwater_engine::link::Waiter;
+
+use super::connection::{Bell, Session};
+use super::packet::{self, ConnAck, Packet, Publish, Qos};
+use super::publisher::{Outgoing, Publisher, Writing};
+use super::settings::{Broker, Subscription};
+use super::subscriber::{Batch, Reading, Subscriber, matches};
+use crate::options::Options;
+use crate::table::tests::table;
+
+const ADDRESS: (&str, &str) = ("address", "broker");
+
+fn broker() -> Arc<Broker> {
+    let table = table(&[], &[ADDRESS]);
+    Arc::new(Broker::read(&table, &Options::new(&table.options)).unwrap())
+}
+
+fn ack(session_present: bool) -> ConnAck {
+    ConnAck {
+        session_present,
+        code: 0,
+        receive_maximum: 5,
+        packet_bytes_max: 1_000,
+        qos_max: Qos::ExactlyOnce,
+        retains: true,
+        keep_alive_s: None,
+    }
+}
+
+/// What was said, in short.
+fn said(out: &mut Vec<u8>) -> Vec<String> {
+    let mut texts = vec![];
+    let mut at = 0;
+    while at < out.len() {
+        // What only clients send is told by its first byte.
+        let kind = out[at] >> 4;
+        let length = out[at + 1] as usize + 2;
+        let text = match kind {
+            8 => "subscribe".to_string(),
+            _ => match packet::read(&out[at..at + length]).unwrap().unwrap().0 {
+                Packet::Publish(message) => {
+                    let again = if message.duplicate { " again" } else { "" };
+                    let payload = String::from_utf8_lossy(message.payload);
+                    format!("{}={payload} #{}{again}", message.topic, message.id)
+                }
+                Packet::PubAck { id, .. } => format!("ack {id}"),
+                Packet::PubRec { id, .. } => format!("rec {id}"),
+                Packet::PubRel { id } => format!("rel {id}"),
+                Packet::PubComp { id } => format!("comp {id}"),
+                other => format!("{other:?}"),
+            },
+        };
+        texts.push(text);
+        at += length;
+    }
+    out.clear();
+    texts
+}
+
+struct Source {
+    reading: Arc<Reading>,
+    subscriber: Subscriber,
+    out: Vec<u8>,
+    _waiter: Waiter,
+}
+
+impl Source {
+    fn new(topic: &str) -> Source {
+        let options = [ADDRESS, ("topic", topic), ("qos", "2"), ("client_id", "me")];
+        let table = table(&[], &options);
+        let subscription = Subscription::read(&Options::new(&table.options)).unwrap();
+        let waiter = Waiter::new().unwrap();
+        let bell = Bell::new(&broker()).unwrap();
+        let reading = Reading::new(subscription.filters.len(), bell);
+        let shared = Arc::clone(&reading);
+        let subscriber = Subscriber::new(broker(), Arc::new(subscription), shared, waiter.waker());
+        Source {
+            reading,
+            subscriber,
+            out: vec![],
+            _waiter: waiter,
+        }
+    }
+
+    fn hear(&mut self, topic: &str, payload: &str, qos: Qos, id: u16, duplicate: bool) {
+        let message = Publish {
+            topic,
+            payload: payload.as_bytes(),
+            qos,
+            retain: false,
+            duplicate,
+            id,
+            subscription: None,
+        };
+        let packet = Packet::Publish(message);
+        self.subscriber.hear(&packet, &mut self.out).unwrap();
+    }
+
+    fn connect(&mut self, session_present: bool) {
+        self.subscriber
+            .begin(&ack(session_present), &mut self.out)
+            .unwrap();
+        assert_eq!(said(&mut self.out)[0], "subscribe");
+    }
+
+    fn says(&mut self) -> Vec<String> {
+        self.subscriber.speak(&mut self.out).unwrap();
+        said(&mut self.out)
+    }
+
+    /// What waits in the inbox of a filter: `number:payload`.
+    fn taken(&self, filter: usize) -> Vec<String> {
+        let Some(batch) = self.reading.take(filter, Batch::default()) else {
+            return vec![];
+        };
+        let mut start = 0;
+        let texts = batch.messages.iter().map(|(end, number)| {
+            let payload = String::from_utf8_lossy(&batch.bytes[start..*end]);
+            start = *end;
+            format!("{number}:{payload}")
+        });
+        texts.collect()
+    }
+}
+
+#[test]
+fn messages_are_acknowledged_in_their_order_as_far_as_they_are_stored() {
+    let mut source = Source::new("a/#;b");
+    source.connect(false);
+    source.hear("a/x", "one", Qos::AtLeastOnce, 7, false);
+    source.hear("b", "two", Qos::AtLeastOnce, 8, false);
+    source.hear("a", "three", Qos::ExactlyOnce, 9, false);
+    source.hear("a", "no number", Qos::AtMostOnce, 0, false);
+    source.hear("b", "\n", Qos::AtLeastOnce, 10, false);
+    assert_eq!(source.taken(0), ["1:one", "2:three", "3:no number"]);
+    assert_eq!(source.taken(1), ["1:two"]);
+    assert_eq!(source.says(), [""; 0]);
+    source.reading.acknowledge(0, 4);
+    assert_eq!(source.says(), ["ack 7"], "the one behind it waits");
+    source.reading.acknowledge(1, 2);
+    assert_eq!(source.says(), ["ack 8", "rec 9", "ack 10"]);
+    let rel = Packet::PubRel { id: 9 };
+    source.subscriber.hear(&rel, &mut source.out).unwrap();
+    assert_eq!(said(&mut source.out), ["comp 9"]);
+}
+
+#[test]
+fn what_comes_again_over_a_new_connection_is_left_out() {
+    let mut source = Source::new("t");
+    source.connect(false);
+    source.hear("t", "one", Qos::AtLeastOnce, 1, false);
+    source.hear("t", "two", Qos::ExactlyOnce, 2, false);
+    source.reading.acknowledge(0, 3);
+    assert_eq!(source.says(), ["ack 1", "rec 2"]);
+    source.hear("t", "three", Qos::AtLeastOnce, 3, false);
+    source.connect(true);
+    // It has not heard `rec 2`, and nothing was said of 3.
+    source.hear("t", "two", Qos::ExactlyOnce, 2, true);
+    source.hear("t", "three", Qos::AtLeastOnce, 3, true);
+    assert_eq!(said(&mut source.out), ["rec 2"]);
+    assert_eq!(source.taken(0), ["1:one", "2:two", "3:three"]);
+    // A broker that has forgotten us numbers anew: nothing old is acknowledged.
+    source.connect(false);
+    source.hear("t", "four", Qos::AtLeastOnce, 3, false);
+    source.reading.acknowledge(0, 4);
+    assert_eq!(source.says(), [""; 0]);
+    source.reading.acknowledge(0, 5);
+    assert_eq!(source.says(), ["ack 3"]);
+    assert_eq!(source.taken(0), ["4:four"]);
+}
+
+#[test]
+fn a_full_inbox_does_not_listen() {
+    let mut source = Source::new("t");
+    source.connect(false);
+    let payload = "x".repeat(1024 * 1024);
+    for id in 1..=8 {
+        assert!(source.subscriber.listens());
+        source.hear("t", &payload, Qos::AtLeastOnce, id, false);
+    }
+    assert!(!source.subscriber.listens());
+    assert_eq!(source.taken(0).len(), 8);
+    assert!(source.subscriber.listens());
+}
+
+#[test]
+fn filters_and_topics() {
+    for (filter, topic, is_its) in [
+        ("a/b", "a/b", true),
+        ("a/b", "a/b/c", false),
+        ("a/+", "a/b", true),
+        ("a/+", "a", false),
+        ("a/+", "a/b/c", false),
+        ("+/+", "/x", true),
+        ("a/#", "a", true),
+        ("a/#", "a/b/c", true),
+        ("#", "a", true),
+        ("#", "$SYS/x", false),
+        ("$SYS/#", "$SYS/x", true),
+        ("$share/g/a/+", "a/b", true),
+    ] {
+        assert_eq!(matches(filter, topic), is_its, "{filter} {topic}");
+    }
+}
+
+struct Sink {
+    writing: Arc<Writing>,
+    publisher: Publisher,
+    out: Vec<u8>,
+    _waiter: Waiter,
+}
+
+impl Sink {
+    fn new(qos: Qos) -> Sink {
+        let waiter = Waiter::new().unwrap();
+        let writing = Writing::new(&broker(), Bell::new(&broker()).unwrap());
+        let shared = Arc::clone(&writing);
+        Sink {
+            publisher: Publisher::new(broker(), shared, waiter.waker(), (qos, false)),
+            writing,
+            out: vec![],
+            _waiter: waiter,
+        }
+    }
+
+    fn connect(&mut self, session_present: bool) -> Vec<String> {
+        self.publisher
+            .begin(&ack(session_present), &mut self.out)
+            .unwrap();
+        said(&mut self.out)
+    }
+
+    fn put(&mut self, payloads: &[&str]) -> Vec<String> {
+        let mut outgoing = Outgoing::default();
+        for payload in payloads {
+            outgoing.bytes.push(b't');
+            let middle = outgoing.bytes.len();
+            outgoing.bytes.extend_from_slice(payload.as_bytes());
+            outgoing.ends.push((middle, outgoing.bytes.len()));
+        }
+        self.writing.put(&mut outgoing);
+        self.says()
+    }
+
+    fn says(&mut self) -> Vec<String> {
+        self.publisher.speak(&mut self.out).unwrap();
+        said(&mut self.out)
+    }
+
+    fn hear(&mut self, packet: Packet<'_>) -> Vec<String> {
+        self.publisher.hear(&packet, &mut self.out).unwrap();
+        said(&mut self.out)
+    }
+
+    fn is_delivered(&self, count: u64) -> bool {
+        self.writing
+            .wait_delivered(count, std::time::Duration::ZERO)
+            .is_ok()
+    }
+}
+
+#[test]
+fn what_is_not_acknowledged_is_sent_again() {
+    let mut sink = Sink::new(Qos::AtLeastOnce);
+    assert_eq!(sink.connect(false), [""; 0]);
+    assert_eq!(sink.put(&["a", "b"]), ["t=a #1", "t=b #2"]);
+    sink.hear(Packet::PubAck { id: 2, code: 0 });
+    assert!(!sink.is_delivered(1), "the one before it is on its way");
+    assert_eq!(sink.connect(true), ["t=a #1 again"]);
+    assert_eq!(sink.connect(false), ["t=a #1"]);
+    sink.hear(Packet::PubAck { id: 1, code: 0 });
+    assert!(sink.is_delivered(2));
+    let refused = sink
+        .publisher
+        .hear(&Packet::PubAck { id: 9, code: 0x87 }, &mut vec![]);
+    let error = refused.unwrap_err().to_string();
+    assert!(
+        error.contains("broker:1883") && error.contains("may not write"),
+        "{error}"
+    );
+}
+
+#[test]
+fn exactly_once_within_a_session() {
+    let mut sink = Sink::new(Qos::ExactlyOnce);
+    sink.connect(false);
+    sink.put(&["a", "b"]);
+    assert_eq!(sink.hear(Packet::PubRec { id: 1, code: 0 }), ["rel 1"]);
+    assert_eq!(sink.connect(true), ["rel 1", "t=b #2 again"]);
+    sink.hear(Packet::PubComp { id: 1 });
+    assert!(sink.is_delivered(1) && !sink.is_delivered(2));
+    sink.hear(Packet::PubRec { id: 2, code: 0 });
+    // A broker that has forgotten the session may have forgotten the message.
+    assert_eq!(sink.connect(false), ["t=b #2"]);
+}
+
+#[test]
+fn a_session_that_the_broker_has_mixed_up_is_begun_anew() {
+    let mut sink = Sink::new(Qos::ExactlyOnce);
+    sink.connect(false);
+    sink.put(&["a"]);
+    sink.connect(true);
+    sink.hear(Packet::PubRec { id: 1, code: 0x97 });
+    assert!(sink.publisher.gives_up().is_some());
+    assert!(
+        sink.publisher.introduction().0,
+        "the broker is to forget it"
+    );
+    assert_eq!(sink.connect(false), ["t=a #1"]);
+    assert!(sink.publisher.gives_up().is_none());
+}
+
+#[test]
+fn no_more_is_on_its_way_than_the_broker_takes() {
+    let mut sink = Sink::new(Qos::AtLeastOnce);
+    sink.connect(false);
+    let payloads = ["x"; 12];
+    assert_eq!(sink.put(&payloads).len(), 5);
+    assert_eq!(sink.says(), [""; 0]);
+    for id in 1..=3 {
+        sink.hear(Packet::PubAck { id, code: 0 });
+    }
+    assert_eq!(sink.says().len(), 3);
+    let long = "y".repeat(2_000);
+    sink.put(&[&long]);
+    for id in 4..=12 {
+        sink.hear(Packet::PubAck { id, code: 0 });
+        if let Err(error) = sink.publisher.speak(&mut sink.out) {
+            assert!(error.reason.contains("1000 bytes at most"), "{error}");
+            return;
+        }
+    }
+    panic!("a message that is too long was sent");
+}
+
+#[test]
+fn messages_without_a_promise_are_delivered_when_they_have_left() {
+    let mut sink = Sink::new(Qos::AtMostOnce);
+    sink.connect(false);
+    assert_eq!(sink.put(&["a"]), ["t=a #0"]);
+    assert!(!sink.is_delivered(1));
+    sink.publisher.said();
+    assert!(sink.is_delivered(1));
+}
+
+proptest! {
+    #[test]
+    fn every_row_is_delivered_whatever_breaks(
+        acts in proptest::collection::vec((0u8..6, any::<bool>()), 0..60),
+        exactly: bool,
+    ) {
+        let qos = if exactly { Qos::ExactlyOnce } else { Qos::AtLeastOnce };
+        let mut sink = Sink::new(qos);
+        let mut broker: Vec<String> = vec![];
+        let mut to_broker = sink.connect(false);
+        let mut put = 0u64;
+        let mut known = std::collections::HashSet::new();
+        let step = |sink: &mut Sink, said: String, broker: &mut Vec<String>, known: &mut std::collections::HashSet<u16>| {
+            if let Some(id) = said.strip_prefix("rel ") {
+                let id = id.parse::<u16>().unwrap();
+                known.remove(&id);
+                return sink.hear(Packet::PubComp { id });
+            }
+            let (payload, rest) = said.split_once(" #").unwrap();
+            let id = rest.split(' ').next().unwrap().parse::<u16>().unwrap();
+            if !exactly {
+                broker.push(payload.to_string());
+                return sink.hear(Packet::PubAck { id, code: 0 });
+            }
+            if known.insert(id) {
+                broker.push(payload.to_string());
+            }
+            sink.hear(Packet::PubRec { id, code: 0 })
+        };
+        for (act, keeps) in acts {
+            match act {
+                0 | 1 => {
+                    to_broker.extend(sink.put(&[&put.to_string()]));
+                    put += 1;
+                }
+                2 => {
+                    // The connection breaks; what is on its way is lost.
+                    if !keeps {
+                        known.clear();
+                    }
+                    to_broker = sink.connect(keeps);
+                }
+                _ if to_broker.is_empty() => {}
+                _ => {
+                    let said = to_broker.remove(0);
+                    to_broker.extend(step(&mut sink, said, &mut broker, &mut known));
+                    to_broker.extend(sink.says());
+                }
+            }
+        }
+        to_broker.extend(sink.says());
+        while !to_broker.is_empty() {
+            let said = to_broker.remove(0);
+            to_broker.extend(step(&mut sink, said, &mut broker, &mut known));
+            to_broker.extend(sink.says());
+        }
+        prop_assert!(sink.is_delivered(put));
+        for number in 0..put {
+            prop_assert!(broker.contains(&format!("t={number}")), "{number} of {put}: {broker:?}");
+        }
+    }
+}
+
+#[test]
+fn options_of_tables() {
+    let n = [("n", arrow_schema::DataType::Int64)];
+    let error = |is_source: bool, options: &[(&str, &str)]| {
+        let own = [("connector", "mqtt"), ("address", "h"), ("format", "json")];
+        let own = own
+            .into_iter()
+            .filter(|(name, _)| !options.iter().any(|(of, _)| of == name));
+        let all = own.chain(options.iter().copied()).collect::<Vec<_>>();
+        let table = table(&n, &all);
+        let made = match is_source {
+            true => crate::source(&table).err(),
+            false => crate::sink(&table).err(),
+        };
+        made.unwrap().to_string()
+    };
+    for (is_source, options, parts) in [
+        (true, &[][..], &["'topic'", "is missing"][..]),
+        (
+            true,
+            &[("topic", "a/#/b")],
+            &["'a/#/b' is no topic filter", "at the end"],
+        ),
+        (true, &[("topic", "a;b+")], &["'b+' is no topic filter"]),
+        (true, &[("topic", "a;a")], &["is there twice"]),
+        (true, &[("topic", "a;")], &["it is empty"]),
+        (
+            true,
+            &[("topic", "a"), ("address", "h:x")],
+            &["no host and port", "localhost:1883"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("qos", "3")],
+            &["'3' is not a choice"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("session", "persistent")],
+            &["add 'client_id'"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("session_expiry", "1 h")],
+            &["a clean session ends"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("password", "secret")],
+            &["add 'username'"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("retain", "true")],
+            &["does not belong to an mqtt source"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("usernme", "x")],
+            &["did you mean 'username'"],
+        ),
+        (
+            true,
+            &[("topic", "a"), ("unit_of_work", "file")],
+            &["needs a source of files"],
+        ),
+        (
+            false,
+            &[("topic", "a/+")],
+            &["nothing can be written to 'a/+'"],
+        ),
+        (
+            false,
+            &[("topic_column", "n")],
+            &["column 'n' is no STRING"],
+        ),
+        (false, &[("topic_column", "m")], &["has no column 'm'"]),
+        (
+            false,
+            &[("topic_column", "n"), ("topic", "x")],
+            &["there is 'topic', too"],
+        ),
+        (
+            false,
+            &[("topic", "a"), ("format", "parquet")],
+            &["'parquet' is a format of files"],
+        ),
+    ] {
+        let error = error(is_source, options);
+        for part in parts {
+            assert!(error.contains(part), "{part:?} is not in: {error}");
+        }
+        assert!(!error.contains("secret"), "{error}");
+    }
+}

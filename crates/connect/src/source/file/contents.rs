@@ -1,0 +1,128 @@
+//! What is in a file: lines of text, or columns.
+
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use slackwater_engine::error::{Error, Result};
+use slackwater_engine::time::now_ns;
+
+use crate::columns::ColumnReader;
+use crate::format::DecodedRows;
+use crate::lines::{Mark, RecordReader};
+use crate::packing::Packing;
+
+/// The contents of a file, as far as they were read.
+pub(super) enum Contents {
+    Lines(Lines),
+    Columns(Box<ColumnReader>),
+}
+
+impl Contents {
+    /// Where it stands: behind all that was read.
+    pub(super) fn mark(&self) -> Mark {
+        match self {
+            Contents::Lines(lines) => lines.records.mark(),
+            Contents::Columns(columns) => Mark {
+                offset: 0,
+                line: columns.next(),
+                header: false,
+                skipping: false,
+            },
+        }
+    }
+
+    /// Whether a mark is what it takes to go on.
+    pub(super) fn is_sought_by_mark(&self) -> bool {
+        matches!(self, Contents::Lines(lines) if lines.packing.is_none())
+    }
+
+    /// At most `rows_max` rows, and when they were read; `None` at the end.
+    pub(super) fn rows(
+        &mut self,
+        rows_max: usize,
+        path: &Path,
+        ingest_ns: &mut u64,
+    ) -> Result<Option<DecodedRows>> {
+        match self {
+            Contents::Lines(lines) => lines.rows(rows_max, path, ingest_ns),
+            Contents::Columns(columns) => {
+                *ingest_ns = now_ns();
+                columns.rows(rows_max)
+            }
+        }
+    }
+}
+
+/// Lines of text.
+pub(super) struct Lines {
+    input: Box<dyn Read + Send>,
+    /// A packed file can't be sought in.
+    packing: Option<Packing>,
+    records: RecordReader,
+    ended: bool,
+    /// Reading failed; told after the rows that came before.
+    failure: Option<std::io::Error>,
+}
+
+impl Lines {
+    pub(super) fn new(
+        input: Box<dyn Read + Send>,
+        packing: Option<Packing>,
+        records: RecordReader,
+    ) -> Lines {
+        Lines {
+            input,
+            packing,
+            records,
+            ended: false,
+            failure: None,
+        }
+    }
+
+    fn rows(
+        &mut self,
+        rows_max: usize,
+        path: &Path,
+        ingest_ns: &mut u64,
+    ) -> Result<Option<DecodedRows>> {
+        loop {
+            if let Some(rows) = self.records.rows(rows_max) {
+                return Ok(Some(rows));
+            }
+            if let Some(failure) = self.failure.take() {
+                return Err(self.read_error(path, &failure));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            self.read();
+            *ingest_ns = now_ns();
+        }
+    }
+
+    fn read(&mut self) {
+        match self.input.read(self.records.room()) {
+            Ok(0) => {
+                self.ended = true;
+                self.records.end();
+            }
+            Ok(bytes) => self.records.filled_uncounted(bytes),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => self.failure = Some(error),
+        }
+    }
+
+    fn read_error(&self, path: &Path, failure: &std::io::Error) -> Error {
+        let lines = self.records.lines_read();
+        let place = format!("{}:{lines}", path.display());
+        if let Some(packing) = self.packing
+            && failure.kind() == ErrorKind::UnexpectedEof
+        {
+            let name = packing.name();
+            let reason = format!("the {name} data breaks off after line {lines}");
+            return Error::new(place, reason).mend("the file was truncated: fetch it again");
+        }
+        let reason = format!("can't read on after line {lines}: {failure}");
+        Error::new(place, reason)
+    }
+}

@@ -1,0 +1,406 @@
+//! Interval join: two streams, equal keys, and event times that are at most so far from each other.
+//!
+//! A row of the left stream at `l` and one of the right at `r` are a pair when `r - l` lies within the
+//! [`IntervalJoinSpec::bounds`]. Pairs go out as soon as both rows are there. A row is kept until the
+//! watermark says that no partner of it can come any more; one that has found none is then padded, where
+//! the join is an outer one. So the result does not depend on which side came first.
+//!
+//! What comes out may lie behind the watermark, by as much as the interval is long: what follows is told
+//! of the watermark less that ([`Operator::delay_us`]).
+//!
+//! Late rows of either side are left out before ([`super::drop_late`]). Rows are kept encoded, in
+//! memory of their own: neither a link's frame nor a source's block is held by them.
+
+mod kept;
+mod state;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
+use arrow_row::{RowConverter, Rows};
+use arrow_schema::SchemaRef;
+
+use super::join::JoinKind;
+use super::table_join::holding;
+use super::table_join::index::{Search, converter, encode};
+use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
+use super::{Operator, Output, Progress};
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+use crate::expression::Expression;
+use crate::state::{KeyedState, Mark};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+use kept::{Kept, Place, Side};
+
+/// What an interval join does.
+#[derive(Debug, Clone)]
+pub struct IntervalJoinSpec {
+    /// Left and right input.
+    pub sides: [IntervalSide; 2],
+    /// The right row's event time less the left one's is at least and at most this, in microseconds.
+    pub bounds: [EventTime; 2],
+    /// Rows without a partner that are emitted too, padded with NULL.
+    pub kind: JoinKind,
+    /// A further condition over the columns of both sides (left, then right).
+    pub condition: Option<std::sync::Arc<dyn Expression>>,
+    /// How far behind the watermark rows may come that are in time, in microseconds: rows that a window
+    /// has made have event times before its end, and come when the watermark is there.
+    pub behind_us: EventTime,
+    /// All columns of the left input, then all of the right one.
+    pub schema: SchemaRef,
+}
+
+/// One input of an interval join.
+#[derive(Debug, Clone)]
+pub struct IntervalSide {
+    /// The event-time column.
+    pub time_column: usize,
+    /// Key columns, in the same order and of the same types on both sides.
+    pub keys: Vec<usize>,
+    /// Columns of the input.
+    pub schema: SchemaRef,
+}
+
+impl IntervalJoinSpec {
+    /// The last event time of the other side that a row of `side` at `time` can be joined with.
+    fn last_partner(&self, side: usize, time: EventTime) -> EventTime {
+        match side {
+            0 => time.saturating_add(self.bounds[1]),
+            _ => time.saturating_sub(self.bounds[0]),
+        }
+    }
+
+    /// The first event time of the other side that a row of `side` at `time` can be joined with.
+    fn first_partner(&self, side: usize, time: EventTime) -> EventTime {
+        match side {
+            0 => time.saturating_add(self.bounds[0]),
+            _ => time.saturating_sub(self.bounds[1]),
+        }
+    }
+}
+
+/// Interval join.
+pub struct IntervalJoin {
+    spec: IntervalJoinSpec,
+    keys: RowConverter,
+    sides: [Side; 2],
+    pending: Option<Pending>,
+    watermark: EventTime,
+    mark: Mark,
+    /// The number of the next row.
+    next: u64,
+}
+
+/// Rows of one input that are being joined. They are kept once all of their pairs have been found.
+struct Pending {
+    side: usize,
+    times: Vec<EventTime>,
+    search: Search,
+    rows: Rows,
+    /// Those that have found a partner, or failed with one.
+    matched: Vec<bool>,
+    /// The next row, and the last of its partners so far.
+    row: usize,
+    last: Option<Place>,
+}
+
+/// Rows of the one that is pending beside rows of the other side: its row, the partner's key and place.
+type Pairs = Vec<(u32, u32, Place)>;
+
+impl IntervalJoin {
+    /// A join without rows.
+    pub fn new(spec: IntervalJoinSpec) -> Result<IntervalJoin> {
+        let side = |side: usize| Side::new(&spec.sides[side].schema);
+        Ok(IntervalJoin {
+            keys: converter(&spec.sides[0].schema, &spec.sides[0].keys)?,
+            sides: [side(0)?, side(1)?],
+            pending: None,
+            watermark: MIN_WATERMARK,
+            mark: Mark(1),
+            next: 0,
+            spec,
+        })
+    }
+
+    /// Every row with an event time up to this has come.
+    fn complete(&self) -> EventTime {
+        match self.watermark {
+            MAX_WATERMARK => MAX_WATERMARK,
+            watermark => watermark.saturating_sub(self.spec.behind_us),
+        }
+    }
+
+    fn times(&self, side: usize, batch: &RecordBatch) -> Result<Vec<EventTime>> {
+        let column = batch.column(self.spec.sides[side].time_column);
+        let unit = timestamp_unit(column.data_type());
+        let (0, Some(unit)) = (column.null_count(), unit) else {
+            return Err(Error::new("interval join", "an event time is NULL"));
+        };
+        let ticks = timestamp_ticks(column)?.iter();
+        Ok(ticks.map(|&tick| ticks_to_us(tick, unit)).collect())
+    }
+
+    fn search(&self, side: usize, batch: &RecordBatch) -> Result<Search> {
+        let keys = self.spec.sides[side].keys.iter();
+        let keys = keys.map(|&key| batch.column(key).clone()).collect();
+        encode(&self.keys, keys, batch.num_rows())
+    }
+
+    /// The next pairs, at most `limit`, and whether there are more.
+    fn pairs(&self, pending: &mut Pending, limit: usize) -> Pairs {
+        let mut pairs = Vec::new();
+        let other = &self.sides[1 - pending.side];
+        while pending.row < pending.times.len() && pairs.len() < limit {
+            let (row, time) = (pending.row, pending.times[pending.row]);
+            let hash = pending.search.hashes[row];
+            let key = other.keys.find(hash, pending.search.keys.row(row).data());
+            // NULL equals nothing.
+            if let Some(key) = key.filter(|_| !pending.search.is_null[row]) {
+                let from = self.spec.first_partner(pending.side, time);
+                let to = self.spec.last_partner(pending.side, time);
+                for place in other.between(key, from, to, pending.last) {
+                    if pairs.len() == limit {
+                        return pairs;
+                    }
+                    pairs.push((row as u32, key, place));
+                    pending.last = Some(place);
+                }
+            }
+            (pending.row, pending.last) = (row + 1, None);
+        }
+        pairs
+    }
+
+    /// Emits the pairs for which the condition holds.
+    fn emit_pairs(
+        &mut self,
+        pending: &mut Pending,
+        pairs: Pairs,
+        output: &mut Output,
+    ) -> Result<()> {
+        let other = 1 - pending.side;
+        let own_rows = pairs.iter().map(|pair| pending.rows.row(pair.0 as usize));
+        let own = self.sides[pending.side].converter.convert_rows(own_rows)?;
+        let partners = pairs.iter().map(|(_, key, place)| (*key, *place));
+        let partners = self.sides[other].columns(partners)?;
+        let columns = match pending.side {
+            0 => own.into_iter().chain(partners),
+            _ => partners.into_iter().chain(own),
+        };
+        let columns = columns.collect::<Vec<ArrayRef>>();
+        let batch = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
+        let all = Chunk::new(batch, output.ingest_ns);
+        let Some(condition) = &self.spec.condition else {
+            self.note_matched(pending, pairs.into_iter());
+            output.emit(all);
+            return Ok(());
+        };
+        let numbers = (0..pairs.len() as u32).collect::<Vec<u32>>();
+        let (kept, failed) = holding(condition, all.clone(), &all, &numbers, output)?;
+        // Rows for which a condition failed are refused: they are not padded.
+        let matched = kept.iter().map(|&pair| pairs[pair]);
+        let failed = failed.iter().map(|&pair| pairs[pair as usize]);
+        self.note_matched(pending, matched.chain(failed));
+        match kept.len() == pairs.len() {
+            true => output.emit(all),
+            false => {
+                let kept = kept.into_iter().map(|pair| pair as u32);
+                output.emit(all.take(&UInt32Array::from_iter_values(kept))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_matched(
+        &mut self,
+        pending: &mut Pending,
+        pairs: impl Iterator<Item = (u32, u32, Place)>,
+    ) {
+        let other = 1 - pending.side;
+        let is_kept = self.spec.kind.keeps(other);
+        for (row, key, place) in pairs {
+            pending.matched[row as usize] = true;
+            if is_kept {
+                self.sides[other].note_matched(key, place, self.mark);
+            }
+        }
+    }
+
+    /// Keeps the rows for partners to come; those that can have none any more are padded at once.
+    fn keep(&mut self, pending: Pending, output: &mut Output) -> Result<()> {
+        let side = pending.side;
+        let complete = self.complete();
+        let mut singles = Vec::new();
+        for (row, &time) in pending.times.iter().enumerate() {
+            let is_padded = self.spec.kind.keeps(side) && !pending.matched[row];
+            let last = self.spec.last_partner(side, time);
+            let values = pending.rows.row(row);
+            if last <= complete {
+                if is_padded {
+                    singles.push(values.data().into());
+                }
+                continue;
+            }
+            // A key that is NULL equals nothing: it is kept to be padded.
+            if pending.search.is_null[row] && !is_padded {
+                continue;
+            }
+            let kept = Kept {
+                matched: pending.matched[row],
+                mark: self.mark,
+                values: values.data().into(),
+            };
+            let (hash, key) = (pending.search.hashes[row], pending.search.keys.row(row));
+            self.sides[side].insert(hash, key.data(), (time, self.next), kept);
+            self.next += 1;
+            self.look_again(side, hash, key.data());
+        }
+        let pieces = singles.chunks(output.chunk_rows);
+        pieces
+            .into_iter()
+            .try_for_each(|piece| self.emit_singles(side, piece, output))
+    }
+
+    /// Notes when the first row of a key has no partner to wait for any more.
+    fn look_again(&mut self, side: usize, hash: u64, key: &[u8]) {
+        if let Some(key) = self.sides[side].keys.find(hash, key) {
+            let first = self.sides[side].first_time(key);
+            let due = first.map(|time| self.spec.last_partner(side, time));
+            self.sides[side].keys.set_due(key, due);
+        }
+    }
+
+    fn emit_singles(
+        &mut self,
+        side: usize,
+        singles: &[Box<[u8]>],
+        output: &mut Output,
+    ) -> Result<()> {
+        if singles.is_empty() {
+            return Ok(());
+        }
+        let own = self.sides[side].decode(singles.iter().map(|values| &**values))?;
+        let other = self.spec.sides[1 - side].schema.fields().iter();
+        let nulls = other.map(|field| new_null_array(field.data_type(), singles.len()));
+        let nulls = nulls.collect::<Vec<ArrayRef>>();
+        let columns = match side {
+            0 => own.into_iter().chain(nulls),
+            _ => nulls.into_iter().chain(own),
+        };
+        let columns = columns.collect::<Vec<ArrayRef>>();
+        output.emit_batch(RecordBatch::try_new(self.spec.schema.clone(), columns)?);
+        Ok(())
+    }
+
+    /// Forgets rows of a side whose partners have all come, until there are `limit` of them to pad.
+    fn forget(&mut self, side: usize, limit: usize) -> Vec<Box<[u8]>> {
+        let complete = self.complete();
+        let is_kept = self.spec.kind.keeps(side);
+        let mut singles = Vec::new();
+        while let Some(key) = self.sides[side].keys.first_due(complete) {
+            while let Some(time) = self.sides[side].first_time(key) {
+                let last = self.spec.last_partner(side, time);
+                if last > complete || singles.len() == limit {
+                    self.sides[side].keys.set_due(key, Some(last));
+                    break;
+                }
+                let gone = self.sides[side].pop_first(key);
+                singles.extend(
+                    gone.filter(|row| is_kept && !row.matched)
+                        .map(|row| row.values),
+                );
+            }
+            self.sides[side].forget_empty(key);
+            if singles.len() == limit {
+                break;
+            }
+        }
+        singles
+    }
+}
+
+impl Operator for IntervalJoin {
+    fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let mut batch = chunk.batch;
+        let mut times = self.times(input, &batch)?;
+        let complete = self.complete();
+        // Late only after idleness: a partition that is heard again may be behind what others have
+        // moved the watermark to meanwhile. All others were judged by their own watermark.
+        if times.iter().any(|&time| time <= complete) {
+            let in_time = times.iter().map(|&time| Some(time > complete));
+            let in_time = in_time.collect::<arrow_array::BooleanArray>();
+            output.count_late((in_time.len() - in_time.true_count()) as u64);
+            batch = arrow_select::filter::filter_record_batch(&batch, &in_time)?;
+            times.retain(|&time| time > complete);
+        }
+        self.pending = Some(Pending {
+            side: input,
+            search: self.search(input, &batch)?,
+            rows: self.sides[input].encode(&batch)?,
+            matched: vec![false; times.len()],
+            times,
+            row: 0,
+            last: None,
+        });
+        Ok(())
+    }
+
+    /// One row may have as many partners as the interval has rows: a chunk of them at a time.
+    fn rest(&mut self, output: &mut Output) -> Result<Progress> {
+        let Some(mut pending) = self.pending.take() else {
+            return Ok(Progress::Done);
+        };
+        let pairs = self.pairs(&mut pending, output.chunk_rows);
+        if !pairs.is_empty() {
+            self.emit_pairs(&mut pending, pairs, output)?;
+        }
+        if pending.row < pending.times.len() {
+            self.pending = Some(pending);
+            return Ok(Progress::More);
+        }
+        self.keep(pending, output)?;
+        Ok(Progress::Done)
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        self.watermark = self.watermark.max(watermark);
+        for side in 0..2 {
+            let singles = self.forget(side, output.chunk_rows);
+            self.emit_singles(side, &singles, output)?;
+            if self.sides[side].keys.first_due(self.complete()).is_some() {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.sides.iter_mut().for_each(Side::clear);
+        self.watermark = MIN_WATERMARK;
+        Ok(())
+    }
+
+    fn delay_us(&self) -> EventTime {
+        let [least, most] = self.spec.bounds;
+        // A side that may be padded has no event time for what follows.
+        let left = match self.spec.kind.keeps(1) {
+            true => 0,
+            false => most.max(0),
+        };
+        let right = match self.spec.kind.keeps(0) {
+            true => 0,
+            false => least.saturating_neg().max(0),
+        };
+        left.max(right).saturating_add(self.spec.behind_us)
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+
+    fn shares_input(&self) -> bool {
+        // What it keeps and emits is encoded in between.
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! The rows that are kept of one side: by key, in the order of their times.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included};
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_row::{RowConverter, Rows, SortField};
+use arrow_schema::SchemaRef;
+
+use crate::error::Result;
+use crate::operator::keyed::Keyed;
+use crate::state::Mark;
+use crate::time::EventTime;
+
+/// Where a row stands among those of its key: by its time, then by its number.
+pub type Place = (EventTime, u64);
+
+/// A row, and what became of it.
+pub struct Kept {
+    /// It has found a partner: it is not padded.
+    pub matched: bool,
+    /// When it came, or found its first partner.
+    pub mark: Mark,
+    /// Encoded.
+    pub values: Box<[u8]>,
+}
+
+/// About how many bytes a row takes beside its values: its place and its part of the tree.
+const ROW_BYTES: usize = 56;
+
+/// One side.
+pub struct Side {
+    /// Of whole rows.
+    pub converter: RowConverter,
+    /// Rows by key. A key is due when its first row has no partner to wait for any more.
+    pub keys: Keyed<BTreeMap<Place, Kept>>,
+    bytes: usize,
+}
+
+impl Side {
+    /// Without rows.
+    pub fn new(schema: &SchemaRef) -> Result<Side> {
+        let fields = schema.fields().iter();
+        let fields = fields.map(|field| SortField::new(field.data_type().clone()));
+        Ok(Side {
+            converter: RowConverter::new(fields.collect())?,
+            keys: Keyed::default(),
+            bytes: 0,
+        })
+    }
+
+    /// The rows of a batch, encoded.
+    pub fn encode(&self, batch: &RecordBatch) -> Result<Rows> {
+        Ok(self.converter.convert_columns(batch.columns())?)
+    }
+
+    /// The columns of encoded rows.
+    pub fn decode<'a>(&self, rows: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
+        let parser = self.converter.parser();
+        let rows = rows.map(|values| parser.parse(values));
+        Ok(self.converter.convert_rows(rows)?)
+    }
+
+    /// The columns of rows that are kept.
+    pub fn columns(&self, rows: impl Iterator<Item = (u32, Place)>) -> Result<Vec<ArrayRef>> {
+        let values = rows.map(|(key, place)| &*self.keys.get(key)[&place].values);
+        self.decode(values)
+    }
+
+    /// Keeps a row; one that has its place gives way. When its key is due is for the caller to say.
+    pub fn insert(&mut self, hash: u64, key: &[u8], place: Place, row: Kept) {
+        let key = self.keys.find_or_insert(hash, key, BTreeMap::new);
+        self.bytes += row.values.len() + ROW_BYTES;
+        if let Some(before) = self.keys.get_mut(key).insert(place, row) {
+            self.bytes -= before.values.len() + ROW_BYTES;
+        }
+    }
+
+    /// The places of a key's rows from one time to another, behind `last`.
+    pub fn between(
+        &self,
+        key: u32,
+        from: EventTime,
+        to: EventTime,
+        last: Option<Place>,
+    ) -> impl Iterator<Item = Place> {
+        let rows = self.keys.get(key);
+        let first = match last {
+            Some(last) => Excluded(last),
+            None => Included((from, 0)),
+        };
+        // An interval whose bounds have changed sides holds nothing; so does what is behind its end.
+        let is_empty = from > to || last.is_some_and(|last| last >= (to, u64::MAX));
+        let range = (!is_empty).then(|| rows.range((first, Included((to, u64::MAX)))));
+        range.into_iter().flatten().map(|(place, _)| *place)
+    }
+
+    /// A row has found a partner.
+    pub fn note_matched(&mut self, key: u32, place: Place, mark: Mark) {
+        if let Some(row) = self.keys.get_mut(key).get_mut(&place)
+            && !row.matched
+        {
+            (row.matched, row.mark) = (true, mark);
+        }
+    }
+
+    /// The time of a key's first row.
+    pub fn first_time(&self, key: u32) -> Option<EventTime> {
+        let first = self.keys.get(key).first_key_value();
+        first.map(|((time, _), _)| *time)
+    }
+
+    /// Takes a key's first row out.
+    pub fn pop_first(&mut self, key: u32) -> Option<Kept> {
+        let (_, row) = self.keys.get_mut(key).pop_first()?;
+        self.bytes -= row.values.len() + ROW_BYTES;
+        Some(row)
+    }
+
+    /// Forgets the key if it has no rows.
+    pub fn forget_empty(&mut self, key: u32) {
+        if self.keys.get(key).is_empty() {
+            self.keys.remove(key);
+        }
+    }
+
+    /// Forgets a key and its rows.
+    pub fn remove(&mut self, key: u32) {
+        for row in self.keys.remove(key).values() {
+            self.bytes -= row.values.len() + ROW_BYTES;
+        }
+    }
+
+    /// Forgets all rows.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.bytes = 0;
+    }
+
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        self.keys.bytes() + self.bytes
+    }
+}

@@ -1,0 +1,141 @@
+//! Snapshots of an interval join: a batch of rows for each side. Columns stand before those of the side:
+//!
+//! ```text
+//! side | number | matched | columns…
+//! ```
+//!
+//! `side` is 0 for the left and 1 for the right one. A row is told from others of its key by its time
+//! and its number; it is in the snapshot of the interval in which it came, and once more in that of the
+//! interval in which it found its first partner, where the join pads rows that find none.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int8Type, UInt64Type};
+use arrow_array::{ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt64Array};
+use arrow_schema::{DataType, Field, Schema};
+
+use super::IntervalJoin;
+use super::kept::Kept;
+use crate::error::{Error, Result};
+use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::EventTime;
+
+fn wrong() -> Error {
+    Error::new(
+        "snapshot of an interval join",
+        "its columns are not those of a side",
+    )
+    .mend("restore from another checkpoint")
+}
+
+impl IntervalJoin {
+    fn side_snapshot(&self, side: usize, buckets: &BucketSet, since: Mark) -> Result<RecordBatch> {
+        let (mut numbers, mut matched, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let keys = self.sides[side].keys.iter();
+        let keys = keys.filter(|(_, hash, _)| buckets.contains_hash(*hash));
+        for (place, row) in keys.flat_map(|(_, _, rows)| rows) {
+            if row.mark > since {
+                numbers.push(place.1);
+                matched.push(row.matched);
+                values.push(&*row.values);
+            }
+        }
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(Int8Array::from(vec![side as i8; values.len()])),
+            Arc::new(UInt64Array::from(numbers)),
+            Arc::new(BooleanArray::from(matched)),
+        ];
+        columns.extend(self.sides[side].decode(values.into_iter())?);
+        let own = [
+            Field::new("side", DataType::Int8, false),
+            Field::new("number", DataType::UInt64, false),
+            Field::new("matched", DataType::Boolean, false),
+        ];
+        let of_side = self.spec.sides[side].schema.fields().iter().cloned();
+        let fields = own.into_iter().map(Arc::new).chain(of_side);
+        let schema = Schema::new(fields.collect::<Vec<_>>());
+        Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
+    }
+}
+
+impl KeyedState for IntervalJoin {
+    fn mark(&mut self) -> Mark {
+        let ended = self.mark;
+        self.mark = Mark(ended.0 + 1);
+        ended
+    }
+
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        assert!(
+            self.pending.is_none(),
+            "a snapshot is taken between inputs: these rows would be lost"
+        );
+        let mut snapshot = Vec::new();
+        for side in 0..2 {
+            let rows = self.side_snapshot(side, buckets, since)?;
+            if rows.num_rows() > 0 {
+                snapshot.push(rows);
+            }
+        }
+        Ok(snapshot)
+    }
+
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let [side, numbers, matched, columns @ ..] = batch.columns() else {
+            return Err(wrong());
+        };
+        let side = side.as_primitive_opt::<Int8Type>().ok_or_else(wrong)?;
+        let side = match side.value(0) {
+            0 => 0,
+            1 => 1,
+            _ => return Err(wrong()),
+        };
+        let numbers = numbers.as_primitive_opt::<UInt64Type>().ok_or_else(wrong)?;
+        let matched = matched.as_boolean_opt().ok_or_else(wrong)?;
+        let schema = self.spec.sides[side].schema.clone();
+        let rows = RecordBatch::try_new(schema, columns.to_vec()).map_err(|_| wrong())?;
+        let times = self.times(side, &rows)?;
+        let search = self.search(side, &rows)?;
+        let encoded = self.sides[side].encode(&rows)?;
+        for (row, &time) in times.iter().enumerate() {
+            let number = numbers.value(row);
+            // Of one key's rows no two have the same number, whichever instance had it before.
+            self.next = self.next.max(number.saturating_add(1));
+            let kept = Kept {
+                matched: matched.value(row),
+                mark: self.mark,
+                values: encoded.row(row).data().into(),
+            };
+            let (hash, key) = (search.hashes[row], search.keys.row(row));
+            self.sides[side].insert(hash, key.data(), (time, number), kept);
+            self.look_again(side, hash, key.data());
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        for side in &mut self.sides {
+            for key in side.keys.numbers(|hash| buckets.contains_hash(hash)) {
+                side.remove(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        self.watermark = self.watermark.max(watermark);
+        for side in 0..2 {
+            // What has found no partner by now was padded before the snapshot was taken.
+            self.forget(side, usize::MAX);
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.sides.iter().map(|side| side.bytes()).sum()
+    }
+}

@@ -1,0 +1,392 @@
+//! OVER: for each row, aggregates of the rows before it.
+//!
+//! Rows wait until the watermark says that all rows of their time are there, and are then taken in the
+//! order of (event time, partition, position), so that the result is the same however they came. Rows
+//! without a position (made by a stateful operator) are told apart by their values.
+//!
+//! A frame ends at the row itself, or, where it is one of times ([`Frame::Range`]), at the last row of the
+//! same time. One that begins with the key's first row needs no rows: its aggregates run on. For all
+//! others rows are kept as long as some frame may reach back to them.
+//!
+//! What comes out has its rows' event times, which lie behind no watermark that was passed on. Late rows
+//! are left out before ([`super::drop_late`]).
+
+mod frames;
+mod rows;
+mod running;
+mod state;
+
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::{DataType, SchemaRef};
+
+use super::keyed::Keyed;
+use super::table_join::index::{converter, encode};
+use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
+use super::{Operator, Output, Progress};
+use crate::accumulator::AggregateFunction;
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+use crate::expression::reject;
+use crate::state::{KeyedState, Mark};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+use frames::{Piece, Segment};
+use rows::{Kept, KeyRows, Place, Reach};
+use running::Running;
+
+/// What an OVER computes.
+#[derive(Debug, Clone)]
+pub struct OverSpec {
+    /// PARTITION BY: columns of the input.
+    pub keys: Vec<usize>,
+    /// ORDER BY: the event-time column.
+    pub time_column: usize,
+    /// The functions.
+    pub calls: Vec<OverCall>,
+    /// How far behind the watermark rows may come that are in time, in microseconds: rows that a window
+    /// has made have event times before its end, and come when the watermark is there.
+    pub behind_us: EventTime,
+    /// Columns of the input.
+    pub input: SchemaRef,
+    /// Those, and one for each function.
+    pub schema: SchemaRef,
+}
+
+/// One function.
+#[derive(Debug, Clone)]
+pub struct OverCall {
+    /// It.
+    pub function: OverFunction,
+    /// Columns of the input that it is called with.
+    pub arguments: Vec<usize>,
+    /// Boolean column of the input: `FILTER (WHERE …)`.
+    pub filter: Option<usize>,
+}
+
+/// What is computed of the rows up to one.
+#[derive(Debug, Clone)]
+pub enum OverFunction {
+    /// An aggregate of the rows of a frame.
+    Aggregate {
+        /// The function.
+        function: AggregateFunction,
+        /// Where its rows begin.
+        frame: Frame,
+    },
+    /// The row's number among those of its key, from 1.
+    RowNumber,
+    /// One more than the rows of earlier times.
+    Rank,
+    /// One more than the earlier times.
+    DenseRank,
+    /// The argument's value so many rows before; the second argument, where there is one, else NULL, where
+    /// there is no such row.
+    Lag {
+        /// How many.
+        offset: u64,
+        /// Type of the argument.
+        of: DataType,
+    },
+}
+
+/// The rows before one that belong to its aggregate. All frames end at the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    /// So many rows before it; all without a number.
+    Rows(Option<u64>),
+    /// Rows at most so many microseconds before it, all without a number; and those of the same time.
+    Range(Option<EventTime>),
+}
+
+impl OverFunction {
+    /// Type of the result.
+    pub fn data_type(&self) -> DataType {
+        match self {
+            OverFunction::Aggregate { function, .. } => function.data_type(),
+            OverFunction::RowNumber | OverFunction::Rank | OverFunction::DenseRank => {
+                DataType::UInt64
+            }
+            OverFunction::Lag { of, .. } => of.clone(),
+        }
+    }
+
+    /// Whether it needs to know all rows of the key so far: their count, or their aggregate.
+    fn runs_on(&self) -> bool {
+        match self {
+            OverFunction::Aggregate { frame, .. } => {
+                matches!(frame, Frame::Rows(None) | Frame::Range(None))
+            }
+            OverFunction::Lag { .. } => false,
+            OverFunction::RowNumber | OverFunction::Rank | OverFunction::DenseRank => true,
+        }
+    }
+
+    /// How far it looks back for rows that have to be kept.
+    fn reach(&self) -> Reach {
+        match self {
+            OverFunction::Aggregate {
+                frame: Frame::Rows(Some(rows)),
+                ..
+            } => Reach::rows(*rows),
+            OverFunction::Aggregate {
+                frame: Frame::Range(Some(us)),
+                ..
+            } => Reach::us(*us),
+            OverFunction::Lag { offset, .. } => Reach::rows(*offset),
+            _ => Reach::default(),
+        }
+    }
+}
+
+/// OVER.
+pub struct Over {
+    spec: OverSpec,
+    key_converter: RowConverter,
+    row_converter: RowConverter,
+    /// A key is due when its first row that waits is complete, or when rows of it can be forgotten.
+    keys: Keyed<KeyRows>,
+    running: Running,
+    reach: Reach,
+    watermark: EventTime,
+    mark: Mark,
+    /// The number of the next row: of two that are equal in all, the order in which they came.
+    next: u64,
+    bytes: usize,
+}
+
+/// Where a row came from, and whether it went out before it was stored.
+struct Arrival {
+    partition: u32,
+    position: u64,
+    is_done: bool,
+}
+
+impl Over {
+    /// One that has seen no rows.
+    pub fn new(spec: OverSpec) -> Result<Over> {
+        let fields = spec.input.fields().iter();
+        let fields = fields.map(|field| SortField::new(field.data_type().clone()));
+        let reaches = spec.calls.iter().map(|call| call.function.reach());
+        Ok(Over {
+            key_converter: converter(&spec.input, &spec.keys)?,
+            row_converter: RowConverter::new(fields.collect())?,
+            keys: Keyed::default(),
+            running: Running::new(&spec.calls)?,
+            reach: reaches.fold(Reach::default(), Reach::longer),
+            watermark: MIN_WATERMARK,
+            mark: Mark(1),
+            next: 0,
+            bytes: 0,
+            spec,
+        })
+    }
+
+    /// Every row with an event time up to this has come.
+    fn complete(&self) -> EventTime {
+        match self.watermark {
+            MAX_WATERMARK => MAX_WATERMARK,
+            watermark => watermark.saturating_sub(self.spec.behind_us),
+        }
+    }
+
+    fn times(&self, batch: &RecordBatch) -> Result<Vec<EventTime>> {
+        let column = batch.column(self.spec.time_column);
+        let unit = timestamp_unit(column.data_type());
+        let (0, Some(unit)) = (column.null_count(), unit) else {
+            return Err(Error::new("OVER", "an event time is NULL"));
+        };
+        let ticks = timestamp_ticks(column)?.iter();
+        Ok(ticks.map(|&tick| ticks_to_us(tick, unit)).collect())
+    }
+
+    /// Lets the rows of a batch wait, or keeps them for frames to come.
+    fn keep(
+        &mut self,
+        batch: &RecordBatch,
+        times: &[EventTime],
+        arrivals: impl Iterator<Item = Arrival>,
+    ) -> Result<()> {
+        let keys = self.spec.keys.iter();
+        let keys = keys.map(|&key| batch.column(key).clone()).collect();
+        let search = encode(&self.key_converter, keys, batch.num_rows())?;
+        let values = self.row_converter.convert_columns(batch.columns())?;
+        for ((row, &time), arrival) in times.iter().enumerate().zip(arrivals) {
+            let place = Place {
+                time,
+                partition: arrival.partition,
+                position: arrival.position,
+                values: values.row(row).data().into(),
+                number: self.next,
+            };
+            self.next += 1;
+            self.bytes += place.bytes();
+            let (hash, key) = (search.hashes[row], search.keys.row(row));
+            let number = self.keys.find_or_insert(hash, key.data(), KeyRows::default);
+            let rows = self.keys.get_mut(number);
+            match arrival.is_done {
+                true => rows.insert_done(Kept {
+                    place,
+                    mark: self.mark,
+                }),
+                false => drop(rows.waiting.insert(place, self.mark)),
+            }
+            let due = rows.due(&self.reach);
+            self.keys.set_due(number, due);
+        }
+        Ok(())
+    }
+
+    /// Moves rows of a key from those that wait to those that are done: the complete ones, up to about
+    /// `limit`. Rows of one time stay together. Returns how many.
+    fn take_complete(&mut self, key: u32, limit: usize) -> usize {
+        let complete = self.complete();
+        let rows = self.keys.get_mut(key);
+        let mut taken = 0;
+        let mut last = None;
+        while let Some(first) = rows.waiting.first_entry() {
+            let time = first.key().time;
+            if time > complete || (taken >= limit && last != Some(time)) {
+                break;
+            }
+            let (place, mark) = first.remove_entry();
+            rows.done.push_back(Kept { place, mark });
+            last = Some(time);
+            taken += 1;
+        }
+        // It is looked at again once what was taken has been computed.
+        self.keys.set_due(key, None);
+        taken
+    }
+
+    /// Forgets the rows of a key that no frame reaches any more, and the key with them.
+    fn forget(&mut self, key: u32) {
+        let complete = self.complete();
+        let rows = self.keys.get_mut(key);
+        self.bytes -= rows.forget(&self.reach, complete);
+        let is_empty = rows.waiting.is_empty() && rows.done.is_empty() && rows.running.is_none();
+        match is_empty {
+            true => drop(self.keys.remove(key)),
+            false => {
+                let due = rows.due(&self.reach);
+                self.keys.set_due(key, due);
+            }
+        }
+    }
+
+    /// The next rows that are complete, about a chunk of them, with those that their frames need.
+    fn next_piece(&mut self, limit: usize) -> Result<Piece> {
+        let complete = self.complete();
+        let mut segments = Vec::new();
+        let mut taken = 0;
+        while taken < limit
+            && let Some(key) = self.keys.first_due(complete)
+        {
+            let count = self.take_complete(key, limit - taken);
+            // Rows that are only looked at to be forgotten need none before them.
+            let before = match count {
+                0 => 0,
+                _ => self.keys.get(key).done.len() - count,
+            };
+            segments.push(Segment {
+                key,
+                from: self.keys.get(key).done.len() - count - before,
+                before,
+                rows: count,
+            });
+            taken += count;
+        }
+        Piece::new(segments, &self.keys, &self.row_converter)
+    }
+
+    /// Emits the rows of a piece with what the functions give for them.
+    fn emit(&mut self, piece: &Piece, output: &mut Output) -> Result<()> {
+        let mut columns = piece.rows()?;
+        let mut failed = Vec::new();
+        self.running.begin(piece, &mut self.keys, self.mark);
+        for (number, call) in self.spec.calls.iter().enumerate() {
+            let values = match call.function.runs_on() {
+                true => self.running.values(number, call, piece)?,
+                false => piece.values(call)?,
+            };
+            columns.push(values.column);
+            failed.extend(values.failed);
+        }
+        let batch = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
+        let chunk = Chunk::new(batch, output.ingest_ns);
+        if failed.is_empty() {
+            output.emit(chunk);
+            return Ok(());
+        }
+        let mut keep = vec![true; chunk.rows()];
+        for (row, reason) in failed {
+            if std::mem::replace(&mut keep[row], false) {
+                output.reject(reject(&chunk, row, reason));
+            }
+        }
+        output.emit(chunk.filter(&BooleanArray::from(keep))?);
+        Ok(())
+    }
+}
+
+impl Operator for Over {
+    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let mut chunk = chunk;
+        let mut times = self.times(&chunk.batch)?;
+        let complete = self.complete();
+        // Late only after idleness: a partition that is heard again may be behind what others have
+        // moved the watermark to meanwhile. All others were judged by their own watermark.
+        if times.iter().any(|&time| time <= complete) {
+            let in_time = times.iter().map(|&time| Some(time > complete));
+            let in_time = in_time.collect::<BooleanArray>();
+            output.count_late((in_time.len() - in_time.true_count()) as u64);
+            chunk = chunk.filter(&in_time)?;
+            times.retain(|&time| time > complete);
+        }
+        let origin = chunk.origin.as_ref();
+        let arrival = |row: usize| Arrival {
+            partition: origin.map_or(u32::MAX, |origin| origin.partition),
+            position: origin.map_or(0, |origin| origin.positions.at(row)),
+            is_done: false,
+        };
+        self.keep(&chunk.batch, &times, (0..times.len()).map(arrival))
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        self.watermark = self.watermark.max(watermark);
+        let piece = self.next_piece(output.chunk_rows)?;
+        if !piece.is_empty() {
+            self.emit(&piece, output)?;
+        }
+        for of in piece.segments() {
+            self.forget(of.key);
+        }
+        Ok(match self.keys.first_due(self.complete()) {
+            Some(_) => Progress::More,
+            None => Progress::Done,
+        })
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.keys.clear();
+        self.running.clear();
+        self.bytes = 0;
+        self.watermark = MIN_WATERMARK;
+        Ok(())
+    }
+
+    fn delay_us(&self) -> EventTime {
+        self.spec.behind_us
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+
+    fn shares_input(&self) -> bool {
+        // What it keeps and emits is encoded in between.
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! A piece of work: complete rows, those before them that their frames need, and what functions with
+//! such frames give.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, UInt32Array};
+use arrow_row::RowConverter;
+
+use super::rows::{KeyRows, Place};
+use super::{Frame, OverCall, OverFunction};
+use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Values};
+use crate::error::Result;
+use crate::operator::keyed::Keyed;
+use crate::time::EventTime;
+
+/// Rows that are given to an accumulator at once, at most about: a frame of many rows is not copied out
+/// for a whole chunk of rows at the same time.
+const ROWS_AT_ONCE: usize = 65_536;
+
+/// Rows of one key.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment {
+    /// The number of the key.
+    pub key: u32,
+    /// Of its rows that are done, the first one of the piece.
+    pub from: usize,
+    /// How many of them are there for the frames only.
+    pub before: usize,
+    /// How many are to be computed.
+    pub rows: usize,
+}
+
+/// Rows of some keys, one key's behind the other's.
+pub struct Piece {
+    segments: Vec<Segment>,
+    /// Event times of all rows.
+    times: Vec<EventTime>,
+    /// Columns of all rows.
+    columns: Vec<ArrayRef>,
+    /// Which rows are to be computed.
+    rows: Vec<u32>,
+}
+
+/// A row that is to be computed.
+struct Row {
+    /// Its place in the piece.
+    at: usize,
+    /// The places of its key's rows.
+    of_key: Range<usize>,
+}
+
+impl Piece {
+    /// The rows of these segments.
+    pub fn new(
+        segments: Vec<Segment>,
+        keys: &Keyed<KeyRows>,
+        converter: &RowConverter,
+    ) -> Result<Piece> {
+        let places = || {
+            let kept = segments.iter();
+            let kept = kept.flat_map(|of| keys.get(of.key).done.range(of.from..));
+            kept.map(|row| &row.place)
+        };
+        let parser = converter.parser();
+        let values = places().map(|place: &Place| parser.parse(&place.values));
+        let columns = converter.convert_rows(values)?;
+        let times = places().map(|place| place.time).collect::<Vec<_>>();
+        let mut rows = Vec::new();
+        let mut first = 0;
+        for of in &segments {
+            let (new, end) = (first + of.before, first + of.before + of.rows);
+            rows.extend(new as u32..end as u32);
+            first = end;
+        }
+        Ok(Piece {
+            segments,
+            times,
+            columns,
+            rows,
+        })
+    }
+
+    /// Whether nothing is to be computed.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The segments.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The event times of the rows that are to be computed.
+    pub fn times(&self) -> impl Iterator<Item = EventTime> {
+        self.rows.iter().map(|&row| self.times[row as usize])
+    }
+
+    /// One column of the rows that are to be computed.
+    pub fn column(&self, column: usize) -> Result<ArrayRef> {
+        let column = &self.columns[column];
+        if self.rows.len() == column.len() {
+            return Ok(column.clone());
+        }
+        let rows = UInt32Array::from(self.rows.clone());
+        Ok(arrow_select::take::take(column, &rows, None)?)
+    }
+
+    /// All columns of the rows that are to be computed.
+    pub fn rows(&self) -> Result<Vec<ArrayRef>> {
+        let columns = 0..self.columns.len();
+        columns.map(|column| self.column(column)).collect()
+    }
+
+    fn each_row(&self) -> impl Iterator<Item = Row> {
+        let mut first = 0;
+        self.segments.iter().flat_map(move |of| {
+            let of_key = first..first + of.before + of.rows;
+            first = of_key.end;
+            let new = of_key.start + of.before..of_key.end;
+            new.map(move |at| Row {
+                at,
+                of_key: of_key.clone(),
+            })
+        })
+    }
+
+    /// The places of the rows in a row's frame.
+    fn frame(&self, row: &Row, frame: Frame) -> Range<usize> {
+        let first = row.of_key.start;
+        match frame {
+            Frame::Rows(rows) => {
+                let rows = rows.and_then(|rows| usize::try_from(rows).ok());
+                let from = rows.map_or(first, |rows| row.at.saturating_sub(rows).max(first));
+                from..row.at + 1
+            }
+            Frame::Range(us) => {
+                let time = self.times[row.at];
+                let times = &self.times[row.of_key.clone()];
+                let from = us.map_or(0, |us| {
+                    times.partition_point(|&other| other < time.saturating_sub(us))
+                });
+                let to = times.partition_point(|&other| other <= time);
+                first + from..first + to
+            }
+        }
+    }
+
+    /// What a function gives that doesn't run on.
+    pub fn values(&self, call: &OverCall) -> Result<Values> {
+        match &call.function {
+            OverFunction::Aggregate { function, frame } => self.aggregates(call, function, *frame),
+            OverFunction::Lag { offset, .. } => self.lag(call, *offset),
+            OverFunction::RowNumber | OverFunction::Rank | OverFunction::DenseRank => {
+                unreachable!("they run on")
+            }
+        }
+    }
+
+    /// Adds the rows of each frame to a group of its own, in their order: so sums of floating-point
+    /// numbers are the same to the last bit, however the rows came.
+    fn aggregates(
+        &self,
+        call: &OverCall,
+        function: &AggregateFunction,
+        frame: Frame,
+    ) -> Result<Values> {
+        let mut accumulator = function.accumulator()?;
+        accumulator.resize(self.rows.len());
+        let filter = call.filter.map(|filter| self.columns[filter].as_boolean());
+        let (mut groups, mut rows) = (Vec::new(), Vec::new());
+        for (group, row) in self.each_row().enumerate() {
+            for at in self.frame(&row, frame) {
+                // NULL counts as false.
+                if filter.is_none_or(|filter| {
+                    arrow_array::Array::is_valid(filter, at) && filter.value(at)
+                }) {
+                    groups.push(group as u32);
+                    rows.push(at as u32);
+                }
+            }
+            if rows.len() >= ROWS_AT_ONCE {
+                self.add(call, function, &mut accumulator, &groups, &rows)?;
+                groups.clear();
+                rows.clear();
+            }
+        }
+        self.add(call, function, &mut accumulator, &groups, &rows)?;
+        accumulator.evaluate(&(0..self.rows.len() as u32).collect::<Vec<_>>())
+    }
+
+    fn add(
+        &self,
+        call: &OverCall,
+        function: &AggregateFunction,
+        accumulator: &mut Box<dyn Accumulator>,
+        groups: &[u32],
+        rows: &[u32],
+    ) -> Result<()> {
+        let picked = UInt32Array::from(rows.to_vec());
+        let arguments = call.arguments.iter();
+        let arguments = arguments.map(|&column| {
+            let column = &self.columns[column];
+            Ok(arrow_select::take::take(column, &picked, None)?)
+        });
+        let arguments = arguments.collect::<Result<Vec<ArrayRef>>>()?;
+        let order = match function.needs_order() {
+            true => rows.iter().map(|&row| (i64::from(row), 0, 0)).collect(),
+            false => Vec::<OrderKey>::new(),
+        };
+        accumulator.update(groups, &arguments, &order)
+    }
+
+    fn lag(&self, call: &OverCall, offset: u64) -> Result<Values> {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        // Of two arrays: the values, and what stands for those that are missing.
+        let missing = match call.arguments.get(1) {
+            Some(&column) => self.columns[column].clone(),
+            None => {
+                let of = self.columns[call.arguments[0]].data_type();
+                arrow_array::new_null_array(of, self.times.len())
+            }
+        };
+        let picks = self.each_row().map(|row| match row.at.checked_sub(offset) {
+            Some(before) if before >= row.of_key.start => (0, before),
+            _ => (1, row.at),
+        });
+        let picks = picks.collect::<Vec<(usize, usize)>>();
+        let values = Arc::clone(&self.columns[call.arguments[0]]);
+        let column = arrow_select::interleave::interleave(&[&values, &missing], &picks)?;
+        Ok(Values::all(column))
+    }
+}

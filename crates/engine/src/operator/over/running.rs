@@ -1,0 +1,238 @@
+//! What runs on of each key: counts, and aggregates of all rows so far.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, UInt32Array, UInt64Array};
+
+use super::frames::Piece;
+use super::rows::{Counts, KeyRows, RunsOn};
+use super::{Frame, OverCall, OverFunction};
+use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Values};
+use crate::error::Result;
+use crate::operator::aggregate::scan_filtered;
+use crate::operator::keyed::Keyed;
+use crate::state::Mark;
+
+/// Running aggregates: a group in each accumulator per key.
+pub struct Running {
+    /// Some function runs on.
+    is_needed: bool,
+    /// By function; `None` for one whose aggregate doesn't run on.
+    accumulators: Vec<Option<Box<dyn Accumulator>>>,
+    groups: u32,
+    /// Of the rows of the piece: their groups and counts, and the last row of the same time.
+    piece_groups: Vec<u32>,
+    piece_counts: Vec<Counts>,
+    piece_peers: Vec<u32>,
+}
+
+impl Running {
+    /// Without keys.
+    pub fn new(calls: &[OverCall]) -> Result<Running> {
+        let accumulators = calls.iter().map(|call| match &call.function {
+            OverFunction::Aggregate { function, .. } if call.function.runs_on() => {
+                function.accumulator().map(Some)
+            }
+            _ => Ok(None),
+        });
+        Ok(Running {
+            is_needed: calls.iter().any(|call| call.function.runs_on()),
+            accumulators: accumulators.collect::<Result<Vec<_>>>()?,
+            groups: 0,
+            piece_groups: Vec::new(),
+            piece_counts: Vec::new(),
+            piece_peers: Vec::new(),
+        })
+    }
+
+    /// Counts the rows of a piece.
+    pub fn begin(&mut self, piece: &Piece, keys: &mut Keyed<KeyRows>, mark: Mark) {
+        self.piece_groups.clear();
+        self.piece_counts.clear();
+        self.piece_peers.clear();
+        if !self.is_needed {
+            return;
+        }
+        let mut times = piece.times();
+        for of in piece.segments().iter().filter(|of| of.rows > 0) {
+            let rows = keys.get_mut(of.key);
+            let mut of_key = match rows.running {
+                Some(running) => running,
+                None => self.new_group(mark),
+            };
+            of_key.mark = mark;
+            let counts = &mut of_key.counts;
+            for time in times.by_ref().take(of.rows) {
+                if counts.last != Some(time) {
+                    counts.last = Some(time);
+                    counts.rank = counts.rows + 1;
+                    counts.times += 1;
+                }
+                counts.rows += 1;
+                self.piece_counts.push(*counts);
+                self.piece_groups.push(of_key.group);
+            }
+            rows.running = Some(of_key);
+        }
+        // Backwards: the last row of a time is its own.
+        let mut peers = vec![0; self.piece_counts.len()];
+        for row in (0..peers.len()).rev() {
+            let same = |next: usize| {
+                self.piece_groups[next] == self.piece_groups[row]
+                    && self.piece_counts[next].last == self.piece_counts[row].last
+            };
+            peers[row] = match row + 1 < peers.len() && same(row + 1) {
+                true => peers[row + 1],
+                false => row as u32,
+            };
+        }
+        self.piece_peers = peers;
+    }
+
+    /// A key that nothing is known of.
+    pub fn new_group(&mut self, mark: Mark) -> RunsOn {
+        let group = self.groups;
+        self.groups += 1;
+        for accumulator in self.accumulators.iter_mut().flatten() {
+            accumulator.resize(self.groups as usize);
+        }
+        RunsOn {
+            counts: Counts::default(),
+            group,
+            mark,
+        }
+    }
+
+    /// What function `number` gives for the rows of the piece.
+    pub fn values(&mut self, number: usize, call: &OverCall, piece: &Piece) -> Result<Values> {
+        let count = |of: fn(&Counts) -> u64| {
+            let counts = self.piece_counts.iter().map(of);
+            Ok(Values::all(Arc::new(UInt64Array::from_iter_values(counts))))
+        };
+        match &call.function {
+            OverFunction::RowNumber => count(|counts| counts.rows),
+            OverFunction::Rank => count(|counts| counts.rank),
+            OverFunction::DenseRank => count(|counts| counts.times),
+            OverFunction::Aggregate { function, frame } => {
+                self.aggregates(number, call, function, *frame, piece)
+            }
+            OverFunction::Lag { .. } => unreachable!("it doesn't run on"),
+        }
+    }
+
+    fn aggregates(
+        &mut self,
+        number: usize,
+        call: &OverCall,
+        function: &AggregateFunction,
+        frame: Frame,
+        piece: &Piece,
+    ) -> Result<Values> {
+        let arguments = call.arguments.iter();
+        let arguments = arguments.map(|&column| piece.column(column));
+        let arguments = arguments.collect::<Result<Vec<ArrayRef>>>()?;
+        let order = match function.needs_order() {
+            true => self.piece_counts.iter(),
+            false => [].iter(),
+        };
+        // The number of a row among those of its key is where it stands.
+        let order = order.map(|counts| (counts.rows as i64, 0, 0));
+        let order = order.collect::<Vec<OrderKey>>();
+        let accumulator = self.accumulators[number].as_mut();
+        let accumulator = accumulator.expect("it runs on");
+        let groups = &self.piece_groups;
+        let values = match call.filter {
+            None => accumulator.scan(groups, &arguments, &order)?,
+            Some(filter) => {
+                let filter = piece.column(filter)?;
+                scan_filtered(accumulator, groups, &arguments, &order, filter.as_boolean())?
+            }
+        };
+        if let Frame::Rows(_) = frame {
+            return Ok(values);
+        }
+        // Rows of one time belong to each other's frames: the last one's value is that of all.
+        let peers = UInt32Array::from(self.piece_peers.clone());
+        let failed = |row: usize| {
+            let peer = self.piece_peers[row] as usize;
+            let failed = values.failed.iter().find(|(failed, _)| *failed == peer);
+            failed.map(|(_, reason)| (row, reason.clone()))
+        };
+        Ok(Values {
+            column: arrow_select::take::take(&values.column, &peers, None)?,
+            failed: match values.failed.is_empty() {
+                true => Vec::new(),
+                false => (0..peers.len()).filter_map(failed).collect(),
+            },
+        })
+    }
+
+    /// The states of groups, the accumulators' one after the other.
+    pub fn states(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        let mut states = Vec::new();
+        for accumulator in self.accumulators.iter_mut().flatten() {
+            states.extend(accumulator.state(groups)?);
+        }
+        Ok(states)
+    }
+
+    /// Adds states as [`Running::states`] gives them; `None` if they are not this one's.
+    pub fn merge(&mut self, groups: &[u32], mut states: &[ArrayRef]) -> Result<Option<()>> {
+        for accumulator in self.accumulators.iter_mut().flatten() {
+            let own = accumulator.state(&[])?;
+            let Some((first, rest)) = states.split_at_checked(own.len()) else {
+                return Ok(None);
+            };
+            let types = own.iter().zip(first);
+            if types
+                .into_iter()
+                .any(|(own, state)| own.data_type() != state.data_type())
+            {
+                return Ok(None);
+            }
+            accumulator.merge(groups, first)?;
+            states = rest;
+        }
+        Ok(states.is_empty().then_some(()))
+    }
+
+    /// Forgets all groups but those of the keys that are left, which get new ones.
+    pub fn keep_only(&mut self, keys: &mut Keyed<KeyRows>) -> Result<()> {
+        let left = keys.numbers(|_| true);
+        let kept = left.iter().filter_map(|&key| {
+            let running = keys.get(key).running?;
+            Some((key, running))
+        });
+        let kept = kept.collect::<Vec<(u32, RunsOn)>>();
+        let groups = kept.iter().map(|(_, running)| running.group);
+        let states = self.states(&groups.collect::<Vec<u32>>())?;
+        self.clear();
+        let mut groups = Vec::new();
+        for (key, running) in kept {
+            let group = self.new_group(running.mark).group;
+            groups.push(group);
+            keys.get_mut(key).running = Some(RunsOn { group, ..running });
+        }
+        self.merge(&groups, &states)?;
+        Ok(())
+    }
+
+    /// Forgets all groups.
+    pub fn clear(&mut self) {
+        let accumulators = self.accumulators.iter_mut().flatten();
+        accumulators.for_each(|accumulator| accumulator.clear());
+        self.groups = 0;
+    }
+
+    /// Whether some function runs on.
+    pub fn is_needed(&self) -> bool {
+        self.is_needed
+    }
+
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        let accumulators = self.accumulators.iter().flatten();
+        accumulators.map(|accumulator| accumulator.bytes()).sum()
+    }
+}

@@ -1,0 +1,213 @@
+//! Snapshots of an OVER: a batch of rows, and one of what runs on by key.
+//!
+//! ```text
+//! 0 | done | partition | position | columns…
+//! 1 | rows | rank | times | last | keys… | states…
+//! ```
+//!
+//! The first column tells them apart. A row is in the snapshot of the interval in which it came only: if it
+//! waited then and was done by a later snapshot, the watermark of that one says so. A key is in that of
+//! every interval in which rows of it were done, and what is stored of it later counts.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int8Type, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBatch, UInt32Array, UInt64Array,
+};
+use arrow_schema::{Field, Schema};
+
+use super::rows::{Counts, KeyRows, Place, RunsOn};
+use super::{Arrival, Over};
+use crate::error::{Error, Result};
+use crate::operator::table_join::index::encode;
+use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::EventTime;
+
+fn wrong() -> Error {
+    Error::new(
+        "snapshot of an OVER",
+        "its columns are not those of this one",
+    )
+    .mend("restore from another checkpoint")
+}
+
+/// A batch of unnamed columns.
+fn batch(columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+    let fields = columns
+        .iter()
+        .enumerate()
+        .map(|(number, column)| Field::new(format!("c{number}"), column.data_type().clone(), true));
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
+}
+
+fn u64s(column: &ArrayRef) -> Result<&UInt64Array> {
+    column.as_primitive_opt::<UInt64Type>().ok_or_else(wrong)
+}
+
+impl Over {
+    fn row_snapshot(&self, buckets: &BucketSet, since: Mark) -> Result<RecordBatch> {
+        let keys = self.keys.iter();
+        let keys = keys.filter(|(_, hash, _)| buckets.contains_hash(*hash));
+        let rows = keys.flat_map(|(_, _, rows)| {
+            let done = rows.done.iter().map(|row| (&row.place, row.mark, true));
+            let waiting = rows.waiting.iter();
+            done.chain(waiting.map(|(place, mark)| (place, *mark, false)))
+        });
+        let rows = rows.filter(|(_, mark, _)| *mark > since);
+        let rows = rows.map(|(place, _, is_done)| (place, is_done));
+        let (places, are_done): (Vec<&Place>, Vec<bool>) = rows.unzip();
+        let parser = self.row_converter.parser();
+        let values = places.iter().map(|place| parser.parse(&place.values));
+        let partitions = places.iter().map(|place| place.partition);
+        let positions = places.iter().map(|place| place.position);
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(Int8Array::from(vec![0; places.len()])),
+            Arc::new(BooleanArray::from(are_done)),
+            Arc::new(UInt32Array::from_iter_values(partitions)),
+            Arc::new(UInt64Array::from_iter_values(positions)),
+        ];
+        columns.extend(self.row_converter.convert_rows(values)?);
+        batch(columns)
+    }
+
+    fn running_snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<RecordBatch> {
+        let keys = self.keys.iter();
+        let keys = keys.filter(|(_, hash, _)| buckets.contains_hash(*hash));
+        let running = keys.filter_map(|(number, _, rows)| Some((number, rows.running?)));
+        let changed = running.filter(|(_, running)| running.mark > since);
+        let changed = changed.collect::<Vec<(u32, RunsOn)>>();
+        let count = |of: fn(&Counts) -> u64| {
+            let counts = changed.iter().map(|(_, running)| of(&running.counts));
+            Arc::new(UInt64Array::from_iter_values(counts)) as ArrayRef
+        };
+        let last = changed.iter().map(|(_, running)| running.counts.last);
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(Int8Array::from(vec![1; changed.len()])),
+            count(|counts| counts.rows),
+            count(|counts| counts.rank),
+            count(|counts| counts.times),
+            Arc::new(last.collect::<Int64Array>()),
+        ];
+        if !self.spec.keys.is_empty() {
+            let parser = self.key_converter.parser();
+            let keys = changed.iter().map(|(number, _)| self.keys.key(*number));
+            let keys = keys.map(|key| parser.parse(key));
+            columns.extend(self.key_converter.convert_rows(keys)?);
+        }
+        let groups = changed.iter().map(|(_, running)| running.group);
+        columns.extend(self.running.states(&groups.collect::<Vec<u32>>())?);
+        batch(columns)
+    }
+
+    fn restore_rows(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        let [are_done, partitions, positions, columns @ ..] = columns else {
+            return Err(wrong());
+        };
+        let are_done = are_done.as_boolean_opt().ok_or_else(wrong)?;
+        let partitions = partitions.as_primitive_opt::<UInt32Type>();
+        let partitions = partitions.ok_or_else(wrong)?.values().iter();
+        let positions = u64s(positions)?.values().iter();
+        let places = partitions.zip(positions);
+        let places = places.zip(are_done.values().iter());
+        let places = places.map(|((&partition, &position), is_done)| Arrival {
+            partition,
+            position,
+            is_done,
+        });
+        let rows = RecordBatch::try_new(self.spec.input.clone(), columns.to_vec());
+        let rows = rows.map_err(|_| wrong())?;
+        let times = self.times(&rows)?;
+        self.keep(&rows, &times, places)
+    }
+
+    fn restore_running(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        let [rows, rank, times, last, columns @ ..] = columns else {
+            return Err(wrong());
+        };
+        let (rows, rank, times) = (u64s(rows)?, u64s(rank)?, u64s(times)?);
+        let last = last.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
+        let split = columns.split_at_checked(self.spec.keys.len());
+        let (keys, states) = split.ok_or_else(wrong)?;
+        let types = self.spec.keys.iter().zip(keys);
+        if types
+            .into_iter()
+            .any(|(&key, column)| self.spec.input.field(key).data_type() != column.data_type())
+        {
+            return Err(wrong());
+        }
+        let search = encode(&self.key_converter, keys.to_vec(), rows.len())?;
+        let mut groups = Vec::new();
+        for row in 0..rows.len() {
+            let (hash, key) = (search.hashes[row], search.keys.row(row));
+            let key = self.keys.find_or_insert(hash, key.data(), KeyRows::default);
+            let mut running = self.running.new_group(self.mark);
+            running.counts = Counts {
+                rows: rows.value(row),
+                rank: rank.value(row),
+                times: times.value(row),
+                last: last.is_valid(row).then(|| last.value(row)),
+            };
+            groups.push(running.group);
+            // What an earlier snapshot said of the key gives way, with its group.
+            self.keys.get_mut(key).running = Some(running);
+        }
+        let merged = self.running.merge(&groups, states)?;
+        merged.ok_or_else(wrong)
+    }
+}
+
+impl KeyedState for Over {
+    fn mark(&mut self) -> Mark {
+        let ended = self.mark;
+        self.mark = Mark(ended.0 + 1);
+        ended
+    }
+
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        let mut snapshot = vec![self.row_snapshot(buckets, since)?];
+        if self.running.is_needed() {
+            snapshot.push(self.running_snapshot(buckets, since)?);
+        }
+        snapshot.retain(|batch| batch.num_rows() > 0);
+        Ok(snapshot)
+    }
+
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let (kind, columns) = batch.columns().split_first().ok_or_else(wrong)?;
+        let kind = kind.as_primitive_opt::<Int8Type>().ok_or_else(wrong)?;
+        match kind.value(0) {
+            0 => self.restore_rows(columns),
+            1 => self.restore_running(columns),
+            _ => Err(wrong()),
+        }
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        for key in self.keys.numbers(|hash| buckets.contains_hash(hash)) {
+            let rows = self.keys.remove(key);
+            self.bytes -= rows.bytes();
+        }
+        self.running.keep_only(&mut self.keys)
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        self.watermark = self.watermark.max(watermark);
+        let complete = self.complete();
+        while let Some(key) = self.keys.first_due(complete) {
+            // What was complete was emitted before the snapshot was taken.
+            self.keys.get_mut(key).note_done(complete);
+            self.forget(key);
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.keys.bytes() + self.bytes + self.running.bytes()
+    }
+}

@@ -1,0 +1,13 @@
+//! The program with functions of its own:
+//!
+//! ```text
+//! cargo run --example custom_functions -- run crates/slackwater/examples/custom_functions/query.sql
+//! ```
+
+mod functions;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    slackwater::main_with(functions::add)
+}

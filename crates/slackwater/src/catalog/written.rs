@@ -1,0 +1,89 @@
+//! Two sinks must not write the same: each would overwrite what the other has written.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use slackwater_sql::error::SqlError;
+use slackwater_sql::program::Program;
+use slackwater_sql::specs::{NodeSpec, SinkSpec};
+use slackwater_sql::table::Table;
+
+/// Refuses two sinks with the same file, folder, or name in a database.
+pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
+    let mut written: HashMap<PathBuf, &str> = HashMap::new();
+    let mut sinks: HashMap<String, &str> = HashMap::new();
+    for node in &program.nodes {
+        let NodeSpec::Sink(SinkSpec {
+            table: Some(table), ..
+        }) = node
+        else {
+            continue;
+        };
+        if let Some(name) = database_sink(table) {
+            if let Some(other) = sinks.insert(name.clone(), &table.name) {
+                return Err(same_name(table, other, &name));
+            }
+            continue;
+        }
+        // Only files have a path.
+        let Some(path) = table.options.get("path") else {
+            continue;
+        };
+        let Some(other) = written.insert(real_path(Path::new(path)), &table.name) else {
+            continue;
+        };
+        let reason = if other == table.name {
+            format!("two queries write to table '{other}', which is {path}")
+        } else {
+            format!(
+                "tables '{other}' and '{}' write to the same {path}",
+                table.name
+            )
+        };
+        let place = table
+            .option_places
+            .get("path")
+            .copied()
+            .unwrap_or(table.span);
+        return Err(SqlError::new(reason)
+            .at(place)
+            .mend("join the queries with UNION ALL, or give each a path of its own"));
+    }
+    Ok(())
+}
+
+/// By what name a database knows what a query writes to the table; `None` for other sinks.
+fn database_sink(table: &Table) -> Option<String> {
+    let connector = table.options.get("connector")?.to_ascii_lowercase();
+    let name = table.options.get("sink.name").unwrap_or(&table.name);
+    matches!(&connector[..], "sqlite" | "postgres").then(|| name.clone())
+}
+
+fn same_name(table: &Table, other: &str, name: &str) -> SqlError {
+    let (reason, mend) = match other == table.name {
+        true => (
+            format!("two queries write to table '{other}'"),
+            "join the queries with UNION ALL",
+        ),
+        false => (
+            format!(
+                "tables '{other}' and '{}' have the same 'sink.name', '{name}'",
+                table.name
+            ),
+            "give each a name of its own",
+        ),
+    };
+    SqlError::new(reason).at(table.span).mend(mend)
+}
+
+/// The path by which a file that may not exist yet is known, however it was written.
+fn real_path(path: &Path) -> PathBuf {
+    let known = path.canonicalize().or_else(|_| {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize()?,
+            _ => std::env::current_dir()?,
+        };
+        Ok::<PathBuf, std::io::Error>(folder.join(path.file_name().unwrap_or_default()))
+    });
+    known.unwrap_or_else(|_| path.to_path_buf())
+}

@@ -1,0 +1,114 @@
+//! What `run` and `explain` are told: which text, and how it is run.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::machine::Machine;
+use crate::run::STANDARD_INPUT;
+use crate::script::Script;
+
+#[derive(Args)]
+pub(super) struct QueryArguments {
+    /// File of SQL statements; - for standard input
+    #[arg(required_unless_present = "execute")]
+    file: Option<PathBuf>,
+    /// Statements, behind those of the file; can be given several times
+    #[arg(long, short, value_name = "SQL")]
+    execute: Vec<String>,
+    /// A setting, as SET in the file (this one wins); can be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    settings: Vec<(String, String)>,
+    /// Instances of each parallelisable subquery of all statements, or auto [default: 1]
+    #[arg(long, value_name = "N", value_parser = number_or("auto"))]
+    parallelism: Option<String>,
+    /// Threads that run them [default: as --parallelism, at most the cores allowed]
+    #[arg(long, value_name = "W")]
+    workers: Option<usize>,
+    /// Processes that the threads are dealt out to, or nodes for one on each NUMA node [default: 1,
+    /// this one]
+    #[arg(long, value_name = "P", value_parser = number_or("nodes"))]
+    processes: Option<String>,
+    /// What connects processes: auto, shm or tcp [default: auto]
+    #[arg(long, value_name = "KIND")]
+    link: Option<String>,
+    /// A machine known by name (bullion-s16, to plan for) or described in a file (JSON as
+    /// slackwater topology --json prints it) [default: this one]
+    #[arg(long, value_name = "NAME|FILE")]
+    topology: Option<String>,
+}
+
+impl QueryArguments {
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = self.settings.clone();
+        let parallelism = self.parallelism.iter();
+        settings.extend(parallelism.map(|n| ("parallelism".to_string(), n.clone())));
+        settings.extend(self.workers.map(|n| ("workers".to_string(), n.to_string())));
+        let processes = self.processes.iter();
+        settings.extend(processes.map(|n| ("processes".to_string(), n.clone())));
+        let link = self.link.iter();
+        settings.extend(link.map(|kind| ("link".to_string(), kind.clone())));
+        settings
+    }
+
+    /// The machine to run on, where it was described.
+    pub(super) fn machine_here(&self) -> Result<Option<Machine>, String> {
+        let topology = self.topology.as_deref();
+        topology.map(Machine::described_as).transpose()
+    }
+
+    /// The machine to plan for.
+    pub(super) fn machine(&self) -> Result<Machine, String> {
+        match &self.topology {
+            Some(topology) => Machine::planned_for(topology),
+            None => Ok(Machine::this()),
+        }
+    }
+
+    /// What is to be run.
+    pub(super) fn script(&self) -> Result<Script, String> {
+        let mut script = Script::default();
+        if let Some(file) = &self.file {
+            script.add(&file.display().to_string(), &text_of(file)?);
+        }
+        for text in &self.execute {
+            script.add("-e", text);
+        }
+        Ok(script)
+    }
+}
+
+/// The text of a file, or of standard input.
+fn text_of(file: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let read = if file.as_os_str() == STANDARD_INPUT {
+        std::io::stdin().read_to_end(&mut bytes).map(|_| ())
+    } else {
+        std::fs::read(file).map(|read| bytes = read)
+    };
+    read.map_err(|error| format!("{}: {error}", file.display()))?;
+    String::from_utf8(bytes).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Reads a whole number or a word in its place; which numbers are possible is the setting's business.
+fn number_or(word: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone {
+    move |text| match text == word || text.parse::<usize>().is_ok() {
+        true => Ok(text.to_string()),
+        false => Err(format!("write a number or {word}")),
+    }
+}
+
+pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) => Ok((key.trim().to_string(), value.trim().to_string())),
+        None => Err("write key=value".to_string()),
+    }
+}
+
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    slackwater_engine::time::parse_duration_ns(text)
+        .map(Duration::from_nanos)
+        .ok_or_else(|| "write a duration such as 20s, 500ms or 1min".to_string())
+}

@@ -1,0 +1,100 @@
+//! The text of a program, put together from parts: files, `-e`, what was typed before.
+
+use slackwater_sql::SqlError;
+use slackwater_sql::error::Place;
+
+/// A text of several parts, each with a name and lines of its own.
+#[derive(Debug, Clone, Default)]
+pub struct Script {
+    parts: Vec<Part>,
+    text: String,
+}
+
+#[derive(Debug, Clone)]
+struct Part {
+    name: String,
+    /// Lines of the whole text in front of it.
+    lines_before: usize,
+    text: String,
+}
+
+impl Script {
+    /// A text of one part.
+    pub fn new(name: &str, text: &str) -> Script {
+        let mut script = Script::default();
+        script.add(name, text);
+        script
+    }
+
+    /// Adds a part. Its statements follow those of the parts before, whether these end with `;` or not.
+    pub fn add(&mut self, name: &str, text: &str) {
+        if !self.text.is_empty() {
+            self.text.push_str("\n;\n");
+        }
+        self.parts.push(Part {
+            name: name.to_string(),
+            lines_before: self.text.matches('\n').count(),
+            text: text.to_string(),
+        });
+        self.text.push_str(text);
+    }
+
+    /// The whole.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What messages about the whole name: its only part, or the last.
+    pub fn name(&self) -> &str {
+        self.parts.last().map_or("", |part| part.name.as_str())
+    }
+
+    /// Whether a part has that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.parts.iter().any(|part| part.name == name)
+    }
+
+    /// The error as it is shown to the user, with the line of the part that it is in.
+    pub fn render(&self, error: &SqlError) -> String {
+        let Some(place) = error.place else {
+            return error.render(self.name(), "");
+        };
+        let part = self
+            .parts
+            .iter()
+            .rev()
+            .find(|part| part.lines_before < place.line);
+        let Some(part) = part else {
+            return error.render(self.name(), &self.text);
+        };
+        let mut error = error.clone();
+        error.place = Some(Place {
+            line: place.line - part.lines_before,
+            ..place
+        });
+        error.render(&part.name, &part.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_line_of_their_part() {
+        let mut script = Script::new(
+            "a.sql",
+            "CREATE TABLE t (n INT)\nWITH ('connector' = 'stdin')",
+        );
+        script.add("-e", "\nSELECT m FROM t");
+        script.add("-e", "SELECT n FROM t -- the end");
+        let compiled = slackwater_sql::compile(script.text(), &[], &crate::catalog::BuiltIn);
+        let error = compiled.err().expect("there is no column m");
+        let shown = script.render(&error);
+        assert!(
+            shown.starts_with("-e:2:8: there is no column 'm'"),
+            "{shown}"
+        );
+        assert!(shown.contains("\n2 | SELECT m FROM t\n"), "{shown}");
+    }
+}

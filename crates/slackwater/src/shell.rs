@@ -1,0 +1,408 @@
+//! The shell: statements one by one.
+//!
+//! What is declared (tables, views, settings) is kept as text, and each query runs as a program of its own
+//! behind it: there is one way to compile and run, that of files.
+
+mod commands;
+mod helper;
+mod live_table;
+mod screen;
+mod split;
+mod words;
+
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
+use rustyline::{CompletionType, Config, Editor};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use slackwater_sql::program::declared;
+use slackwater_sql::session::Session;
+use slackwater_sql::statement::{Statement, parse};
+
+use crate::catalog::BuiltIn;
+use crate::cli::{FAILED, USAGE, print, say};
+use crate::report::count;
+use crate::run::{Failure, Finished, Outcome, RunOptions, run_script};
+use crate::script::Script;
+use helper::Helper;
+use split::{Piece, split};
+use words::Words;
+
+pub use screen::Screen;
+
+/// Statements that are kept for later sessions.
+const HISTORY_MAX: usize = 10_000;
+
+/// Why the shell ends.
+pub(crate) enum Stop {
+    /// It was left.
+    Quit,
+    /// A statement failed, and nobody is there to mend it: the exit code.
+    Failed(u8),
+}
+
+/// A statement that later ones build on.
+struct Declared {
+    /// The table's or view's name; `None` for SET.
+    name: Option<String>,
+    /// Where it came from.
+    part: String,
+    /// Its text, on its own lines.
+    text: String,
+}
+
+/// A session of the shell.
+pub(crate) struct Shell {
+    declared: Vec<Declared>,
+    settings: Vec<(String, String)>,
+    words: Arc<Mutex<Words>>,
+    /// Somebody sits in front of it.
+    is_interactive: bool,
+    timing: bool,
+    /// What was typed last, for the editor.
+    last: String,
+    /// SIGTERM came.
+    is_terminated: Arc<AtomicBool>,
+    /// It waits for a line: SIGTERM ends it at once.
+    is_waiting: Arc<AtomicBool>,
+}
+
+/// Runs a shell, and gives its exit code.
+pub fn run(files: &[PathBuf], settings: Vec<(String, String)>) -> u8 {
+    let mut shell = Shell {
+        declared: Vec::new(),
+        settings,
+        words: Arc::default(),
+        is_interactive: std::io::stdin().is_terminal(),
+        timing: false,
+        last: String::new(),
+        is_terminated: Arc::default(),
+        is_waiting: Arc::default(),
+    };
+    let stop = shell
+        .watch_signals()
+        .and_then(|()| shell.refresh())
+        .and_then(|()| files.iter().try_for_each(|file| shell.include(file)))
+        .and_then(|()| match shell.is_interactive {
+            true => shell.converse(),
+            false => shell.read_all(),
+        });
+    match stop {
+        Ok(()) | Err(Stop::Quit) => 0,
+        Err(Stop::Failed(code)) => code,
+    }
+}
+
+/// The folder in which the history is kept.
+fn state_folder() -> Option<PathBuf> {
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    Some(state.join("slackwater"))
+}
+
+impl Shell {
+    fn watch_signals(&mut self) -> Result<(), Stop> {
+        // Ctrl-C ends queries and lines, never the shell. The flag itself is not read.
+        let interrupted = signal_hook::flag::register(SIGINT, Arc::default());
+        let ended =
+            signal_hook::flag::register_conditional_default(SIGTERM, Arc::clone(&self.is_waiting));
+        let noted = signal_hook::flag::register(SIGTERM, Arc::clone(&self.is_terminated));
+        match interrupted.and(ended).and(noted) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                say(&format!("error: signals: {error}\n"));
+                Err(Stop::Failed(FAILED))
+            }
+        }
+    }
+
+    /// Statements from standard input, to its end.
+    fn read_all(&mut self) -> Result<(), Stop> {
+        let mut text = String::new();
+        if let Err(error) = std::io::stdin().read_to_string(&mut text) {
+            return self.wrong(&format!("standard input: {error}"));
+        }
+        self.run_text("-", &text)
+    }
+
+    /// Statements from a terminal.
+    fn converse(&mut self) -> Result<(), Stop> {
+        let config = Config::builder()
+            .completion_type(CompletionType::List)
+            .max_history_size(HISTORY_MAX)
+            .and_then(|config| config.history_ignore_dups(true))
+            .map(|config| config.history_ignore_space(true).build());
+        let editor = config.and_then(Editor::<Helper, DefaultHistory>::with_config);
+        let mut editor = match editor {
+            Ok(editor) => editor,
+            Err(error) => {
+                say(&format!("error: this terminal can't be used: {error}\n"));
+                return Err(Stop::Failed(FAILED));
+            }
+        };
+        editor.set_helper(Some(Helper {
+            words: Arc::clone(&self.words),
+        }));
+        let history = state_folder().map(|folder| folder.join("history"));
+        if let Some(history) = &history {
+            // There is none the first time.
+            let _ = editor.load_history(history);
+        }
+        say(&format!(
+            "Slackwater {}: \\? for help, \\q to leave\n",
+            env!("CARGO_PKG_VERSION")
+        ));
+        loop {
+            self.is_waiting.store(true, Ordering::SeqCst);
+            let line = editor.readline("sql> ");
+            self.is_waiting.store(false, Ordering::SeqCst);
+            let line = match line {
+                Ok(line) => line,
+                // The line is dropped.
+                Err(ReadlineError::Interrupted) => continue,
+                Err(ReadlineError::Eof) => return Err(Stop::Quit),
+                Err(ReadlineError::Signal(_)) => continue,
+                Err(error) => {
+                    say(&format!("error: the terminal: {error}\n"));
+                    return Err(Stop::Failed(FAILED));
+                }
+            };
+            if line.trim().is_empty() {
+                continue;
+            }
+            let is_new = editor.add_history_entry(line.as_str()).unwrap_or(false);
+            if let (true, Some(history)) = (is_new, &history)
+                && let Err(error) = keep_history(&mut editor, history)
+            {
+                say(&format!(
+                    "warning: the history is not kept: {}: {error}\n",
+                    history.display()
+                ));
+            }
+            match line.starts_with('\\') {
+                true => self.command(&line)?,
+                false => {
+                    self.last = line.clone();
+                    self.run_text("sql", &line)?;
+                }
+            }
+            if self.is_terminated.load(Ordering::SeqCst) {
+                return Err(Stop::Quit);
+            }
+        }
+    }
+
+    /// Runs the statements of a text; commands may stand between them, each on its line.
+    fn run_text(&mut self, part: &str, text: &str) -> Result<(), Stop> {
+        for mut piece in split(text) {
+            while let Some((command, rest)) = leading_command(&piece.placed) {
+                self.command(&command)?;
+                piece.placed = rest;
+            }
+            if piece.is_empty() {
+                continue;
+            }
+            if self.statement(part, &piece)? == Went::Stopped {
+                // What follows was meant for a query that came to its end.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, part: &str, piece: &Piece) -> Result<Went, Stop> {
+        let parsed = parse(&piece.placed);
+        let statement = match parsed.map(|mut statements| statements.pop()) {
+            Ok(Some(placed)) => placed.statement,
+            Ok(None) => return Ok(Went::On),
+            Err(error) => {
+                let alone = Script::new(part, &piece.placed);
+                self.wrong(&alone.render(&error))?;
+                return Ok(Went::Stopped);
+            }
+        };
+        let name = match &statement {
+            Statement::CreateTable(create) => Some(create.name.value.clone()),
+            Statement::CreateView { name, .. } => Some(name.value.clone()),
+            Statement::Set { .. } => None,
+            Statement::Select(_) => return self.query(part, piece, Kind::Select),
+            Statement::Insert { .. } => return self.query(part, piece, Kind::Insert),
+            Statement::Explain(_) => return self.query(part, piece, Kind::Explain),
+        };
+        self.declare(name, part, piece)
+    }
+
+    fn declare(&mut self, name: Option<String>, part: &str, piece: &Piece) -> Result<Went, Stop> {
+        let mut script = self.script();
+        script.add(part, &piece.placed);
+        if let Err(error) = self.check(&script) {
+            self.wrong(&error)?;
+            return Ok(Went::Stopped);
+        }
+        self.declared.push(Declared {
+            name,
+            part: part.to_string(),
+            text: piece.placed.clone(),
+        });
+        self.refresh()?;
+        Ok(Went::On)
+    }
+
+    /// All that is declared.
+    fn script(&self) -> Script {
+        let mut script = Script::default();
+        for declared in &self.declared {
+            script.add(&declared.part, &declared.text);
+        }
+        script
+    }
+
+    /// What is wrong with a text that only declares.
+    fn check(&self, script: &Script) -> Result<(), String> {
+        let checked = declared(script.text(), &self.settings, &BuiltIn);
+        checked.map(drop).map_err(|error| script.render(&error))
+    }
+
+    fn session(&mut self) -> Result<Session, Stop> {
+        let script = self.script();
+        match declared(script.text(), &self.settings, &BuiltIn) {
+            Ok(session) => Ok(session),
+            // All was checked before: only a setting of the command line can be wrong.
+            Err(error) => {
+                say(&format!("error: {}\n", script.render(&error)));
+                Err(Stop::Failed(USAGE))
+            }
+        }
+    }
+
+    /// What can be completed follows what is declared.
+    fn refresh(&mut self) -> Result<(), Stop> {
+        let words = Words::of(&self.session()?);
+        *self.words() = words;
+        Ok(())
+    }
+
+    fn words(&self) -> MutexGuard<'_, Words> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn query(&mut self, part: &str, piece: &Piece, kind: Kind) -> Result<Went, Stop> {
+        let mut script = self.script();
+        script.add(part, &piece.placed);
+        let is_shown =
+            kind == Kind::Select && self.is_interactive && std::io::stdout().is_terminal();
+        let screen = is_shown.then(|| Arc::new(Screen::default()));
+        let options = RunOptions {
+            settings: self.settings.clone(),
+            progress: kind == Kind::Insert && self.is_interactive,
+            signals: true,
+            screen: screen.clone(),
+            ..RunOptions::default()
+        };
+        let outcome = run_script(&script, &options);
+        let rows = screen.and_then(|screen| screen.finish(outcome.is_ok()));
+        let (finished, error) = match outcome {
+            Ok(Outcome::Explained(text)) => {
+                print(&text);
+                return Ok(Went::On);
+            }
+            Ok(Outcome::Finished(finished)) => (finished, None),
+            Err(Failure::Usage(error)) => {
+                self.wrong(&error)?;
+                return Ok(Went::Stopped);
+            }
+            Err(Failure::Query(error, None)) => return self.failed(&error),
+            Err(Failure::Query(error, Some(finished))) => (finished, Some(error)),
+        };
+        self.summary(&finished, kind, rows);
+        match error {
+            Some(error) => self.failed(&error),
+            None if finished.stopped => Ok(Went::Stopped),
+            None => Ok(Went::On),
+        }
+    }
+
+    fn failed(&mut self, error: &str) -> Result<Went, Stop> {
+        say(&format!("error: {error}\n"));
+        match self.is_interactive {
+            true => Ok(Went::Stopped),
+            false => Err(Stop::Failed(FAILED)),
+        }
+    }
+
+    /// What a query cost: in full where rows were moved, else a line for who sits in front of it.
+    fn summary(&self, finished: &Finished, kind: Kind, rows_of_table: Option<usize>) {
+        let report = &finished.report;
+        if kind == Kind::Insert {
+            say(&format!("\n{}", report.summary(&finished.dead_letters)));
+        } else if self.is_interactive {
+            let rows = rows_of_table.map_or(report.rows_out, |rows| rows as u64);
+            let noun = if rows == 1 { "row" } else { "rows" };
+            let mut line = format!("({} {noun}", count(rows));
+            for (number, what) in [(report.rows_late, "late"), (report.rows_bad, "bad")] {
+                if number > 0 {
+                    line.push_str(&format!(", {} {what}", count(number)));
+                }
+            }
+            if self.timing {
+                line.push_str(&format!(", {:.3} s", report.wall_s));
+            }
+            let paths = finished
+                .dead_letters
+                .iter()
+                .map(|file| format!(": {}", file.path));
+            say(&format!("{line}{})\n", paths.collect::<String>()));
+        }
+        if finished.stopped {
+            say("stopped before its inputs ended: windows that were open are not in the result\n");
+        }
+        if finished.abandoned {
+            say("warning: a sink took nothing any more: the rows on their way to it are lost\n");
+        }
+    }
+}
+
+/// How a statement ended.
+#[derive(PartialEq, Eq)]
+enum Went {
+    On,
+    /// By Ctrl-C, or it failed.
+    Stopped,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Select,
+    Insert,
+    Explain,
+}
+
+/// A command on the first line that says something, and the text without it.
+fn leading_command(text: &str) -> Option<(String, String)> {
+    let start = text.len() - text.trim_start().len();
+    let line = text[start..].lines().next()?;
+    if !line.starts_with('\\') {
+        return None;
+    }
+    let blank = " ".repeat(line.chars().count());
+    let rest = format!("{}{blank}{}", &text[..start], &text[start + line.len()..]);
+    Some((line.to_string(), rest))
+}
+
+fn keep_history(
+    editor: &mut Editor<Helper, DefaultHistory>,
+    history: &Path,
+) -> rustyline::Result<()> {
+    if let Some(folder) = history.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    editor.append_history(history)
+}

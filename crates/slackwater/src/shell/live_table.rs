@@ -1,0 +1,198 @@
+//! A result that changes, as the table that it is now: rows by key, the first ones drawn.
+
+use std::collections::BTreeMap;
+
+use slackwater_engine::chunk::RowKind;
+use slackwater_sql::specs::Changes;
+
+/// Rows that are kept; of those beyond only the number is known.
+pub const ROWS_MAX: usize = 100_000;
+
+/// A part of a key: numbers come in their own order, and before texts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Part(Option<Number>, String);
+
+#[derive(Debug, Clone, Copy)]
+struct Number(f64);
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Number) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Number {}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Number) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Number) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl Part {
+    fn new(text: &str) -> Part {
+        // Two large numbers that are one as f64 still differ as texts.
+        Part(text.parse().ok().map(Number), text.to_string())
+    }
+}
+
+/// The table.
+pub struct LiveTable {
+    names: Vec<String>,
+    /// Columns that stand to the right.
+    right: Vec<bool>,
+    changes: Changes,
+    /// Each row, and how often it is there.
+    rows: BTreeMap<Vec<Part>, (Vec<String>, usize)>,
+    /// Rows beyond those that are kept.
+    beyond: usize,
+}
+
+impl LiveTable {
+    /// A table without rows.
+    pub fn new(names: Vec<String>, right: Vec<bool>, changes: Changes) -> LiveTable {
+        LiveTable {
+            names,
+            right,
+            changes,
+            rows: BTreeMap::new(),
+            beyond: 0,
+        }
+    }
+
+    /// Does what a row says.
+    pub fn apply(&mut self, kind: i8, row: Vec<String>) {
+        let key = match &self.changes {
+            Changes::ByKey(columns) => columns
+                .iter()
+                .map(|&column| Part::new(&row[column]))
+                .collect(),
+            _ => row
+                .iter()
+                .map(|text| Part::new(text))
+                .collect::<Vec<Part>>(),
+        };
+        let is_keyed = matches!(self.changes, Changes::ByKey(_));
+        if RowKind::is_retraction(kind) {
+            // What an update takes back is replaced by what follows.
+            if is_keyed && kind == RowKind::UpdateBefore as i8 {
+                return;
+            }
+            match self.rows.get_mut(&key) {
+                Some((_, count)) if *count > 1 => *count -= 1,
+                Some(_) => {
+                    self.rows.remove(&key);
+                }
+                None => self.beyond = self.beyond.saturating_sub(1),
+            }
+            return;
+        }
+        let is_full = self.rows.len() >= ROWS_MAX;
+        match self.rows.get_mut(&key) {
+            Some(known) if is_keyed => known.0 = row,
+            Some(known) => known.1 += 1,
+            None if !is_full => {
+                self.rows.insert(key, (row, 1));
+            }
+            // An update of one of them is no further row.
+            None if is_keyed && kind == RowKind::Update as i8 => {}
+            None => self.beyond += 1,
+        }
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows.values().map(|(_, count)| count).sum::<usize>() + self.beyond
+    }
+
+    /// The table as lines of at most `width` columns, at most `height` of them.
+    pub fn draw(&self, width: usize, height: usize) -> Vec<String> {
+        let total = self.len();
+        let room = height.saturating_sub(2).max(1);
+        let all = self.rows.values();
+        let all = all.flat_map(|(row, count)| std::iter::repeat_n(row, *count));
+        let shown = all.take(room).collect::<Vec<&Vec<String>>>();
+        let mut widths = self
+            .names
+            .iter()
+            .map(|name| name.chars().count())
+            .collect::<Vec<usize>>();
+        for row in &shown {
+            for (width, text) in widths.iter_mut().zip(row.iter()) {
+                *width = text.chars().count().max(*width);
+            }
+        }
+        let line = |texts: &[String]| {
+            let cells = texts.iter().zip(&widths).zip(&self.right);
+            let cells = cells.map(|((text, width), right)| match right {
+                true => format!("{text:>width$}"),
+                false => format!("{text:<width$}"),
+            });
+            let line = cells.collect::<Vec<String>>().join("  ");
+            line.trim_end().chars().take(width).collect::<String>()
+        };
+        let mut lines = vec![line(&self.names)];
+        lines.extend(shown.iter().map(|row| line(row)));
+        if total > shown.len() {
+            let more = crate::report::count((total - shown.len()) as u64);
+            let of = crate::report::count(total as u64);
+            let rest = format!("… {more} more of {of} rows");
+            lines.push(rest.chars().take(width).collect());
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(changes: Changes) -> LiveTable {
+        let names = vec!["k".to_string(), "n".to_string()];
+        LiveTable::new(names, vec![false, true], changes)
+    }
+
+    fn row(k: &str, n: i64) -> Vec<String> {
+        vec![k.to_string(), n.to_string()]
+    }
+
+    const INSERT: i8 = RowKind::Insert as i8;
+    const UPDATE: i8 = RowKind::Update as i8;
+    const BEFORE: i8 = RowKind::UpdateBefore as i8;
+    const DELETE: i8 = RowKind::Delete as i8;
+
+    #[test]
+    fn rows_replace_those_of_their_key() {
+        let mut table = table(Changes::ByKey(vec![0]));
+        table.apply(INSERT, row("10", 1));
+        table.apply(INSERT, row("9", 1));
+        table.apply(BEFORE, row("10", 1));
+        table.apply(UPDATE, row("10", 20));
+        table.apply(INSERT, row("x", 3));
+        table.apply(DELETE, row("x", 3));
+        assert_eq!(table.draw(80, 24), ["k    n", "9    1", "10  20"]);
+        assert_eq!(
+            table.draw(5, 3),
+            ["k    ".trim_end(), "9    ".trim_end(), "… 1 m"]
+        );
+    }
+
+    #[test]
+    fn without_a_key_the_whole_row_is_taken_back() {
+        let mut table = table(Changes::ByRow);
+        for _ in 0..3 {
+            table.apply(INSERT, row("a", 1));
+        }
+        table.apply(DELETE, row("a", 1));
+        table.apply(BEFORE, row("a", 1));
+        table.apply(UPDATE, row("a", 2));
+        assert_eq!(table.draw(80, 24), ["k  n", "a  1", "a  2"]);
+        assert_eq!(table.draw(80, 3), ["k  n", "a  1", "… 1 more of 2 rows"]);
+    }
+}

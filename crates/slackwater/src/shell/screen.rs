@@ -1,0 +1,239 @@
+//! The terminal of a shell: results that change are drawn in place.
+//!
+//! Sinks write into a [`LiveTable`]; a thread draws it, at most every [`EVERY`], and sleeps while
+//! nothing changes.
+
+use std::io::Write;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arrow_schema::SchemaRef;
+use slackwater_engine::chunk::{Chunk, RowKind};
+use slackwater_engine::error::Result;
+use slackwater_engine::link::Waiter;
+use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
+use slackwater_sql::program::Program;
+use slackwater_sql::settings::Processes;
+use slackwater_sql::specs::{Changes, NodeSpec};
+
+use super::live_table::LiveTable;
+
+/// How often a table is drawn at most: four times a second is what an eye follows.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// What is drawn where the terminal doesn't say how large it is.
+const SIZE: (usize, usize) = (80, 24);
+
+/// A terminal.
+#[derive(Debug, Default)]
+pub struct Screen {
+    drawn: Mutex<Vec<Drawn>>,
+}
+
+/// A table that is drawn, and who draws it.
+#[derive(Debug)]
+struct Drawn {
+    shared: Arc<Shared>,
+    drawer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    table: LiveTable,
+    is_dirty: bool,
+    is_over: bool,
+    /// It came to its end: a table without rows is drawn, too.
+    is_whole: bool,
+}
+
+impl std::fmt::Debug for LiveTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} rows", self.len())
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Screen {
+    /// Shows what a program prints that changes as a table, where that can be: in this process, and where
+    /// it can be told which row a change is about.
+    pub fn take_over(&self, program: &mut Program) {
+        if program.settings.processes != Processes::Count(1) {
+            return;
+        }
+        for node in &mut program.nodes {
+            let NodeSpec::Sink(sink) = node else { continue };
+            let is_table = matches!(sink.changes, Changes::ByKey(_) | Changes::ByRow);
+            if sink.table.is_some() || !is_table {
+                continue;
+            }
+            let shared = Arc::new(Shared {
+                state: Mutex::new(State {
+                    table: table(&sink.schema, sink.changes.clone()),
+                    is_dirty: false,
+                    is_over: false,
+                    is_whole: false,
+                }),
+                changed: Condvar::new(),
+            });
+            sink.connector = Arc::new(LiveConnector(Arc::clone(&shared)));
+            let drawer = {
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || draw_until_over(&shared))
+            };
+            let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+            drawn.push(Drawn {
+                shared,
+                drawer: Some(drawer),
+            });
+        }
+    }
+
+    /// Draws what there is for the last time: the query is over, `is_whole` where it did not fail. Returns
+    /// how many rows the tables have, where there were any tables.
+    pub fn finish(&self, is_whole: bool) -> Option<usize> {
+        let drawn = std::mem::take(&mut *self.drawn.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut rows = None;
+        for mut table in drawn {
+            {
+                let mut state = table.shared.state();
+                (state.is_over, state.is_whole) = (true, is_whole);
+            }
+            table.shared.changed.notify_all();
+            if let Some(drawer) = table.drawer.take() {
+                // A drawer that has panicked has nothing left to draw.
+                let _ = drawer.join();
+            }
+            rows = Some(rows.unwrap_or(0) + table.shared.state().table.len());
+        }
+        rows
+    }
+}
+
+fn table(schema: &SchemaRef, changes: Changes) -> LiveTable {
+    let fields = schema.fields().iter();
+    let names = fields.clone().map(|field| field.name().clone());
+    let right = fields.map(|field| field.data_type().is_numeric());
+    LiveTable::new(names.collect(), right.collect(), changes)
+}
+
+fn draw_until_over(shared: &Shared) {
+    let mut lines_before = 0;
+    loop {
+        let mut state = shared.state();
+        while !state.is_dirty && !state.is_over {
+            state = shared
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let is_over = state.is_over;
+        if state.is_dirty || (state.is_whole && lines_before == 0) {
+            state.is_dirty = false;
+            let (width, height) = size();
+            // The prompt has the last line, and a wrapped line would move all others.
+            let lines = state.table.draw(width, height.saturating_sub(1));
+            drop(state);
+            show(&lines, lines_before);
+            lines_before = lines.len();
+        } else {
+            drop(state);
+        }
+        if is_over {
+            return;
+        }
+        // Changes of this time are drawn together.
+        let state = shared.state();
+        let wait = |state: &mut State| !state.is_over;
+        drop(shared.changed.wait_timeout_while(state, EVERY, wait));
+    }
+}
+
+/// Columns and lines of the terminal.
+fn size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(std::io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => SIZE,
+    }
+}
+
+/// Writes lines over those that were written before.
+fn show(lines: &[String], lines_before: usize) {
+    let mut out = String::new();
+    if lines_before > 0 {
+        out.push_str(&format!("\x1b[{lines_before}F"));
+    }
+    for line in lines {
+        out.push_str(line);
+        out.push_str("\x1b[K\n");
+    }
+    out.push_str("\x1b[J");
+    let mut output = std::io::stdout().lock();
+    // Where nobody reads it, there is nobody to tell.
+    let _ = output
+        .write_all(out.as_bytes())
+        .and_then(|()| output.flush());
+}
+
+struct LiveConnector(Arc<Shared>);
+
+impl SinkConnector for LiveConnector {
+    fn max_instances(&self) -> usize {
+        usize::MAX
+    }
+
+    fn describe(&self) -> String {
+        "live table".to_string()
+    }
+
+    fn uses_waiter(&self) -> bool {
+        false
+    }
+
+    fn sink(&self, _: &SinkRequest) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(LiveSink(Arc::clone(&self.0))))
+    }
+}
+
+struct LiveSink(Arc<Shared>);
+
+impl Sink for LiveSink {
+    fn open(&mut self, _: &mut Waiter) -> Result<()> {
+        Ok(())
+    }
+
+    fn write(&mut self, chunk: &Chunk) -> Result<()> {
+        let rows = slackwater_connect::printed_rows(chunk)?;
+        let mut state = self.0.state();
+        for (index, row) in rows.into_iter().enumerate() {
+            let kind = chunk
+                .kinds
+                .as_ref()
+                .map_or(RowKind::Insert as i8, |kinds| kinds.value(index));
+            state.table.apply(kind, row);
+        }
+        if !std::mem::replace(&mut state.is_dirty, true) {
+            self.0.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: bool) -> Result<()> {
+        Ok(())
+    }
+}

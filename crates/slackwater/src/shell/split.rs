@@ -1,0 +1,144 @@
+//! Where statements end: at a `;` that stands in no text, name or comment.
+
+/// A statement of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The statement without its `;`, on its own lines and columns of the text: what stands before it is
+    /// blank.
+    pub placed: String,
+    /// A `;` stands behind it.
+    pub ended: bool,
+}
+
+impl Piece {
+    /// Whether it says anything but comments.
+    pub fn is_empty(&self) -> bool {
+        let mut rest = Scanner::default();
+        !self
+            .placed
+            .chars()
+            .any(|c| rest.take(c) && !c.is_whitespace())
+    }
+}
+
+/// What the characters so far are inside of.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    #[default]
+    Nothing,
+    Quoted(char),
+    LineComment,
+    /// So many deep.
+    Comment(usize),
+}
+
+#[derive(Default)]
+struct Scanner {
+    inside: Inside,
+    before: char,
+}
+
+impl Scanner {
+    /// Takes a character, and says whether it belongs to a statement's own text: what begins a comment is
+    /// taken for it, too.
+    fn take(&mut self, c: char) -> bool {
+        let is_own = !matches!(self.inside, Inside::LineComment | Inside::Comment(_));
+        // A pair is used up by its second character.
+        let mut before = c;
+        self.inside = match (self.inside, self.before, c) {
+            (Inside::Nothing, _, '\'' | '"' | '`') => Inside::Quoted(c),
+            (Inside::Nothing, '-', '-') => Inside::LineComment,
+            (Inside::Nothing, '/', '*') => {
+                before = ' ';
+                Inside::Comment(1)
+            }
+            // A quote inside a text is two: the first ends it, the second begins it again.
+            (Inside::Quoted(quote), _, c) if c == quote => Inside::Nothing,
+            (Inside::LineComment, _, '\n') => Inside::Nothing,
+            (Inside::Comment(depth), '/', '*') => {
+                before = ' ';
+                Inside::Comment(depth + 1)
+            }
+            (Inside::Comment(depth), '*', '/') => {
+                before = ' ';
+                match depth {
+                    1 => Inside::Nothing,
+                    depth => Inside::Comment(depth - 1),
+                }
+            }
+            (inside, ..) => inside,
+        };
+        self.before = before;
+        // `--` and `/*` begin with a character that was taken for a statement's.
+        is_own
+            && !matches!(self.inside, Inside::LineComment | Inside::Comment(_))
+            && c != '/'
+            && c != '-'
+    }
+}
+
+/// The statements of a text, in their order; the last one has not ended, and may be empty.
+pub fn split(text: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut scanner = Scanner::default();
+    let mut start = 0;
+    let piece = |start: usize, end: usize, ended| {
+        let blank = text[..start].chars();
+        let blank = blank.map(|c| if c == '\n' || c == '\t' { c } else { ' ' });
+        Piece {
+            placed: blank.chain(text[start..end].chars()).collect(),
+            ended,
+        }
+    };
+    for (at, c) in text.char_indices() {
+        scanner.take(c);
+        if c == ';' && scanner.inside == Inside::Nothing {
+            pieces.push(piece(start, at, true));
+            start = at + 1;
+        }
+    }
+    pieces.push(piece(start, text.len(), false));
+    pieces
+}
+
+/// Whether the text's last statement has ended, or there is none.
+pub fn is_complete(text: &str) -> bool {
+    split(text).last().is_none_or(Piece::is_empty)
+}
+
+/// Whether the end of the text stands in a quoted text.
+pub fn ends_in_quotes(text: &str) -> bool {
+    let mut scanner = Scanner::default();
+    for c in text.chars() {
+        scanner.take(c);
+    }
+    matches!(scanner.inside, Inside::Quoted('\''))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_end_at_semicolons_of_their_own() {
+        let text = "SELECT ';' -- ;\n, \"a;b\" /* ; /* ; */ ; */ FROM t;\n SELECT 'it''s;' FROM u";
+        let pieces = split(text);
+        assert_eq!(pieces.len(), 2);
+        assert_eq!(pieces[0].placed, &text[..text.find(" FROM t").unwrap() + 7]);
+        assert!(pieces[0].ended && !pieces[1].ended);
+        assert_eq!(pieces[1].placed.trim_start(), "SELECT 'it''s;' FROM u");
+        assert_eq!(pieces[1].placed.find("SELECT"), text.rfind("SELECT"));
+        assert_eq!(pieces[1].placed.matches('\n').count(), 2);
+    }
+
+    #[test]
+    fn comments_say_nothing() {
+        assert!(is_complete(""));
+        assert!(is_complete("SELECT 1; -- the end\n /* of it */ "));
+        assert!(!is_complete("SELECT 1 -- ;"));
+        assert!(!is_complete("SELECT 'a;"));
+        assert!(!is_complete("SELECT 1; SELECT 2"));
+        assert!(ends_in_quotes("SET 'par"));
+        assert!(!ends_in_quotes("SET 'par'"));
+    }
+}

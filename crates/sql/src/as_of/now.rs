@@ -1,0 +1,173 @@
+//! `FOR SYSTEM_TIME AS OF PROCTIME()`: what a table has at the moment at which a row is worked on.
+//!
+//! The condition that stands for it names a column of each side, so that the planner leaves it at the join.
+
+use std::ops::ControlFlow;
+
+use datafusion_common::{ScalarValue, tree_node::TreeNode, tree_node::TreeNodeRecursion};
+use datafusion_expr::utils::{conjunction, split_conjunction};
+use datafusion_expr::{Expr, LogicalPlan};
+use sqlparser::ast::{Expr as AstExpr, FunctionArguments, Ident, Spanned, Value, Visit, Visitor};
+
+use super::NAME;
+use crate::error::{Result, SqlError};
+use crate::table::{Table, TableColumn, TableHandle};
+
+/// The function that is the moment at which a row is worked on.
+const PROCTIME: &str = "proctime";
+
+/// Whether it is `PROCTIME()`.
+pub(super) fn is_call(time: &AstExpr) -> bool {
+    let AstExpr::Function(call) = time else {
+        return false;
+    };
+    let name = match &call.name.0[..] {
+        [name] => name.as_ident(),
+        _ => None,
+    };
+    let has_none = match &call.args {
+        FunctionArguments::None => true,
+        FunctionArguments::List(list) => list.args.is_empty(),
+        FunctionArguments::Subquery(_) => false,
+    };
+    has_none && name.is_some_and(|name| name.value.eq_ignore_ascii_case(PROCTIME))
+}
+
+/// The condition of a join `on` with what `table`, which the query calls `qualifier`, has now.
+pub(super) fn condition(
+    time: AstExpr,
+    on: &AstExpr,
+    qualifier: &Ident,
+    table: &Table,
+) -> Result<AstExpr> {
+    let mut columns = Columns {
+        qualifier,
+        table,
+        of_table: None,
+        of_stream: None,
+    };
+    let _ = on.visit(&mut columns);
+    let first = || {
+        let name = table.schema.field(0).name();
+        AstExpr::CompoundIdentifier(vec![qualifier.clone(), Ident::with_quote('"', name)])
+    };
+    let of_table = columns.of_table.unwrap_or_else(first);
+    let is_said = is_call(&time);
+    let time = match (is_said, columns.of_stream) {
+        (false, _) => time,
+        (true, Some(column)) => column,
+        (true, None) => {
+            let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
+            let mend = "… AS c ON s.customer = c.id";
+            return Err(SqlError::new(error).at(time.span()).mend(mend));
+        }
+    };
+    let is_said = AstExpr::Value(Value::Boolean(is_said).into());
+    Ok(super::condition(vec![time, of_table, is_said]))
+}
+
+/// Finds a column of each side in a join's condition.
+struct Columns<'a> {
+    qualifier: &'a Ident,
+    table: &'a Table,
+    of_table: Option<AstExpr>,
+    of_stream: Option<AstExpr>,
+}
+
+impl Visitor for Columns<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expression: &AstExpr) -> ControlFlow<()> {
+        let is_known = |name: &Ident| self.table.schema.index_of(&name.value).is_ok();
+        let is_of_table = match expression {
+            AstExpr::CompoundIdentifier(parts) => {
+                parts.len() > 1 && parts[parts.len() - 2].value == self.qualifier.value
+            }
+            AstExpr::Identifier(name) => is_known(name),
+            _ => return ControlFlow::Continue(()),
+        };
+        let found = match is_of_table {
+            true => &mut self.of_table,
+            false => &mut self.of_stream,
+        };
+        found.get_or_insert_with(|| expression.clone());
+        ControlFlow::Continue(())
+    }
+}
+
+/// The column that is to be `PROCTIME()`, where the join names one; and the rest of the condition. `None`
+/// where the join is another one.
+pub fn split(filter: Option<&Expr>) -> Option<(Option<Expr>, Option<Expr>)> {
+    let parts = split_conjunction(filter?);
+    let time = parts.iter().find_map(|part| match part {
+        Expr::ScalarFunction(call) if call.name() == NAME => match call.args.as_slice() {
+            [time, _, Expr::Literal(ScalarValue::Boolean(is_said), _)] => {
+                Some((*is_said != Some(true)).then(|| time.clone()))
+            }
+            _ => None,
+        },
+        _ => None,
+    })?;
+    let is_call = |part: &Expr| matches!(part, Expr::ScalarFunction(call) if call.name() == NAME);
+    let rest = parts.into_iter().filter(|part| !is_call(part)).cloned();
+    Some((time, conjunction(rest)))
+}
+
+/// Whether an expression over a plan is `PROCTIME()`, whatever views and subqueries lie between.
+pub fn is_now(expression: &Expr, plan: &LogicalPlan) -> bool {
+    match expression {
+        Expr::Alias(alias) => is_now(&alias.expr, plan),
+        Expr::Cast(cast) => is_now(&cast.expr, plan),
+        Expr::ScalarFunction(call) => call.name() == PROCTIME,
+        Expr::Column(column) => match plan.schema().index_of_column(column) {
+            Ok(index) => is_column_now(index, plan),
+            Err(_) => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_column_now(index: usize, plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            let Some(handle) = scan.source.downcast_ref::<TableHandle>() else {
+                return false;
+            };
+            let projected = scan.projection.as_ref();
+            let index = projected.map_or(Some(index), |columns| columns.get(index).copied());
+            match index.and_then(|index| handle.0.columns.get(index)) {
+                Some(TableColumn::Computed(expression)) => is_only_now(expression),
+                _ => false,
+            }
+        }
+        LogicalPlan::Projection(projection) => (projection.expr.get(index))
+            .is_some_and(|expression| is_now(expression, &projection.input)),
+        LogicalPlan::SubqueryAlias(alias) => is_column_now(index, &alias.input),
+        LogicalPlan::Filter(filter) => is_column_now(index, &filter.input),
+        LogicalPlan::Join(join) => match index.checked_sub(join.left.schema().fields().len()) {
+            None => is_column_now(index, &join.left),
+            Some(index) => is_column_now(index, &join.right),
+        },
+        // Windows and versions: the columns of their input come first.
+        LogicalPlan::Extension(extension) => {
+            (extension.node.inputs().first()).is_some_and(|input| {
+                index < input.schema().fields().len() && is_column_now(index, input)
+            })
+        }
+        _ => false,
+    }
+}
+
+/// Whether an expression is that function, in casts at most.
+fn is_only_now(expression: &Expr) -> bool {
+    let mut is_now = true;
+    let visited = expression.apply(|part| {
+        is_now &= match part {
+            Expr::ScalarFunction(call) => call.name() == PROCTIME,
+            Expr::Cast(_) | Expr::Alias(_) => true,
+            _ => false,
+        };
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visited.is_ok() && is_now
+}

@@ -1,0 +1,118 @@
+//! Functions that a build adds to the language.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+use datafusion_expr::{AggregateUDF, ScalarUDF};
+
+use super::aggregate::{Aggregate, user_aggregate};
+use super::rows::{RowFunction, Rows};
+use super::scalar::{Columns, Scalar};
+
+/// Functions that a build adds to the language: see `docs/functions.md`.
+///
+/// ```
+/// let mut functions = slackwater_sql::functions::Functions::default();
+/// functions.scalar("count_char", |text: &str, wanted: &str| text.matches(wanted).count() as i64);
+/// ```
+#[derive(Default)]
+pub struct Functions {
+    pub(super) scalars: Vec<Scalar>,
+    pub(super) scalar_udfs: Vec<Arc<ScalarUDF>>,
+    pub(super) aggregates: Vec<Arc<AggregateUDF>>,
+}
+
+impl Functions {
+    /// Adds a function of one row, whose result follows from its arguments alone. Arguments are `bool`,
+    /// `i8` to `i64`, `f32`, `f64`, `&str` and [`Time`](super::Time): where one is NULL the result is NULL,
+    /// unless it is an `Option`. The result is one of these (`String` for texts), an `Option` of it, or a
+    /// `Result`, whose error condemns its row.
+    ///
+    /// The same name can be given to functions of different arguments.
+    pub fn scalar<Marker: 'static>(
+        &mut self,
+        name: &str,
+        function: impl RowFunction<Marker>,
+    ) -> &mut Functions {
+        self.add(name, true, |of| of.with(Rows::new(function)))
+    }
+
+    /// The same for a function whose result does not follow from its arguments: it is called for every row,
+    /// and a restored query may get other values than before.
+    pub fn scalar_not_deterministic<Marker: 'static>(
+        &mut self,
+        name: &str,
+        function: impl RowFunction<Marker>,
+    ) -> &mut Functions {
+        self.add(name, false, |of| of.with(Rows::new(function)))
+    }
+
+    /// Adds a function of whole columns: it gets Arrow arrays of the types `arguments` and the number of
+    /// rows, and gives an array of the type `result`. Its error means that at least one row fails: it is
+    /// called again with fewer, until it is known which.
+    pub fn scalar_columns(
+        &mut self,
+        name: &str,
+        arguments: &[DataType],
+        result: DataType,
+        function: impl Fn(&[ArrayRef], usize) -> Result<ArrayRef, String> + Send + Sync + 'static,
+    ) -> &mut Functions {
+        let columns = Columns {
+            arguments: arguments.to_vec(),
+            result,
+            function,
+        };
+        self.add(name, true, |of| of.with(columns))
+    }
+
+    /// Adds an aggregate.
+    pub fn aggregate<A: Aggregate>(&mut self, name: &str) -> &mut Functions {
+        self.aggregates.push(user_aggregate::<A>(name));
+        self
+    }
+
+    /// Adds a function of DataFusion's.
+    pub fn scalar_udf(&mut self, function: ScalarUDF) -> &mut Functions {
+        self.scalar_udfs.push(Arc::new(function));
+        self
+    }
+
+    /// Adds an aggregate of DataFusion's. Its accumulators have to give their state and go on.
+    pub fn aggregate_udf(&mut self, function: AggregateUDF) -> &mut Functions {
+        self.aggregates.push(Arc::new(function));
+        self
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        deterministic: bool,
+        with: impl FnOnce(Scalar) -> Scalar,
+    ) -> &mut Functions {
+        let name = name.to_lowercase();
+        let known = self.scalars.iter().position(|scalar| scalar.name() == name);
+        let (place, scalar) = match known {
+            Some(place) => (place, self.scalars.remove(place)),
+            None => (self.scalars.len(), Scalar::new(&name)),
+        };
+        // One form that is not deterministic makes the function so.
+        let scalar = match deterministic {
+            true => scalar,
+            false => scalar.not_deterministic(),
+        };
+        self.scalars.insert(place, with(scalar));
+        self
+    }
+
+    /// The names of all that was added, in lower case.
+    pub(super) fn names(&self) -> Vec<String> {
+        let scalars = self.scalars.iter().map(|scalar| scalar.name().to_string());
+        let udfs = self.scalar_udfs.iter().map(|udf| udf.name().to_lowercase());
+        let aggregates = self
+            .aggregates
+            .iter()
+            .map(|udaf| udaf.name().to_lowercase());
+        scalars.chain(udfs).chain(aggregates).collect()
+    }
+}

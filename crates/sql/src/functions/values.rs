@@ -1,0 +1,232 @@
+//! SQL's values as Rust has them: what functions take and give.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType,
+};
+use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, StringViewArray};
+use arrow_schema::{DataType, TimeUnit};
+
+/// A TIMESTAMP: microseconds since 1970-01-01 00:00 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time {
+    /// Microseconds since 1970, in UTC.
+    pub micros: i64,
+}
+
+/// What a function may take: `bool`, `i8`, `i16`, `i32`, `i64`, `f32`, `f64`, `&str`, [`Time`], or an
+/// `Option` of these where it wants to see NULL.
+pub trait Argument {
+    /// The argument, as it is borrowed from a column.
+    type Item<'a>;
+    /// The column.
+    type Column: Array + 'static;
+
+    /// The column's type.
+    fn data_type() -> DataType;
+
+    /// The value of a row; `None` where it is NULL and NULL is not taken.
+    fn get(column: &Self::Column, row: usize) -> Option<Self::Item<'_>>;
+}
+
+/// What a function may give: the types of [`Argument`] with `String` for texts, an `Option` of these, or a
+/// `Result`, the error of which condemns its row.
+pub trait Output {
+    /// Its plain type.
+    type Cell: Cell;
+
+    /// The value, NULL, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// What the function has given as its error.
+    fn cell(self) -> Result<Option<Self::Cell>, String>;
+}
+
+/// A value that columns are made of.
+pub trait Cell: Sized {
+    /// The column's type.
+    fn data_type() -> DataType;
+
+    /// A column of values.
+    fn column(cells: Vec<Option<Self>>) -> ArrayRef;
+}
+
+macro_rules! primitive {
+    ($($rust:ty => $arrow:ty),*) => {$(
+        impl Argument for $rust {
+            type Item<'a> = $rust;
+            type Column = PrimitiveArray<$arrow>;
+
+            fn data_type() -> DataType {
+                <$arrow>::DATA_TYPE
+            }
+
+            fn get(column: &Self::Column, row: usize) -> Option<$rust> {
+                column.is_valid(row).then(|| column.value(row))
+            }
+        }
+
+        impl Cell for $rust {
+            fn data_type() -> DataType {
+                <$arrow>::DATA_TYPE
+            }
+
+            fn column(cells: Vec<Option<$rust>>) -> ArrayRef {
+                Arc::new(PrimitiveArray::<$arrow>::from_iter(cells))
+            }
+        }
+    )*};
+}
+
+primitive!(
+    i8 => Int8Type, i16 => Int16Type, i32 => Int32Type, i64 => Int64Type, f32 => Float32Type, f64 => Float64Type
+);
+
+impl Argument for bool {
+    type Item<'a> = bool;
+    type Column = BooleanArray;
+
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+
+    fn get(column: &BooleanArray, row: usize) -> Option<bool> {
+        column.is_valid(row).then(|| column.value(row))
+    }
+}
+
+impl Cell for bool {
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+
+    fn column(cells: Vec<Option<bool>>) -> ArrayRef {
+        Arc::new(BooleanArray::from(cells))
+    }
+}
+
+impl Argument for &str {
+    type Item<'a> = &'a str;
+    type Column = StringViewArray;
+
+    fn data_type() -> DataType {
+        DataType::Utf8View
+    }
+
+    fn get(column: &StringViewArray, row: usize) -> Option<&str> {
+        column.is_valid(row).then(|| column.value(row))
+    }
+}
+
+impl Cell for String {
+    fn data_type() -> DataType {
+        DataType::Utf8View
+    }
+
+    fn column(cells: Vec<Option<String>>) -> ArrayRef {
+        let mut column = StringViewBuilder::with_capacity(cells.len());
+        cells
+            .iter()
+            .for_each(|cell| column.append_option(cell.as_deref()));
+        Arc::new(column.finish())
+    }
+}
+
+impl Argument for Time {
+    type Item<'a> = Time;
+    type Column = PrimitiveArray<TimestampMicrosecondType>;
+
+    fn data_type() -> DataType {
+        DataType::Timestamp(TimeUnit::Microsecond, None)
+    }
+
+    fn get(column: &Self::Column, row: usize) -> Option<Time> {
+        let micros = column.is_valid(row).then(|| column.value(row))?;
+        Some(Time { micros })
+    }
+}
+
+impl Cell for Time {
+    fn data_type() -> DataType {
+        DataType::Timestamp(TimeUnit::Microsecond, None)
+    }
+
+    fn column(cells: Vec<Option<Time>>) -> ArrayRef {
+        let micros = cells.into_iter().map(|cell| cell.map(|time| time.micros));
+        Arc::new(PrimitiveArray::<TimestampMicrosecondType>::from_iter(
+            micros,
+        ))
+    }
+}
+
+impl<A: Argument> Argument for Option<A> {
+    type Item<'a> = Option<A::Item<'a>>;
+    type Column = A::Column;
+
+    fn data_type() -> DataType {
+        A::data_type()
+    }
+
+    fn get(column: &A::Column, row: usize) -> Option<Option<A::Item<'_>>> {
+        Some(A::get(column, row))
+    }
+}
+
+macro_rules! plain {
+    ($($rust:ty),*) => {$(
+        impl Output for $rust {
+            type Cell = $rust;
+
+            fn cell(self) -> Result<Option<$rust>, String> {
+                Ok(Some(self))
+            }
+        }
+    )*};
+}
+
+plain!(bool, i8, i16, i32, i64, f32, f64, String, Time);
+
+impl<O: Output> Output for Option<O> {
+    type Cell = O::Cell;
+
+    fn cell(self) -> Result<Option<O::Cell>, String> {
+        self.map_or(Ok(None), Output::cell)
+    }
+}
+
+impl<O: Output, E: Display> Output for Result<O, E> {
+    type Cell = O::Cell;
+
+    fn cell(self) -> Result<Option<O::Cell>, String> {
+        self.map_err(|error| error.to_string())?.cell()
+    }
+}
+
+/// Column number `index` as its arrays are.
+pub(super) fn downcast<C: 'static>(columns: &[ArrayRef], index: usize) -> Result<&C, String> {
+    let column = columns
+        .get(index)
+        .and_then(|column| column.as_any().downcast_ref::<C>());
+    column.ok_or_else(|| format!("argument {} is not of its declared type", index + 1))
+}
+
+/// Whether an argument of type `given` can be read as `wanted`, with a cast that loses nothing silently.
+pub(super) fn fits(given: &DataType, wanted: &DataType) -> bool {
+    use DataType::{Date32, LargeUtf8, Null, Timestamp, Utf8, Utf8View};
+    let is_text = |of: &DataType| matches!(of, Utf8 | Utf8View | LargeUtf8);
+    match (given, wanted) {
+        (Null, _) => true,
+        (given, wanted) if given == wanted => true,
+        // A number that is too large fails its row.
+        (given, wanted) if wanted.is_integer() => given.is_integer(),
+        (given, wanted) if wanted.is_floating() => given.is_numeric(),
+        (given, wanted) if is_text(wanted) => is_text(given),
+        (Timestamp(_, None) | Date32, Timestamp(_, None)) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,34 @@
+-- Nexmark q7. Highest bid: of each 10 seconds.
+-- (Written as a join over the same window, which forgets what is behind; Flink's text joins bids without one.)
+
+-- The events: made up as they are read, out of order by less than half a second.
+CREATE TABLE nexmark (
+  event_type INT,
+  person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,
+             dateTime TIMESTAMP(3), extra STRING>,
+  auction ROW<id BIGINT, itemName STRING, description STRING, initialBid BIGINT, reserve BIGINT,
+              dateTime TIMESTAMP(3), expires TIMESTAMP(3), seller BIGINT, category BIGINT, extra STRING>,
+  bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, dateTime TIMESTAMP(3),
+          extra STRING>,
+  dateTime AS CASE WHEN event_type = 0 THEN person.dateTime
+                   WHEN event_type = 1 THEN auction.dateTime
+                   ELSE bid.dateTime END,
+  WATERMARK FOR dateTime AS dateTime - INTERVAL '4' SECOND
+) WITH ('connector' = 'datagen', 'generator' = 'nexmark', 'rows' = '100000', 'disorder' = '500 ms');
+
+CREATE VIEW bid AS
+SELECT bid.auction, bid.bidder, bid.price, bid.channel, bid.url, dateTime, bid.extra
+FROM nexmark WHERE event_type = 2;
+
+CREATE TABLE nexmark_q7 (auction BIGINT, bidder BIGINT, price BIGINT, dateTime TIMESTAMP(3), extra STRING)
+WITH ('connector' = 'print');
+
+INSERT INTO nexmark_q7
+SELECT B.auction, B.bidder, B.price, B.dateTime, B.extra
+FROM (SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '10' SECOND))) B
+JOIN (
+  SELECT MAX(price) AS maxprice, window_start, window_end
+  FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '10' SECOND))
+  GROUP BY window_start, window_end
+) B1
+ON B.window_start = B1.window_start AND B.window_end = B1.window_end AND B.price = B1.maxprice;
