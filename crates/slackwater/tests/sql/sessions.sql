@@ -88,13 +88,13 @@ GROUP BY window_start, window_end, bidder;
 SELECT window_start, window_end, auction, COUNT(*) AS n
 FROM SESSION(TABLE strict PARTITION BY auction, DESCRIPTOR(ts), INTERVAL '2' SECOND) GROUP BY window_start, window_end, auction;
 
---- a row that is not late does not join a session that is closed
+--- a row behind the watermark joins the sessions that are open
 SELECT window_start, window_end, COUNT(*) AS n
 FROM SESSION(TABLE strict, DESCRIPTOR(ts), INTERVAL '3' SECOND) GROUP BY window_start, window_end;
 
 --- several files
-CREATE TABLE parts (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
-WITH ('connector' = 'file', 'path' = 'data/{short,long}.csv');
+CREATE TABLE parts (ms BIGINT, k STRING, n INT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'file', 'path' = 'data/parts/*');
 SELECT window_start, window_end, k, COUNT(*) AS n
 FROM SESSION(TABLE parts PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND) GROUP BY window_start, window_end, k;
 

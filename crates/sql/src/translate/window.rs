@@ -177,8 +177,12 @@ impl Translator<'_> {
     fn windowed(&mut self, window: &WindowNode, ready: Ready, node: usize) -> Result<Stream> {
         let windows = window.windows;
         let schema = self.schemas[node].clone();
-        let start = schema.index_of("window_start");
-        let start = start.map_err(|error| SqlError::new(error.to_string()))?;
+        // By place: the input may have columns of these names.
+        let own = match windows.kind {
+            WindowKind::Count => 3,
+            _ => 2,
+        };
+        let start = schema.fields().len() - own;
         let time = ready.stream.columns.iter();
         let time = time.filter(|column| column_index(column) == Some(ready.time_column));
         let time = time.cloned().next();
