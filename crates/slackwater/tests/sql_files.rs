@@ -260,6 +260,13 @@ files! {
     tables
     windows
     windows_of_windows
+    windows_cumulate
+    sessions
+    sessions_wrong
+    count_windows
+    early_firing
+    late_rows
+    formats
     joins
     table_joins
     interval_joins

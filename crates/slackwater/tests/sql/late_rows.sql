@@ -52,7 +52,8 @@ GROUP BY window_start, window_end;
 SET 'late_rows' = 'late';
 SELECT window_start, MAX(price) AS highest FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND)
 GROUP BY window_start, window_end;
-SELECT window_start, MIN(price) AS lowest FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND)
+CREATE TABLE lows (window_start TIMESTAMP(3), lowest DOUBLE) WITH ('connector' = 'file', 'path' = 'out/lows.csv');
+INSERT INTO lows SELECT window_start, MIN(price) AS lowest FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND)
 GROUP BY window_start, window_end;
 
 --- of two window functions

@@ -177,8 +177,10 @@ impl Translator<'_> {
     fn windowed(&mut self, window: &WindowNode, ready: Ready, node: usize) -> Result<Stream> {
         let windows = window.windows;
         let schema = self.schemas[node].clone();
-        let start = schema.index_of("window_start");
-        let start = start.map_err(|error| SqlError::new(error.to_string()))?;
+        // The last of that name: the rows may have windows of an earlier function.
+        let mut fields = schema.fields().iter();
+        let start = fields.rposition(|field| field.name() == "window_start");
+        let start = start.ok_or_else(|| SqlError::new("a window without its start"))?;
         let time = ready.stream.columns.iter();
         let time = time.filter(|column| column_index(column) == Some(ready.time_column));
         let time = time.cloned().next();
