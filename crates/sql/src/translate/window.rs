@@ -181,9 +181,9 @@ impl Translator<'_> {
         let mut fields = schema.fields().iter();
         let start = fields.rposition(|field| field.name() == "window_start");
         let start = start.ok_or_else(|| SqlError::new("a window without its start"))?;
-        let time = ready.stream.columns.iter();
-        let time = time.filter(|column| column_index(column) == Some(ready.time_column));
-        let time = time.cloned().next();
+        let mut time = ready.stream.columns.iter();
+        let time = time.find(|column| column_index(column) == Some(ready.time_column));
+        let time = time.cloned();
         let mut columns = ready.stream.columns.clone();
         columns.extend([
             column(start, &schema),
@@ -246,9 +246,10 @@ impl Translator<'_> {
         };
         if merges {
             let of_reach = column(reach_column, &reach);
-            let time = judged.columns.iter();
-            let time = time.filter(|of| column_index(of) == Some(time_column));
-            let time = time.cloned().next();
+            let mut time = judged.columns.iter();
+            let time = time
+                .find(|of| column_index(of) == Some(time_column))
+                .cloned();
             let mut columns = judged.columns.clone();
             let mut roles = judged.roles.clone();
             columns.extend(vec![of_reach; 3]);
