@@ -181,8 +181,18 @@ fn every_known_option_is_known_somewhere() {
         &["csv.delimiter", "csv.header", "csv.null", "csv.comment"],
         &["regex.pattern", "parquet.compression"],
         &["arrow.layout", "arrow.compression"],
+        // Of tables of databases, which are features; `docs/connectors/sqlite.md`, `postgres.md`.
+        &["url", "username", "password", "table-name", "max-retries"],
+        &["sink.name", "lookup.cache", "lookup.cache.max_rows"],
+        &[
+            "lookup.cache.ttl",
+            "lookup.max_retries",
+            "lookup.max-retries",
+        ],
+        &["lookup.partial-cache.max-rows"],
+        &["lookup.partial-cache.expire-after-write"],
         // Whatever the connector.
-        &["changelog"],
+        &["changelog", "late_rows"],
     ];
     for name in lists.concat() {
         assert!(known_table_options().contains(&name), "{name}");

@@ -266,6 +266,7 @@ files! {
     count_windows
     early_firing
     late_rows
+    formats
     joins
     table_joins
     interval_joins

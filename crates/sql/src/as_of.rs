@@ -162,6 +162,8 @@ impl Rewrite<'_> {
 }
 
 /// Which rows of a table are joined.
+// Made once for each join, and taken apart at once.
+#[allow(clippy::large_enum_variant)]
 enum Versions {
     /// Those that were valid at a time: the table's event time.
     ByTime(AstExpr),

@@ -3,7 +3,8 @@
 //! Bytes in, values out, and the other way round; nothing here waits or remembers. Bytes from a broker
 //! never panic: what can't be read is a [`Malformed`] with what it was.
 
-/// How often a message comes: at most, at least or exactly once.
+/// How often a message comes: at most, at least or exactly once, as the standard calls it.
+#[allow(clippy::enum_variant_names)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Qos {
     AtMostOnce,

@@ -256,7 +256,7 @@ impl Client for PostgresClient {
             let is_time = self.table.schema.field(column).data_type().is_temporal();
             // Such a key is in no table, and asking for it would be an error.
             let is_known =
-                |text: &&str| !text.contains('\0') && !(is_time && text.starts_with(['-', '+']));
+                |text: &&str| !(text.contains('\0') || is_time && text.starts_with(['-', '+']));
             let texts = texts.iter().map(|text| Some(&text[..]).filter(is_known));
             texts.collect::<Vec<Option<&str>>>()
         });

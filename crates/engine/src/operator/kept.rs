@@ -94,10 +94,7 @@ pub fn fit(columns: &[ArrayRef], schema: &Schema) -> bool {
 }
 
 /// A column of a snapshot, without NULLs.
-pub fn own_column<'b, T: 'static>(batch: &'b RecordBatch, index: usize) -> Option<&'b T>
-where
-    T: Array,
-{
+pub fn own_column<T: Array + 'static>(batch: &RecordBatch, index: usize) -> Option<&T> {
     let column = batch.columns().get(index)?;
     let column = (column.null_count() == 0).then_some(column)?;
     column.as_any().downcast_ref::<T>()

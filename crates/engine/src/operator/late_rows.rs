@@ -164,7 +164,7 @@ mod tests {
                 _ => Lateness::Windows(windows, lateness_us),
             };
             match kind {
-                4 => DropLate::new(0).process(0, chunk(&times), &mut out).unwrap(),
+                4 => DropLate::new(0, crate::operator::drop_late::Late::Before).process(0, chunk(&times), &mut out).unwrap(),
                 _ => AssignWindows::new(0, windows, schema).with_lateness(lateness_us)
                     .process(0, chunk(&times), &mut out).unwrap(),
             }

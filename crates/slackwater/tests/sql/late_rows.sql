@@ -50,10 +50,10 @@ GROUP BY window_start, window_end;
 INSERT INTO counts SELECT window_start, COUNT(*) FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '1' SECOND)
 GROUP BY window_start, window_end;
 SET 'late_rows' = 'late';
-CREATE TABLE highest (start TIMESTAMP(3), price DOUBLE) WITH ('connector' = 'file', 'path' = 'out/highest.csv');
-INSERT INTO highest SELECT window_start, MAX(price) FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND)
+SELECT window_start, MAX(price) AS highest FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND)
 GROUP BY window_start, window_end;
-SELECT window_start, MIN(price) AS lowest FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND)
+CREATE TABLE lows (window_start TIMESTAMP(3), lowest DOUBLE) WITH ('connector' = 'file', 'path' = 'out/lows.csv');
+INSERT INTO lows SELECT window_start, MIN(price) AS lowest FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND)
 GROUP BY window_start, window_end;
 
 --- of two window functions

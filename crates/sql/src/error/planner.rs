@@ -313,6 +313,11 @@ fn value(text: &str) -> Option<SqlError> {
                 .mend("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
         );
     }
+    if let Some(node) = text.strip_prefix("Unsupported ast node in sqltorel: ") {
+        let name = node.split([' ', '(', '{']).next().unwrap_or_default();
+        let error = format!("{} is not known in an expression here", name.to_uppercase());
+        return Some(SqlError::new(error).near(name.to_uppercase()));
+    }
     if text.starts_with("Unsupported CAST from ") {
         return Some(
             SqlError::new(with_sql_types(

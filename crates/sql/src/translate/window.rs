@@ -177,15 +177,13 @@ impl Translator<'_> {
     fn windowed(&mut self, window: &WindowNode, ready: Ready, node: usize) -> Result<Stream> {
         let windows = window.windows;
         let schema = self.schemas[node].clone();
-        // By place: the input may have columns of these names.
-        let own = match windows.kind {
-            WindowKind::Count => 3,
-            _ => 2,
-        };
-        let start = schema.fields().len() - own;
-        let time = ready.stream.columns.iter();
-        let time = time.filter(|column| column_index(column) == Some(ready.time_column));
-        let time = time.cloned().next();
+        // The last of that name: the rows may have windows of an earlier function.
+        let mut fields = schema.fields().iter();
+        let start = fields.rposition(|field| field.name() == "window_start");
+        let start = start.ok_or_else(|| SqlError::new("a window without its start"))?;
+        let mut time = ready.stream.columns.iter();
+        let time = time.find(|column| column_index(column) == Some(ready.time_column));
+        let time = time.cloned();
         let mut columns = ready.stream.columns.clone();
         columns.extend([
             column(start, &schema),
@@ -248,9 +246,10 @@ impl Translator<'_> {
         };
         if merges {
             let of_reach = column(reach_column, &reach);
-            let time = judged.columns.iter();
-            let time = time.filter(|of| column_index(of) == Some(time_column));
-            let time = time.cloned().next();
+            let mut time = judged.columns.iter();
+            let time = time
+                .find(|of| column_index(of) == Some(time_column))
+                .cloned();
             let mut columns = judged.columns.clone();
             let mut roles = judged.roles.clone();
             columns.extend(vec![of_reach; 3]);

@@ -12,6 +12,8 @@ use crate::lines::{Mark, RecordReader};
 use crate::packing::Packing;
 
 /// The contents of a file, as far as they were read.
+// One for each open file: a box for the usual kind would save nothing.
+#[allow(clippy::large_enum_variant)]
 pub(super) enum Contents {
     Lines(Lines),
     Columns(Box<ColumnReader>),

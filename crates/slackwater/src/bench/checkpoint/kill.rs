@@ -95,7 +95,10 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
     let mut noticed = None;
     let back = wait(&mut running, |running| {
         while let Some(said) = running.hear() {
-            noticed.get_or_insert(said.at);
+            // What it had said before is about something else.
+            if said.at >= killed {
+                noticed.get_or_insert(said.at);
+            }
         }
         let incarnation = output.look().incarnation;
         incarnation.filter(|&of| of > begun.1)

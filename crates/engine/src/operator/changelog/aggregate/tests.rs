@@ -88,6 +88,7 @@ fn aggregate(form: Form, retention_us: Option<i64>) -> UpdatingAggregate {
         takes_back: form.takes_back,
         emits_before: form.emits_before,
         retention_us,
+        refires: None,
         schema: schema(&fields.collect::<Vec<_>>()),
     };
     UpdatingAggregate::new(spec, &row_schema()).unwrap()
