@@ -258,6 +258,7 @@ macro_rules! files {
 
 files! {
     tables
+    formats
     windows
     windows_of_windows
     windows_cumulate
