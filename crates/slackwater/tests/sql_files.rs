@@ -258,7 +258,6 @@ macro_rules! files {
 
 files! {
     tables
-    formats
     windows
     windows_of_windows
     windows_cumulate
