@@ -226,9 +226,7 @@ impl Messages {
             return Ok(None);
         }
         if length > MESSAGE_BYTES_MAX {
-            return Err(broken(format!(
-                "a message of {length} bytes says what is in a batch"
-            )));
+            return Err(broken("there is no message of Arrow where one should be"));
         }
         let mut head = MutableBuffer::from_len_zeroed(length as usize);
         self.file.read_exact(&mut head).map_err(broken)?;

@@ -7,12 +7,13 @@ use arrow_array::types::{
     TimestampSecondType,
 };
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, LargeListArray, ListArray, PrimitiveArray, StructArray,
-    new_null_array,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, LargeListArray, ListArray, PrimitiveArray,
+    StructArray, new_null_array,
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, FieldRef, TimeUnit};
+use arrow_select::nullif::nullif;
 
 use crate::format::{Condemned, sql_type_name};
 use crate::time::units_per_second;
@@ -42,7 +43,7 @@ struct Conversion<'a> {
 
 impl Conversion<'_> {
     fn array(&mut self, array: &ArrayRef, to: &DataType, rows: Rows<'_>) -> Result<ArrayRef> {
-        if array.data_type() == to {
+        if array.data_type() == to && !has_rows(to) {
             return Ok(Arc::clone(array));
         }
         match (array.data_type(), to) {
@@ -100,7 +101,12 @@ impl Conversion<'_> {
             let found = array
                 .column_by_name(field.name())
                 .ok_or_else(|| ArrowError::SchemaError(format!("no field '{}'", field.name())))?;
-            self.array(found, field.data_type(), rows)
+            // What a row that is NULL has in its fields is anybody's guess, and nobody's value.
+            let found = match array.nulls() {
+                Some(nulls) => nullif(found, &BooleanArray::new(!nulls.inner(), None))?,
+                None => Arc::clone(found),
+            };
+            self.array(&found, field.data_type(), rows)
         });
         let fields = fields.collect::<Result<Vec<ArrayRef>>>()?;
         let nulls = array.nulls().cloned();
@@ -170,6 +176,15 @@ impl Conversion<'_> {
             }
             TimeUnit::Nanosecond => Arc::new(ticks.unary_opt::<_, TimestampNanosecondType>(change)),
         })
+    }
+}
+
+/// Whether there are rows within a value of the type.
+fn has_rows(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(_) => true,
+        DataType::List(item) => has_rows(item.data_type()),
+        _ => false,
     }
 }
 

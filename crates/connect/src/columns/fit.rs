@@ -99,6 +99,7 @@ fn fits(place: &str, file: &Field, wanted: &Field, way: &str) -> Result<()> {
     );
     let reason = format!("column '{way}' is {found}, and the table has it as {wanted}");
     let mend = match file_type {
+        Utf8 | LargeUtf8 => format!("declare it as {found}"),
         from if crate::format::is_nested(from) => format!("declare it as {found}"),
         _ => "leave the column out".to_string(),
     };

@@ -349,6 +349,46 @@ fn columns_become_those_of_the_table() {
 }
 
 #[test]
+fn fields_of_a_row_that_is_null_are_null() {
+    let folder = tempfile::tempdir().unwrap();
+    // Below the NULL stands a value, as other programs write it, and one that does not fit.
+    let inner = Fields::from(vec![
+        Field::new("n", DataType::Int64, true),
+        Field::new("s", DataType::Utf8View, true),
+    ]);
+    let fields: Vec<ArrayRef> = vec![
+        Arc::new(PrimitiveArray::<Int64Type>::from(vec![1, 1_000])),
+        Arc::new(StringViewArray::from(vec!["a", ""])),
+    ];
+    let rows = StructArray::new(inner.clone(), fields, Some(vec![true, false].into()));
+    let batch = RecordBatch::try_from_iter([("r", Arc::new(rows) as ArrayRef)]).unwrap();
+    let path = folder.path().join("rows.arrow");
+    write_foreign(&path, &batch);
+    let narrow = vec![
+        Field::new("n", DataType::Int8, true),
+        Field::new("s", DataType::Utf8View, true),
+    ];
+    for inner in [inner, narrow.into()] {
+        let table = of_file(
+            &path,
+            &[("r", DataType::Struct(inner))],
+            &[("format", "arrow")],
+        );
+        let source = crate::source(&table).unwrap().source(request(&[0]));
+        let mut source = source.unwrap();
+        source.open(&mut Waiter::new().unwrap()).unwrap();
+        let SourcePoll::Rows(rows) = source.poll().unwrap() else {
+            panic!("no rows");
+        };
+        assert_eq!((rows.batch.num_rows(), rows.rejected.len()), (2, 0));
+        let row = rows.batch.column(0).as_any().downcast_ref::<StructArray>();
+        for field in row.unwrap().columns() {
+            assert!(field.is_valid(0) && field.is_null(1), "{field:?}");
+        }
+    }
+}
+
+#[test]
 fn values_that_do_not_fit_condemn_their_rows() {
     let folder = tempfile::tempdir().unwrap();
     let list = DataType::List(Arc::new(Field::new_list_field(DataType::Int8, true)));
