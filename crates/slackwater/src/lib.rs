@@ -35,6 +35,15 @@ mod tally;
 mod tuner;
 mod watch;
 
+/// The allocator of the program, to be named in that of a build of your own, too. Operators keep many small
+/// pieces of memory and chunks are made and dropped by one thread: glibc's `malloc` costs a fifth (a query that
+/// reads JSON) to a third (joins of streams) more CPU time.
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOCATOR: slackwater::Allocator = slackwater::Allocator;
+/// ```
+pub use mimalloc::MiMalloc as Allocator;
 pub use slackwater_sql::functions;
 
 /// Runs the command line of this process in a build with functions of its own: see `docs/functions.md`

@@ -8,6 +8,9 @@ mod functions;
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: slackwater::Allocator = slackwater::Allocator;
+
 fn main() -> ExitCode {
     slackwater::main_with(functions::add)
 }

@@ -271,7 +271,7 @@ impl ChangelogJoin {
                     None => continue,
                 }
             } else {
-                self.sides[side].add(hash, key, bytes, now).partners = partners;
+                self.sides[side].add(hash, key, bytes, partners, now);
                 partners
             };
             if partners == 0 {
@@ -319,11 +319,11 @@ impl ChangelogJoin {
             return padded;
         };
         // The same rows in the same order as when they were looked up.
-        let rows = of_key.rows.values_mut();
-        let live = rows.filter(|kept| !retention.is_over(kept.touched_at));
-        for (i, kept) in range.clone().zip(live) {
+        let mut indices = range.clone();
+        of_key.for_each_live_mut(retention, |kept| {
+            let Some(i) = indices.next() else { return };
             if candidates.verdicts[i] == Verdict::Apart {
-                continue;
+                return;
             }
             let partners = match retracts {
                 true => kept.partners.saturating_sub(1),
@@ -333,7 +333,7 @@ impl ChangelogJoin {
                 padded.push(i);
             }
             kept.set_partners(partners, mark);
-        }
+        });
         padded
     }
 

@@ -4,7 +4,9 @@
 //! back, and rows of one key stand in the order of [`RowOrder`], then of all their columns: the same
 //! whichever came first (I1).
 
-use std::collections::BTreeMap;
+mod slab;
+mod sorted;
+
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -13,7 +15,10 @@ use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, 
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
+use self::slab::Slab;
+use self::sorted::{HEAD_BYTES, SortedRows};
 use super::Retention;
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
@@ -32,7 +37,9 @@ pub struct KeyedRows {
     key_converter: RowConverter,
     /// The columns of the order, then all columns.
     row_converter: RowConverter,
-    table: HashTable<OfKey>,
+    /// By their keys' hashes, places in `slab`.
+    table: HashTable<u32>,
+    slab: Slab,
     /// Rows that are gone since the last snapshot that was stored: it may hold them.
     gone: Vec<Gone>,
     mark: Mark,
@@ -40,11 +47,10 @@ pub struct KeyedRows {
 }
 
 /// The rows of one key.
+#[derive(Default)]
 pub struct OfKey {
     hash: u64,
-    key: Box<[u8]>,
-    /// By their encodings.
-    pub rows: BTreeMap<Box<[u8]>, Kept>,
+    rows: SortedRows,
     /// The watermark when any of them last changed.
     pub touched_at: EventTime,
 }
@@ -92,8 +98,10 @@ impl Encoded {
     }
 }
 
-/// What an entry costs beside its bytes: the box, its length, and its place in a tree that is half full.
-const ENTRY_BYTES: usize = 96;
+/// What a row costs beside its bytes: its head, and what pages grow by in advance.
+const ROW_BYTES: usize = HEAD_BYTES + 12;
+/// What a key costs beside its bytes: its entry, and its place in a table that is half full.
+const KEY_BYTES: usize = size_of::<OfKey>() + 10;
 
 impl KeyedRows {
     /// Columns of a snapshot before those of the rows: count, partners, touched_at.
@@ -114,6 +122,7 @@ impl KeyedRows {
             keys,
             order,
             table: HashTable::new(),
+            slab: Slab::default(),
             gone: Vec::new(),
             mark: Mark(1),
             bytes: 0,
@@ -127,7 +136,7 @@ impl KeyedRows {
 
     /// All keys with their rows.
     pub fn keys(&self) -> impl Iterator<Item = &OfKey> {
-        self.table.iter()
+        self.slab.iter()
     }
 
     /// What a snapshot is answered with that is not of these rows.
@@ -207,12 +216,38 @@ impl KeyedRows {
 
     /// The rows of a key that were not forgotten.
     pub fn of_key(&self, hash: u64, key: &[u8]) -> Option<&OfKey> {
-        self.table.find(hash, |of| *of.key == *key)
+        let place = self.place(hash, key)?;
+        Some(self.slab.get(place))
     }
 
     /// The same, to change what is known of its rows; [`Kept::set_partners`] marks a change.
     pub fn of_key_mut(&mut self, hash: u64, key: &[u8]) -> Option<&mut OfKey> {
-        self.table.find_mut(hash, |of| *of.key == *key)
+        let place = self.place(hash, key)?;
+        Some(self.slab.get_mut(place))
+    }
+
+    fn place(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        let is_it = |&place: &u32| self.slab.get(place).is(hash, key);
+        self.table.find(hash, is_it).copied()
+    }
+
+    /// The place of a key, which gets one if it is new.
+    fn place_or_new(&mut self, hash: u64, key: &[u8], row_bytes: usize) -> u32 {
+        let slab = &self.slab;
+        let is_it = |&place: &u32| slab.get(place).is(hash, key);
+        match self.table.entry(hash, is_it, |&place| slab.get(place).hash) {
+            Entry::Occupied(there) => *there.get(),
+            Entry::Vacant(vacant) => {
+                let place = self.slab.add(OfKey {
+                    hash,
+                    rows: SortedRows::new(key, row_bytes),
+                    touched_at: MIN_WATERMARK,
+                });
+                vacant.insert(place);
+                self.bytes += key.len() + KEY_BYTES;
+                place
+            }
+        }
     }
 
     /// The mark that a row gets when it is changed.
@@ -220,56 +255,56 @@ impl KeyedRows {
         self.mark
     }
 
-    /// Adds a row once more; returns it as it is then.
-    pub fn add(&mut self, hash: u64, key: &[u8], row: &[u8], now: EventTime) -> &mut Kept {
-        let mark = self.mark;
-        let of_key = self.table.entry(hash, |of| *of.key == *key, |of| of.hash);
-        let of_key = of_key.or_insert_with(|| {
-            self.bytes += key.len() + ENTRY_BYTES;
-            OfKey {
-                hash,
-                key: key.into(),
-                rows: BTreeMap::new(),
-                touched_at: now,
-            }
-        });
-        let of_key = of_key.into_mut();
+    /// Adds a row once more; it has so many partners now.
+    pub fn add(&mut self, hash: u64, key: &[u8], row: &[u8], partners: u32, now: EventTime) {
+        let place = self.place_or_new(hash, key, row.len());
+        let of_key = self.slab.get_mut(place);
         of_key.touched_at = now;
-        if !of_key.rows.contains_key(row) {
-            self.bytes += row.len() + ENTRY_BYTES;
-            let kept = Kept {
-                count: 0,
-                partners: 0,
-                touched_at: now,
-                mark,
-            };
-            of_key.rows.insert(row.into(), kept);
+        let mut kept = Kept {
+            count: 1,
+            partners,
+            touched_at: now,
+            mark: self.mark,
+        };
+        match of_key.rows.find(row) {
+            Ok(there) => {
+                kept.count += of_key.rows.kept(there).count;
+                of_key.rows.set(there, kept);
+            }
+            Err(place) => {
+                of_key.rows.insert(place, row, kept);
+                self.bytes += row.len() + ROW_BYTES;
+            }
         }
-        let kept = of_key.rows.get_mut(row).expect("inserted just above");
-        kept.count += 1;
-        (kept.touched_at, kept.mark) = (now, mark);
-        kept
     }
 
     /// Takes a row back once; returns it as it was before. `None`: it isn't there (it was forgotten).
     pub fn remove(&mut self, hash: u64, key: &[u8], row: &[u8], now: EventTime) -> Option<Kept> {
         let mark = self.mark;
-        let of_key = self.table.find_mut(hash, |of| *of.key == *key)?;
-        let kept = of_key.rows.get_mut(row)?;
-        let before = *kept;
+        let of_key = self.of_key_mut(hash, key)?;
+        let there = of_key.rows.find(row).ok()?;
+        let before = of_key.rows.kept(there);
         of_key.touched_at = now;
-        kept.count -= 1;
-        (kept.touched_at, kept.mark) = (now, mark);
-        if kept.count == 0 {
-            let (row, _) = of_key.rows.remove_entry(row).expect("found just above");
-            self.forget(hash, key, row);
+        if before.count > 1 {
+            let count = before.count - 1;
+            let touched_at = now;
+            let after = Kept {
+                count,
+                touched_at,
+                mark,
+                ..before
+            };
+            of_key.rows.set(there, after);
+        } else {
+            of_key.rows.remove(there);
+            self.forget(hash, key, row.into());
         }
         Some(before)
     }
 
-    /// Behind the removal of a row's entry.
+    /// Behind the removal of a row.
     fn forget(&mut self, hash: u64, key: &[u8], row: Box<[u8]>) {
-        self.bytes = self.bytes.saturating_sub(row.len() + ENTRY_BYTES);
+        self.bytes = self.bytes.saturating_sub(row.len() + ROW_BYTES);
         // Without a mark that has ended no snapshot has been taken that could hold it.
         if self.mark > Mark(1) {
             self.gone.push(Gone {
@@ -279,33 +314,43 @@ impl KeyedRows {
                 mark: self.mark,
             });
         }
-        if let Ok(found) = self.table.find_entry(hash, |of| *of.key == *key)
-            && found.get().rows.is_empty()
+        let is_it = |&place: &u32| self.slab.get(place).is(hash, key);
+        if let Ok(found) = self.table.find_entry(hash, is_it)
+            && self.slab.get(*found.get()).rows.is_empty()
         {
-            self.bytes = self.bytes.saturating_sub(key.len() + ENTRY_BYTES);
-            found.remove();
+            self.bytes = self.bytes.saturating_sub(key.len() + KEY_BYTES);
+            let (place, _) = found.remove();
+            self.slab.remove(place);
         }
     }
 
     /// Of a key's rows only the first `most` stay, each counted as often as it is there.
     pub fn keep_first(&mut self, hash: u64, key: &[u8], most: usize) {
+        let mark = self.mark;
         loop {
-            let Some(of_key) = self.table.find_mut(hash, |of| *of.key == *key) else {
+            let Some(of_key) = self.of_key_mut(hash, key) else {
                 return;
             };
-            let rows = of_key.rows.values().map(|kept| kept.count as usize);
-            let excess = rows.sum::<usize>().saturating_sub(most);
+            let excess = of_key.count().saturating_sub(most);
             if excess == 0 {
                 return;
             }
-            let mut last = of_key.rows.last_entry().expect("there are too many");
-            let kept = last.get_mut();
+            let (row, place) = of_key.rows.last().expect("there are too many");
+            let row = Box::from(row);
+            let kept = of_key.rows.kept(place);
             if kept.count as usize > excess {
-                kept.count -= excess as u32;
-                kept.mark = self.mark;
+                let count = kept.count - excess as u32;
+                of_key.rows.set(
+                    place,
+                    Kept {
+                        count,
+                        mark,
+                        ..kept
+                    },
+                );
                 return;
             }
-            let row = last.remove_entry().0;
+            of_key.rows.remove(place);
             self.forget(hash, key, row);
         }
     }
@@ -313,28 +358,29 @@ impl KeyedRows {
     /// Drops all rows for which `is_old` says so, of a key's touch and of their own.
     pub fn drop_old(&mut self, is_old: impl Fn(EventTime, EventTime) -> bool) {
         let mark = self.mark;
-        let (gone, bytes) = (&mut self.gone, &mut self.bytes);
-        self.table.retain(|of_key| {
-            let (hash, key, key_at) = (of_key.hash, &of_key.key, of_key.touched_at);
+        let (gone, bytes, slab) = (&mut self.gone, &mut self.bytes, &mut self.slab);
+        self.table.retain(|&mut place| {
+            let of_key = slab.get_mut(place);
+            let (hash, key_at) = (of_key.hash, of_key.touched_at);
+            let keeps_gone = mark > Mark(1);
+            let key = keeps_gone.then(|| Box::<[u8]>::from(of_key.rows.key()));
             of_key.rows.retain(|row, kept| {
                 let stays = !is_old(key_at, kept.touched_at);
                 if !stays {
-                    *bytes = bytes.saturating_sub(row.len() + ENTRY_BYTES);
-                    if mark > Mark(1) {
-                        let (key, row) = (key.clone(), row.clone());
-                        gone.push(Gone {
-                            hash,
-                            key,
-                            row,
-                            mark,
-                        });
-                    }
+                    *bytes = bytes.saturating_sub(row.len() + ROW_BYTES);
+                    gone.extend(key.clone().map(|key| Gone {
+                        hash,
+                        key,
+                        row: row.into(),
+                        mark,
+                    }));
                 }
                 stays
             });
             let stays = !of_key.rows.is_empty();
             if !stays {
-                *bytes = bytes.saturating_sub(key.len() + ENTRY_BYTES);
+                *bytes = bytes.saturating_sub(of_key.rows.key().len() + KEY_BYTES);
+                slab.remove(place);
             }
             stays
         });
@@ -343,6 +389,7 @@ impl KeyedRows {
     /// Forgets all rows.
     pub fn clear(&mut self) {
         self.table.clear();
+        self.slab = Slab::default();
         self.gone.clear();
         self.bytes = 0;
     }
@@ -367,19 +414,19 @@ impl KeyedRows {
         if since > Mark::default() {
             self.gone.retain(|gone| gone.mark > since);
             for gone in &self.gone {
-                let of_key = self.table.find(gone.hash, |of| of.key == gone.key);
-                let is_back = of_key.is_some_and(|of| of.rows.contains_key(&gone.row));
+                let of_key = self.of_key(gone.hash, &gone.key);
+                let is_back = of_key.is_some_and(|of_key| of_key.rows.find(&gone.row).is_ok());
                 if !is_back && buckets.contains_hash(gone.hash) {
                     encodings.push(&gone.row);
                     own.push((0, 0, MIN_WATERMARK));
                 }
             }
         }
-        for of_key in &self.table {
+        for of_key in self.slab.iter() {
             if !buckets.contains_hash(of_key.hash) {
                 continue;
             }
-            for (row, kept) in &of_key.rows {
+            for (row, kept) in of_key.rows.iter() {
                 if kept.mark > since {
                     encodings.push(row);
                     own.push((kept.count, kept.partners, kept.touched_at));
@@ -438,48 +485,50 @@ impl KeyedRows {
         let encoded = self.encode_batch(&rows, None)?;
         for row in 0..rows.num_rows() {
             let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
-            self.put(
-                hash,
-                key,
-                bytes,
-                counts.value(row),
-                partners.value(row),
-                touched.value(row),
-            );
+            let kept = Kept {
+                count: counts.value(row),
+                partners: partners.value(row),
+                touched_at: touched.value(row),
+                mark: self.mark,
+            };
+            self.put(hash, key, bytes, kept);
         }
         Ok(())
     }
 
-    fn put(&mut self, hash: u64, key: &[u8], row: &[u8], count: u32, partners: u32, at: EventTime) {
-        let known = self
-            .of_key(hash, key)
-            .is_some_and(|of| of.rows.contains_key(row));
-        if count == 0 {
-            if known {
-                let of_key = self.of_key_mut(hash, key).expect("found just above");
-                let (row, _) = of_key.rows.remove_entry(row).expect("found just above");
-                self.forget(hash, key, row);
+    fn put(&mut self, hash: u64, key: &[u8], row: &[u8], kept: Kept) {
+        if kept.count == 0 {
+            if let Some(of_key) = self.of_key_mut(hash, key)
+                && let Ok(there) = of_key.rows.find(row)
+            {
+                of_key.rows.remove(there);
+                self.forget(hash, key, row.into());
             }
             return;
         }
-        let touched_at = self.of_key(hash, key).map(|of| of.touched_at);
-        let kept = self.add(hash, key, row, at);
-        (kept.count, kept.partners) = (count, partners);
-        if let Some(before) = touched_at {
-            let of_key = self.of_key_mut(hash, key).expect("added just above");
-            of_key.touched_at = of_key.touched_at.max(before);
+        let place = self.place_or_new(hash, key, row.len());
+        let of_key = self.slab.get_mut(place);
+        of_key.touched_at = of_key.touched_at.max(kept.touched_at);
+        match of_key.rows.find(row) {
+            Ok(there) => of_key.rows.set(there, kept),
+            Err(place) => {
+                of_key.rows.insert(place, row, kept);
+                self.bytes += row.len() + ROW_BYTES;
+            }
         }
     }
 
     /// Drops the rows of `buckets`, which are somebody else's now.
     pub fn discard(&mut self, buckets: &BucketSet) {
-        let bytes = &mut self.bytes;
-        self.table.retain(|of_key| {
+        let (bytes, slab) = (&mut self.bytes, &mut self.slab);
+        self.table.retain(|&mut place| {
+            let of_key = slab.get(place);
             let stays = !buckets.contains_hash(of_key.hash);
             if !stays {
-                let rows = of_key.rows.keys().map(|row| row.len() + ENTRY_BYTES);
-                let of_key = rows.sum::<usize>() + of_key.key.len() + ENTRY_BYTES;
+                let rows = of_key.rows.iter().map(|(row, _)| row.len() + ROW_BYTES);
+                let of_key = rows.sum::<usize>() + of_key.rows.key().len() + KEY_BYTES;
                 *bytes = bytes.saturating_sub(of_key);
+                slab.remove(place);
             }
             stays
         });
@@ -488,21 +537,42 @@ impl KeyedRows {
 }
 
 impl OfKey {
-    /// Whether there are `limit` rows, and the last of them is not behind this one.
-    pub fn is_behind(&self, row: &[u8], limit: usize) -> bool {
-        let last = self.rows.last_key_value();
-        let is_behind = last.is_some_and(|(last, _)| row >= last.as_ref());
-        let rows = self.rows.values().map(|kept| kept.count as usize);
-        is_behind && rows.sum::<usize>() >= limit
+    fn is(&self, hash: u64, key: &[u8]) -> bool {
+        self.hash == hash && self.rows.key() == key
     }
 
-    /// The rows that are not forgotten, with how often each is there.
+    /// How many rows there are, each as often as it is there.
+    fn count(&self) -> usize {
+        self.rows.iter().map(|(_, kept)| kept.count as usize).sum()
+    }
+
+    /// Whether there are `limit` rows, and the last of them is not behind this one.
+    pub fn is_behind(&self, row: &[u8], limit: usize) -> bool {
+        let last = self.rows.last();
+        last.is_some_and(|(last, _)| row >= last) && self.count() >= limit
+    }
+
+    /// The rows in order, with what is known of each.
+    pub fn rows(&self) -> impl Iterator<Item = (&[u8], Kept)> {
+        self.rows.iter()
+    }
+
+    /// The rows that are not forgotten, with what is known of each.
     pub fn live<'o>(
         &'o self,
         retention: &'o Retention,
-    ) -> impl Iterator<Item = (&'o [u8], &'o Kept)> + 'o {
-        let rows = self.rows.iter().map(|(row, kept)| (row.as_ref(), kept));
+    ) -> impl Iterator<Item = (&'o [u8], Kept)> + 'o {
+        let rows = self.rows.iter();
         rows.filter(|(_, kept)| !retention.is_over(kept.touched_at))
+    }
+
+    /// Changes what is known of the rows of [`OfKey::live`], in the same order.
+    pub fn for_each_live_mut(&mut self, retention: Retention, mut change: impl FnMut(&mut Kept)) {
+        self.rows.for_each_mut(|kept| {
+            if !retention.is_over(kept.touched_at) {
+                change(kept);
+            }
+        });
     }
 }
 

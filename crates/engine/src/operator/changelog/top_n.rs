@@ -114,7 +114,7 @@ impl TopN {
         if !self.spec.takes_back && self.is_behind(encoded, row) {
             return;
         }
-        self.rows.add(hash, key, bytes, now);
+        self.rows.add(hash, key, bytes, 0, now);
         if !self.spec.takes_back {
             self.rows.keep_first(hash, key, self.spec.limit);
         }
@@ -234,12 +234,12 @@ impl TopNSpec {
 fn first_of(of_key: &OfKey, limit: usize) -> First {
     let mut left = limit;
     let mut first = Vec::new();
-    for (row, kept) in &of_key.rows {
+    for (row, kept) in of_key.rows() {
         if left == 0 {
             break;
         }
         let count = (kept.count as usize).min(left);
-        first.push((Arc::from(row.as_ref()), count as u32));
+        first.push((Arc::from(row), count as u32));
         left -= count;
     }
     first

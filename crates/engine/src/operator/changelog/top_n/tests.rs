@@ -159,7 +159,7 @@ proptest! {
         prop_assert_eq!(table, naive(&remaining(&changes), form));
         // Of rows that stay no more than the first are kept.
         if !form.takes_back {
-            let kept = operator.rows.keys().map(|of| of.rows.values().map(|kept| kept.count as usize).sum());
+            let kept = operator.rows.keys().map(|of| of.rows().map(|(_, kept)| kept.count as usize).sum());
             prop_assert!(kept.max().unwrap_or(0usize) <= form.limit);
         }
     }

@@ -75,7 +75,7 @@ impl WindowTopN {
             let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
             let of_key = rows.of_key(hash, key);
             if !of_key.is_some_and(|of_key| of_key.is_behind(bytes, limit)) {
-                rows.add(hash, key, bytes, end);
+                rows.add(hash, key, bytes, 0, end);
                 rows.keep_first(hash, key, limit);
             }
         }
