@@ -166,11 +166,7 @@ impl Store {
             if before.is_some_and(|before| number >= before) {
                 continue;
             }
-            let mut warn = |error: Error| {
-                let mut text = error.to_string();
-                text.push_str("; what was committed since the checkpoint before may come again");
-                found.warnings.push(text);
-            };
+            let mut warn = |error: Error| found.warnings.push(error.to_string());
             match self.record(number).await {
                 // What is before it was left behind.
                 Ok(Record::Claim(claim)) if claim.from_scratch => return Ok(found),

@@ -72,6 +72,7 @@ pub fn run_saved(
         suspects: Vec::new(),
         failure: None,
         refused: None,
+        unreadable: Vec::new(),
     };
     run.run_to_the_end()
 }
@@ -94,7 +95,12 @@ struct Run<'a, 'b> {
     failure: Option<String>,
     /// The query can't go on from what is stored, or must not begin.
     refused: Option<Failure>,
+    /// What is wrong with checkpoints that were passed over.
+    unreadable: Vec<String>,
 }
+
+/// What follows from passing over a checkpoint.
+const AGAIN: &str = "the checkpoint before is used, and what was committed since may come again";
 
 impl Run<'_, '_> {
     fn run_to_the_end(&mut self) -> Result<Ended, Failure> {
@@ -201,11 +207,15 @@ impl Run<'_, '_> {
                 };
             }
         };
-        for warning in found.warnings {
-            eprintln!("warning: {warning}");
-        }
         let epoch = claim.epoch();
         let manifest = found.manifest;
+        for reason in found.warnings {
+            eprintln!("warning: {reason}; {AGAIN}");
+            self.unreadable.push(reason);
+        }
+        if manifest.is_none() && !(is_first && self.state.from_scratch) {
+            self.check_readable();
+        }
         let restore = manifest.as_ref().map(|manifest| manifest.number);
         let finished = manifest.as_ref().is_some_and(|manifest| manifest.finished);
         if self.attempts == 0 {
@@ -243,14 +253,35 @@ impl Run<'_, '_> {
             }
         } else {
             let found = self.runner.run(self.store.newest(None)).map_err(failed)?;
-            if let Some(manifest) = &found.manifest {
-                self.check_compatible(manifest);
+            match &found.manifest {
+                Some(manifest) => self.check_compatible(manifest),
+                None => {
+                    self.unreadable = found.warnings;
+                    self.check_readable();
+                }
             }
         }
         match self.refused {
             None => Ok(()),
             Some(_) => Err(Input::Tick),
         }
+    }
+
+    /// Where there are checkpoints and none can be read, beginning from nothing would write everything again.
+    fn check_readable(&mut self) {
+        if self.unreadable.is_empty() {
+            return;
+        }
+        let reasons = self.unreadable.iter();
+        let reasons = reasons.map(|reason| format!("\n  {reason}"));
+        self.refused = Some(Failure::Usage(format!(
+            "{}: no checkpoint in {} can be read:{}\n  \
+             = put back what is missing or changed, or take --from-scratch, which begins anew, and reads and \
+             writes everything again",
+            self.query.script.name(),
+            self.state.place,
+            reasons.collect::<String>()
+        )));
     }
 
     fn check_compatible(&mut self, manifest: &Manifest) {
@@ -301,10 +332,8 @@ impl Run<'_, '_> {
                 let reason = error.to_string();
                 match error.kind {
                     Kind::Corrupt | Kind::Missing => {
-                        eprintln!(
-                            "warning: {reason}; the checkpoint before is used, and what was committed \
-                             since may come again"
-                        );
+                        eprintln!("warning: {reason}; {AGAIN}");
+                        self.unreadable.push(reason.clone());
                         Input::Corrupt { epoch, reason }
                     }
                     _ => self.not_begun(epoch, reason, false),

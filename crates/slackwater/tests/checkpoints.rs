@@ -325,6 +325,23 @@ fn what_is_corrupt_is_passed_over_with_a_warning() {
 }
 
 #[test]
+fn where_no_checkpoint_can_be_read_nothing_is_begun() {
+    let case = Case::new(COUNTS);
+    case.run_for(Some(300), &[], false).unwrap();
+    for checkpoint in case.checkpoints() {
+        std::fs::write(checkpoint, "").unwrap();
+    }
+    let before = case.counts();
+    let output = case.program(&["--state", "state", "--duration", "100ms"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("no checkpoint in"), "{said}");
+    assert!(said.contains("--from-scratch"), "{said}");
+    assert_eq!(case.counts(), before);
+    case.run_for(Some(200), &[], true).unwrap();
+}
+
+#[test]
 fn what_keeps_failing_ends_with_its_cause() {
     let mut case = Case::new(COUNTS);
     case.rate = RATE / 2;

@@ -1,6 +1,8 @@
 //! What SQL has and a stream has not, or not yet: refused on the syntax tree, before the planner
 //! turns it into something whose origin can't be told any more.
 
+pub mod clauses;
+
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
@@ -64,7 +66,7 @@ impl Visitor for Check<'_> {
                     "{word} is not known here: which rows come first is not the same in every run"
                 ))
                 .near(word)
-                .mend("--duration ends a query; the first n of a window are a later feature"),
+                .mend("--duration ends a query; ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n keeps the first n"),
             );
         }
         if !query.locks.is_empty() || query.for_clause.is_some() {
@@ -73,15 +75,21 @@ impl Visitor for Check<'_> {
         if !query.pipe_operators.is_empty() {
             return refuse(SqlError::new("|> is not known here"));
         }
+        if let Some(error) = clauses::query(query) {
+            return refuse(error);
+        }
         set_expression(&query.body)
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlError> {
-        self.select(select)
-            .map_or(ControlFlow::Continue(()), refuse)
+        let error = self.select(select).or_else(|| clauses::select(select));
+        error.map_or(ControlFlow::Continue(()), refuse)
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<SqlError> {
+        if let Some(error) = clauses::table(factor) {
+            return refuse(error);
+        }
         match factor {
             TableFactor::Derived { lateral: true, .. }
             | TableFactor::Function { lateral: true, .. } => refuse(
@@ -293,7 +301,10 @@ impl<'a> Check<'a> {
                 .at(place),
             );
         }
-        None
+        match is_aggregate {
+            true => None,
+            false => clauses::scalar(function),
+        }
     }
 }
 

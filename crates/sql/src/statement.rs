@@ -526,6 +526,7 @@ fn insert(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let AstStatement::Insert(insert) = parsed_insert else {
         return Err(SqlError::new("this form of INSERT is not known here"));
     };
+    crate::check::clauses::insert(&insert)?;
     let sqlparser::ast::TableObject::TableName(name) = &insert.table else {
         return Err(SqlError::new("INSERT INTO needs a table's name").at(insert_token.span));
     };

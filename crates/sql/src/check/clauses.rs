@@ -1,0 +1,202 @@
+//! Clauses that the parser reads and the planner passes over: what was asked for would not happen, without
+//! a word.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, Insert, Query, Select,
+    Spanned, TableFactor, Visit, Visitor,
+};
+
+use crate::error::{Result, SqlError, nearest};
+
+fn unknown(word: &str) -> SqlError {
+    SqlError::new(format!("{word} is not known here")).near(word)
+}
+
+fn first(clauses: &[(&str, bool)]) -> Option<SqlError> {
+    let there = clauses.iter().find(|(_, is_there)| *is_there);
+    there.map(|(word, _)| unknown(word))
+}
+
+/// Clauses of INSERT.
+pub fn insert(insert: &Insert) -> Result<()> {
+    let clauses = [
+        ("OR", insert.or.is_some()),
+        ("IGNORE", insert.ignore),
+        ("OVERWRITE", insert.overwrite),
+        (
+            "AS",
+            insert.table_alias.is_some() || insert.insert_alias.is_some(),
+        ),
+        ("SET", !insert.assignments.is_empty()),
+        (
+            "PARTITION",
+            insert.partitioned.is_some() || !insert.after_columns.is_empty(),
+        ),
+        ("RETURNING", insert.returning.is_some()),
+        ("OUTPUT", insert.output.is_some()),
+        ("REPLACE", insert.replace_into),
+        ("SETTINGS", insert.settings.is_some()),
+        ("FORMAT", insert.format_clause.is_some()),
+    ];
+    if insert.on.is_some() {
+        return Err(unknown("ON").mend(
+            "a sink with PRIMARY KEY (…) NOT ENFORCED replaces the row that has the key; others take every row",
+        ));
+    }
+    first(&clauses).map_or(Ok(()), Err)
+}
+
+/// Clauses of a table in FROM.
+pub fn table(factor: &TableFactor) -> Option<SqlError> {
+    match factor {
+        TableFactor::Table {
+            with_hints,
+            with_ordinality,
+            partitions,
+            json_path,
+            sample,
+            index_hints,
+            ..
+        } => first(&[
+            ("TABLESAMPLE", sample.is_some()),
+            ("ORDINALITY", *with_ordinality),
+            ("PARTITION", !partitions.is_empty()),
+            ("WITH", !with_hints.is_empty()),
+            ("INDEX", !index_hints.is_empty()),
+            ("[", json_path.is_some()),
+        ]),
+        TableFactor::Derived { sample, .. } => first(&[("TABLESAMPLE", sample.is_some())]),
+        _ => None,
+    }
+}
+
+/// Clauses of a query.
+pub fn query(query: &Query) -> Option<SqlError> {
+    first(&[
+        ("SETTINGS", query.settings.is_some()),
+        ("FORMAT", query.format_clause.is_some()),
+    ])
+}
+
+/// Clauses of SELECT, and functions of windows where there is no window yet.
+pub fn select(select: &Select) -> Option<SqlError> {
+    let clauses = [
+        ("EXCLUDE", select.exclude.is_some()),
+        ("AS", select.value_table_mode.is_some()),
+        ("SELECT", select.select_modifiers.is_some()),
+    ];
+    if let Some(error) = first(&clauses) {
+        return Some(error);
+    }
+    let mut conditions = Vec::from_iter(&select.selection);
+    conditions.extend(&select.having);
+    if let GroupByExpr::Expressions(keys, _) = &select.group_by {
+        conditions.extend(keys);
+    }
+    let mut visitor = Windowed { depth: 0 };
+    let found = conditions
+        .iter()
+        .find_map(|condition| match condition.visit(&mut visitor) {
+            ControlFlow::Break(error) => Some(error),
+            ControlFlow::Continue(()) => None,
+        });
+    found
+}
+
+/// Finds functions with OVER outside of subqueries.
+struct Windowed {
+    depth: usize,
+}
+
+impl Visitor for Windowed {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<SqlError> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<SqlError> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<SqlError> {
+        match expression {
+            Expr::Function(function) if function.over.is_some() && self.depth == 0 => {
+                ControlFlow::Break(
+                    SqlError::new(format!(
+                        "'{}' with OVER is computed behind WHERE, GROUP BY and HAVING",
+                        function.name
+                    ))
+                    .at(function.name.span())
+                    .mend("QUALIFY … <= n, or a condition around the query: FROM (SELECT … OVER (…) AS n …) WHERE n = 1"),
+                )
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Functions of OVER that are no aggregates.
+const OF_WINDOWS: &[&str] = &[
+    "row_number",
+    "rank",
+    "dense_rank",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+    "ntile",
+    "percent_rank",
+    "cume_dist",
+];
+
+/// Clauses of a function that is no aggregate.
+pub fn scalar(function: &Function) -> Option<SqlError> {
+    let name = function.name.to_string();
+    let place = function.name.span();
+    let is_of_windows = OF_WINDOWS
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(&name));
+    if is_of_windows {
+        return None;
+    }
+    if function.over.is_some() {
+        let names = OF_WINDOWS.iter().map(|name| name.to_uppercase());
+        let names = names.collect::<Vec<_>>();
+        let error = SqlError::new(format!(
+            "OVER belongs to aggregates and to functions of windows, and '{name}' is neither"
+        ));
+        return Some(match nearest(&name, &names) {
+            Some(near) => error.at(place).mend(format!("did you mean {near}?")),
+            None => error.at(place),
+        });
+    }
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let nulls = list
+        .clauses
+        .iter()
+        .any(|clause| matches!(clause, FunctionArgumentClause::IgnoreOrRespectNulls(_)));
+    let order = list
+        .clauses
+        .iter()
+        .any(|clause| matches!(clause, FunctionArgumentClause::OrderBy(_)));
+    let clauses = [
+        ("IGNORE NULLS", nulls || function.null_treatment.is_some()),
+        ("ORDER BY", order),
+        ("WITHIN GROUP", !function.within_group.is_empty()),
+    ];
+    let there = clauses.iter().find(|(_, is_there)| *is_there);
+    there.map(|(what, _)| {
+        SqlError::new(format!(
+            "{what} belongs to aggregates, and '{name}' is none"
+        ))
+        .at(place)
+    })
+}
