@@ -10,6 +10,9 @@
 //! length mixed in; NULL as a constant. Nested types go by their `arrow-row` encoding, which is not
 //! ours to fix. `docs/internals/balancing.md` has it in Python.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, StringViewArray};
@@ -232,6 +235,34 @@ fn hash_column(column: &ArrayRef, hashes: &mut [u64]) -> Result<()> {
     Ok(())
 }
 
+/// Key columns as they are compared: floating-point numbers with -0 as 0 and one NaN, as they are hashed. Equal
+/// keys have equal `arrow-row` encodings then.
+pub fn canonical(columns: &[ArrayRef]) -> Cow<'_, [ArrayRef]> {
+    let is_float = |column: &ArrayRef| column.data_type().is_floating();
+    if !columns.iter().any(is_float) {
+        return Cow::Borrowed(columns);
+    }
+    let columns = columns.iter().map(|column| -> ArrayRef {
+        match column.data_type() {
+            DataType::Float64 => {
+                let column = column.as_primitive::<Float64Type>();
+                Arc::new(column.unary::<_, Float64Type>(one_zero))
+            }
+            DataType::Float32 => {
+                let column = column.as_primitive::<Float32Type>();
+                let one = |value: f32| one_zero(f64::from(value)) as f32;
+                Arc::new(column.unary::<_, Float32Type>(one))
+            }
+            _ => column.clone(),
+        }
+    });
+    Cow::Owned(columns.collect())
+}
+
+fn one_zero(value: f64) -> f64 {
+    f64::from_bits(float_word(value))
+}
+
 fn float_word(value: f64) -> u64 {
     if value == 0.0 {
         0
@@ -246,7 +277,6 @@ fn float_word(value: f64) -> u64 {
 mod tests {
     use super::*;
     use arrow_array::{Float64Array, Int32Array, Int64Array, StringArray, StringViewArray};
-    use std::sync::Arc;
 
     fn hashes(columns: &[ArrayRef]) -> Vec<u64> {
         let mut hashes = Vec::new();
@@ -285,6 +315,36 @@ mod tests {
         let buckets = hashes(&[number, text]).into_iter().map(bucket);
         assert_eq!(buckets.collect::<Vec<_>>(), FIXED_PAIR);
     }
+    #[test]
+    fn keys_that_are_equal_are_encoded_alike() {
+        let numbers = vec![
+            Some(-0.0),
+            Some(0.0),
+            None,
+            Some(f64::NAN),
+            Some(-f64::NAN),
+            Some(-1.5),
+        ];
+        let double: ArrayRef = Arc::new(Float64Array::from(numbers));
+        let float = arrow_cast::cast(&double, &DataType::Float32).unwrap();
+        for column in [double, float] {
+            let columns = [
+                column.clone(),
+                Arc::new(Int64Array::from(vec![1; 6])) as ArrayRef,
+            ];
+            let types = columns
+                .iter()
+                .map(|column| SortField::new(column.data_type().clone()));
+            let converter = RowConverter::new(types.collect()).unwrap();
+            let rows = converter.convert_columns(&canonical(&columns)).unwrap();
+            assert_eq!(rows.row(0), rows.row(1));
+            assert_eq!(rows.row(3), rows.row(4));
+            assert!(rows.row(2) != rows.row(0) && rows.row(3) != rows.row(0));
+            let back = converter.convert_rows(&rows).unwrap();
+            assert_eq!(back[0].slice(5, 1).to_data(), column.slice(5, 1).to_data());
+        }
+    }
+
     // Computed by a program of its own from the construction that the module describes.
     const FIXED_TEXT: [usize; 3] = [2228, 2411, 3229];
     const FIXED_NUMBER: [usize; 3] = [1267, 3672, 1364];

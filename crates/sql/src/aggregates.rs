@@ -285,16 +285,25 @@ impl Accumulator for PerGroup {
 
     fn evaluate(&mut self, groups: &[u32]) -> slackwater_engine::Result<Values> {
         let mut values = Vec::with_capacity(groups.len());
-        for &group in groups {
-            let value = self.group(group)?.evaluate().map_err(failed)?;
-            values.push(value.cast_to(&self.result).map_err(failed)?);
+        let mut condemned = Vec::new();
+        for (index, &group) in groups.iter().enumerate() {
+            let value = self.group(group)?.evaluate();
+            let value = value.and_then(|value| value.cast_to(&self.result));
+            values.push(match value {
+                Ok(value) => value,
+                Err(error) => {
+                    condemned.push((index, failed(error).reason));
+                    ScalarValue::try_from(&self.result).map_err(failed)?
+                }
+            });
         }
         if values.is_empty() {
             return Ok(Values::all(arrow_array::new_empty_array(&self.result)));
         }
-        Ok(Values::all(
-            ScalarValue::iter_to_array(values).map_err(failed)?,
-        ))
+        Ok(Values {
+            column: ScalarValue::iter_to_array(values).map_err(failed)?,
+            failed: condemned,
+        })
     }
 
     fn state(&mut self, groups: &[u32]) -> slackwater_engine::Result<Vec<ArrayRef>> {

@@ -1,5 +1,7 @@
 //! DataFusion's physical expressions as the engine's.
 
+mod decimal;
+
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -118,8 +120,15 @@ pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
             }
             _ => return Ok(Transformed::no(part)),
         };
-        let checked = checked.with_fail_on_overflow(true);
-        Ok(Transformed::yes(Arc::new(checked) as Physical))
+        let is_exact = matches!(
+            checked.op(),
+            Operator::Plus | Operator::Minus | Operator::Multiply
+        );
+        let checked = Arc::new(checked.with_fail_on_overflow(true)) as Physical;
+        Ok(Transformed::yes(match is_exact {
+            true => decimal::checked(checked, schema.as_arrow())?,
+            false => checked,
+        }))
     })?;
     Ok(checked.data)
 }

@@ -14,9 +14,27 @@ use sqlparser::tokenizer::Span;
 use crate::error::{Result, SqlError, nearest};
 use crate::program::arrow_cast_ok;
 use crate::session::Session;
+use crate::specs::NodeSpec;
 use crate::table::{LATE_ROWS, Table, TableHandle};
 use crate::types::sql_name;
 use crate::window::{LateTable, WindowNode};
+
+/// What a table for late rows does not get: rows that are left out where no window function judges them.
+pub fn only_counted(nodes: &[NodeSpec], session: &Session) -> Option<String> {
+    let of_table = session
+        .tables
+        .values()
+        .find_map(|table| table.options.get(LATE_ROWS));
+    let name = session.settings.late_rows.as_ref().or(of_table);
+    let name = name.filter(|name| *name != "none")?;
+    let leaves_out = |node: &NodeSpec| matches!(node, NodeSpec::DropLate { .. });
+    nodes.iter().any(leaves_out).then(|| {
+        format!(
+            "late rows of OVER, interval joins and joins with versions are only counted: \
+             'late_rows' = '{name}' gets those of window functions"
+        )
+    })
+}
 
 /// The plan with the tables for the late rows of its window functions.
 pub fn mark(plan: LogicalPlan, session: &Session) -> Result<LogicalPlan> {

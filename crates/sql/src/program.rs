@@ -339,6 +339,7 @@ impl Compiler<'_> {
             &nodes,
             &self.session.settings,
         ));
+        warnings.extend(late_rows::only_counted(&nodes, &self.session));
         if self.session.settings.balancer == Balancer::Auto {
             order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);
         }

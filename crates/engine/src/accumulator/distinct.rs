@@ -11,6 +11,7 @@ use arrow_schema::DataType;
 
 use super::{Accumulator, OrderKey, Values};
 use crate::error::{Error, Result};
+use crate::hash::canonical;
 
 /// Hands on to another accumulator only rows that its group has not seen. Rows with a NULL among
 /// the arguments are not handed on (SQL's rule for all DISTINCT aggregates offered here).
@@ -42,6 +43,7 @@ impl Accumulator for Distinct {
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+        let arguments = &canonical(arguments)[..];
         let rows = self.converter.convert_columns(arguments)?;
         let mut new_rows = Vec::new();
         let mut new_groups = Vec::new();

@@ -13,6 +13,7 @@ use arrow_schema::DataType;
 
 use crate::accumulator::{Accumulator, OrderKey, Values};
 use crate::error::{Error, Result};
+use crate::hash::canonical;
 
 type Counts = HashMap<Box<[u8]>, i64, foldhash::fast::FixedState>;
 
@@ -58,6 +59,7 @@ impl Distinct {
     }
 
     fn add(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
+        let arguments = &canonical(arguments)[..];
         let rows = self.converter.convert_columns(arguments)?;
         let (mut changed, mut of_groups) = (Vec::new(), Vec::new());
         for (row, &group) in groups.iter().enumerate() {

@@ -15,7 +15,7 @@ use arrow_schema::DataType;
 use hashbrown::HashTable;
 
 use crate::error::Result;
-use crate::hash::{INLINE_BYTES_MAX, ROWS_AHEAD, fetch_text};
+use crate::hash::{INLINE_BYTES_MAX, ROWS_AHEAD, canonical, fetch_text};
 
 /// The keys of a set of groups.
 pub struct Keys {
@@ -259,7 +259,7 @@ impl Keys {
                 }
             }
             Store::Rows { converter, bytes } => {
-                let rows = converter.convert_columns(columns)?;
+                let rows = converter.convert_columns(&canonical(columns))?;
                 for (row, &hash) in hashes.iter().enumerate() {
                     let row = rows.row(row);
                     let found =

@@ -22,7 +22,7 @@ use self::sorted::{HEAD_BYTES, SortedRows};
 use super::Retention;
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
-use crate::hash::hash_rows;
+use crate::hash::{canonical, hash_rows};
 use crate::state::{BucketSet, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
 
@@ -180,7 +180,7 @@ impl KeyedRows {
             hashes,
             keys: match keys.is_empty() {
                 true => None,
-                false => Some(self.key_converter.convert_columns(&keys)?),
+                false => Some(self.key_converter.convert_columns(&canonical(&keys))?),
             },
             rows: match columns.is_empty() {
                 true => None,

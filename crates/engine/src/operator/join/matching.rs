@@ -11,6 +11,7 @@ use super::JoinSpec;
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::expression::evaluate;
+use crate::hash::canonical;
 use crate::operator::{Output, Progress};
 use crate::state::Mark;
 
@@ -62,7 +63,7 @@ impl Matching {
         if right_keys.is_empty() {
             right_rows.insert(Box::default(), (0..right.num_rows() as u32).collect());
         } else {
-            let encoded = converter.convert_columns(&right_keys)?;
+            let encoded = converter.convert_columns(&canonical(&right_keys))?;
             for (row, key) in encoded.iter().enumerate() {
                 // NULL equals nothing.
                 if right_keys.iter().all(|key| key.is_valid(row)) {
@@ -74,7 +75,7 @@ impl Matching {
             }
         }
         let left_keys = converter
-            .convert_columns(&keys(0, &left))
+            .convert_columns(&canonical(&keys(0, &left)))
             .or_else(|error| {
                 if spec.sides[0].keys.is_empty() {
                     Ok(converter.empty_rows(0, 0))

@@ -6,7 +6,7 @@ use arrow_schema::SchemaRef;
 use hashbrown::HashTable;
 
 use crate::error::{Error, Result};
-use crate::hash::hash_rows;
+use crate::hash::{canonical, hash_rows};
 
 /// No further row.
 const NONE: u32 = u32::MAX;
@@ -163,7 +163,7 @@ pub fn encode(converter: &RowConverter, columns: Vec<ArrayRef>, rows: usize) -> 
         (0..rows).for_each(|_| empty.push(one));
         empty
     } else {
-        converter.convert_columns(&columns)?
+        converter.convert_columns(&canonical(&columns))?
     };
     Ok(Search {
         hashes,
