@@ -81,6 +81,12 @@ impl Lines {
         }
     }
 
+    /// A packed file without a byte: zstd would take it for a whole one.
+    pub(super) fn cut_to_nothing(mut self) -> Lines {
+        self.failure = Some(ErrorKind::UnexpectedEof.into());
+        self
+    }
+
     fn rows(
         &mut self,
         rows_max: usize,
@@ -125,6 +131,14 @@ impl Lines {
             return Error::new(place, reason).mend("the file was truncated: fetch it again");
         }
         let reason = format!("can't read on after line {lines}: {failure}");
-        Error::new(place, reason)
+        Error::new(place, reason).mend(match self.packing {
+            Some(Packing::Gzip) => {
+                "is it broken, or no gzip? fetch it again, or name it without '.gz'"
+            }
+            Some(Packing::Zstd) => {
+                "is it broken, or no zstd? fetch it again, or name it without '.zst'"
+            }
+            None => "check the file and its disk",
+        })
     }
 }
