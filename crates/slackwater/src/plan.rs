@@ -354,7 +354,7 @@ fn orders_rows(node: &NodeSpec) -> bool {
         NodeSpec::Aggregate { spec, .. } | NodeSpec::Sessions { spec, .. } => {
             spec.calls.iter().any(|call| call.function.needs_order())
         }
-        NodeSpec::SessionRows { .. } | NodeSpec::CountWindow(_) => true,
+        NodeSpec::SessionRows { .. } | NodeSpec::CountWindow(_) | NodeSpec::Over(_) => true,
         _ => false,
     }
 }
