@@ -128,17 +128,22 @@ impl Lines {
         {
             let name = packing.name();
             let reason = format!("the {name} data breaks off after line {lines}");
-            return Error::new(place, reason).mend("the file was truncated: fetch it again");
+            return Error::new(place, reason)
+                .mend("the file was truncated: fetch it again")
+                .final_one();
         }
         let reason = format!("can't read on after line {lines}: {failure}");
-        Error::new(place, reason).mend(match self.packing {
-            Some(Packing::Gzip) => {
-                "is it broken, or no gzip? fetch it again, or name it without '.gz'"
+        let error = Error::new(place, reason);
+        // What the system says may be different the next time; what is in the file is not.
+        match self.packing.filter(|_| failure.raw_os_error().is_none()) {
+            None => error.mend("check the file and its disk"),
+            Some(packing) => {
+                let name = packing.name();
+                let mend = format!(
+                    "is it broken, or no {name}? fetch it again, or give it another ending"
+                );
+                error.mend(mend).final_one()
             }
-            Some(Packing::Zstd) => {
-                "is it broken, or no zstd? fetch it again, or name it without '.zst'"
-            }
-            None => "check the file and its disk",
-        })
+        }
     }
 }
