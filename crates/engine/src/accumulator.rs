@@ -171,6 +171,11 @@ pub trait AccumulatorFactory: Send + Sync + fmt::Debug {
     fn retracts(&self) -> bool {
         false
     }
+
+    /// Whether its accumulators keep every value, so that a group grows as long as rows come.
+    fn keeps_values(&self) -> bool {
+        false
+    }
 }
 
 impl AggregateFunction {

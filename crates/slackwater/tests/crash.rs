@@ -263,6 +263,19 @@ pub(crate) fn start(
     only_last: bool,
     seeded: &mut Seeded,
 ) -> (Child, String) {
+    let program = Path::new(env!("CARGO_BIN_EXE_slackwater"));
+    start_program(program, query, folder, intervals, only_last, seeded)
+}
+
+/// The same of a program that may have functions of its own.
+pub(crate) fn start_program(
+    program: &Path,
+    query: &Path,
+    folder: &Path,
+    intervals: &[&str; 3],
+    only_last: bool,
+    seeded: &mut Seeded,
+) -> (Child, String) {
     let parallelism = 1 + seeded.below(4);
     let processes = 1 + seeded.below(parallelism.min(3));
     let interval = intervals[seeded.below(3) as usize];
@@ -281,7 +294,7 @@ pub(crate) fn start(
         format!("--set=checkpoint_interval={interval}"),
         format!("--set=chunk_rows={}", 16 + seeded.below(2000)),
     ];
-    let run = Command::new(env!("CARGO_BIN_EXE_slackwater"))
+    let run = Command::new(program)
         .arg("run")
         .arg(query)
         .args(&arguments)

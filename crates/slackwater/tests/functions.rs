@@ -99,7 +99,7 @@ fn what_they_do_not_take_is_said() {
 }
 
 /// `cargo test` builds it; a single test binary does not.
-fn example_program() -> Option<PathBuf> {
+pub(crate) fn example_program() -> Option<PathBuf> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_slackwater"));
     let program = program.with_file_name("examples").join("custom_functions");
     if program.is_file() {

@@ -164,6 +164,10 @@ fn a_silent_pipeline_makes_no_wake_ups() {
     let mut saved = connecting("saved", "", WINDOW, &[&two[..], &saving].concat());
     saved.send("1000,a\n1500,b\n2500,c\n");
     saved.running.line();
+    let early = ["--set", "emit=every 20 ms"];
+    let mut emitted_early = connecting("emitted early", "", WINDOW, &[&two[..], &early].concat());
+    emitted_early.send("1000,a\n1500,b\n2500,c\n");
+    emitted_early.running.line();
     let modes = SILENT_MODES.map(|(name, arguments)| {
         let arguments = [&["--parallelism", "2"], arguments].concat();
         let mut pipeline = connecting(name, "", WINDOW, &arguments);
@@ -179,6 +183,7 @@ fn a_silent_pipeline_makes_no_wake_ups() {
         after_rows,
         idle_partition,
         saved,
+        emitted_early,
     ];
     pipelines.extend(modes);
     let settled = pipelines

@@ -13,11 +13,13 @@ mod calibrate;
 mod checkpoints;
 mod command_line;
 mod crash;
+mod early_firing;
 mod functions;
 mod idle;
 mod input;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod killed;
 mod late_rows;
 mod latency;
 mod mqtt;

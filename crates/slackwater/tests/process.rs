@@ -228,6 +228,12 @@ impl Running {
             .expect("another line of output")
     }
 
+    /// The next line of standard output, if one comes within a time.
+    pub fn line_within(&self, time: Duration) -> Option<String> {
+        let lines = self.lines.as_ref().expect("started with `start`");
+        lines.recv_timeout(time).ok()
+    }
+
     /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()

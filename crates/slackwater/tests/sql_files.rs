@@ -15,7 +15,7 @@
 //!   running aggregate depend on chunks);
 //! - `-- table`: what is left of the terminal's rows when those that are taken back are gone (a changelog
 //!   with `-U` or `-D`);
-//! - `-- explain`: what EXPLAIN prints, without the part that depends on the machine.
+//! - `-- explain`: what EXPLAIN prints, without the part that depends on the machine, but with the warnings.
 //!
 //! After a wanted change `UPDATE_EXPECTED=1 cargo test -p slackwater --test main sql_files` rewrites
 //! the `.out` files; read the difference before you keep it.
@@ -150,7 +150,10 @@ fn counts(report: &Path) -> String {
 fn terminal(printed: &str, case: &Case) -> String {
     if case.explain {
         let end = printed.find("\nInstances on").unwrap_or(printed.len());
-        return printed[..end].to_string();
+        let (plan, placed) = printed.split_at(end);
+        let warnings = placed.lines();
+        let warnings = warnings.filter(|line| line.starts_with("  warning: "));
+        return plan.to_string() + &warnings.map(|line| format!("{line}\n")).collect::<String>();
     }
     let columns = |line: &str| {
         let columns = line
@@ -277,6 +280,7 @@ files! {
     changelog
     streams_joined
     top_n
+    growing_state
     statements
     expressions
     functions

@@ -141,7 +141,11 @@ struct Factory {
     call: Arc<AggregateFunctionExpr>,
     shown: String,
     result: DataType,
+    keeps_values: bool,
 }
+
+/// DataFusion's functions that need all values at the end; with DISTINCT all of its functions do.
+const KEEP_VALUES: &[&str] = &["median", "percentile_cont"];
 
 impl Factory {
     fn new(call: &AggregateExpr, types: &[DataType], result: DataType) -> Result<Factory> {
@@ -186,6 +190,7 @@ impl Factory {
             call: Arc::new(made),
             shown,
             result,
+            keeps_values: call.params.distinct || KEEP_VALUES.contains(&call.func.name()),
         })
     }
 }
@@ -207,6 +212,10 @@ impl AccumulatorFactory for Factory {
 
     fn data_type(&self) -> DataType {
         self.result.clone()
+    }
+
+    fn keeps_values(&self) -> bool {
+        self.keeps_values
     }
 }
 

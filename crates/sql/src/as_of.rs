@@ -17,7 +17,7 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchemaRef, DataFusionError, Result as PlanResult};
-use datafusion_expr::logical_plan::{Extension, Join};
+use datafusion_expr::logical_plan::{Extension, Filter, Join};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{
     ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature,
@@ -228,7 +228,6 @@ pub fn split(filter: Option<&Expr>) -> Option<([Expr; 2], Option<Expr>)> {
         },
         _ => None,
     })?;
-    let is_call = |part: &Expr| matches!(part, Expr::ScalarFunction(call) if call.name() == NAME);
     let rest = parts.into_iter().filter(|part| !is_call(part)).cloned();
     Some((times, conjunction(rest)))
 }
@@ -303,9 +302,44 @@ pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
             join.right = Arc::new(LogicalPlan::Extension(Extension { node }));
             Ok(Transformed::yes(LogicalPlan::Join(join)))
         }
+        // Somebody has written the function: what the optimiser copies there later is left out.
+        LogicalPlan::Filter(filter)
+            if split_conjunction(&filter.predicate)
+                .into_iter()
+                .any(is_call) =>
+        {
+            let error = SqlError::new("FOR SYSTEM_TIME AS OF is known in joins only");
+            Err(DataFusionError::External(Box::new(error)))
+        }
         part => Ok(Transformed::no(part)),
     })?;
     Ok(guarded.data)
+}
+
+/// Removes copies of that condition in front of joins: of a condition over key columns the optimiser infers
+/// one over the other side's, and pushes it down where it names one side only.
+pub fn without_copies(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let cleared = plan.transform_up(|part| {
+        let LogicalPlan::Filter(filter) = &part else {
+            return Ok(Transformed::no(part));
+        };
+        let parts = split_conjunction(&filter.predicate);
+        let rest = parts.iter().copied().filter(|part| !is_call(part));
+        let rest = rest.cloned().collect::<Vec<Expr>>();
+        if rest.len() == parts.len() {
+            return Ok(Transformed::no(part));
+        }
+        let input = Arc::unwrap_or_clone(Arc::clone(&filter.input));
+        Ok(Transformed::yes(match conjunction(rest) {
+            None => input,
+            Some(rest) => LogicalPlan::Filter(Filter::try_new(rest, Arc::new(input))?),
+        }))
+    })?;
+    Ok(cleared.data)
+}
+
+fn is_call(part: &Expr) -> bool {
+    matches!(part, Expr::ScalarFunction(call) if call.name() == NAME)
 }
 
 /// The function of that condition. Nothing ever calls it.

@@ -7,8 +7,13 @@
 
 use std::fmt;
 
+use arrow_schema::Schema;
 use slackwater_control::query::QueryGraph;
+use slackwater_engine::accumulator::AggregateFunction;
+use slackwater_engine::operator::over::{OverFunction, OverSpec};
+use slackwater_engine::operator::table_join::TABLE;
 
+use crate::explain::readable;
 use crate::settings::Settings;
 use crate::specs::NodeSpec;
 
@@ -114,59 +119,132 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
     modes
 }
 
-/// What keeps state for ever though its input does not end: one warning each, with the clause.
+/// What keeps state for ever though its input does not end: one warning each, with the clause and what
+/// would be bounded.
 pub fn unbounded(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<String> {
-    let ends = |node: usize| match &nodes[node] {
-        NodeSpec::Source(source) => source.connector.describe().bounded,
-        _ => true,
-    };
     let mut warnings = Vec::new();
     for (node, spec) in nodes.iter().enumerate() {
-        if graph.upstream(node).into_iter().all(ends) {
-            continue;
+        let from = match spec {
+            // Rows of the stream wait for the watermark; it is the versions that are kept.
+            NodeSpec::TemporalJoin(_) => graph.nodes[node].inputs[TABLE].from,
+            _ => node,
+        };
+        let upstream = graph.upstream(from);
+        let is_endless = upstream.into_iter().any(|node| match &nodes[node] {
+            NodeSpec::Source(source) => !source.connector.describe().bounded,
+            _ => false,
+        });
+        if is_endless {
+            grows(spec, &graph.nodes[node].detail, &mut warnings);
         }
-        let detail = &graph.nodes[node].detail;
-        let names = |columns: &[usize], of: &arrow_schema::Schema| {
-            let names = columns
-                .iter()
-                .map(|&column| of.field(column).name().as_str());
-            let names = names.map(crate::explain::readable);
-            names.collect::<Vec<_>>().join(", ")
-        };
-        let grows = match spec {
-            NodeSpec::Aggregate { spec, input } => {
-                let is_kept = spec.window.is_none() && spec.retention_us.is_none();
-                if !is_kept || spec.keys.is_empty() {
-                    continue;
-                }
-                let clause = if spec.calls.is_empty() {
-                    "DISTINCT"
-                } else {
-                    "GROUP BY"
-                };
-                let names = names(&spec.keys, input);
-                format!("{clause} {names} keeps every key for ever")
-            }
-            NodeSpec::TopN(spec) if spec.window.is_none() && spec.retention_us.is_none() => {
-                let names = names(&spec.partition, &spec.input);
-                match (spec.takes_back, spec.partition.is_empty()) {
-                    (false, true) => continue,
-                    (false, false) => format!("PARTITION BY {names} keeps every key for ever"),
-                    (true, _) => format!(
-                        "ROW_NUMBER() over rows that are taken back keeps all of them for ever ({detail})"
-                    ),
-                }
-            }
-            NodeSpec::ChangelogJoin(spec) if spec.retention_us.is_none() => {
-                format!("JOIN without a window keeps all rows of both sides for ever ({detail})")
-            }
-            _ => continue,
-        };
-        warnings.push(format!(
-            "{grows}: SET 'state_ttl' = '1 d' forgets what nothing touches for so long"
-        ));
     }
     warnings
+}
+
+/// The names of columns, as a reader of SQL would write them.
+fn names(columns: &[usize], of: &Schema) -> String {
+    let names = columns
+        .iter()
+        .map(|&column| readable(of.field(column).name()));
+    names.collect::<Vec<String>>().join(", ")
+}
+
+/// What a node keeps for ever.
+fn grows(spec: &NodeSpec, detail: &str, warnings: &mut Vec<String>) {
+    let forgets = |grows: String| {
+        format!("{grows}: SET 'state_ttl' = '1 d' forgets what nothing touches for so long")
+    };
+    match spec {
+        NodeSpec::Aggregate { spec, input } if spec.window.is_none() => {
+            if spec.retention_us.is_none() && !spec.keys.is_empty() {
+                let clause = match spec.calls.is_empty() {
+                    true => "DISTINCT",
+                    false => "GROUP BY",
+                };
+                let names = names(&spec.keys, input);
+                warnings.push(forgets(format!("{clause} {names} keeps every key for ever")));
+            }
+            // Values that are taken back are as many as what there is of the keys before.
+            let values = spec.calls.iter().enumerate();
+            let values = values.filter(|(_, call)| !spec.takes_back && keeps_values(&call.function));
+            let first = spec.schema.fields().len() - spec.calls.len();
+            warnings.extend(values.map(|(number, _)| {
+                let call = readable(spec.schema.field(first + number).name());
+                format!(
+                    "{call} keeps every value for ever: 'state_ttl' forgets whole groups only; aggregate in \
+                     windows, or take approx_distinct or approx_percentile_cont"
+                )
+            }));
+        }
+        NodeSpec::TopN(spec) if spec.window.is_none() && spec.retention_us.is_none() => {
+            let names = names(&spec.partition, &spec.input);
+            let grows = match (spec.takes_back, spec.partition.is_empty()) {
+                (false, true) => return,
+                (false, false) => format!("PARTITION BY {names} keeps every key for ever"),
+                (true, _) => format!(
+                    "ROW_NUMBER() over rows that are taken back keeps all of them for ever ({detail})"
+                ),
+            };
+            warnings.push(forgets(grows));
+        }
+        NodeSpec::ChangelogJoin(spec) if spec.retention_us.is_none() => {
+            let grows =
+                format!("JOIN without a window keeps all rows of both sides for ever ({detail})");
+            warnings.push(forgets(grows));
+        }
+        NodeSpec::TemporalJoin(_) => warnings.push(format!(
+            "FOR SYSTEM_TIME AS OF keeps the last version of every key for ever ({detail}): it is valid until \
+             the next one comes, so 'state_ttl' does not count here"
+        )),
+        NodeSpec::Over(spec) => warnings.extend(over_grows(spec, detail)),
+        NodeSpec::CountWindow(spec) if !spec.keys.is_empty() => warnings.push(format!(
+            "COUNT_WINDOW with PARTITION BY {} keeps for ever how many rows every key has had, and the rows of its \
+             last windows: 'state_ttl' does not count here; windows of time (TUMBLE, SESSION) are forgotten",
+            names(&spec.keys, &spec.input)
+        )),
+        _ => {}
+    }
+}
+
+/// What an OVER keeps of each key, also of those that are never seen again.
+fn over_grows(spec: &OverSpec, detail: &str) -> Option<String> {
+    const MEND: &str = "'state_ttl' does not count here; RANGE BETWEEN INTERVAL … PRECEDING AND CURRENT ROW keeps \
+                        rows of that time alone";
+    let of = |keeps: fn(&OverFunction) -> bool| spec.calls.iter().any(|call| keeps(&call.function));
+    let values = of(|function| {
+        matches!(function, OverFunction::Aggregate { function: of, .. }
+            if function.runs_on() && keeps_values(of))
+    });
+    let what = match (
+        values,
+        of(OverFunction::runs_on),
+        of(OverFunction::keeps_rows),
+    ) {
+        (true, ..) => "every value",
+        (_, true, true) => "a value and the last rows",
+        (_, true, false) => "a value",
+        (_, false, true) => "the last rows",
+        (_, false, false) => return None,
+    };
+    match (spec.keys.is_empty(), values) {
+        (true, true) => Some(format!("OVER keeps {what} for ever ({detail}): {MEND}")),
+        (true, false) => None,
+        (false, _) => {
+            let keys = names(&spec.keys, &spec.input);
+            Some(format!(
+                "OVER (PARTITION BY {keys}) keeps {what} of every key for ever ({detail}): {MEND}"
+            ))
+        }
+    }
+}
+
+/// Whether a function keeps all values that it has seen (or all that are different).
+fn keeps_values(function: &AggregateFunction) -> bool {
+    match function {
+        AggregateFunction::Distinct { function, .. } => !function.needs_order(),
+        AggregateFunction::Other(factory) => factory.keeps_values(),
+        _ => false,
+    }
 }
 
 /// `state_ttl` counts event time, so it forgets nothing where no source has any.

@@ -225,7 +225,8 @@ impl Session {
             Arc::new(ExtractEquijoinPredicate::new()),
             Arc::new(OptimizeProjections::new()),
         ]);
-        Ok(optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {})?)
+        let plan = optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {})?;
+        as_of::without_copies(plan)
     }
 
     fn parser_options(&self) -> ParserOptions {

@@ -1,5 +1,7 @@
 //! `SET 'key' = 'value'`: what belongs to the query.
 
+mod choices;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use slackwater_engine::runtime::WaitMode;
 use slackwater_engine::time::parse_duration_ns;
 
 use crate::error::{Result, SqlError, nearest};
+pub use choices::{Balancer, LinkKind, Parallelism, Processes, Rebalance, TwoPhase};
 
 /// The settings of a query.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,88 +71,6 @@ pub struct Settings {
     pub memory_limit: Option<u64>,
     /// State that nothing touches for so many microseconds of event time is forgotten; `None`: never.
     pub state_ttl_us: Option<i64>,
-}
-
-/// How chunks of a source are dealt out to the operators behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Balancer {
-    /// To unions, to whom has the least waiting, where nothing can see the order of rows; else not at
-    /// all.
-    Auto,
-    /// In turn.
-    RoundRobin,
-    /// To whom has the least waiting.
-    Demand,
-}
-
-/// Whether buckets of keys move between instances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rebalance {
-    /// Where that relieves one that has too much to do.
-    Auto,
-    /// They stay where they are.
-    Off,
-    /// Some move all the time, at random: for tests.
-    Shuffle,
-}
-
-/// Whether rows are aggregated before they are sent by key, and the rest after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TwoPhase {
-    /// Once a key has more rows than an instance can take.
-    Auto,
-    /// From the beginning.
-    On,
-    /// Never.
-    Off,
-}
-
-/// Instances of each parallelisable subquery of a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parallelism {
-    /// So many.
-    Fixed(usize),
-    /// As many as its work needs, by what it is known to cost.
-    Auto,
-}
-
-/// Processes that the workers of a query are dealt out to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Processes {
-    /// So many.
-    Count(usize),
-    /// One for each NUMA node that has a worker.
-    Nodes,
-}
-
-/// What connects the processes of a query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkKind {
-    /// Shared memory where both ends are on one host, TCP elsewhere.
-    Auto,
-    /// Shared memory.
-    SharedMemory,
-    /// TCP.
-    Tcp,
-}
-
-impl LinkKind {
-    /// What connects processes of one host.
-    pub fn used(self) -> &'static str {
-        match self {
-            LinkKind::Auto | LinkKind::SharedMemory => "shm",
-            LinkKind::Tcp => "tcp",
-        }
-    }
-
-    /// As it is written in a setting.
-    pub fn name(self) -> &'static str {
-        match self {
-            LinkKind::Auto => "auto",
-            LinkKind::SharedMemory => "shm",
-            LinkKind::Tcp => "tcp",
-        }
-    }
 }
 
 /// Processes that can be asked for on one host.
@@ -599,100 +520,4 @@ fn wrong(key: &str, value: &str) -> SqlError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_misplaced_option_is_told_where_it_goes() {
-        let mut settings = Settings::default();
-        let options = ["on_error".to_string()];
-        let error = settings.set("on_error", "fail", &options).unwrap_err();
-        assert!(
-            error.mend.contains("WITH ('on_error' = 'fail')"),
-            "{}",
-            error.mend
-        );
-        let error = settings.set("parallelizm", "2", &options).unwrap_err();
-        assert_eq!(error.mend, "did you mean 'parallelism'?");
-    }
-
-    #[test]
-    fn values_are_checked() {
-        let mut settings = Settings::default();
-        for (key, value) in [
-            ("parallelism", "0"),
-            ("parallelism", "many"),
-            ("placement", "near"),
-            ("processes", "cores"),
-            ("chunk_rows", "1048577"),
-            ("linger", "10"),
-            ("latency_target", "0 ms"),
-            ("emit", "sometimes"),
-            ("broadcast", "tree"),
-            ("wait", "sleep:0ms"),
-            ("wait", "sleep"),
-            ("wait", "doze"),
-            ("wait_delay", "0 ms"),
-            ("wait_delay", "11 s"),
-            ("wait_delay", "soon"),
-        ] {
-            assert!(settings.set(key, value, &[]).is_err(), "{key} = {value}");
-        }
-        settings.set("parallelism", "auto", &[]).unwrap();
-        assert_eq!(settings.parallelism, Some(Parallelism::Auto));
-        settings.set("placement", "os", &[]).unwrap();
-        assert_eq!(settings.placement, Some(Strategy::Os));
-        settings.set("processes", "nodes", &[]).unwrap();
-        assert_eq!(settings.processes, Processes::Nodes);
-        settings.set("linger", "1.5 ms", &[]).unwrap();
-        assert_eq!(settings.linger_ns, 1_500_000);
-        settings.set("broadcast", "ring", &[]).unwrap();
-        assert_eq!(settings.broadcast, Some(Algorithm::Ring));
-        settings.set("broadcast", "auto", &[]).unwrap();
-        assert_eq!(settings.broadcast, None);
-        settings.set("balancer", "round_robin", &[]).unwrap();
-        assert!(settings.check().is_err());
-        settings.set("order", "none", &[]).unwrap();
-        assert!(settings.check().is_ok());
-    }
-
-    #[test]
-    fn the_target_of_a_sink_is_the_nearest_one() {
-        let mut settings = Settings::default();
-        let ms = |ms: u64| Some(ms * 1_000_000);
-        let views = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
-        for (key, value) in [
-            ("latency_target", "100 ms"),
-            ("latency_target.out", "5 ms"),
-            ("latency_target.view", "20 ms"),
-            ("latency_target.slow", "none"),
-        ] {
-            settings.set(key, value, &[]).unwrap();
-        }
-        let target = |table, names: &[&str]| settings.target_of_sink(table, &views(names));
-        assert_eq!(target(Some(("out", ms(7))), &["view"]), ms(5));
-        assert_eq!(target(Some(("other", ms(7))), &["view"]), ms(7));
-        assert_eq!(target(Some(("other", None)), &["view", "slow"]), ms(20));
-        assert_eq!(target(None, &["slow"]), None);
-        assert_eq!(target(None, &["unknown"]), ms(100));
-        assert!(settings.set("latency_target.out", "soon", &[]).is_err());
-    }
-
-    #[test]
-    fn the_delay_belongs_to_auto_in_either_order() {
-        let auto = |delay| WaitMode::Auto { delay };
-        let mut settings = Settings::default();
-        assert_eq!(settings.wait_mode(), auto(Duration::from_millis(1)));
-        settings.set("wait_delay", "200 us", &[]).unwrap();
-        assert_eq!(settings.wait_mode(), auto(Duration::from_micros(200)));
-        settings.set("wait", "sleep:5ms", &[]).unwrap();
-        let sleep = WaitMode::Sleep(Duration::from_millis(5));
-        assert_eq!(settings.wait_mode(), sleep);
-        settings.set("wait", "auto", &[]).unwrap();
-        assert_eq!(settings.wait_mode(), auto(Duration::from_micros(200)));
-        let error = settings.set("wait", "slep:1ms", &[]).unwrap_err();
-        assert!(error.mend.contains("'sleep:200us'"), "{}", error.mend);
-        let error = settings.set("wait_delay", "1h", &[]).unwrap_err();
-        assert!(error.mend.contains("up to '10 s'"), "{}", error.mend);
-    }
-}
+mod tests;

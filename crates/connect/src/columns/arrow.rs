@@ -157,6 +157,14 @@ impl Messages {
 
     /// The next message. A batch that is wholly known is not looked at.
     fn message(&mut self) -> Result<Message> {
+        let at = self.file.stream_position().map_err(broken)?;
+        self.read_message().map_err(|mut error| {
+            error.reason = format!("at byte {at}: {}", error.reason);
+            error
+        })
+    }
+
+    fn read_message(&mut self) -> Result<Message> {
         let Some(head) = self.head()? else {
             return Ok(Message::End);
         };

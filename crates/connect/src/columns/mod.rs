@@ -202,4 +202,6 @@ fn guarded<T>(place: &str, name: &str, act: impl FnOnce() -> Result<T>) -> Resul
 const MEND_BROKEN: &str = "is it broken, or of another format? make or fetch it again";
 
 #[cfg(test)]
+mod broken_tests;
+#[cfg(test)]
 mod tests;

@@ -95,8 +95,10 @@ fn batches(
     let groups = metadata.metadata().row_groups().iter();
     let mut behind = known;
     let mut wanted = vec![];
+    let mut ends = vec![];
     for (number, group) in groups.enumerate() {
         let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+        ends.push(rows.saturating_add(ends.last().copied().unwrap_or(0)));
         if wanted.is_empty() && rows <= behind {
             behind -= rows;
         } else {
@@ -122,8 +124,30 @@ fn batches(
         .with_batch_size(BATCH_ROWS_MAX)
         .build()
         .map_err(|error| unreadable(place, &error))?;
-    let batches = reader.map(|batch| batch.map_err(Error::from));
+    let mut read = known;
+    let batches = reader.map(move |batch| match batch {
+        Ok(batch) => {
+            read += batch.num_rows() as u64;
+            Ok(batch)
+        }
+        Err(error) => Err(Error::new(
+            "",
+            format!("{}: {error}", groups_at(&ends, read)),
+        )),
+    });
     Ok((schema, Box::new(batches)))
+}
+
+/// The row groups that the next batch comes from, where so many rows were read; `ends` says how many rows
+/// the file has up to the end of each. They are counted from 0, as other tools do.
+fn groups_at(ends: &[u64], read: u64) -> String {
+    let last = ends.len().saturating_sub(1);
+    let of_row = |row: u64| ends.partition_point(|&end| end < row).min(last);
+    let (from, to) = (of_row(read + 1), of_row(read + BATCH_ROWS_MAX as u64));
+    match from == to {
+        true => format!("in row group {from} (the last is {last})"),
+        false => format!("in one of the row groups {from} to {to} (the last is {last})"),
+    }
 }
 
 /// The file's columns with text as views, which point into its pages instead of copying out of them.

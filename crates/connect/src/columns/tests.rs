@@ -25,10 +25,10 @@ use crate::source::tests::{Drained, read_all, request, row_text};
 use crate::table::TableDefinition;
 use crate::table::tests::table;
 
-type Columns = Vec<(&'static str, DataType)>;
+pub(super) type Columns = Vec<(&'static str, DataType)>;
 
 /// The kinds of files that a test goes through: format and options of the sink.
-fn kinds() -> Vec<Vec<(&'static str, &'static str)>> {
+pub(super) fn kinds() -> Vec<Vec<(&'static str, &'static str)>> {
     let mut kinds = vec![
         vec![("format", "arrow")],
         vec![("format", "arrow"), ("arrow.layout", "stream")],
@@ -50,7 +50,7 @@ fn kinds() -> Vec<Vec<(&'static str, &'static str)>> {
     kinds
 }
 
-fn columns() -> Columns {
+pub(super) fn columns() -> Columns {
     let inner = vec![
         Field::new("a", DataType::Int16, true),
         Field::new("s", DataType::Utf8View, true),
@@ -75,7 +75,7 @@ fn columns() -> Columns {
 }
 
 /// A batch of the columns, made from numbers: every value has its NULLs.
-fn batch(seeds: &[i64]) -> RecordBatch {
+pub(super) fn batch(seeds: &[i64]) -> RecordBatch {
     fn primitive<T: ArrowPrimitiveType>(
         seeds: &[i64],
         salt: i64,
@@ -146,12 +146,16 @@ fn batch(seeds: &[i64]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(named).unwrap()
 }
 
-fn of_file(path: &Path, columns: &[(&str, DataType)], options: &[(&str, &str)]) -> TableDefinition {
+pub(super) fn of_file(
+    path: &Path,
+    columns: &[(&str, DataType)],
+    options: &[(&str, &str)],
+) -> TableDefinition {
     let own = [("connector", "file"), ("path", path.to_str().unwrap())];
     table(columns, &[&own, options].concat())
 }
 
-fn write(path: &Path, options: &[(&str, &str)], batches: &[RecordBatch]) {
+pub(super) fn write(path: &Path, options: &[(&str, &str)], batches: &[RecordBatch]) {
     let table = of_file(path, &columns(), options);
     let sink = crate::sink(&table).unwrap().sink(&SinkRequest::new(0, 1));
     let mut sink = sink.unwrap();
@@ -224,7 +228,7 @@ proptest! {
 }
 
 /// Reads all columns to the end or the first error.
-fn try_read(table: &TableDefinition) -> Result<usize, String> {
+pub(super) fn try_read(table: &TableDefinition) -> Result<usize, String> {
     let all = (0..table.schema.fields().len()).collect::<Vec<usize>>();
     let text = |error: slackwater_engine::Error| error.to_string();
     let connector = crate::source(table).unwrap();

@@ -191,6 +191,76 @@ fn truncated_gzip_gives_its_rows_and_then_says_where_it_ends() {
     assert!(error.reason.contains("invalid gzip header"), "{error}");
 }
 
+/// The lines before the first error of a packed file, and the error.
+fn broken(path: &Path, packed: &[u8]) -> (usize, Option<slackwater_engine::Error>) {
+    fs::write(path, packed).unwrap();
+    let connector = crate::source(&lines(path, &[])).unwrap();
+    let mut source = connector.source(request(&[0])).unwrap();
+    source.open(&mut Waiter::new().unwrap()).unwrap();
+    let mut drained = Drained::default();
+    loop {
+        match source.poll() {
+            Ok(poll) => {
+                if drained.take(poll) {
+                    return (drained.texts.len(), None);
+                }
+            }
+            Err(error) => return (drained.texts.len(), Some(error)),
+        }
+    }
+}
+
+#[test]
+fn packed_files_that_are_cut_or_no_such_files_say_so_and_keep_the_lines_before() {
+    let folder = tempfile::tempdir().unwrap();
+    for ending in ["gz", "zst"] {
+        let path = folder.path().join(format!("lines.{ending}"));
+        let pack = |text: &str| match ending {
+            "gz" => gzip(text.as_bytes()),
+            _ => zstd::stream::encode_all(text.as_bytes(), 1).unwrap(),
+        };
+        let whole = pack(&numbered(50_000));
+        // Wherever it is cut, it is not taken for whole, and what can be unpacked is kept.
+        for tenths in 1..10 {
+            let (rows, error) = broken(&path, &whole[..whole.len() * tenths / 10]);
+            let error = error.expect("it looks whole");
+            assert_eq!(error.place, format!("{}:{rows}", path.display()));
+            let wanted = format!("data breaks off after line {rows}");
+            assert!(error.reason.contains(&wanted), "{error}");
+            assert!(tenths < 5 || rows > 1_000, "{tenths}: {rows} rows");
+        }
+        let last = &whole[..whole.len() - 1];
+        assert!(broken(&path, last).1.is_some(), "{ending}: the last byte");
+        // Between two members nothing is missed: it may have been all.
+        let two = [pack("a\nb\n"), pack("c\n")].concat();
+        let (rows, error) = broken(&path, &two);
+        assert!(rows == 3 && error.is_none(), "{ending}: {error:?}");
+        for (bytes, kept) in [
+            (
+                &b"this is packed by nobody, and long enough for a header"[..],
+                0,
+            ),
+            (&b"PK\x03\x04"[..], 0),
+            (
+                &[&two[..], b"and some text behind it, also rather long"].concat()[..],
+                3,
+            ),
+        ] {
+            let (rows, error) = broken(&path, bytes);
+            let error = error.expect("it looks whole");
+            assert_eq!(rows, kept, "{ending}: {error}");
+            assert_eq!(error.place, format!("{}:{rows}", path.display()));
+            let is_mended = error.mend.contains("fetch it again");
+            assert!(is_mended, "{ending}: {error}");
+        }
+        // Nothing at all is no packed file either; what was packed of nothing is.
+        let error = broken(&path, b"").1.expect("it looks whole");
+        assert!(error.reason.contains("breaks off after line 0"), "{error}");
+        let (rows, error) = broken(&path, &pack(""));
+        assert!(rows == 0 && error.is_none(), "{ending}: {error:?}");
+    }
+}
+
 #[test]
 fn replay_is_paced_and_stamped_with_deadlines() {
     let folder = tempfile::tempdir().unwrap();

@@ -110,8 +110,9 @@ impl OverFunction {
         }
     }
 
-    /// Whether it needs to know all rows of the key so far: their count, or their aggregate.
-    fn runs_on(&self) -> bool {
+    /// Whether it needs to know all rows of the key so far: their count, or their aggregate. That is kept
+    /// for every key.
+    pub fn runs_on(&self) -> bool {
         match self {
             OverFunction::Aggregate { frame, .. } => {
                 matches!(frame, Frame::Rows(None) | Frame::Range(None))
@@ -119,6 +120,11 @@ impl OverFunction {
             OverFunction::Lag { .. } => false,
             OverFunction::RowNumber | OverFunction::Rank | OverFunction::DenseRank => true,
         }
+    }
+
+    /// Whether the last rows of every key are kept, however old they are: those of a frame of so many rows.
+    pub fn keeps_rows(&self) -> bool {
+        self.reach().keeps_rows()
     }
 
     /// How far it looks back for rows that have to be kept.

@@ -62,6 +62,85 @@ fn a_file_that_is_no_gzip_is_named() {
     );
 }
 
+/// The formats of columns that this build has.
+const COLUMNS: &[&str] = match cfg!(feature = "parquet") {
+    true => &["arrow", "parquet"],
+    false => &["arrow"],
+};
+
+#[test]
+fn files_of_columns_that_are_none_are_named_and_leave_no_output() {
+    for format in COLUMNS {
+        let folder = Folder::with(&[("in.csv", &"1,a\n2,b\n".repeat(500))]);
+        let copy = format!(
+            "CREATE TABLE i (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'in.csv');
+             CREATE TABLE w (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'in.{format}', 'format' = '{format}');
+             INSERT INTO w SELECT n, s FROM i;"
+        );
+        folder.run(&copy, &[]).ok();
+        let whole = std::fs::read(folder.path(&format!("in.{format}"))).unwrap();
+        let options = format!(", 'path' = 'in.{format}', 'format' = '{format}'");
+        let text = reading("n INT, s STRING", &options, "n INT", "SELECT n FROM t");
+        let error = format!("error: in.{format}: is no {format} file that can be read: ");
+        for wrong in [
+            &b""[..],
+            b"n,s\n1,a\n",
+            &[0; 4096],
+            &whole[..whole.len() / 2],
+            &whole[..whole.len() - 3],
+            &whole[whole.len() / 2..],
+        ] {
+            folder.write(&format!("in.{format}"), wrong);
+            for parallelism in ["1", "2"] {
+                let finished = folder.run(&text, &["--parallelism", parallelism]);
+                finished.fails(1, &[&error, "make or fetch it again"]);
+                assert!(!folder.path("out.csv").exists(), "no half output");
+            }
+        }
+        std::fs::create_dir(folder.path("folder")).unwrap();
+        let of_folder = text.replace(&format!("'in.{format}'"), "'folder'");
+        folder
+            .run(&of_folder, &[])
+            .fails(2, &["folder is a folder", "'folder/*'"]);
+        // Among several files the broken one is named.
+        folder.write(&format!("in.{format}"), &whole);
+        folder.write(&format!("jn.{format}"), b"");
+        let both = text.replace(&format!("'in.{format}'"), &format!("'?n.{format}'"));
+        let error = format!("error: jn.{format}: is no {format} file");
+        folder.run(&both, &[]).fails(1, &[&error]);
+    }
+}
+
+#[test]
+fn a_file_that_breaks_off_is_read_on_when_it_is_whole() {
+    let rows = (0..30_000).map(|row| format!("{row},text of row {row}\n"));
+    let rows = rows.collect::<Vec<String>>();
+    let packed = gzip(rows.concat().as_bytes());
+    let folder = Folder::new();
+    folder.write("in.csv.gz", &packed[..packed.len() / 2]);
+    let text = "CREATE TABLE t (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'in.csv.gz', 'replay_rate' = '60000/s');
+         CREATE TABLE o (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'out');
+         INSERT INTO o SELECT n, s FROM t;";
+    let saved = ["--state", "state", "--set", "checkpoint_interval=20 ms"];
+    let said = ["the gzip data breaks off after line ", "fetch it again"];
+    folder.run(text, &saved).fails(1, &said);
+    let written = |folder: &Folder| {
+        let parts = crate::crash::parts(&folder.path("out"));
+        let texts = parts
+            .iter()
+            .map(|part| std::fs::read_to_string(part).unwrap());
+        crate::process::sorted(&texts.collect::<String>())
+    };
+    let before = written(&folder);
+    assert!((1..30_000).contains(&before.len()), "{} rows", before.len());
+    folder.write("in.csv.gz", &packed);
+    folder.run(text, &saved).ok();
+    assert!(
+        written(&folder) == crate::process::sorted(&rows.concat()),
+        "lost or doubled"
+    );
+}
+
 #[test]
 fn files_that_can_not_be_read_are_named_before_anything_runs() {
     let folder = Folder::with(&[("some.csv", "1,a\n")]);

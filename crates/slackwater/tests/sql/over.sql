@@ -154,3 +154,8 @@ SELECT ROW_NUMBER() FROM bids;
 
 --- a window that nobody has named
 SELECT SUM(price) OVER w FROM bids;
+
+--- rows of one time are in the order of their files, whoever computes them
+CREATE TABLE both (v INT, ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'file', 'path' = 'data/ties/?.csv');
+SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS n, LAG(v) OVER (PARTITION BY k ORDER BY ts) AS before FROM both;

@@ -108,8 +108,8 @@ pub fn split(filter: Option<&Expr>) -> Option<(Option<Expr>, Option<Expr>)> {
         },
         _ => None,
     })?;
-    let is_call = |part: &Expr| matches!(part, Expr::ScalarFunction(call) if call.name() == NAME);
-    let rest = parts.into_iter().filter(|part| !is_call(part)).cloned();
+    let rest = parts.into_iter().filter(|part| !super::is_call(part));
+    let rest = rest.cloned();
     Some((time, conjunction(rest)))
 }
 

@@ -81,6 +81,12 @@ impl Lines {
         }
     }
 
+    /// A packed file without a byte: zstd would take it for a whole one.
+    pub(super) fn cut_to_nothing(mut self) -> Lines {
+        self.failure = Some(ErrorKind::UnexpectedEof.into());
+        self
+    }
+
     fn rows(
         &mut self,
         rows_max: usize,
@@ -122,9 +128,22 @@ impl Lines {
         {
             let name = packing.name();
             let reason = format!("the {name} data breaks off after line {lines}");
-            return Error::new(place, reason).mend("the file was truncated: fetch it again");
+            return Error::new(place, reason)
+                .mend("the file was truncated: fetch it again")
+                .final_one();
         }
         let reason = format!("can't read on after line {lines}: {failure}");
-        Error::new(place, reason)
+        let error = Error::new(place, reason);
+        // What the system says may be different the next time; what is in the file is not.
+        match self.packing.filter(|_| failure.raw_os_error().is_none()) {
+            None => error.mend("check the file and its disk"),
+            Some(packing) => {
+                let name = packing.name();
+                let mend = format!(
+                    "is it broken, or no {name}? fetch it again, or give it another ending"
+                );
+                error.mend(mend).final_one()
+            }
+        }
     }
 }

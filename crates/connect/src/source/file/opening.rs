@@ -156,12 +156,17 @@ impl FileSource {
                 RecordReader::going_on(decoder, &self.pool, mark)
             }
         };
+        let is_nothing = file.metadata().map_err(failed)?.len() == 0;
         let counted = Counted { file, bytes_read };
         let input: Box<dyn Read + Send> = match packing {
             Some(packing) => packing.unpack(counted).map_err(failed)?,
             None => Box::new(counted),
         };
-        Ok(Lines::new(input, packing, records))
+        let lines = Lines::new(input, packing, records);
+        Ok(match packing.is_some() && is_nothing {
+            true => lines.cut_to_nothing(),
+            false => lines,
+        })
     }
 }
 

@@ -54,6 +54,11 @@ impl Reach {
         }
     }
 
+    /// Whether rows are kept by their number, however old they are.
+    pub fn keeps_rows(self) -> bool {
+        self.rows > 0
+    }
+
     /// As far as either.
     pub fn longer(self, other: Reach) -> Reach {
         Reach {

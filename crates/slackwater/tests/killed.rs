@@ -1,0 +1,246 @@
+//! Operators in queries whose processes are killed at random moments and which are started again, at another
+//! parallelism, over other links, with keys that move: what they have written is that of a run that nobody
+//! disturbed (I6). Whole queries over real data are in [`crate::crash`].
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::crash::{Trial, compare, parts, start_program};
+use crate::support::{Seeded, left_of};
+
+/// How long an undisturbed run takes.
+const RUN_S: f64 = 1.0;
+
+const ROUNDS: u64 = 2;
+
+const KILLS_MAX: u64 = 3;
+
+/// Nothing takes longer, restarts included.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often checkpoints are taken.
+const INTERVALS: [&str; 3] = ["20 ms", "50 ms", "100 ms"];
+
+/// Rows of each file of `a`, and of the one of `b`.
+const ROWS: u64 = 1_200;
+
+const TABLES: &str = "
+CREATE TABLE a (ms BIGINT, k STRING, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
+  WATERMARK FOR ts AS ts - INTERVAL '0.03' SECOND) WITH ('connector' = 'file', 'path' = '${IN}/a-?.csv'${RATE_A});
+CREATE TABLE b (ms BIGINT, k STRING, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
+  WATERMARK FOR ts AS ts - INTERVAL '0.03' SECOND) WITH ('connector' = 'file', 'path' = '${IN}/b.csv'${RATE_B});
+";
+
+/// A query, and the folders that it writes: as they are, or as a changelog.
+struct Case {
+    name: &'static str,
+    query: &'static str,
+    plain: &'static [&'static str],
+    changelogs: &'static [&'static str],
+    program: PathBuf,
+}
+
+/// Rows whose times are out of order by up to 90 ms, of which the tables' watermarks allow 30.
+fn inputs(folder: &Path) {
+    let row = |row: u64, spread: u64, keys: u64| {
+        let ms = 1_700_000_000_000 + row * 10 + (row.wrapping_mul(2_654_435_761) >> 9) % spread;
+        format!("{ms},k{},{row}\n", row * row % keys)
+    };
+    let write = |name: &str, rows: &mut dyn Iterator<Item = String>| {
+        std::fs::write(folder.join(name), rows.collect::<String>()).unwrap();
+    };
+    write("a-1.csv", &mut (0..ROWS).map(|n| row(n * 2, 90, 41)));
+    write("a-2.csv", &mut (0..ROWS).map(|n| row(n * 2 + 1, 80, 37)));
+    write("b.csv", &mut (0..ROWS).map(|n| row(n * 2, 70, 31)));
+}
+
+impl Case {
+    fn text(&self, inputs: &Path, out: &Path, is_paced: bool) -> String {
+        let rate = |rows: u64| match is_paced {
+            true => format!(", 'replay_rate' = '{:.0}'", rows as f64 / RUN_S),
+            false => String::new(),
+        };
+        let text = format!("{TABLES}{}", self.query);
+        text.replace("${IN}", &inputs.display().to_string())
+            .replace("${OUT}", &out.display().to_string())
+            .replace("${RATE_A}", &rate(2 * ROWS))
+            .replace("${RATE_B}", &rate(ROWS))
+    }
+
+    /// What stands in each of the folders.
+    fn written(&self, out: &Path) -> Vec<(&'static str, Vec<String>)> {
+        let rows = |name: &str| {
+            let mut rows = Vec::new();
+            for part in parts(&out.join(name)) {
+                let text = std::fs::read_to_string(part).unwrap();
+                rows.extend(text.lines().map(str::to_string));
+            }
+            rows.sort();
+            rows
+        };
+        let plain = self.plain.iter().map(|&name| (name, rows(name)));
+        let changelogs = self.changelogs.iter();
+        let changelogs = changelogs.map(|&name| (name, left_of(&rows(name), ',')));
+        plain.chain(changelogs).collect()
+    }
+
+    fn expected(&self, folder: &Path) -> Vec<(&'static str, Vec<String>)> {
+        let out = folder.join("whole");
+        std::fs::create_dir(&out).unwrap();
+        std::fs::write(folder.join("whole.sql"), self.text(folder, &out, false)).unwrap();
+        let ran = Command::new(&self.program)
+            .args(["run", "whole.sql", "--quiet"])
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.success(), "{}: {said}", self.name);
+        let expected = self.written(&out);
+        for (name, rows) in &expected {
+            assert!(
+                rows.len() > 20,
+                "{}, {name}: {} rows",
+                self.name,
+                rows.len()
+            );
+        }
+        expected
+    }
+
+    fn check(&self) {
+        let folder = tempfile::tempdir().unwrap();
+        inputs(folder.path());
+        let expected = self.expected(folder.path());
+        for round in 0..ROUNDS {
+            let mut seeded = Seeded(round * 7_919 + 17);
+            let of_round = folder.path().join(format!("round{round}"));
+            std::fs::create_dir(&of_round).unwrap();
+            let query = of_round.join("query.sql");
+            std::fs::write(&query, self.text(folder.path(), &of_round, true)).unwrap();
+            let trial = Trial {
+                title: format!("{}, round {round}", self.name),
+                kills_max: KILLS_MAX,
+                run_s: RUN_S,
+                patience: PATIENCE,
+            };
+            let start = |seeded: &mut Seeded| {
+                start_program(&self.program, &query, &of_round, &INTERVALS, false, seeded)
+            };
+            let ran = trial.run(&mut seeded, start, |_, _| None);
+            assert!(
+                ran.parents + ran.workers > 0,
+                "{}: {}",
+                trial.title,
+                ran.log
+            );
+            for ((name, found), (_, expected)) in self.written(&of_round).into_iter().zip(&expected)
+            {
+                let title = format!("{}, {name}", trial.title);
+                compare(&title, found, expected, &ran.log);
+            }
+        }
+    }
+}
+
+fn program() -> PathBuf {
+    env!("CARGO_BIN_EXE_slackwater").into()
+}
+
+#[test]
+fn joins_within_an_interval_go_on_when_they_are_killed() {
+    let case = Case {
+        name: "interval join",
+        query: "
+CREATE TABLE pairs (ms BIGINT, k STRING, v BIGINT, w BIGINT) WITH ('connector' = 'file', 'path' = '${OUT}/pairs');
+INSERT INTO pairs SELECT COALESCE(a.ms, b.ms), COALESCE(a.k, b.k), a.v, b.v FROM a FULL JOIN b
+ON a.k = b.k AND b.ts > a.ts - INTERVAL '0.3' SECOND AND b.ts <= a.ts + INTERVAL '0.2' SECOND;",
+        plain: &["pairs"],
+        changelogs: &[],
+        program: program(),
+    };
+    case.check();
+}
+
+#[test]
+fn over_goes_on_when_it_is_killed() {
+    let case = Case {
+        name: "OVER",
+        query: "
+CREATE TABLE rows_before (ms BIGINT, k STRING, last_four BIGINT, before BIGINT, n BIGINT, lately BIGINT)
+WITH ('connector' = 'file', 'path' = '${OUT}/rows_before');
+INSERT INTO rows_before SELECT ms, k, SUM(v) OVER last_four, LAG(v, 2) OVER last_four,
+  ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts),
+  SUM(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '2' SECOND PRECEDING AND CURRENT ROW)
+FROM a WINDOW last_four AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW);",
+        plain: &["rows_before"],
+        changelogs: &[],
+        program: program(),
+    };
+    case.check();
+}
+
+/// Windows are emitted before they close and after it; what is later goes to a table of its own.
+#[test]
+fn windows_that_are_emitted_again_go_on_when_they_are_killed() {
+    let case = Case {
+        name: "early firing and allowed lateness",
+        query: "
+CREATE TABLE totals (start_ms BIGINT, k STRING, n BIGINT, total BIGINT)
+WITH ('connector' = 'file', 'path' = '${OUT}/totals', 'changelog' = 'op');
+CREATE TABLE too_late (ms BIGINT, k STRING, v BIGINT) WITH ('connector' = 'file', 'path' = '${OUT}/too_late');
+SET 'emit' = 'every 5 ms';
+SET 'allowed_lateness' = '10 ms';
+SET 'late_rows' = 'too_late';
+INSERT INTO totals SELECT CAST(window_start AS BIGINT), k, COUNT(*), SUM(v)
+FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '0.1' SECOND) GROUP BY window_start, window_end, k;",
+        plain: &["too_late"],
+        changelogs: &["totals"],
+        program: program(),
+    };
+    case.check();
+}
+
+/// (Sessions know neither `emit` nor `allowed_lateness`: their edges change.)
+#[test]
+fn sessions_and_their_late_rows_go_on_when_they_are_killed() {
+    let case = Case {
+        name: "sessions and late rows",
+        query: "
+CREATE TABLE visits (start_ms BIGINT, end_ms BIGINT, k STRING, n BIGINT, total BIGINT)
+WITH ('connector' = 'file', 'path' = '${OUT}/visits');
+CREATE TABLE too_late (ms BIGINT, k STRING, v BIGINT) WITH ('connector' = 'file', 'path' = '${OUT}/too_late');
+SET 'late_rows' = 'too_late';
+INSERT INTO visits SELECT CAST(window_start AS BIGINT), CAST(window_end AS BIGINT), k, COUNT(*), SUM(v)
+FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '0.02' SECOND) GROUP BY window_start, window_end, k;",
+        plain: &["visits", "too_late"],
+        changelogs: &[],
+        program: program(),
+    };
+    case.check();
+}
+
+/// In windows, and over rows that are taken back.
+#[test]
+fn aggregates_of_a_build_go_on_when_they_are_killed() {
+    let Some(program) = crate::functions::example_program() else {
+        return;
+    };
+    let case = Case {
+        name: "user-defined aggregates",
+        query: "
+CREATE TABLE averages (start_ms BIGINT, k STRING, average DOUBLE, longest STRING)
+WITH ('connector' = 'file', 'path' = '${OUT}/averages');
+CREATE TABLE of_counts (k STRING, average DOUBLE, longest STRING)
+WITH ('connector' = 'file', 'path' = '${OUT}/of_counts', 'changelog' = 'op');
+INSERT INTO averages SELECT CAST(window_start AS BIGINT), k, WEIGHTED_AVERAGE(v, v % 7), LONGEST(CAST(v AS STRING))
+FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start, window_end, k;
+INSERT INTO of_counts SELECT k, WEIGHTED_AVERAGE(n, d), LONGEST(CAST(n AS STRING))
+FROM (SELECT k, v % 10 AS d, COUNT(*) AS n FROM a GROUP BY k, v % 10) AS counts GROUP BY k;",
+        plain: &["averages"],
+        changelogs: &["of_counts"],
+        program,
+    };
+    case.check();
+}

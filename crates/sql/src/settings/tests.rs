@@ -1,0 +1,97 @@
+//! Values that are set, and that are refused.
+
+use super::*;
+
+#[test]
+fn a_misplaced_option_is_told_where_it_goes() {
+    let mut settings = Settings::default();
+    let options = ["on_error".to_string()];
+    let error = settings.set("on_error", "fail", &options).unwrap_err();
+    assert!(
+        error.mend.contains("WITH ('on_error' = 'fail')"),
+        "{}",
+        error.mend
+    );
+    let error = settings.set("parallelizm", "2", &options).unwrap_err();
+    assert_eq!(error.mend, "did you mean 'parallelism'?");
+}
+
+#[test]
+fn values_are_checked() {
+    let mut settings = Settings::default();
+    for (key, value) in [
+        ("parallelism", "0"),
+        ("parallelism", "many"),
+        ("placement", "near"),
+        ("processes", "cores"),
+        ("chunk_rows", "1048577"),
+        ("linger", "10"),
+        ("latency_target", "0 ms"),
+        ("emit", "sometimes"),
+        ("broadcast", "tree"),
+        ("wait", "sleep:0ms"),
+        ("wait", "sleep"),
+        ("wait", "doze"),
+        ("wait_delay", "0 ms"),
+        ("wait_delay", "11 s"),
+        ("wait_delay", "soon"),
+    ] {
+        assert!(settings.set(key, value, &[]).is_err(), "{key} = {value}");
+    }
+    settings.set("parallelism", "auto", &[]).unwrap();
+    assert_eq!(settings.parallelism, Some(Parallelism::Auto));
+    settings.set("placement", "os", &[]).unwrap();
+    assert_eq!(settings.placement, Some(Strategy::Os));
+    settings.set("processes", "nodes", &[]).unwrap();
+    assert_eq!(settings.processes, Processes::Nodes);
+    settings.set("linger", "1.5 ms", &[]).unwrap();
+    assert_eq!(settings.linger_ns, 1_500_000);
+    settings.set("broadcast", "ring", &[]).unwrap();
+    assert_eq!(settings.broadcast, Some(Algorithm::Ring));
+    settings.set("broadcast", "auto", &[]).unwrap();
+    assert_eq!(settings.broadcast, None);
+    settings.set("balancer", "round_robin", &[]).unwrap();
+    assert!(settings.check().is_err());
+    settings.set("order", "none", &[]).unwrap();
+    assert!(settings.check().is_ok());
+}
+
+#[test]
+fn the_target_of_a_sink_is_the_nearest_one() {
+    let mut settings = Settings::default();
+    let ms = |ms: u64| Some(ms * 1_000_000);
+    let views = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+    for (key, value) in [
+        ("latency_target", "100 ms"),
+        ("latency_target.out", "5 ms"),
+        ("latency_target.view", "20 ms"),
+        ("latency_target.slow", "none"),
+    ] {
+        settings.set(key, value, &[]).unwrap();
+    }
+    let target = |table, names: &[&str]| settings.target_of_sink(table, &views(names));
+    assert_eq!(target(Some(("out", ms(7))), &["view"]), ms(5));
+    assert_eq!(target(Some(("other", ms(7))), &["view"]), ms(7));
+    assert_eq!(target(Some(("other", None)), &["view", "slow"]), ms(20));
+    assert_eq!(target(None, &["slow"]), None);
+    assert_eq!(target(None, &["unknown"]), ms(100));
+    assert!(settings.set("latency_target.out", "soon", &[]).is_err());
+}
+
+#[test]
+fn the_delay_belongs_to_auto_in_either_order() {
+    let auto = |delay| WaitMode::Auto { delay };
+    let mut settings = Settings::default();
+    assert_eq!(settings.wait_mode(), auto(Duration::from_millis(1)));
+    settings.set("wait_delay", "200 us", &[]).unwrap();
+    assert_eq!(settings.wait_mode(), auto(Duration::from_micros(200)));
+    settings.set("wait", "sleep:5ms", &[]).unwrap();
+    let sleep = WaitMode::Sleep(Duration::from_millis(5));
+    assert_eq!(settings.wait_mode(), sleep);
+    settings.set("wait", "auto", &[]).unwrap();
+    assert_eq!(settings.wait_mode(), auto(Duration::from_micros(200)));
+    let error = settings.set("wait", "slep:1ms", &[]).unwrap_err();
+    assert!(error.mend.contains("'sleep:200us'"), "{}", error.mend);
+    let error = settings.set("wait_delay", "1h", &[]).unwrap_err();
+    assert!(error.mend.contains("up to '10 s'"), "{}", error.mend);
+}
