@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchemaRef, DataFusionError, Result as PlanResult};
 use datafusion_expr::logical_plan::{Extension, Join};
 use datafusion_expr::utils::{conjunction, split_conjunction};
@@ -296,7 +296,7 @@ fn is_versioned(join: &Join) -> bool {
 
 /// Puts tables that are joined as of a time behind nodes of their own.
 pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let guarded = plan.transform_up(|part| match part {
+    let guarded = plan.transform_up_with_subqueries(|part| match part {
         LogicalPlan::Join(mut join) if is_versioned(&join) => {
             let input = Arc::unwrap_or_clone(join.right);
             let node = Arc::new(VersionsNode { input });

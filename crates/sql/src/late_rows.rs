@@ -20,7 +20,7 @@ use crate::window::{LateTable, WindowNode};
 
 /// The plan with the tables for the late rows of its window functions.
 pub fn mark(plan: LogicalPlan, session: &Session) -> Result<LogicalPlan> {
-    let marked = plan.transform_up(|part| {
+    let marked = plan.transform_up_with_subqueries(|part| {
         let LogicalPlan::Extension(extension) = &part else {
             return Ok(Transformed::no(part));
         };

@@ -14,10 +14,12 @@ mod as_of;
 mod check;
 pub mod functions;
 mod late_rows;
+mod nulls;
 mod operands;
 mod order;
 mod outputs;
 pub mod session;
+mod subqueries;
 pub mod table;
 mod window;
 

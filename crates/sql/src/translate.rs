@@ -13,6 +13,7 @@ mod join;
 mod late_rows;
 mod lookup_join;
 mod over;
+pub(crate) mod semi_join;
 mod sink;
 mod source;
 mod table_join;
@@ -487,10 +488,7 @@ fn refuse_subqueries(expression: &Expr) -> Result<()> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     if found {
-        return Err(
-            SqlError::new("a subquery inside an expression is not known here")
-                .mend("join with it over equal windows"),
-        );
+        return Err(crate::check::subquery());
     }
     Ok(())
 }
