@@ -182,7 +182,7 @@ pub fn unbounded(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<String> {
                     false => "all rows of both sides",
                 };
                 format!(
-                    "IN, EXISTS or a semi join without a window keeps {kept} for ever ({detail})"
+                    "IN, EXISTS, a semi or anti join without a window keeps {kept} for ever ({detail})"
                 )
             }
             NodeSpec::ChangelogJoin(spec) if spec.retention_us.is_none() => {

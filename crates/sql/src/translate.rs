@@ -210,6 +210,10 @@ impl<'a> Translator<'a> {
                     false => Ok(stream),
                 }
             }
+            // What a rule has left of the condition of a join.
+            LogicalPlan::Filter(filter) if semi_join::is_true(&filter.predicate) => {
+                self.translate(&filter.input)
+            }
             LogicalPlan::Filter(filter) => {
                 if let Some(first) = self.top_n(filter, None)? {
                     return Ok(first);

@@ -331,6 +331,12 @@ fn value(text: &str) -> Option<SqlError> {
 
 /// What tables, columns and conditions look like.
 fn shape(text: &str) -> Option<SqlError> {
+    if text.starts_with("Too many columns! The subquery should only return one column") {
+        return Some(
+            SqlError::new("a subquery is compared by one column, and this one has several")
+                .mend("select the one that is meant, or write EXISTS"),
+        );
+    }
     if text.starts_with("Projections require unique expression names") {
         let name = between(text, "the expression \"", "\"")?;
         let name = name.rsplit(" AS ").next().unwrap_or(name);

@@ -32,11 +32,17 @@ pub(crate) fn misplaced() -> SqlError {
         .mend("for OR write a query for each of its sides, and UNION them")
 }
 
+/// Whether a condition says nothing.
+pub(super) fn is_true(condition: &Expr) -> bool {
+    matches!(
+        condition,
+        Expr::Literal(ScalarValue::Boolean(Some(true)), _)
+    )
+}
+
 /// The join with its sides so that rows of the left one come out, and without a condition that is always
 /// true; `None` if it is so already.
 pub(super) fn in_order(join: &Join) -> Option<Join> {
-    let is_true =
-        |filter: &Expr| matches!(filter, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
     let turned = match join.join_type {
         JoinType::RightSemi => Some(JoinType::LeftSemi),
         JoinType::RightAnti => Some(JoinType::LeftAnti),
