@@ -274,6 +274,7 @@ files! {
     over
     lookup_joins
     aggregates
+    grouping_sets
     running
     changelog
     streams_joined

@@ -337,17 +337,14 @@ impl<'a> Check<'a> {
         if let Some((word, _)) = unknown.iter().find(|(_, is_there)| *is_there) {
             return Some(SqlError::new(format!("{word} is not known here")).near(*word));
         }
-        if let GroupByExpr::Expressions(keys, modifiers) = &select.group_by {
-            let sets = keys
-                .iter()
-                .any(|key| matches!(key, Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_)));
-            if sets || !modifiers.is_empty() {
-                return Some(
-                    SqlError::new("GROUPING SETS, CUBE and ROLLUP are not known here")
-                        .near("GROUP")
-                        .mend("write one statement per grouping"),
-                );
-            }
+        if let GroupByExpr::Expressions(_, modifiers) = &select.group_by
+            && !modifiers.is_empty()
+        {
+            return Some(
+                SqlError::new("GROUP BY … WITH … is not known here")
+                    .near("GROUP")
+                    .mend("GROUP BY ROLLUP (a, b), CUBE (a, b) or GROUPING SETS ((a, b), (a), ())"),
+            );
         }
         let joins = select.from.iter().flat_map(|from| &from.joins);
         joins.map(|join| &join.join_operator).find_map(join)

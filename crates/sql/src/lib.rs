@@ -13,6 +13,7 @@ pub mod types;
 mod as_of;
 mod check;
 pub mod functions;
+mod grouping_sets;
 mod late_rows;
 mod nulls;
 mod operands;

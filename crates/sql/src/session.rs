@@ -29,6 +29,7 @@ use crate::as_of;
 use crate::check;
 use crate::error::{Result, SqlError, nearest};
 use crate::functions;
+use crate::grouping_sets;
 use crate::operands::{Operands, check_filters};
 use crate::outputs;
 use crate::settings::Settings;
@@ -219,7 +220,7 @@ impl Session {
     pub fn optimise(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = self.analyse(plan)?;
         crate::expression::check_constants(&plan)?;
-        let plan = subqueries::prepare(plan)?;
+        let plan = grouping_sets::expand(subqueries::prepare(plan)?)?;
         let optimizer = Optimizer::with_rules(vec![
             // First: what is simplified may hold a subquery twice.
             Arc::new(DecorrelatePredicateSubquery::new()),

@@ -127,7 +127,7 @@ SELECT bidder, SUM(price) AS total FROM bids GROUP BY bidder HAVING bidder IN (S
 SELECT auction, COUNT(*) AS n FROM bids WHERE bidder IN (SELECT name FROM people) GROUP BY auction;
 
 --- of an anti join aggregated
--- table
+-- last per 0
 SELECT COUNT(*) AS n, MAX(price) AS highest FROM bids AS b WHERE NOT EXISTS (SELECT 1 FROM people AS p WHERE p.name = b.bidder);
 
 --- in a view

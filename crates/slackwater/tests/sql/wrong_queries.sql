@@ -105,12 +105,6 @@ SELECT ts FROM bids UNION ALL SELECT TRUE FROM people;
 --- DISTINCT ON
 SELECT DISTINCT ON (auction) auction, price FROM bids;
 
---- ROLLUP
-SELECT auction, bidder, COUNT(*) FROM bids GROUP BY ROLLUP (auction, bidder);
-
---- GROUPING SETS
-SELECT auction, COUNT(*) FROM bids GROUP BY GROUPING SETS ((auction), ());
-
 --- a query without a table
 SELECT 1 + 1;
 
