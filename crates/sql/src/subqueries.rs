@@ -32,31 +32,26 @@ pub fn prepare(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 fn prepare_part(part: Expr) -> Result<Transformed<Expr>> {
     match &part {
-        Expr::Exists(Exists { subquery, .. }) => {
-            if aggregate_of(&subquery.subquery).is_some() {
-                return Err(SqlError::new(
-                    "EXISTS of an aggregate without GROUP BY is always true: that has one row",
-                )
-                .near("EXISTS")
-                .mend(
-                    "EXISTS (SELECT 1 FROM t WHERE t.a = o.a), or compare the aggregate itself",
-                ));
-            }
+        Expr::Exists(Exists { subquery, .. }) if aggregate_of(&subquery.subquery).is_some() => {
+            Err(SqlError::new(
+                "EXISTS of an aggregate without GROUP BY is always true: that has one row",
+            )
+            .near("EXISTS")
+            .mend("EXISTS (SELECT 1 FROM t WHERE t.a = o.a), or compare the aggregate itself"))
         }
-        Expr::InSubquery(InSubquery { subquery, .. }) => {
-            let is_correlated = !subquery.outer_ref_columns.is_empty();
-            if is_correlated && aggregate_of(&subquery.subquery).is_some() {
-                return Err(SqlError::new(
-                    "IN takes rows, and this subquery is one value for each row of the query",
-                )
-                .near("IN")
-                .mend("compare with it: x = (SELECT MAX(…) …)"));
-            }
+        Expr::InSubquery(InSubquery { subquery, .. })
+            if !subquery.outer_ref_columns.is_empty()
+                && aggregate_of(&subquery.subquery).is_some() =>
+        {
+            Err(SqlError::new(
+                "IN takes rows, and this subquery is one value for each row of the query",
+            )
+            .near("IN")
+            .mend("compare with it: x = (SELECT MAX(…) …)"))
         }
-        Expr::ScalarSubquery(subquery) => return scalar(subquery),
-        _ => {}
+        Expr::ScalarSubquery(subquery) => scalar(subquery),
+        _ => Ok(Transformed::no(part)),
     }
-    Ok(Transformed::no(part))
 }
 
 /// A subquery that is a value.

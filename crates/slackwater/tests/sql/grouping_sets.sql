@@ -42,7 +42,7 @@ GROUP BY GROUPING SETS ((b.ms), (p.ms));
 SELECT auction, COUNT(*) AS n FROM bids GROUP BY GROUPING SETS ((auction), (auction));
 
 --- one set
--- table
+-- last per 1
 SELECT auction, COUNT(*) AS n FROM bids GROUP BY GROUPING SETS ((auction));
 
 --- aggregated again

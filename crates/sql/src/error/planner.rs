@@ -252,6 +252,11 @@ fn no_function(name: &str) -> SqlError {
 }
 
 fn grouping(text: &str) -> Option<SqlError> {
+    if text.contains(" to grouping function is not in grouping columns ") {
+        let column = last_part(between(text, "Argument ", " to grouping function")?);
+        let message = format!("GROUPING takes keys of the GROUP BY, and '{column}' is none");
+        return Some(SqlError::new(message).near("GROUPING"));
+    }
     if text.contains("must be in GROUP BY or an aggregate function")
         || text.contains("must appear in the GROUP BY clause")
     {
