@@ -46,7 +46,7 @@ SELECT auction, COUNT(*) AS n FROM bids GROUP BY GROUPING SETS ((auction), (auct
 SELECT auction, COUNT(*) AS n FROM bids GROUP BY GROUPING SETS ((auction));
 
 --- aggregated again
--- table
+-- last per 1
 SELECT auction, MAX(n) AS most FROM
   (SELECT auction, bidder, COUNT(*) AS n FROM bids GROUP BY GROUPING SETS ((auction, bidder), (bidder))) GROUP BY auction;
 

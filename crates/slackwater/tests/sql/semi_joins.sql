@@ -18,8 +18,6 @@ CREATE TABLE nobody_ever (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
 WITH ('connector' = 'file', 'path' = 'data/empty.csv');
 
-CREATE TABLE endless (k STRING, v INT) WITH ('connector' = 'stdin', 'format' = 'csv');
-
 CREATE VIEW b AS SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND);
 CREATE VIEW p AS SELECT * FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '10' SECOND);
 
@@ -275,14 +273,6 @@ EXPLAIN SELECT b.ms FROM b WHERE b.bidder IN (SELECT name FROM p WHERE p.window_
 --- EXPLAIN of a value
 -- explain
 EXPLAIN SELECT ms, price FROM bids WHERE price > (SELECT AVG(price) FROM bids);
-
---- state that grows
--- explain
-EXPLAIN SELECT k FROM endless WHERE k IN (SELECT name FROM people);
-
---- state that grows, with a condition
--- explain
-EXPLAIN SELECT k FROM endless WHERE EXISTS (SELECT 1 FROM people WHERE k = name AND v > ms);
 
 --- IN beside OR
 SELECT ms FROM bids WHERE price > 20 OR bidder IN (SELECT name FROM people);
