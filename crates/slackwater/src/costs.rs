@@ -11,6 +11,7 @@ use arrow_schema::{DataType, SchemaRef};
 use serde::{Deserialize, Serialize};
 use slackwater_control::demand::NodeCost;
 use slackwater_control::query::NodeKind;
+use slackwater_engine::operator::table_join::STREAM;
 use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
 
@@ -174,13 +175,16 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         | NodeSpec::ToRows { schema }
         | NodeSpec::SessionRows { schema, .. }
         | NodeSpec::Union { schema, .. } => schema,
-        NodeSpec::ChangelogJoin(spec) => &spec.schema,
-        NodeSpec::TopN(spec) => &spec.schema,
+        NodeSpec::ChangelogJoin(spec) => spec.output(),
+        NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => &spec.schema,
         NodeSpec::Aggregate { spec, .. } | NodeSpec::Sessions { spec, .. } => &spec.schema,
         NodeSpec::CountWindow(spec) => &spec.schema,
-        NodeSpec::Join(spec) => &spec.schema,
-        NodeSpec::IntervalJoin(spec) => &spec.schema,
+        NodeSpec::Join(spec) => spec.output(),
+        NodeSpec::IntervalJoin(spec) => spec.output(),
         NodeSpec::Over(spec) => &spec.schema,
+        NodeSpec::TableJoin(spec) if spec.only.is_some() => {
+            schema_of(program, program.graph.nodes[node].inputs[STREAM].from)
+        }
         NodeSpec::TableJoin(spec) => &spec.schema,
         NodeSpec::LookupJoin(spec) => &spec.schema,
         NodeSpec::TemporalJoin(spec) => &spec.join.schema,

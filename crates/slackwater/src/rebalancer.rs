@@ -432,6 +432,7 @@ fn stages(program: &Program, deployment: &Deployment) -> Vec<Stage> {
                 | NodeSpec::CountWindow(_)
                 | NodeSpec::ChangelogJoin(_)
                 | NodeSpec::TopN(_)
+                | NodeSpec::ByPrimaryKey(_)
                 | NodeSpec::IntervalJoin(_)
                 | NodeSpec::Over(_)
         );

@@ -18,6 +18,7 @@ fn queries_against_a_server() {
     let server = Server::start(programs);
     queries::lookups_are_the_table_join_of_the_moment(&server);
     queries::what_is_written_is_there(&server);
+    queries::a_key_that_is_not_the_query_s(&server);
     queries::what_is_wrong_is_said(&server);
     what_a_server_refuses(&server);
     every_type_there_and_back(&server);

@@ -273,9 +273,11 @@ files! {
     joins
     table_joins
     interval_joins
+    semi_joins
     over
     lookup_joins
     aggregates
+    grouping_sets
     running
     changelog
     streams_joined

@@ -77,6 +77,11 @@ fn what_is_written_is_there() {
 }
 
 #[test]
+fn a_key_that_is_not_the_query_s() {
+    queries::a_key_that_is_not_the_query_s(&Sqlite::new());
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let database = Sqlite::new();
     queries::what_is_wrong_is_said(&database);

@@ -164,3 +164,45 @@ fn a_row_column_that_is_selected_whole_keeps_all_its_fields() {
         assert_eq!(found, "{\"a\":{\"x\":1,\"y\":\"p\"}}\n", "{query}");
     }
 }
+
+#[test]
+fn what_keeps_rows_for_ever_says_so_and_state_ttl_ends_it() {
+    let tables = "CREATE TABLE l (ts TIMESTAMP(3), k STRING, v INT, WATERMARK FOR ts AS ts)
+                    WITH ('connector' = 'stdin', 'format' = 'csv');
+                  CREATE TABLE r (ts TIMESTAMP(3), k STRING, v INT, WATERMARK FOR ts AS ts)
+                    WITH ('connector' = 'file', 'path' = 'tests/sql/data/people.csv');
+                  CREATE TABLE by_n (n BIGINT PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'blackhole');";
+    let in_an_interval = "EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '1' HOUR)";
+    let cases = [
+        (
+            "SELECT v FROM l WHERE k IN (SELECT k FROM r)".to_string(),
+            Some("all different rows of the right side, for ever (semi: k = k)"),
+        ),
+        (
+            "SELECT v FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.v > l.v)"
+                .to_string(),
+            Some("keeps all rows of both sides for ever (anti: k = k and v > v)"),
+        ),
+        (format!("SELECT v FROM l WHERE {in_an_interval}"), None),
+        (format!("SELECT v FROM l WHERE NOT {in_an_interval}"), None),
+        (
+            "INSERT INTO by_n SELECT n FROM (SELECT v, COUNT(*) AS n FROM l GROUP BY v)"
+                .to_string(),
+            Some("PRIMARY KEY (n) is not what the query's rows are replaced by"),
+        ),
+    ];
+    for (query, expected) in cases {
+        let warnings = |settings: &str| {
+            let text = format!("{tables}{settings}{query};");
+            slackwater_sql::compile(&text, &[], &slackwater::catalog::BuiltIn)
+                .map(|compiled| compiled.run.warnings)
+                .unwrap_or_else(|error| panic!("{}", error.render("query", &text)))
+        };
+        let said = warnings("").join("\n");
+        match expected {
+            Some(expected) => assert!(said.contains(expected), "{query}: {said}"),
+            None => assert_eq!(said, "", "{query}"),
+        }
+        assert_eq!(warnings("SET 'state_ttl' = '1 d';"), [""; 0], "{query}");
+    }
+}

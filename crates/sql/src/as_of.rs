@@ -295,7 +295,7 @@ fn is_versioned(join: &Join) -> bool {
 
 /// Puts tables that are joined as of a time behind nodes of their own.
 pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let guarded = plan.transform_up(|part| match part {
+    let guarded = plan.transform_up_with_subqueries(|part| match part {
         LogicalPlan::Join(mut join) if is_versioned(&join) => {
             let input = Arc::unwrap_or_clone(join.right);
             let node = Arc::new(VersionsNode { input });

@@ -70,15 +70,18 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
                 spec.emits_before = wants;
             }
             NodeSpec::TopN(spec) => spec.emits_before = wants && spec.window.is_none(),
+            NodeSpec::ByPrimaryKey(spec) => spec.emits_before = wants,
             _ => {}
         }
         for (input, edge) in graph.nodes[node].inputs.iter().enumerate() {
             wanted[edge.from] |= match &nodes[node] {
                 NodeSpec::Sink(sink) => sink.wants_before,
                 NodeSpec::Aggregate { spec, .. } => spec.takes_back,
-                NodeSpec::TopN(spec) => spec.takes_back,
+                NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => spec.takes_back,
                 NodeSpec::ChangelogJoin(spec) => spec.sides[input].takes_back,
                 NodeSpec::Filter { .. } | NodeSpec::ToRows { .. } => true,
+                // As a filter: a row may lose its partner.
+                NodeSpec::TableJoin(spec) if spec.only.is_some() => true,
                 _ => wants,
             };
         }
@@ -99,14 +102,20 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
                 befores: spec.emits_before,
                 deletes: false,
             },
-            NodeSpec::TopN(spec) if spec.window.is_none() => ChangelogMode {
-                updates: spec.is_by_key(),
-                befores: spec.emits_before,
-                deletes: spec.deletes(),
-            },
+            NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) if spec.window.is_none() => {
+                ChangelogMode {
+                    updates: spec.is_by_key(),
+                    befores: spec.emits_before,
+                    deletes: spec.deletes(),
+                }
+            }
             NodeSpec::ChangelogJoin(spec) => ChangelogMode {
                 deletes: spec.makes_updates(),
                 ..ChangelogMode::default()
+            },
+            NodeSpec::TableJoin(spec) if spec.only.is_some() => ChangelogMode {
+                deletes: inputs.deletes || inputs.updates,
+                ..inputs
             },
             NodeSpec::Filter { .. } => ChangelogMode {
                 deletes: inputs.deletes || inputs.updates,
@@ -187,9 +196,22 @@ fn grows(spec: &NodeSpec, detail: &str, warnings: &mut Vec<String>) {
             };
             warnings.push(forgets(grows));
         }
+        NodeSpec::ByPrimaryKey(spec) if spec.retention_us.is_none() => {
+            let names = names(&spec.partition, &spec.input);
+            warnings.push(forgets(format!(
+                "PRIMARY KEY ({names}) is not what the query's rows are replaced by, so all of them are kept for ever"
+            )));
+        }
         NodeSpec::ChangelogJoin(spec) if spec.retention_us.is_none() => {
-            let grows =
-                format!("JOIN without a window keeps all rows of both sides for ever ({detail})");
+            let (clause, kept) = match (spec.kind.is_of_left(), spec.settles()) {
+                (false, _) => ("JOIN", "all rows of both sides"),
+                (true, false) => ("IN, EXISTS, a semi or anti join", "all rows of both sides"),
+                (true, true) => (
+                    "IN, EXISTS, a semi or anti join",
+                    "rows that have no partner yet, and all different rows of the right side,",
+                ),
+            };
+            let grows = format!("{clause} without a window keeps {kept} for ever ({detail})");
             warnings.push(forgets(grows));
         }
         NodeSpec::TemporalJoin(_) => warnings.push(format!(
@@ -261,7 +283,7 @@ pub fn without_clock(
     let keeps = nodes.iter().enumerate().filter(|(_, spec)| match spec {
         NodeSpec::Aggregate { spec, .. } => spec.retention_us.is_some(),
         NodeSpec::TopN(spec) => spec.window.is_none(),
-        NodeSpec::ChangelogJoin(_) => true,
+        NodeSpec::ChangelogJoin(_) | NodeSpec::ByPrimaryKey(_) => true,
         _ => false,
     });
     let mut sources = keeps.flat_map(|(node, _)| graph.upstream(node));

@@ -6,12 +6,14 @@ pub mod clauses;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator,
-    Spanned, TableFactor, Value, ValueWithSpan, Visit, Visitor,
+    BinaryOperator, DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
+    SelectItem, SetExpr, SetOperator, Spanned, TableFactor, UnaryOperator, Value, ValueWithSpan,
+    Visit, Visitor, visit_expressions,
 };
 
 use crate::error::{Result, SqlError, nearest};
+use crate::translate::semi_join::misplaced;
 
 /// Checks a query; `is_aggregate` tells aggregates from other functions.
 pub fn query(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
@@ -35,6 +37,8 @@ struct Check<'a> {
     is_aggregate: &'a dyn Fn(&str) -> bool,
     /// Subqueries ahead that stand for tables: `TUMBLE((SELECT …), …)`.
     tables_ahead: usize,
+    /// Subqueries ahead that stand where they may.
+    subqueries: Vec<*const Expr>,
 }
 
 fn refuse(error: SqlError) -> ControlFlow<SqlError> {
@@ -82,6 +86,7 @@ impl Visitor for Check<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlError> {
+        self.allow_subqueries(select);
         let error = self.select(select).or_else(|| clauses::select(select));
         error.map_or(ControlFlow::Continue(()), refuse)
     }
@@ -133,8 +138,28 @@ impl Visitor for Check<'_> {
                 self.tables_ahead -= 1;
                 None
             }
-            Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
-                Some(subquery().at(expression.span()))
+            Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. }
+                if self
+                    .subqueries
+                    .iter()
+                    .any(|&known| std::ptr::eq(known, expression)) =>
+            {
+                None
+            }
+            Expr::Subquery(_) => Some(subquery().at(expression.span())),
+            Expr::InSubquery { .. } | Expr::Exists { .. } => {
+                Some(misplaced().at(expression.span()))
+            }
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. }
+                if matches!(right.as_ref(), Expr::Subquery(_)) =>
+            {
+                let error = SqlError::new("ANY and ALL of a subquery are not known here");
+                let error = error.at(expression.span());
+                Some(
+                    error.mend(
+                        "x IN (SELECT …) is = ANY; (SELECT MAX(…) …) is a value to compare with",
+                    ),
+                )
             }
             Expr::Function(function) => self.function(function),
             Expr::Identifier(name) if name.quote_style.is_none() && name.value.starts_with('@') => {
@@ -165,9 +190,40 @@ impl Visitor for Check<'_> {
     }
 }
 
-fn subquery() -> SqlError {
-    SqlError::new("a subquery inside an expression is not known here")
-        .mend("join with it over equal windows")
+/// A subquery that is a value, or a condition, where there can be none.
+pub fn subquery() -> SqlError {
+    SqlError::new("a subquery is not known at this place")
+        .mend("it may stand in SELECT, WHERE and HAVING; else join with it")
+}
+
+/// The conditions of an AND, without their brackets.
+fn conjuncts<'e>(condition: &'e Expr, parts: &mut Vec<&'e Expr>) {
+    match condition {
+        Expr::Nested(inner) => conjuncts(inner, parts),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::And,
+            right,
+        } => {
+            conjuncts(left, parts);
+            conjuncts(right, parts);
+        }
+        other => parts.push(other),
+    }
+}
+
+/// The condition that a NOT turns round.
+fn negated(condition: &Expr) -> &Expr {
+    match condition {
+        Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr,
+        } => match expr.as_ref() {
+            Expr::Nested(inner) => inner,
+            inner => inner,
+        },
+        other => other,
+    }
 }
 
 fn set_expression(body: &SetExpr) -> ControlFlow<SqlError> {
@@ -202,6 +258,34 @@ impl<'a> Check<'a> {
         Check {
             is_aggregate,
             tables_ahead: 0,
+            subqueries: Vec::new(),
+        }
+    }
+
+    /// Notes where a query may have subqueries: IN and EXISTS as conditions of their own in WHERE and HAVING,
+    /// values there and in SELECT.
+    fn allow_subqueries(&mut self, select: &Select) {
+        let conditions = || [&select.selection, &select.having].into_iter().flatten();
+        let mut parts = Vec::new();
+        conditions().for_each(|condition| conjuncts(condition, &mut parts));
+        for part in parts.into_iter().map(negated) {
+            if matches!(part, Expr::InSubquery { .. } | Expr::Exists { .. }) {
+                self.subqueries.push(part);
+            }
+        }
+        let values = select.projection.iter().filter_map(|item| match item {
+            SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => {
+                Some(value)
+            }
+            _ => None,
+        });
+        for value in conditions().chain(values) {
+            let _ = visit_expressions(value, |part| {
+                if matches!(part, Expr::Subquery(_)) {
+                    self.subqueries.push(part);
+                }
+                ControlFlow::<()>::Continue(())
+            });
         }
     }
 
@@ -261,17 +345,14 @@ impl<'a> Check<'a> {
         if let Some((word, _)) = unknown.iter().find(|(_, is_there)| *is_there) {
             return Some(SqlError::new(format!("{word} is not known here")).near(*word));
         }
-        if let GroupByExpr::Expressions(keys, modifiers) = &select.group_by {
-            let sets = keys
-                .iter()
-                .any(|key| matches!(key, Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_)));
-            if sets || !modifiers.is_empty() {
-                return Some(
-                    SqlError::new("GROUPING SETS, CUBE and ROLLUP are not known here")
-                        .near("GROUP")
-                        .mend("write one statement per grouping"),
-                );
-            }
+        if let GroupByExpr::Expressions(_, modifiers) = &select.group_by
+            && !modifiers.is_empty()
+        {
+            return Some(
+                SqlError::new("GROUP BY … WITH … is not known here")
+                    .near("GROUP")
+                    .mend("GROUP BY ROLLUP (a, b), CUBE (a, b) or GROUPING SETS ((a, b), (a), ())"),
+            );
         }
         let joins = select.from.iter().flat_map(|from| &from.joins);
         joins.map(|join| &join.join_operator).find_map(join)
@@ -311,7 +392,7 @@ impl<'a> Check<'a> {
 fn join(operator: &JoinOperator) -> Option<SqlError> {
     use JoinOperator::*;
     let (Join(on) | Inner(on) | Left(on) | LeftOuter(on) | Right(on) | RightOuter(on)
-    | FullOuter(on)) = operator
+    | FullOuter(on) | LeftSemi(on) | RightSemi(on) | LeftAnti(on) | RightAnti(on)) = operator
     else {
         return other_join(operator);
     };
@@ -328,8 +409,9 @@ fn other_join(operator: &JoinOperator) -> Option<SqlError> {
     let word = match operator {
         Join(_) | Inner(_) | Left(_) | LeftOuter(_) | Right(_) | RightOuter(_) | FullOuter(_)
         | CrossJoin(_) => return None,
-        Semi(_) | LeftSemi(_) | RightSemi(_) => "SEMI",
-        Anti(_) | LeftAnti(_) | RightAnti(_) => "ANTI",
+        LeftSemi(_) | RightSemi(_) | LeftAnti(_) | RightAnti(_) => return None,
+        Semi(_) => "SEMI",
+        Anti(_) => "ANTI",
         CrossApply | OuterApply => "APPLY",
         AsOf { .. } => "ASOF",
         StraightJoin(_) => "STRAIGHT_JOIN",
@@ -338,7 +420,7 @@ fn other_join(operator: &JoinOperator) -> Option<SqlError> {
     Some(
         SqlError::new(format!("{word} joins are not known here"))
             .near(word)
-            .mend("INNER, LEFT, RIGHT and FULL joins are"),
+            .mend("INNER, LEFT, RIGHT, FULL, LEFT SEMI and LEFT ANTI joins are"),
     )
 }
 

@@ -8,7 +8,7 @@ use slackwater_engine::operator::interval_join::IntervalJoinSpec;
 use slackwater_engine::operator::join::JoinSpec;
 use slackwater_engine::operator::lookup_join::LookupJoinSpec;
 use slackwater_engine::operator::over::{OverFunction, OverSpec};
-use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
+use slackwater_engine::operator::table_join::{Only, STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use crate::error::without_literal_types;
@@ -199,10 +199,12 @@ pub fn table_join(spec: &TableJoinSpec, stream: &SchemaRef) -> String {
     if let Some(condition) = &spec.condition {
         on.push(readable(&format!("{condition:?}")));
     }
-    let kind = if spec.keeps_unmatched {
-        "left"
-    } else {
-        "inner"
+    let kind = match spec.only {
+        Some(Only::WithPartner) => "semi",
+        Some(Only::WithoutPartner) => "anti",
+        Some(Only::NotAmong) => "not in",
+        None if spec.keeps_unmatched => "left",
+        None => "inner",
     };
     match on.is_empty() {
         true => format!("{kind}: every pair"),
@@ -270,6 +272,14 @@ pub fn top_n(spec: &TopNSpec) -> String {
         ""
     };
     format!("first {}{by} in order of {order}{kind}", spec.limit)
+}
+
+/// One row for each value of a PRIMARY KEY.
+pub fn by_primary_key(spec: &TopNSpec) -> String {
+    let names = spec.partition.iter();
+    let names = names.map(|&column| readable(spec.input.field(column).name()));
+    let names = names.collect::<Vec<_>>().join(", ");
+    format!("one row for each {names}: of several that are there the greatest")
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn only_counted(nodes: &[NodeSpec], session: &Session) -> Option<String> {
 
 /// The plan with the tables for the late rows of its window functions.
 pub fn mark(plan: LogicalPlan, session: &Session) -> Result<LogicalPlan> {
-    let marked = plan.transform_up(|part| {
+    let marked = plan.transform_up_with_subqueries(|part| {
         let LogicalPlan::Extension(extension) = &part else {
             return Ok(Transformed::no(part));
         };

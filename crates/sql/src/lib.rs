@@ -13,11 +13,14 @@ pub mod types;
 mod as_of;
 mod check;
 pub mod functions;
+mod grouping_sets;
 mod late_rows;
+mod nulls;
 mod operands;
 mod order;
 mod outputs;
 pub mod session;
+mod subqueries;
 pub mod table;
 mod window;
 

@@ -72,7 +72,7 @@ impl ExprPlanner for Operands {
 /// Refuses `FILTER (WHERE x)` where `x` is no condition: the planner would cast it to one.
 pub fn check_filters(plan: &LogicalPlan) -> crate::error::Result<()> {
     let mut wrong = None;
-    plan.apply(|node| {
+    plan.apply_with_subqueries(|node| {
         if let LogicalPlan::Aggregate(aggregate) = node {
             for expression in &aggregate.aggr_expr {
                 if let Expr::AggregateFunction(call) = expression.clone().unalias()

@@ -52,6 +52,7 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
             NodeSpec::Over(_) => false,
             // Running ones emit on the way; a window's first rows are the same in any order.
             NodeSpec::TopN(spec) => spec.window.is_none(),
+            NodeSpec::ByPrimaryKey(_) => true,
             NodeSpec::Sessions { spec, input, .. } => {
                 !spec.calls.iter().all(|call| call.is_exact(input))
             }

@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use arrow_schema::DataType;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{DFSchema, DataFusionError, TableReference};
 use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion_expr::{
     AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion_optimizer::analyzer::Analyzer;
+use datafusion_optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
 use datafusion_optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion_optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion_optimizer::optimize_projections::OptimizeProjections;
 use datafusion_optimizer::push_down_filter::PushDownFilter;
 use datafusion_optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion_optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
 use datafusion_sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
@@ -27,9 +29,11 @@ use crate::as_of;
 use crate::check;
 use crate::error::{Result, SqlError, nearest};
 use crate::functions;
+use crate::grouping_sets;
 use crate::operands::{Operands, check_filters};
 use crate::outputs;
 use crate::settings::Settings;
+use crate::subqueries;
 use crate::table::{Table, TableHandle, ViewHandle};
 use crate::types::Types;
 use crate::window::WindowFunctions;
@@ -139,7 +143,7 @@ impl Session {
     /// The views that a plan reads, also by way of others: the planner keeps their names.
     pub fn views_in(&self, plan: &LogicalPlan) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
-        let visited = plan.apply(|node| {
+        let visited = plan.apply_with_subqueries(|node| {
             if let LogicalPlan::SubqueryAlias(alias) = node
                 && self.is_view(alias.alias.table())
             {
@@ -216,7 +220,11 @@ impl Session {
     pub fn optimise(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = self.analyse(plan)?;
         crate::expression::check_constants(&plan)?;
+        let plan = grouping_sets::expand(subqueries::prepare(plan)?)?;
         let optimizer = Optimizer::with_rules(vec![
+            // First: what is simplified may hold a subquery twice.
+            Arc::new(DecorrelatePredicateSubquery::new()),
+            Arc::new(ScalarSubqueryToJoin::new()),
             Arc::new(SimplifyExpressions::new()),
             Arc::new(ReplaceDistinctWithAggregate::new()),
             Arc::new(EliminateCrossJoin::new()),
@@ -225,7 +233,12 @@ impl Session {
             Arc::new(ExtractEquijoinPredicate::new()),
             Arc::new(OptimizeProjections::new()),
         ]);
-        let plan = optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {})?;
+        let mut options = ConfigOptions::default();
+        // There is no operator for values of subqueries: all of them become joins.
+        let of_rules = &mut options.optimizer;
+        of_rules.enable_physical_uncorrelated_scalar_subquery = false;
+        let context = OptimizerContext::new_with_config_options(Arc::new(options));
+        let plan = optimizer.optimize(plan, &context, |_, _| {})?;
         as_of::without_copies(plan)
     }
 

@@ -115,6 +115,8 @@ pub enum NodeSpec {
     ChangelogJoin(ChangelogJoinSpec),
     /// The first rows of each partition.
     TopN(TopNSpec),
+    /// Of each partition the first row, because a table has that key and the query has not.
+    ByPrimaryKey(TopNSpec),
     /// A changelog as plain rows.
     ToRows {
         /// What each row does, then the input's columns.
@@ -233,7 +235,9 @@ impl NodeSpec {
             NodeSpec::TopN(spec) if spec.window.is_some() => {
                 Box::new(WindowTopN::new(spec.clone())?)
             }
-            NodeSpec::TopN(spec) => Box::new(TopN::new(spec.clone())?),
+            NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => {
+                Box::new(TopN::new(spec.clone())?)
+            }
             NodeSpec::ToRows { schema } => Box::new(ToRows::new(schema.clone())),
             NodeSpec::Union { schema, changes } => Box::new(match changes {
                 true => Union::of_changes(schema.clone()),

@@ -13,6 +13,7 @@ mod join;
 mod late_rows;
 mod lookup_join;
 mod over;
+pub(crate) mod semi_join;
 mod sink;
 mod source;
 mod table_join;
@@ -208,6 +209,10 @@ impl<'a> Translator<'a> {
                     true => self.settle(stream, plan),
                     false => Ok(stream),
                 }
+            }
+            // What a rule has left of the condition of a join.
+            LogicalPlan::Filter(filter) if semi_join::is_true(&filter.predicate) => {
+                self.translate(&filter.input)
             }
             LogicalPlan::Filter(filter) => {
                 if let Some(first) = self.top_n(filter, None)? {
@@ -487,10 +492,7 @@ fn refuse_subqueries(expression: &Expr) -> Result<()> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     if found {
-        return Err(
-            SqlError::new("a subquery inside an expression is not known here")
-                .mend("join with it over equal windows"),
-        );
+        return Err(crate::check::subquery());
     }
     Ok(())
 }

@@ -11,6 +11,7 @@
 //! Late rows of either side are left out before ([`super::drop_late`]). Rows are kept encoded, in
 //! memory of their own: neither a link's frame nor a source's block is held by them.
 
+mod existence;
 mod kept;
 mod state;
 
@@ -37,14 +38,14 @@ pub struct IntervalJoinSpec {
     pub sides: [IntervalSide; 2],
     /// The right row's event time less the left one's is at least and at most this, in microseconds.
     pub bounds: [EventTime; 2],
-    /// Rows without a partner that are emitted too, padded with NULL.
+    /// Which rows come out.
     pub kind: JoinKind,
     /// A further condition over the columns of both sides (left, then right).
     pub condition: Option<std::sync::Arc<dyn Expression>>,
     /// How far behind the watermark rows may come that are in time, in microseconds: rows that a window
     /// has made have event times before its end, and come when the watermark is there.
     pub behind_us: EventTime,
-    /// All columns of the left input, then all of the right one.
+    /// The columns of a pair: all of the left input, then all of the right one.
     pub schema: SchemaRef,
 }
 
@@ -60,6 +61,14 @@ pub struct IntervalSide {
 }
 
 impl IntervalJoinSpec {
+    /// The columns of what comes out.
+    pub fn output(&self) -> &SchemaRef {
+        match self.kind.is_of_left() {
+            true => &self.sides[0].schema,
+            false => &self.schema,
+        }
+    }
+
     /// The last event time of the other side that a row of `side` at `time` can be joined with.
     fn last_partner(&self, side: usize, time: EventTime) -> EventTime {
         match side {
@@ -176,6 +185,9 @@ impl IntervalJoin {
         pairs: Pairs,
         output: &mut Output,
     ) -> Result<()> {
+        if self.spec.kind.is_of_left() && self.spec.condition.is_none() {
+            return self.note_partners(pending, pairs, output);
+        }
         let other = 1 - pending.side;
         let own_rows = pairs.iter().map(|pair| pending.rows.row(pair.0 as usize));
         let own = self.sides[pending.side].converter.convert_rows(own_rows)?;
@@ -198,6 +210,15 @@ impl IntervalJoin {
         // Rows for which a condition failed are refused: they are not padded.
         let matched = kept.iter().map(|&pair| pairs[pair]);
         let failed = failed.iter().map(|&pair| pairs[pair as usize]);
+        match self.spec.kind {
+            // A pair that is refused is no reason to let its row through.
+            JoinKind::Semi => return self.note_partners(pending, matched.collect(), output),
+            JoinKind::Anti => {
+                let known = matched.chain(failed).collect();
+                return self.note_partners(pending, known, output);
+            }
+            _ => {}
+        }
         self.note_matched(pending, matched.chain(failed));
         match kept.len() == pairs.len() {
             true => output.emit(all),
@@ -243,6 +264,12 @@ impl IntervalJoin {
             if pending.search.is_null[row] && !is_padded {
                 continue;
             }
+            // A row that only needs one partner. With a condition others are looked at, too: for which pairs
+            // it fails must not depend on which side came first.
+            let is_settled = self.spec.kind.is_of_left() && self.spec.condition.is_none();
+            if side == 0 && is_settled && pending.matched[row] {
+                continue;
+            }
             let kept = Kept {
                 matched: pending.matched[row],
                 mark: self.mark,
@@ -278,6 +305,10 @@ impl IntervalJoin {
             return Ok(());
         }
         let own = self.sides[side].decode(singles.iter().map(|values| &**values))?;
+        if self.spec.kind.is_of_left() {
+            output.emit_batch(RecordBatch::try_new(self.spec.output().clone(), own)?);
+            return Ok(());
+        }
         let other = self.spec.sides[1 - side].schema.fields().iter();
         let nulls = other.map(|field| new_null_array(field.data_type(), singles.len()));
         let nulls = nulls.collect::<Vec<ArrayRef>>();
@@ -380,12 +411,12 @@ impl Operator for IntervalJoin {
 
     fn delay_us(&self) -> EventTime {
         let [least, most] = self.spec.bounds;
-        // A side that may be padded has no event time for what follows.
+        // A side that may be padded has no event time for what follows, nor has one that doesn't come out.
         let left = match self.spec.kind.keeps(1) {
             true => 0,
             false => most.max(0),
         };
-        let right = match self.spec.kind.keeps(0) {
+        let right = match self.spec.kind.keeps(0) || self.spec.kind.is_of_left() {
             true => 0,
             false => least.saturating_neg().max(0),
         };

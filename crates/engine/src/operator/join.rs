@@ -33,8 +33,18 @@ pub struct JoinSpec {
     pub kind: JoinKind,
     /// A further condition over the columns of both sides (left, then right).
     pub condition: Option<Arc<dyn Expression>>,
-    /// All columns of the left input, then all of the right one.
+    /// The columns of a pair: all of the left input, then all of the right one.
     pub schema: SchemaRef,
+}
+
+impl JoinSpec {
+    /// The columns of what comes out.
+    pub fn output(&self) -> &SchemaRef {
+        match self.kind.is_of_left() {
+            true => &self.sides[0].schema,
+            false => &self.schema,
+        }
+    }
 }
 
 /// One input of a window join.
@@ -50,28 +60,37 @@ pub struct JoinSide {
     pub schema: SchemaRef,
 }
 
-/// Which rows without a partner are emitted.
+/// Which rows come out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinKind {
-    /// None.
+    /// Pairs.
     Inner,
-    /// Those of the left input.
+    /// Pairs, and rows of the left input without a partner.
     Left,
-    /// Those of the right input.
+    /// Pairs, and rows of the right input without a partner.
     Right,
-    /// Those of both.
+    /// Pairs, and rows of both without a partner.
     Full,
+    /// Rows of the left input that have a partner, each once, without the columns of the right one.
+    Semi,
+    /// Rows of the left input that have none.
+    Anti,
 }
 
 impl JoinKind {
     /// Whether rows of `side` (0 the left one) without a partner are emitted.
     pub fn keeps(self, side: usize) -> bool {
         match self {
-            JoinKind::Inner => false,
-            JoinKind::Left => side == 0,
+            JoinKind::Inner | JoinKind::Semi => false,
+            JoinKind::Left | JoinKind::Anti => side == 0,
             JoinKind::Right => side == 1,
             JoinKind::Full => true,
         }
+    }
+
+    /// Whether rows of the left input alone come out: whether a partner exists is all that counts.
+    pub fn is_of_left(self) -> bool {
+        matches!(self, JoinKind::Semi | JoinKind::Anti)
     }
 }
 

@@ -8,6 +8,7 @@
 //! The table is not state that a snapshot would have to hold: reading it again gives the same rows.
 
 pub(super) mod index;
+mod only;
 
 use std::sync::Arc;
 
@@ -37,10 +38,24 @@ pub struct TableJoinSpec {
     pub table: SchemaRef,
     /// Rows of the stream that have no partner are emitted too, padded with NULL.
     pub keeps_unmatched: bool,
+    /// Rows of the stream come out alone: these.
+    pub only: Option<Only>,
     /// A further condition over the columns of both (the stream's, then the table's).
     pub condition: Option<Arc<dyn Expression>>,
-    /// All columns of the stream, then all of the table.
+    /// The columns of a pair: all of the stream, then all of the table.
     pub schema: SchemaRef,
+}
+
+/// Which rows of the stream come out alone, each once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Only {
+    /// Those that have a partner: a semi join.
+    WithPartner,
+    /// Those that have none: an anti join.
+    WithoutPartner,
+    /// Those whose key is known not to be among the table's: SQL's NOT IN. A NULL in the table might be
+    /// any key, so no row is; a row's own NULL might be one of the table's, if that has any.
+    NotAmong,
 }
 
 /// Table join.
@@ -63,6 +78,8 @@ struct Rest {
     chunk: Chunk,
     search: Search,
     cursor: Cursor,
+    /// Which rows have found a partner, where that is all that counts.
+    found: Vec<bool>,
 }
 
 impl TableJoin {
@@ -144,8 +161,13 @@ impl Operator for TableJoin {
         let keys = keys.map(|&key| chunk.batch.column(key).clone());
         let keys = keys.collect::<Vec<ArrayRef>>();
         let search = self.whole()?.search(keys, chunk.rows())?;
+        let found = match self.spec.only {
+            Some(_) => vec![false; chunk.rows()],
+            None => Vec::new(),
+        };
         self.rest = Some(Rest {
             chunk,
+            found,
             search,
             cursor: Cursor::default(),
         });
@@ -157,6 +179,9 @@ impl Operator for TableJoin {
         let Some(mut rest) = self.rest.take() else {
             return Ok(Progress::Done);
         };
+        if let Some(only) = self.spec.only {
+            return self.step_only(only, rest, output);
+        }
         let before = rest.cursor;
         let found = self
             .whole()?

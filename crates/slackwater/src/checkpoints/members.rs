@@ -168,6 +168,7 @@ fn keys(program: &Program) -> HashMap<usize, String> {
                     NodeSpec::TemporalJoin(_) => "temporal join",
                     NodeSpec::ChangelogJoin(_) => "join of streams",
                     NodeSpec::TopN(_) => "top",
+                    NodeSpec::ByPrimaryKey(_) => "primary key",
                     _ => "",
                 };
                 if !kind.is_empty() && !keys.contains_key(&from) {
@@ -245,14 +246,18 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
         NodeSpec::ChangelogJoin(join) => {
             let sides = join.sides.iter();
             let sides = sides.map(|side| format!("{} by {:?}", columns(&side.schema), side.keys));
+            let mut kind = format!("{:?}", join.kind);
+            if join.settles() {
+                kind.push_str(", forgets rows that have a partner");
+            }
             let aspects = vec![
                 aspect("rows", sides.collect::<Vec<_>>().join("; ")),
-                // Only an outer join counts partners.
-                aspect("kind", format!("{:?}", join.kind)),
+                // Only outer, semi and anti joins count partners.
+                aspect("kind", kind),
             ];
             (NodeKind::Stateful, aspects)
         }
-        NodeSpec::TopN(spec) => (NodeKind::Stateful, of_top_n(spec)),
+        NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => (NodeKind::Stateful, of_top_n(spec)),
         NodeSpec::TemporalJoin(spec) => {
             let keys = format!("{:?}", spec.join.keys);
             let table = columns(&spec.join.table);

@@ -62,6 +62,7 @@ pub fn guess(node: &NodeSpec) -> Work {
         // Each row is encoded, and kept in a tree.
         NodeSpec::ChangelogJoin(_)
         | NodeSpec::TopN(_)
+        | NodeSpec::ByPrimaryKey(_)
         | NodeSpec::SessionRows { .. }
         | NodeSpec::CountWindow(_) => (10_000.0, 500.0),
         NodeSpec::Sessions { .. } => (10_000.0, 200.0),

@@ -94,3 +94,25 @@ EXPLAIN SELECT n, COUNT(*) AS bidders FROM per_bidder WHERE n > 1 GROUP BY n;
 --- EXPLAIN: by key where that is enough
 -- explain
 EXPLAIN SELECT bidder, n FROM per_bidder;
+
+--- EXPLAIN of a PRIMARY KEY that is the query's
+-- explain
+CREATE TABLE out_table (bidder STRING, n BIGINT, PRIMARY KEY (bidder) NOT ENFORCED) WITH ('connector' = 'blackhole');
+EXPLAIN INSERT INTO out_table SELECT bidder, n FROM per_bidder;
+
+--- EXPLAIN of a PRIMARY KEY that is not the query's
+-- explain
+CREATE TABLE out_table (bidder STRING, n BIGINT, PRIMARY KEY (n) NOT ENFORCED) WITH ('connector' = 'blackhole');
+EXPLAIN INSERT INTO out_table SELECT bidder, n FROM per_bidder;
+
+--- EXPLAIN of a PRIMARY KEY of rows without a key, over a stream that does not end
+-- explain
+CREATE TABLE endless (k STRING, v INT) WITH ('connector' = 'stdin', 'format' = 'csv');
+CREATE TABLE out_table (n BIGINT PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'blackhole');
+EXPLAIN INSERT INTO out_table SELECT n FROM (SELECT k, COUNT(*) AS n FROM endless GROUP BY k);
+
+--- EXPLAIN of a join whose rows go from one instance to another
+-- explain
+CREATE TABLE out_table (bidder STRING, n BIGINT, bidders BIGINT, PRIMARY KEY (bidder) NOT ENFORCED) WITH ('connector' = 'blackhole');
+EXPLAIN INSERT INTO out_table SELECT a.bidder, a.n, b.bidders FROM per_bidder AS a
+JOIN (SELECT n, COUNT(*) AS bidders FROM per_bidder GROUP BY n) AS b ON a.n = b.n;

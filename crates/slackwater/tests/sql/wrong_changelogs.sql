@@ -18,14 +18,6 @@ INSERT INTO out_file SELECT n FROM per_bidder;
 CREATE TABLE out_file (bidder STRING, n BIGINT, PRIMARY KEY (bidder) NOT ENFORCED) WITH ('connector' = 'file', 'path' = 'out/a.csv');
 INSERT INTO out_file SELECT bidder, n FROM per_bidder;
 
---- a PRIMARY KEY that is not the query's
-CREATE TABLE out_table (bidder STRING, n BIGINT, PRIMARY KEY (n) NOT ENFORCED) WITH ('connector' = 'blackhole');
-INSERT INTO out_table SELECT bidder, n FROM per_bidder;
-
---- a PRIMARY KEY of rows without a key
-CREATE TABLE out_table (n BIGINT PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'blackhole');
-INSERT INTO out_table SELECT n FROM per_bidder;
-
 --- changelog without a name
 CREATE TABLE out_file (bidder STRING, n BIGINT) WITH ('connector' = 'file', 'path' = 'out/a.csv', 'changelog' = '');
 INSERT INTO out_file SELECT bidder, n FROM per_bidder;

@@ -71,9 +71,6 @@ SELECT COUNT(*) FROM bids GROUP BY COUNT(*);
 --- a key by a number that is too large
 SELECT auction, COUNT(*) FROM bids GROUP BY 3;
 
---- a semi join
-SELECT b.price FROM b LEFT SEMI JOIN p ON b.window_start = p.window_start;
-
 --- ORDER BY
 SELECT price FROM bids
 ORDER BY price;
@@ -93,15 +90,6 @@ SELECT price, SUM(price) OVER (PARTITION BY auction ORDER BY ms) FROM bids;
 --- ROW_NUMBER
 SELECT price, ROW_NUMBER() OVER (PARTITION BY auction) FROM bids;
 
---- a subquery as a value
-SELECT price, (SELECT MAX(ms) FROM people) AS latest FROM bids;
-
---- a subquery with IN
-SELECT price FROM bids WHERE bidder IN (SELECT name FROM people);
-
---- a subquery with EXISTS
-SELECT price FROM bids WHERE EXISTS (SELECT 1 FROM people WHERE name = bidder);
-
 --- EXCEPT
 SELECT bidder FROM bids EXCEPT SELECT name FROM people;
 
@@ -116,12 +104,6 @@ SELECT ts FROM bids UNION ALL SELECT TRUE FROM people;
 
 --- DISTINCT ON
 SELECT DISTINCT ON (auction) auction, price FROM bids;
-
---- ROLLUP
-SELECT auction, bidder, COUNT(*) FROM bids GROUP BY ROLLUP (auction, bidder);
-
---- GROUPING SETS
-SELECT auction, COUNT(*) FROM bids GROUP BY GROUPING SETS ((auction), ());
 
 --- a query without a table
 SELECT 1 + 1;

@@ -1,5 +1,6 @@
 //! Queries over tables of a database, whichever it is.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -194,6 +195,58 @@ pub fn what_is_written_is_there(database: &dyn Database) {
             totals,
             ["gold,100,297", "iron,100,298", "lead,7,7", "tin,100,299"]
         );
+    }
+}
+
+/// Of several rows of a query that have the same PRIMARY KEY the greatest is there; and a row whose old and
+/// new version come from different instances is there once.
+pub fn a_key_that_is_not_the_query_s(database: &dyn Database) {
+    let orders = orders(database);
+    let all = || (0..300_i64).map(|n| (n, (n % 11 != 0).then_some(n * 7 % 40)));
+    let mut of_customer = BTreeMap::<Option<i64>, (i64, i64)>::new();
+    let mut of_seventh = BTreeMap::<i64, i64>::new();
+    for (n, customer) in all() {
+        let (count, most) = of_customer.entry(customer).or_default();
+        (*count, *most) = (*count + 1, (*most).max(n % 7));
+        *of_seventh.entry(n % 7).or_default() += 1;
+    }
+    let mut greatest = BTreeMap::<i64, Option<i64>>::new();
+    for (customer, (count, _)) in &of_customer {
+        let known = greatest.entry(*count).or_insert(*customer);
+        *known = (*known).max(*customer);
+    }
+    let shown = |number: Option<i64>| number.map_or("NULL".to_string(), |n| n.to_string());
+    let greatest = greatest.into_iter();
+    let greatest = greatest.map(|(count, customer)| format!("{count},{}", shown(customer)));
+    let greatest = greatest.collect::<Vec<_>>();
+    let moved = of_customer.iter().filter_map(|(customer, (_, most))| {
+        customer.map(|customer| format!("{customer},{most},{}", of_seventh[most]))
+    });
+    let moved = moved.collect::<Vec<_>>();
+    for settings in SETTINGS {
+        database.run(
+            "DROP TABLE IF EXISTS greatest; CREATE TABLE greatest (n BIGINT PRIMARY KEY, customer BIGINT);
+             DROP TABLE IF EXISTS moved; CREATE TABLE moved (customer BIGINT PRIMARY KEY, most BIGINT, orders BIGINT);",
+        );
+        let columns = [
+            "n BIGINT, customer BIGINT, PRIMARY KEY (n) NOT ENFORCED",
+            "customer BIGINT, most BIGINT, orders BIGINT, PRIMARY KEY (customer) NOT ENFORCED",
+        ];
+        let text = orders.clone()
+            + &table(database, "g", columns[0], ", 'table-name' = 'greatest'")
+            + &table(database, "m", columns[1], ", 'table-name' = 'moved'")
+            + "INSERT INTO g SELECT COUNT(*), customer FROM orders GROUP BY customer;
+               INSERT INTO m SELECT c.customer, c.most, s.orders
+               FROM (SELECT customer, MAX(n % 7) AS most FROM orders WHERE customer IS NOT NULL GROUP BY customer) AS c
+               JOIN (SELECT n % 7 AS seventh, COUNT(*) AS orders FROM orders GROUP BY n % 7) AS s ON c.most = s.seventh;";
+        let settings = [("parallelism", settings.0), ("chunk_rows", settings.1)];
+        run_text(&text, &settings).unwrap();
+        let there = database
+            .rows("SELECT n, coalesce(cast(customer AS char(4)), 'NULL') FROM greatest ORDER BY n");
+        let there = there.iter().map(|row| row.replace(' ', ""));
+        assert_eq!(there.collect::<Vec<_>>(), greatest, "{settings:?}");
+        let there = database.rows("SELECT customer, most, orders FROM moved ORDER BY customer");
+        assert_eq!(there, moved, "{settings:?}");
     }
 }
 

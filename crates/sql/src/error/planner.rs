@@ -252,6 +252,11 @@ fn no_function(name: &str) -> SqlError {
 }
 
 fn grouping(text: &str) -> Option<SqlError> {
+    if text.contains(" to grouping function is not in grouping columns ") {
+        let column = last_part(between(text, "Argument ", " to grouping function")?);
+        let message = format!("GROUPING takes keys of the GROUP BY, and '{column}' is none");
+        return Some(SqlError::new(message).near("GROUPING"));
+    }
     if text.contains("must be in GROUP BY or an aggregate function")
         || text.contains("must appear in the GROUP BY clause")
     {
@@ -331,6 +336,12 @@ fn value(text: &str) -> Option<SqlError> {
 
 /// What tables, columns and conditions look like.
 fn shape(text: &str) -> Option<SqlError> {
+    if text.starts_with("Too many columns! The subquery should only return one column") {
+        return Some(
+            SqlError::new("a subquery is compared by one column, and this one has several")
+                .mend("select the one that is meant, or write EXISTS"),
+        );
+    }
     if text.starts_with("Projections require unique expression names") {
         let name = between(text, "the expression \"", "\"")?;
         let name = name.rsplit(" AS ").next().unwrap_or(name);

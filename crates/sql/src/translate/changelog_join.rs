@@ -47,7 +47,7 @@ impl Translator<'_> {
             let of_plan = 0..plans[side].schema().fields().len();
             of_plan.map(move |at| starts[side] + at)
         });
-        let columns = columns
+        let mut columns = columns
             .map(|at| column(at, &schema))
             .collect::<Vec<Physical>>();
         let condition = match &join.filter {
@@ -67,14 +67,22 @@ impl Translator<'_> {
             };
             self.edge(nodes[side], exchange)
         });
-        let key = self.joined_key(&streams, &sides, starts, &schema);
+        let key = match kind {
+            JoinKind::Inner => self.joined_key(&streams, &sides, starts, &schema),
+            JoinKind::Semi | JoinKind::Anti => self.left_key(&streams[0], &sides[0]),
+            _ => None,
+        };
         let spec = ChangelogJoinSpec {
             sides,
             kind,
             condition,
             retention_us: self.session.settings.state_ttl_us,
-            schema: schema.clone(),
+            schema,
         };
+        if kind.is_of_left() {
+            columns.truncate(plans[0].schema().fields().len());
+        }
+        let schema = spec.output().clone();
         let updates = spec.makes_updates();
         let detail = explain::changelog_join(&spec);
         let known = format!("changelog join {spec:?}");
@@ -94,7 +102,7 @@ impl Translator<'_> {
             columns,
             time: None,
             updates,
-            key: key.filter(|_| updates && kind == JoinKind::Inner),
+            key: key.filter(|_| updates),
             deletes: updates,
         })
     }
@@ -122,8 +130,20 @@ impl Translator<'_> {
         Ok((node, places))
     }
 
+    /// What tells the rows of a semi or anti join apart: the key of the left side, if rows of one key always
+    /// come from one instance.
+    fn left_key(&self, stream: &Stream, side: &ChangelogJoinSide) -> Option<Vec<Physical>> {
+        let key = stream.key.as_ref()?.iter();
+        let places = key.map(|of_key| stream.columns.iter().position(|known| known == of_key));
+        let places = places.collect::<Option<Vec<usize>>>()?;
+        let is_together = side.keys.iter().all(|joined| places.contains(joined));
+        let key = places.iter().map(|&at| column(at, &side.schema));
+        is_together.then(|| key.collect())
+    }
+
     /// What tells the rows of an inner join apart: the key of one side, where that of the other is among
-    /// what they are joined by; else both. `None` where a side has none.
+    /// what they are joined by; else both. `None` where a side has none, or where rows of one key may come
+    /// from several instances: a row that takes another's place would overtake it.
     fn joined_key(
         &self,
         streams: &[Stream; 2],
@@ -147,15 +167,19 @@ impl Translator<'_> {
             let key = places[side].as_ref()?.iter();
             Some(key.map(|at| column(starts[side] + at, schema)).collect())
         };
-        if is_unique[1]
-            && let Some(left) = of_side(0)
-        {
-            return Some(left);
+        let is_together = [0, 1].map(|side: usize| {
+            let mut joined = sides[side].keys.iter();
+            let key = places[side].as_ref();
+            key.is_some_and(|key| joined.all(|at| key.contains(at)))
+        });
+        if is_unique[1] && is_together[0] {
+            return of_side(0);
         }
-        if is_unique[0]
-            && let Some(right) = of_side(1)
-        {
-            return Some(right);
+        if is_unique[0] && is_together[1] {
+            return of_side(1);
+        }
+        if !is_together.contains(&true) {
+            return None;
         }
         Some([of_side(0)?, of_side(1)?].concat())
     }

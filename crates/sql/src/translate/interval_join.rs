@@ -275,7 +275,7 @@ impl Translator<'_> {
         let of_left = 0..logical[0];
         let of_right = width..width + logical[1];
         let columns = of_left.chain(of_right).map(|index| column(index, &schema));
-        let columns = columns.collect::<Vec<Physical>>();
+        let mut columns = columns.collect::<Vec<Physical>>();
         let condition = match &found.filter {
             None => None,
             Some(filter) => {
@@ -302,8 +302,9 @@ impl Translator<'_> {
             kind,
             condition,
             behind_us: behind_us.unwrap_or(0),
-            schema: schema.clone(),
+            schema,
         };
+        let schema = spec.output().clone();
         let detail = explain::interval_join(&spec);
         let key = format!("interval join {spec:?}");
         let node = self.node(
@@ -324,11 +325,16 @@ impl Translator<'_> {
             let roles = stream.roles.iter();
             roles.map(move |role| if padded { Role::Plain } else { *role })
         });
+        let mut roles = roles.collect::<Vec<Role>>();
+        if kind.is_of_left() {
+            columns.truncate(logical[0]);
+            roles.truncate(logical[0]);
+        }
         let time = (0..2).find(|&side| !padded[side]);
         Ok(Some(Stream {
             node,
             columns,
-            roles: roles.collect(),
+            roles,
             time: time.map(|side| column(times[side], &schema)),
             updates: false,
             key: None,

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
-use datafusion_common::{JoinType, NullEquality};
+use datafusion_common::NullEquality;
 use datafusion_expr::logical_plan::Join;
 use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::join::{JoinKind, JoinSide, JoinSpec};
 use slackwater_engine::operator::window::Windows;
 
-use super::{Role, Stream, Translator};
+use super::{Role, Stream, Translator, semi_join};
 use crate::as_of;
 use crate::error::{Result, SqlError};
 use crate::explain;
@@ -18,16 +18,10 @@ use crate::specs::NodeSpec;
 
 impl Translator<'_> {
     pub(super) fn join(&mut self, join: &Join) -> Result<Stream> {
-        let kind = match join.join_type {
-            JoinType::Inner => JoinKind::Inner,
-            JoinType::Left => JoinKind::Left,
-            JoinType::Right => JoinKind::Right,
-            JoinType::Full => JoinKind::Full,
-            other => {
-                return Err(SqlError::new(format!("a {other} join is not known here"))
-                    .mend("INNER, LEFT, RIGHT and FULL joins are"));
-            }
-        };
+        if let Some(join) = semi_join::in_order(join) {
+            return self.join(&join);
+        }
+        let kind = semi_join::kind(join)?;
         if join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty() {
             return Err(SqlError::new(
                 "a join in which NULL equals NULL is not known here",
@@ -45,6 +39,7 @@ impl Translator<'_> {
         if let Some(table_side) = Self::table_side(kind, may_be_table) {
             return self.table_join(join, kind, table_side);
         }
+        semi_join::check_not_in(join)?;
         let streams = [self.translate(plans[0])?, self.translate(plans[1])?];
         let mut window: Option<(bool, Windows)> = None;
         let mut window_pair: Option<[Physical; 2]> = None;
@@ -130,7 +125,7 @@ impl Translator<'_> {
             .flat_map(|side| side.schema.fields().iter().cloned());
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let logical = [0, 1].map(|side: usize| plans[side].schema().fields().len());
-        let columns = (0..logical[0])
+        let mut columns = (0..logical[0])
             .chain((0..logical[1]).map(|index| widths[0] + index))
             .map(|index| column(index, &schema))
             .collect::<Vec<Physical>>();
@@ -165,8 +160,9 @@ impl Translator<'_> {
             windows,
             kind,
             condition,
-            schema: schema.clone(),
+            schema,
         };
+        let schema = spec.output().clone();
         let detail = explain::join(&spec);
         let key = format!("join {spec:?}");
         let node = self.node(
@@ -189,7 +185,11 @@ impl Translator<'_> {
                 .iter()
                 .map(move |role| if padded { Role::Plain } else { *role })
         });
-        let roles = roles.collect();
+        let mut roles = roles.collect::<Vec<Role>>();
+        if kind.is_of_left() {
+            columns.truncate(logical[0]);
+            roles.truncate(logical[0]);
+        }
         Ok(Stream {
             node,
             columns,

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema, SortOptions};
 use datafusion_expr::LogicalPlan;
 use slackwater_control::query::{Exchange, Node, NodeKind};
+use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::sink::{Accepts, SinkConnector};
 
 use super::{Stream, Translator};
 use crate::error::{Result, SqlError};
+use crate::explain;
+use crate::expression::column;
 use crate::specs::{NodeSpec, SinkSpec};
 use crate::table::{CHANGELOG, Table};
 
@@ -29,7 +32,7 @@ impl Translator<'_> {
     /// Adds the sink of a stream.
     pub(super) fn write(
         &mut self,
-        stream: Stream,
+        mut stream: Stream,
         names: &[String],
         table: Option<Arc<Table>>,
         latency_target_ns: Option<u64>,
@@ -46,6 +49,17 @@ impl Translator<'_> {
         }
         if let (Some(table), None) = (&table, changelog) {
             check_updates(&stream, table, connector.as_ref())?;
+            if connector.accepts() == Accepts::Changes && !is_by_primary_key(&stream, table) {
+                node = self.by_primary_key(node, &table.primary_key);
+                let key = table.primary_key.iter();
+                stream = Stream {
+                    node,
+                    columns: (0..names.len()).map(|at| column(at, &schema)).collect(),
+                    key: Some(key.map(|&at| column(at, &schema)).collect()),
+                    deletes: true,
+                    ..stream
+                };
+            }
         }
         let instances_max = match self.session.settings.state {
             Some(_) => connector.max_instances_saved(),
@@ -81,6 +95,35 @@ impl Translator<'_> {
         self.schemas.push(schema);
         debug_assert_eq!(sink + 1, self.specs.len());
         Ok(())
+    }
+
+    /// A node that makes of a query's rows one for each value of the columns `key`, which are not what the
+    /// query replaces its rows by.
+    fn by_primary_key(&mut self, node: usize, key: &[usize]) -> usize {
+        let schema = self.schemas[node].clone();
+        // The greatest: NULL is less than all values.
+        let greatest = SortOptions {
+            descending: true,
+            nulls_first: false,
+        };
+        let others = (0..schema.fields().len()).filter(|column| !key.contains(column));
+        let spec = TopNSpec {
+            partition: key.to_vec(),
+            window: None,
+            order: others.map(|column| (column, greatest)).collect(),
+            limit: 1,
+            has_rank: false,
+            takes_back: true,
+            emits_before: false,
+            retention_us: self.session.settings.state_ttl_us,
+            input: schema.clone(),
+            schema: schema.clone(),
+        };
+        let inputs = vec![self.edge(node, Exchange::Key(key.to_vec()))];
+        let detail = explain::by_primary_key(&spec);
+        let known = format!("materialise {spec:?}");
+        let (kind, spec) = (NodeKind::Stateful, NodeSpec::ByPrimaryKey(spec));
+        self.node("by primary key", detail, kind, inputs, spec, schema, &known)
     }
 
     /// A node whose rows say in a column `name` what they do.
@@ -152,29 +195,21 @@ fn check_updates(stream: &Stream, table: &Table, connector: &dyn SinkConnector) 
             "WITH (…, 'changelog' = 'op') adds a column that says what each row does; a table of a \
              database with a PRIMARY KEY is changed in place",
         )),
-        (Accepts::Changes, key) if !table.primary_key.is_empty() => {
-            let wanted = table.primary_key.iter();
-            let wanted = wanted.map(|&of_key| stream.columns[of_key].clone());
-            let wanted = wanted.collect::<Vec<_>>();
-            let is_same = key.as_ref().is_some_and(|key| {
-                key.iter().all(|of_key| wanted.contains(of_key))
-                    && wanted.iter().all(|of_key| key.contains(of_key))
-            });
-            if is_same {
-                return Ok(());
-            }
-            let names = table.primary_key.iter();
-            let names = names.map(|&of_key| table.physical.field(of_key).name().as_str());
-            let names = names.collect::<Vec<_>>().join(", ");
-            Err(SqlError::new(format!(
-                "the PRIMARY KEY ({names}) of '{name}' is not what the query's rows are replaced by"
-            ))
-            .at(table.span)
-            .mend(match key {
-                Some(_) => "make it the columns of the GROUP BY or PARTITION BY, uncast",
-                None => "select the columns that tell the query's rows apart, and aggregate by them last",
-            }))
-        }
         (Accepts::Changes, _) => Ok(()),
     }
+}
+
+/// Whether the stream replaces rows by what the table replaces them by, where that is asked for.
+fn is_by_primary_key(stream: &Stream, table: &Table) -> bool {
+    if !stream.updates || table.primary_key.is_empty() {
+        return true;
+    }
+    let wanted = table.primary_key.iter();
+    let wanted = wanted.map(|&of_key| &stream.columns[of_key]);
+    let wanted = wanted.collect::<Vec<_>>();
+    let key = stream.key.as_ref();
+    key.is_some_and(|key| {
+        key.iter().all(|of_key| wanted.contains(&of_key))
+            && wanted.iter().all(|of_key| key.contains(of_key))
+    })
 }

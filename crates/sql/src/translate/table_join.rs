@@ -15,7 +15,7 @@ use slackwater_engine::operator::join::JoinKind;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::temporal_join::TemporalJoinSpec;
 
-use super::{Role, Stream, Translator};
+use super::{Role, Stream, Translator, semi_join};
 use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::{
@@ -57,7 +57,9 @@ impl Translator<'_> {
     /// are never at their end, and such a join takes back what it has padded.
     pub(super) fn table_side(kind: JoinKind, may_be_table: [bool; 2]) -> Option<usize> {
         match (kind, may_be_table) {
-            (JoinKind::Inner | JoinKind::Left, [_, true]) => Some(1),
+            (JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti, [_, true]) => {
+                Some(1)
+            }
             (JoinKind::Inner | JoinKind::Right, [true, _]) => Some(0),
             _ => None,
         }
@@ -77,13 +79,15 @@ impl Translator<'_> {
         let table = self.translate(plans[table_side]);
         self.depth -= 1;
         let filter = join.filter.as_ref();
-        let keeps_unmatched = kind != JoinKind::Inner;
+        let keeps_unmatched = matches!(kind, JoinKind::Left | JoinKind::Right);
+        let only = semi_join::only(join, kind)?;
         let sides = Sides {
             join,
             stream_side,
             streams: [stream, table?],
         };
-        let beside = self.beside(&sides, keeps_unmatched, filter, None)?;
+        let mut beside = self.beside(&sides, keeps_unmatched, filter, None)?;
+        beside.spec.only = only;
         let detail = explain::table_join(&beside.spec, &beside.stream);
         let key = format!("table join {:?}", beside.spec);
         let spec = NodeSpec::TableJoin(beside.spec.clone());
@@ -278,6 +282,7 @@ impl Translator<'_> {
                 keys,
                 table,
                 keeps_unmatched,
+                only: None,
                 condition,
                 schema: schema.clone(),
             },
@@ -319,8 +324,13 @@ impl Translator<'_> {
                 exchange: Exchange::Broadcast,
             },
         ];
-        let schema = beside.spec.schema;
-        let node = self.node(name, detail, NodeKind::Stateful, inputs, spec, schema, key);
+        let is_alone = beside.spec.only.is_some();
+        let schema = match is_alone {
+            true => beside.stream,
+            false => beside.spec.schema,
+        };
+        let (kind, output) = (NodeKind::Stateful, schema.clone());
+        let node = self.node(name, detail, kind, inputs, spec, output, key);
         let plans = [&sides.join.left, &sides.join.right];
         let roles = [0, 1].into_iter().flat_map(|side| {
             if side == sides.stream_side {
@@ -329,14 +339,30 @@ impl Translator<'_> {
                 vec![Role::Plain; plans[side].schema().fields().len()]
             }
         });
+        let (mut columns, mut roles) = (beside.columns, roles.collect::<Vec<Role>>());
+        let mut key = None;
+        if is_alone {
+            let of_plan = plans[sides.stream_side].schema().fields().len();
+            columns.truncate(of_plan);
+            roles.truncate(of_plan);
+            // Its columns stand where they stood.
+            let before = &sides.streams[STREAM];
+            key = before.key.as_ref().and_then(|key| {
+                let places = key.iter().map(|of_key| {
+                    let place = before.columns.iter().position(|known| known == of_key);
+                    place.map(|at| column(at, &schema))
+                });
+                places.collect::<Option<Vec<Physical>>>()
+            });
+        }
         Stream {
             node,
-            columns: beside.columns,
-            roles: roles.collect(),
+            columns,
+            roles,
             time: beside.time,
             // Each row of the stream is looked up alone, whatever it does.
             updates: sides.streams[STREAM].updates,
-            key: None,
+            key,
             deletes: sides.streams[STREAM].updates,
         }
     }

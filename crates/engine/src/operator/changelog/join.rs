@@ -7,7 +7,11 @@
 //! condition might have joined.
 //!
 //! What comes out are `+I` and `−D`: which old pair a new one replaces is not known here.
+//!
+//! Semi and anti joins, of which only rows of the left side come out, have rules of their own
+//! (`existence`).
 
+mod existence;
 mod state;
 
 use std::sync::Arc;
@@ -33,13 +37,13 @@ use crate::time::EventTime;
 pub struct ChangelogJoinSpec {
     /// The left side, then the right one.
     pub sides: [ChangelogJoinSide; 2],
-    /// Inner or outer.
+    /// Which rows come out.
     pub kind: JoinKind,
     /// Of a pair's columns, beside equal keys.
     pub condition: Option<Arc<dyn Expression>>,
     /// Rows are kept for so many microseconds of event time; `None` for ever.
     pub retention_us: Option<i64>,
-    /// Left columns, then right columns.
+    /// The columns of a pair: left columns, then right columns.
     pub schema: SchemaRef,
 }
 
@@ -73,6 +77,13 @@ struct Pending {
     next: usize,
 }
 
+impl Pending {
+    /// Whether row `row` is taken back.
+    fn retracts(&self, row: usize) -> bool {
+        self.retracts.as_ref().is_some_and(|of| of[row])
+    }
+}
+
 /// What becomes of a pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -86,7 +97,7 @@ enum Verdict {
 struct Candidates {
     /// How many each row has, from the first row on.
     of_row: Vec<usize>,
-    /// How often each is there.
+    /// How often each is there; a row that only has to exist, once.
     counts: Vec<u32>,
     verdicts: Vec<Verdict>,
     /// Their columns.
@@ -141,7 +152,10 @@ impl ChangelogJoin {
         };
         let first = pending.next;
         let candidates = self.candidates(&mut pending, output)?;
-        let joined = self.apply(&pending, first, &candidates);
+        let joined = match self.spec.kind.is_of_left() {
+            true => self.apply_existence(&pending, first, &candidates)?,
+            false => self.apply(&pending, first, &candidates),
+        };
         self.emit(&pending, &candidates, joined, output)?;
         if pending.next < pending.chunk.rows() {
             self.pending = Some(pending);
@@ -153,6 +167,7 @@ impl ChangelogJoin {
     /// The partners of the next rows of the chunk.
     fn candidates(&self, pending: &mut Pending, output: &mut Output) -> Result<Candidates> {
         let other = &self.sides[1 - pending.side];
+        let only_exists = self.spec.kind.is_of_left() && pending.side == 0;
         let (mut encodings, mut counts) = (Vec::<&[u8]>::new(), Vec::new());
         let (mut of_row, mut own) = (Vec::new(), Vec::new());
         while pending.next < pending.chunk.rows() && encodings.len() < output.chunk_rows {
@@ -161,7 +176,7 @@ impl ChangelogJoin {
             if let Some(of_key) = partners(other, &pending.encoded, row) {
                 for (encoding, kept) in of_key.live(&self.retention) {
                     encodings.push(encoding);
-                    counts.push(kept.count);
+                    counts.push(if only_exists { 1 } else { kept.count });
                     own.push(row as u32);
                 }
             }
@@ -169,7 +184,12 @@ impl ChangelogJoin {
             pending.next += 1;
         }
         let rows = other.decode(encodings.into_iter())?;
-        let verdicts = self.judge(pending, &own, &counts, &rows, output)?;
+        let mut verdicts = self.judge(pending, &own, &counts, &rows, output)?;
+        if self.spec.kind == JoinKind::Semi {
+            // A pair that is refused is no reason to let its row through.
+            let failed = verdicts.iter_mut().filter(|it| **it == Verdict::Failed);
+            failed.for_each(|verdict| *verdict = Verdict::Apart);
+        }
         Ok(Candidates {
             of_row,
             counts,
@@ -348,11 +368,15 @@ impl ChangelogJoin {
         let mut from = 0;
         while from < rows {
             let to = (from + output.chunk_rows).min(rows);
-            let own = taken(&pending.chunk.batch, &joined.own[from..to])?;
-            let other = taken(&candidates.rows, &joined.other[from..to])?;
-            let columns = in_order(pending.side, own, other);
+            let own = || taken(&pending.chunk.batch, &joined.own[from..to]);
+            let other = || taken(&candidates.rows, &joined.other[from..to]);
+            let columns = match (self.spec.kind.is_of_left(), pending.side) {
+                (false, side) => in_order(side, own()?, other()?),
+                (true, 0) => own()?,
+                (true, _) => other()?,
+            };
             let options = RecordBatchOptions::new().with_row_count(Some(to - from));
-            let schema = self.spec.schema.clone();
+            let schema = self.spec.output().clone();
             let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
             let kinds = Int8Array::from(joined.kinds[from..to].to_vec());
             output.emit(Chunk {
@@ -366,9 +390,19 @@ impl ChangelogJoin {
 }
 
 impl ChangelogJoinSpec {
-    /// Whether rows come out that take others back: an outer join's padding, or a side's own.
+    /// Whether rows come out that take others back: an outer join's padding, a row of an anti join that
+    /// finds a partner, or a side's own.
     pub fn makes_updates(&self) -> bool {
-        self.kind != JoinKind::Inner || self.sides.iter().any(|side| side.takes_back)
+        let stays = matches!(self.kind, JoinKind::Inner | JoinKind::Semi);
+        !stays || self.sides.iter().any(|side| side.takes_back)
+    }
+
+    /// The columns of what comes out.
+    pub fn output(&self) -> &SchemaRef {
+        match self.kind.is_of_left() {
+            true => &self.sides[0].schema,
+            false => &self.schema,
+        }
     }
 }
 
@@ -405,13 +439,17 @@ impl Operator for ChangelogJoin {
         if chunk.rows() == 0 {
             return Ok(());
         }
-        self.pending = Some(Pending {
+        let pending = Pending {
             side: input,
             encoded: self.sides[input].encode(&chunk)?,
             retracts: retractions(&chunk),
             chunk,
             next: 0,
-        });
+        };
+        self.pending = match self.spec.kind.is_of_left() && input == 1 {
+            true => self.distinct(pending)?,
+            false => Some(pending),
+        };
         self.step(output).map(|_| ())
     }
 

@@ -255,8 +255,15 @@ impl KeyedRows {
         self.mark
     }
 
-    /// Adds a row once more; it has so many partners now.
-    pub fn add(&mut self, hash: u64, key: &[u8], row: &[u8], partners: u32, now: EventTime) {
+    /// Adds a row once more; it has so many partners now. Returns it as it is then.
+    pub fn add(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        row: &[u8],
+        partners: u32,
+        now: EventTime,
+    ) -> Kept {
         let place = self.place_or_new(hash, key, row.len());
         let of_key = self.slab.get_mut(place);
         of_key.touched_at = now;
@@ -276,6 +283,7 @@ impl KeyedRows {
                 self.bytes += row.len() + ROW_BYTES;
             }
         }
+        kept
     }
 
     /// Takes a row back once; returns it as it was before. `None`: it isn't there (it was forgotten).

@@ -95,13 +95,14 @@ impl Side {
         range.into_iter().flatten().map(|(place, _)| *place)
     }
 
-    /// A row has found a partner.
-    pub fn note_matched(&mut self, key: u32, place: Place, mark: Mark) {
-        if let Some(row) = self.keys.get_mut(key).get_mut(&place)
-            && !row.matched
-        {
-            (row.matched, row.mark) = (true, mark);
-        }
+    /// A row has found a partner; whether it is its first.
+    pub fn note_matched(&mut self, key: u32, place: Place, mark: Mark) -> bool {
+        let row = self.keys.get_mut(key).get_mut(&place);
+        let Some(row) = row.filter(|row| !row.matched) else {
+            return false;
+        };
+        (row.matched, row.mark) = (true, mark);
+        true
     }
 
     /// The time of a key's first row.

@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow_row::{RowConverter, Rows, SortField};
 use hashbrown::HashMap;
 
-use super::JoinSpec;
+use super::{JoinKind, JoinSpec};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::expression::evaluate;
@@ -27,7 +27,7 @@ pub struct Matching {
     matched: [Vec<bool>; 2],
     /// The next left row, and the next of its partners.
     next: (usize, usize),
-    /// The next row without a partner: side and row.
+    /// The next row that may come out alone: side and row.
     next_single: (usize, usize),
 }
 
@@ -89,10 +89,9 @@ impl Matching {
             } else {
                 right.num_rows()
             };
-            if spec.kind.keeps(side) {
-                vec![false; rows]
-            } else {
-                Vec::new()
+            match spec.kind.keeps(side) || (side == 0 && spec.kind.is_of_left()) {
+                true => vec![false; rows],
+                false => Vec::new(),
             }
         });
         Ok(Matching {
@@ -121,6 +120,11 @@ impl Matching {
                 self.right_rows.get(self.left_keys.row(row).as_ref())
             };
             let partners = partners.map_or(&[][..], |rows| &rows[self.next.1..]);
+            if self.spec.kind.is_of_left() && self.spec.condition.is_none() {
+                self.matched[0][row] = !partners.is_empty();
+                self.next = (row + 1, 0);
+                continue;
+            }
             let taken = partners.len().min(limit - left.len());
             left.extend(std::iter::repeat_n(row as u32, taken));
             right.extend_from_slice(&partners[..taken]);
@@ -163,12 +167,13 @@ impl Matching {
                 watermarks: None,
             });
             let evaluated = evaluate(std::slice::from_ref(condition), chunk)?;
+            // The rows of a refused pair are not padded, nor do they come out for want of a partner.
+            let counts_failed = self.spec.kind != JoinKind::Semi;
             for mut rejected in evaluated.rejected {
-                // Its rows are refused: they are not padded.
                 let pair = rejected.position.unwrap_or(0) as usize;
                 for (matched, rows) in self.matched.iter_mut().zip([&left, &right]) {
                     if let Some(matched) = matched.get_mut(rows.value(pair) as usize) {
-                        *matched = true;
+                        *matched |= counts_failed;
                     }
                 }
                 (rejected.partition, rejected.position) = (None, None);
@@ -187,7 +192,7 @@ impl Matching {
             };
         }
         for (side, rows) in [&left, &right].into_iter().enumerate() {
-            if self.spec.kind.keeps(side) {
+            if !self.matched[side].is_empty() {
                 match &holds {
                     None => rows
                         .values()
@@ -199,7 +204,9 @@ impl Matching {
                 }
             }
         }
-        output.emit(chunk);
+        if !self.spec.kind.is_of_left() {
+            output.emit(chunk);
+        }
         Ok(())
     }
 
@@ -209,8 +216,9 @@ impl Matching {
             let (side, first) = self.next_single;
             let matched = &self.matched[side];
             let until = (first + output.chunk_rows).min(matched.len());
+            let wanted = self.spec.kind == JoinKind::Semi;
             let singles = (first..until)
-                .filter(|&row| !matched[row])
+                .filter(|&row| matched[row] == wanted)
                 .map(|row| row as u32);
             let singles = UInt32Array::from_iter_values(singles);
             self.next_single = if until < matched.len() {
@@ -235,11 +243,17 @@ impl Matching {
         })
     }
 
-    /// Rows of both sides beside each other; NULL for the side that is not given.
+    /// Rows of both sides beside each other; NULL for the side that is not given. Of the left side alone
+    /// where rows of it alone come out, and no pair is looked at.
     fn rows(&self, left: Option<&UInt32Array>, right: Option<&UInt32Array>) -> Result<RecordBatch> {
         let count = left.or(right).map_or(0, |rows| rows.len());
-        let mut columns = Vec::with_capacity(self.spec.schema.fields().len());
-        for (side, rows) in [left, right].into_iter().enumerate() {
+        let is_single = left.is_none() || right.is_none();
+        let (sides, schema) = match is_single && self.spec.kind.is_of_left() {
+            true => (1, self.spec.output()),
+            false => (2, &self.spec.schema),
+        };
+        let mut columns = Vec::with_capacity(schema.fields().len());
+        for (side, rows) in [left, right].into_iter().enumerate().take(sides) {
             for column in self.sides[side].columns() {
                 columns.push(match rows {
                     Some(rows) => arrow_select::take::take(column, rows, None)?,
@@ -249,7 +263,7 @@ impl Matching {
         }
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(count));
         Ok(RecordBatch::try_new_with_options(
-            self.spec.schema.clone(),
+            schema.clone(),
             columns,
             &options,
         )?)

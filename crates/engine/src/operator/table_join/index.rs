@@ -129,6 +129,11 @@ impl Index {
         pairs
     }
 
+    /// Whether a row has any partner.
+    pub fn has_partner(&self, search: &Search, row: usize) -> bool {
+        self.first_partner(search, row) != NONE
+    }
+
     fn first_partner(&self, search: &Search, row: usize) -> u32 {
         if search.is_null[row] {
             return NONE;

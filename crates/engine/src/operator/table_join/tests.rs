@@ -62,6 +62,7 @@ fn spec(keys: &[usize], keeps_unmatched: bool, conditional: bool) -> TableJoinSp
         keys: [keys.to_vec(), keys.to_vec()],
         table: schema(&side),
         keeps_unmatched,
+        only: None,
         condition: conditional.then(|| Arc::new(Condition) as _),
         schema: schema(&[side.clone(), side].concat()),
     }
@@ -185,4 +186,66 @@ fn the_table_is_the_same_in_the_next_unit_of_work() {
     }
     let late = join.process(TABLE, chunk(&[(Some(1), None)], 0), &mut output);
     assert!(late.is_err(), "half a table was joined");
+}
+
+const ONLY: [Only; 3] = [Only::WithPartner, Only::WithoutPartner, Only::NotAmong];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn rows_that_come_out_alone_are_those_of_a_nested_loop(
+        stream in any_rows(40),
+        table in any_rows(12),
+        key in prop::sample::select(vec![None, Some(0), Some(1)]),
+        conditional in any::<bool>(),
+        size in 1usize..20,
+        limit in 1usize..12,
+    ) {
+        let keys = key.into_iter().collect::<Vec<usize>>();
+        for only in ONLY {
+            let conditional = conditional && only != Only::NotAmong;
+            let spec = TableJoinSpec { only: Some(only), ..spec(&keys, false, conditional) };
+            let mut join = TableJoin::new(spec);
+            let mut output = Output::new(limit);
+            join.process(TABLE, chunk(&table, 0), &mut output).unwrap();
+            let mut first = 0;
+            for piece in stream.chunks(size) {
+                feed(&mut join, chunk(piece, first), &mut output);
+                first += piece.len();
+            }
+            let mut found = Vec::new();
+            for chunk in output.take_chunks() {
+                prop_assert_eq!(chunk.batch.num_columns(), 3);
+                let origin = chunk.origin.as_ref().unwrap();
+                let numbers = chunk.batch.column(2).as_primitive::<Int64Type>();
+                for row in 0..chunk.rows() {
+                    prop_assert_eq!(origin.positions.at(row), numbers.value(row) as u64);
+                    found.push(numbers.value(row));
+                }
+            }
+            prop_assert_eq!(found, alone(only, &stream, &table, &keys, conditional), "{:?}", only);
+        }
+    }
+}
+
+/// The numbers of the rows that come out alone.
+fn alone(only: Only, stream: &[Row], table: &[Row], keys: &[usize], conditional: bool) -> Vec<i64> {
+    let pairs = naive(stream, table, keys, false, conditional);
+    let has_partner = |number: &i64| pairs.iter().any(|pair| pair.0 == *number);
+    let part = |row: &Row, key: usize| if key == 0 { row.0 } else { row.1 };
+    let is_null = |row: &Row| keys.iter().any(|&key| part(row, key).is_none());
+    // A pair for which the condition fails is refused: nothing is known of its row.
+    let candidates = naive(stream, table, keys, false, false);
+    let fails =
+        |number: &i64| conditional && *number == 13 && candidates.iter().any(|pair| pair.0 == 13);
+    let numbers = 0..stream.len() as i64;
+    let wanted = |number: &i64| match only {
+        Only::WithPartner => has_partner(number),
+        Only::WithoutPartner => !has_partner(number) && !fails(number),
+        Only::NotAmong => {
+            let is_known = !is_null(&stream[*number as usize]) && !table.iter().any(is_null);
+            table.is_empty() || (is_known && !has_partner(number))
+        }
+    };
+    numbers.filter(wanted).collect()
 }

@@ -67,6 +67,7 @@ fn join(keeps_unmatched: bool, conditional: bool) -> TemporalJoin {
             keys: [vec![0], vec![0]],
             table: schema(&side),
             keeps_unmatched,
+            only: None,
             condition: conditional.then(|| Arc::new(Condition) as _),
             schema: schema(&[side.clone(), side].concat()),
         },

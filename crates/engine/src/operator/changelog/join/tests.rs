@@ -9,16 +9,19 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::Error;
 use crate::operator::changelog::tests::{
-    Change, KEY, NUMBER, Row, Table, chunk, halves, part, random_changes, remaining, row_schema,
+    Change, KEY, NUMBER, Row, Table, chunk, halves, only_additions, part, random_changes,
+    remaining, row_schema,
 };
 use crate::state::{BucketSet, Mark};
 use crate::testing::rows;
 
-const KINDS: [JoinKind; 4] = [
+const KINDS: [JoinKind; 6] = [
     JoinKind::Inner,
     JoinKind::Left,
     JoinKind::Right,
     JoinKind::Full,
+    JoinKind::Semi,
+    JoinKind::Anti,
 ];
 
 /// `left.number <= right.number`; NULL for NULL; fails where the left one is `fails_at`.
@@ -48,6 +51,18 @@ struct Form {
     kind: JoinKind,
     keyed: bool,
     fails_at: Option<i64>,
+    /// The right side takes nothing back.
+    right_stays: bool,
+}
+
+impl Form {
+    /// The right side's changes as this form has them.
+    fn right(&self, changes: Vec<Change>) -> Vec<Change> {
+        match self.right_stays {
+            true => only_additions(&changes),
+            false => changes,
+        }
+    }
 }
 
 fn forms() -> impl Strategy<Value = Form> {
@@ -56,19 +71,21 @@ fn forms() -> impl Strategy<Value = Form> {
         kind,
         any::<bool>(),
         prop::option::of(prop::sample::select(vec![2, 100])),
+        any::<bool>(),
     )
-        .prop_map(|(kind, keyed, fails_at)| Form {
+        .prop_map(|(kind, keyed, fails_at, right_stays)| Form {
             kind,
             keyed,
             fails_at,
+            right_stays,
         })
 }
 
 fn join(form: Form, retention_us: Option<i64>) -> ChangelogJoin {
-    let side = || ChangelogJoinSide {
+    let side = |takes_back| ChangelogJoinSide {
         keys: if form.keyed { vec![KEY] } else { vec![] },
         schema: row_schema(),
-        takes_back: true,
+        takes_back,
     };
     let of_side = row_schema();
     let fields = of_side.fields().iter().chain(of_side.fields()).cloned();
@@ -76,7 +93,7 @@ fn join(form: Form, retention_us: Option<i64>) -> ChangelogJoin {
         .fails_at
         .map(|fails_at| Arc::new(InOrder { fails_at }) as _);
     ChangelogJoin::new(ChangelogJoinSpec {
-        sides: [side(), side()],
+        sides: [side(true), side(!form.right_stays)],
         kind: form.kind,
         condition,
         retention_us,
@@ -109,12 +126,20 @@ fn nested_loop(sides: [&[Row]; 2], form: Form) -> Table {
                 _ => false,
             };
             if same_key && (holds || fails) {
-                (has_partner[0][l], has_partner[1][r]) = (true, true);
+                let counts = form.kind != JoinKind::Semi || !fails;
+                has_partner[0][l] |= counts;
+                has_partner[1][r] |= counts;
                 if !fails {
                     joined.push(format!("{}, {}", text(Some(left)), text(Some(right))));
                 }
             }
         }
+    }
+    if form.kind.is_of_left() {
+        let wanted = form.kind == JoinKind::Semi;
+        let rows = sides[0].iter().zip(&has_partner[0]);
+        let rows = rows.filter(|(_, has_partner)| **has_partner == wanted);
+        return Table::of(rows.map(|(row, _)| text(Some(row))));
     }
     for side in 0..2 {
         for (row, has_partner) in sides[side].iter().zip(&has_partner[side]) {
@@ -139,6 +164,17 @@ fn feed(
     buckets: &BucketSet,
 ) -> Vec<Chunk> {
     let mut output = Output::new(5);
+    feed_into(operator, sides, size, buckets, &mut output);
+    output.take_chunks()
+}
+
+fn feed_into(
+    operator: &mut ChangelogJoin,
+    sides: [&[Change]; 2],
+    size: usize,
+    buckets: &BucketSet,
+    output: &mut Output,
+) {
     let mut chunks = sides.map(|changes| changes.chunks(size));
     loop {
         let next = [chunks[0].next(), chunks[1].next()];
@@ -146,12 +182,12 @@ fn feed(
             let Some(changes) = changes else { continue };
             let keys = operator.spec.sides[side].keys.clone();
             operator
-                .process(side, part(&chunk(changes), &keys, buckets), &mut output)
+                .process(side, part(&chunk(changes), &keys, buckets), output)
                 .unwrap();
-            while operator.rest(&mut output).unwrap() == Progress::More {}
+            while operator.rest(output).unwrap() == Progress::More {}
         }
         if next.iter().all(Option::is_none) {
-            return output.take_chunks();
+            return;
         }
     }
 }
@@ -166,6 +202,7 @@ proptest! {
         form in forms(),
         size in 1usize..12,
     ) {
+        let right = form.right(right);
         let mut operator = join(form, None);
         let chunks = feed(&mut operator, [&left, &right], size, &BucketSet::all());
         let mut table = Table::default();
@@ -186,6 +223,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let form = Form { keyed: true, ..form };
+        let right = form.right(right);
         let cut_of = |changes: &[Change], cut: usize| cuts[cut].index(changes.len() + 1);
         let cuts = [0, 1].map(|cut| [cut_of(&left, cut), cut_of(&right, cut)]);
         let cuts = [
@@ -212,6 +250,27 @@ proptest! {
         let rows = [remaining(&left), remaining(&right)];
         prop_assert_eq!(table, nested_loop([&rows[0], &rows[1]], form));
     }
+
+    #[test]
+    fn how_many_pairs_are_refused_does_not_depend_on_which_side_came_first(
+        left in random_changes(20),
+        right in random_changes(20),
+        form in forms(),
+        size in 1usize..6,
+    ) {
+        let (left, right) = (only_additions(&left), only_additions(&right));
+        let refused = |orders: [[&[Change]; 2]; 2]| {
+            let mut operator = join(form, None);
+            let mut output = Output::new(5);
+            for sides in orders {
+                feed_into(&mut operator, sides, size, &BucketSet::all(), &mut output);
+            }
+            output.rejected().len()
+        };
+        let left_first = refused([[&left, &[]], [&[], &right]]);
+        prop_assert_eq!(left_first, refused([[&[], &right], [&left, &[]]]));
+        prop_assert_eq!(left_first, refused([[&left, &right], [&[], &[]]]));
+    }
 }
 
 fn row(key: u8, number: i64, retracts: bool) -> Change {
@@ -229,6 +288,7 @@ fn rows_that_are_old_find_no_partner_and_are_dropped() {
         kind: JoinKind::Left,
         keyed: true,
         fails_at: None,
+        right_stays: false,
     };
     let mut operator = join(form, Some(100));
     let all = BucketSet::all();
@@ -251,6 +311,7 @@ fn a_row_with_many_partners_comes_out_in_pieces() {
         kind: JoinKind::Inner,
         keyed: true,
         fails_at: None,
+        right_stays: false,
     };
     let mut operator = join(form, None);
     let many = (0..40)
@@ -272,6 +333,7 @@ fn a_snapshot_of_something_else_is_refused() {
         kind: JoinKind::Inner,
         keyed: true,
         fails_at: None,
+        right_stays: false,
     };
     let mut operator = join(form, None);
     let text: ArrayRef = Arc::new(StringViewArray::from(vec!["x"]));
@@ -285,4 +347,58 @@ fn a_snapshot_of_something_else_is_refused() {
             .unwrap_err();
         assert!(error.to_string().contains("snapshot of"), "{error}");
     }
+}
+
+/// A semi or anti join by the key whose right side stays.
+fn existence(kind: JoinKind, retention_us: Option<i64>) -> ChangelogJoin {
+    let form = Form {
+        kind,
+        keyed: true,
+        fails_at: None,
+        right_stays: true,
+    };
+    join(form, retention_us)
+}
+
+#[test]
+fn a_row_that_has_found_its_partner_is_not_kept() {
+    for kind in [JoinKind::Semi, JoinKind::Anti] {
+        let mut operator = existence(kind, None);
+        let all = BucketSet::all();
+        let right = [row(1, 0, false)];
+        feed(&mut operator, [&[], &right], 1, &all);
+        let before = operator.bytes();
+        let left = (0..50).map(|number| row(1, number, false));
+        let left = left.collect::<Vec<_>>();
+        let chunks = feed(&mut operator, [&left, &[]], 50, &all);
+        let came = chunks.iter().map(Chunk::rows).sum::<usize>();
+        assert_eq!(came, if kind == JoinKind::Semi { 50 } else { 0 });
+        assert_eq!(operator.bytes(), before, "{kind:?}");
+        // What was waiting for a partner goes when it comes.
+        let waiting = [row(2, 1, false), row(2, 1, false), row(2, 3, false)];
+        feed(&mut operator, [&waiting, &[]], 3, &all);
+        let chunks = feed(&mut operator, [&[], &[row(2, 0, false)]], 1, &all);
+        assert_eq!(chunks.iter().map(Chunk::rows).sum::<usize>(), 3);
+        assert_eq!(
+            chunks[0].kinds.is_some(),
+            kind == JoinKind::Anti || operator.makes_updates()
+        );
+        assert_eq!(operator.bytes(), 2 * before, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_partner_that_was_forgotten_is_a_new_one_when_it_comes_again() {
+    let mut operator = existence(JoinKind::Semi, Some(100));
+    let all = BucketSet::all();
+    let mut output = Output::new(100);
+    operator.advance(1_000, &mut output).unwrap();
+    feed(&mut operator, [&[], &[row(1, 0, false)]], 1, &all);
+    // Old, but not yet looked for: state is looked through every eighth of the time.
+    operator.advance(1_099, &mut output).unwrap();
+    operator.advance(1_100, &mut output).unwrap();
+    let chunks = feed(&mut operator, [&[row(1, 7, false)], &[]], 1, &all);
+    assert!(chunks.is_empty(), "{chunks:?}");
+    let chunks = feed(&mut operator, [&[], &[row(1, 0, false)]], 1, &all);
+    assert_eq!(rows(&chunks).len(), 1);
 }

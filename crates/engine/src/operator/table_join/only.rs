@@ -1,0 +1,63 @@
+//! Semi and anti joins with a table: each row of the stream goes on at once, or never.
+
+use arrow_array::{Array, BooleanArray};
+
+use super::index::Index;
+use super::{Only, Rest, TABLE, TableJoin};
+use crate::error::Result;
+use crate::operator::{Output, Progress};
+
+impl TableJoin {
+    /// Looks for partners of the chunk's rows, about a chunk of pairs a call; those rows that are wanted
+    /// come out together, when all have been looked for.
+    pub(super) fn step_only(
+        &mut self,
+        only: Only,
+        mut rest: Rest,
+        output: &mut Output,
+    ) -> Result<Progress> {
+        if self.spec.condition.is_some() {
+            let index = self.whole()?;
+            let pairs = index.pairs(&rest.search, &mut rest.cursor, output.chunk_rows);
+            let (pairs, mut found) = self.holding(pairs, &rest.chunk, output)?;
+            if only == Only::WithPartner {
+                // A pair that is refused is no reason to let its row through.
+                found.clear();
+            }
+            found.extend(pairs.stream);
+            found
+                .iter()
+                .for_each(|&row| rest.found[row as usize] = true);
+            if rest.cursor.row < rest.chunk.rows() {
+                self.rest = Some(rest);
+                return Ok(Progress::More);
+            }
+        } else {
+            let index = self.whole()?;
+            let found = rest.found.iter_mut().enumerate();
+            found.for_each(|(row, found)| *found = index.has_partner(&rest.search, row));
+        }
+        let keys = self.spec.keys[TABLE].clone();
+        let wanted = wanted(only, &rest, self.whole()?, &keys);
+        output.emit(rest.chunk.filter(&BooleanArray::from(wanted))?);
+        Ok(Progress::Done)
+    }
+}
+
+/// Which rows of the chunk come out.
+fn wanted(only: Only, rest: &Rest, table: &Index, keys: &[usize]) -> Vec<bool> {
+    let found = rest.found.iter();
+    match only {
+        Only::WithPartner => rest.found.clone(),
+        Only::WithoutPartner => found.map(|found| !found).collect(),
+        Only::NotAmong if table.rows().num_rows() == 0 => vec![true; rest.found.len()],
+        Only::NotAmong => {
+            let mut keys = keys.iter().map(|&key| table.rows().column(key));
+            let has_null = keys.any(|key| key.null_count() > 0);
+            let is_null = rest.search.is_null.iter();
+            let rows = found.zip(is_null);
+            rows.map(|(found, is_null)| !found && !is_null && !has_null)
+                .collect()
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Semi and anti joins, written as such or as `IN (SELECT …)` and `EXISTS`: what of them is settled before
+//! they go the way of other joins.
+
+use std::sync::Arc;
+
+use datafusion_common::{JoinType, ScalarValue};
+use datafusion_expr::logical_plan::Join;
+use datafusion_expr::utils::split_conjunction;
+use datafusion_expr::{Expr, Operator};
+use slackwater_engine::operator::join::JoinKind;
+use slackwater_engine::operator::table_join::Only;
+
+use crate::error::{Result, SqlError};
+use crate::nulls::is_never_null;
+
+/// What a join does, where it is one that is known.
+pub(super) fn kind(join: &Join) -> Result<JoinKind> {
+    Ok(match join.join_type {
+        JoinType::Inner => JoinKind::Inner,
+        JoinType::Left => JoinKind::Left,
+        JoinType::Right => JoinKind::Right,
+        JoinType::Full => JoinKind::Full,
+        JoinType::LeftSemi | JoinType::RightSemi => JoinKind::Semi,
+        JoinType::LeftAnti | JoinType::RightAnti => JoinKind::Anti,
+        JoinType::LeftMark | JoinType::RightMark => return Err(misplaced()),
+    })
+}
+
+/// IN or EXISTS where they are no condition of their own.
+pub(crate) fn misplaced() -> SqlError {
+    SqlError::new("IN (SELECT …) and EXISTS stand in WHERE or HAVING, alone or between ANDs")
+        .mend("for OR write a query for each of its sides, and UNION them")
+}
+
+/// Whether a condition says nothing.
+pub(super) fn is_true(condition: &Expr) -> bool {
+    matches!(
+        condition,
+        Expr::Literal(ScalarValue::Boolean(Some(true)), _)
+    )
+}
+
+/// The join with its sides so that rows of the left one come out, and without a condition that is always
+/// true; `None` if it is so already.
+pub(super) fn in_order(join: &Join) -> Option<Join> {
+    let turned = match join.join_type {
+        JoinType::RightSemi => Some(JoinType::LeftSemi),
+        JoinType::RightAnti => Some(JoinType::LeftAnti),
+        _ => None,
+    };
+    let always = join.filter.as_ref().is_some_and(is_true);
+    if turned.is_none() && !always {
+        return None;
+    }
+    let mut join = join.clone();
+    if always {
+        join.filter = None;
+    }
+    if let Some(turned) = turned {
+        join.join_type = turned;
+        std::mem::swap(&mut join.left, &mut join.right);
+        let on = join.on.into_iter();
+        join.on = on.map(|(left, right)| (right, left)).collect();
+        join.schema = Arc::clone(join.left.schema());
+    }
+    Some(join)
+}
+
+/// Which rows of the stream come out of a join with a table, where they come out alone.
+pub(super) fn only(join: &Join, kind: JoinKind) -> Result<Option<Only>> {
+    Ok(match kind {
+        JoinKind::Semi => Some(Only::WithPartner),
+        JoinKind::Anti if !join.null_aware || has_no_nulls(join) => Some(Only::WithoutPartner),
+        JoinKind::Anti if join.on.len() == 1 && join.filter.is_none() => Some(Only::NotAmong),
+        JoinKind::Anti => return Err(not_in()),
+        _ => None,
+    })
+}
+
+/// Refuses a NOT IN of streams if there may be a NULL: in what is compared with it makes every answer
+/// unknown, also those that were given long ago.
+pub(super) fn check_not_in(join: &Join) -> Result<()> {
+    match join.null_aware && !has_no_nulls(join) {
+        true => Err(not_in()),
+        false => Ok(()),
+    }
+}
+
+fn not_in() -> SqlError {
+    SqlError::new("NOT IN gives no rows at all once there is a NULL on its right side")
+        .near("IN")
+        .mend(
+            "NOT EXISTS (SELECT 1 FROM t WHERE t.y = o.x) has no such trap; or say that neither is NULL: \
+             WHERE x IS NOT NULL AND x NOT IN (SELECT y FROM t WHERE y IS NOT NULL)",
+        )
+}
+
+/// Whether neither side of a NOT IN can be NULL. Which of several equal pairs is that of NOT IN isn't known
+/// any more, so all are looked at.
+fn has_no_nulls(join: &Join) -> bool {
+    let is_equation =
+        |part: &Expr| matches!(part, Expr::BinaryExpr(binary) if binary.op == Operator::Eq);
+    let filters = join.filter.iter().flat_map(split_conjunction);
+    let mut pairs = join.on.iter();
+    !join.on.is_empty()
+        && filters.into_iter().all(|part| !is_equation(part))
+        && pairs.all(|(left, right)| {
+            is_never_null(left, &join.left) && is_never_null(right, &join.right)
+        })
+}
