@@ -16,9 +16,6 @@ CREATE TABLE people (ms BIGINT, name STRING, city STRING,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
 WITH ('connector' = 'file', 'path' = 'data/people.csv');
 
-CREATE TABLE ties (ms BIGINT, name STRING, n INT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH ('connector' = 'file', 'path' = 'data/ties.csv');
-
 --- the rows before
 SELECT ms, auction, SUM(ms) OVER (PARTITION BY auction ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s FROM bids;
 
@@ -67,9 +64,6 @@ FROM bids WHERE auction = 1 AND ms < 3000 OR ms = 31000;
 
 --- rows at their own watermark are late
 SELECT ms, COUNT(*) OVER (ORDER BY ts) AS n FROM strict;
-
---- rows of one time and key come in the order of the file, also where keys go to several instances
-SELECT n, LAG(n) OVER (PARTITION BY name ORDER BY ts) AS before, ROW_NUMBER() OVER (PARTITION BY name ORDER BY ts) AS number FROM ties;
 
 --- conditions on what it gives
 SELECT ms, n FROM (SELECT ms, COUNT(*) OVER (PARTITION BY auction ORDER BY ts) AS n FROM bids) WHERE n > 2;
