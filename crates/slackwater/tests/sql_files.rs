@@ -285,10 +285,12 @@ files! {
     growing_state
     statements
     expressions
+    numbers_at_their_limits
     functions
     wrong_changelogs
     wrong_expressions
     wrong_functions
+    wrong_clauses
     wrong_queries
     wrong_statements
     wrong_tables
