@@ -23,7 +23,8 @@ pub struct Report {
     pub rows_bad: u64,
     /// From the start of the query to its end.
     pub wall_s: f64,
-    /// CPU time of the whole process, from the operating system.
+    /// CPU time of all processes, compiling and planning included, from the operating system. What a process
+    /// that runs several queries has used before this one is not counted; what else it does meanwhile is.
     pub cpu_s: f64,
     /// CPU time per record read.
     pub cpu_us_per_row: Option<f64>,
@@ -37,7 +38,7 @@ pub struct Report {
     pub latency_ms: Latency,
     /// Whether every sink's p99 met the target.
     pub target_met: Option<bool>,
-    /// Voluntary context switches of all threads.
+    /// Voluntary context switches of all threads since the query began.
     pub wakeups: u64,
     /// How it ran.
     pub plan: PlanReport,
