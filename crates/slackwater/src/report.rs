@@ -427,6 +427,24 @@ impl Latency {
 }
 
 impl Report {
+    /// One line about bad and late rows, where there are any: what is said to who wants to hear nothing else.
+    pub fn warning(&self, dead_letters: &[DeadLetterFile]) -> Option<String> {
+        let mut parts = Vec::new();
+        for (number, what) in [(self.rows_bad, "bad"), (self.rows_late, "late")] {
+            match number {
+                0 => {}
+                1 => parts.push(format!("1 {what} row")),
+                number => parts.push(format!("{} {what} rows", count(number))),
+            }
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        let paths = dead_letters.iter().map(|file| format!(": {}", file.path));
+        let rows = parts.join(" and ");
+        Some(format!("warning: {rows}{}", paths.collect::<String>()))
+    }
+
     /// The report as people read it.
     pub fn summary(&self, dead_letters: &[DeadLetterFile]) -> String {
         let mut text = String::new();

@@ -155,7 +155,9 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         _ => Costs::default(),
     };
     let of_targets = tuner::warnings(&tuner::plan_paths(&program, &plan, costs));
-    for warning in program.warnings.iter().chain(&of_targets) {
+    let of_paths = crate::catalog::endings(&program);
+    let warnings = program.warnings.iter().chain(&of_paths);
+    for warning in warnings.chain(&of_targets) {
         eprintln!("warning: {warning}");
     }
     let (sender, news) = mpsc::channel();

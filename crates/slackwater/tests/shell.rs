@@ -435,7 +435,7 @@ fn statements_on_the_command_line() {
     run(&wrong).fails(
         2,
         &[
-            "error: -e:2:8: there is no column 'prise'",
+            "error: -e 2:2:8: there is no column 'prise'",
             "2 | SELECT prise FROM bids",
         ],
     );

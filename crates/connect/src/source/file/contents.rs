@@ -9,7 +9,7 @@ use slackwater_engine::time::now_ns;
 use crate::columns::ColumnReader;
 use crate::format::DecodedRows;
 use crate::lines::{Mark, RecordReader};
-use crate::packing::Packing;
+use crate::packing::{self, Packing};
 
 /// The contents of a file, as far as they were read.
 // One for each open file: a box for the usual kind would save nothing.
@@ -123,6 +123,10 @@ impl Lines {
             let name = packing.name();
             let reason = format!("the {name} data breaks off after line {lines}");
             return Error::new(place, reason).mend("the file was truncated: fetch it again");
+        }
+        if packing::is_behind_the_end(failure) {
+            let reason = format!("behind the gzip data, after line {lines}, stands something else");
+            return Error::new(place, reason).mend("cut it off: what stands before it is whole");
         }
         let reason = format!("can't read on after line {lines}: {failure}");
         Error::new(place, reason)
