@@ -20,6 +20,7 @@ mod input;
 mod kafka;
 mod late_rows;
 mod latency;
+mod links;
 mod mqtt;
 mod nexmark;
 mod overload;
