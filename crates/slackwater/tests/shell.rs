@@ -29,7 +29,7 @@ struct Terminal {
     answered: usize,
 }
 
-/// What the line editor writes when it begins to read a line; what is typed before is lost.
+/// What the line editor writes when it begins to read a line.
 const READS: &str = "\x1b[?2004h";
 
 impl Terminal {
@@ -118,10 +118,12 @@ impl Terminal {
     /// Types lines at the prompt, and ends each with Enter.
     #[track_caller]
     fn line(&mut self, line: &str) {
-        self.prompt();
         // Each line of a statement is read by itself.
-        self.answered += line.split('\n').count();
-        self.keys(&format!("{}\r", line.replace('\n', "\r")));
+        for line in line.split('\n') {
+            self.prompt();
+            self.answered += 1;
+            self.keys(&format!("{line}\r"));
+        }
     }
 
     /// Waits until this is seen behind what was seen before.
@@ -232,7 +234,13 @@ fn a_statement_goes_on_behind_a_prompt_of_its_own() {
     shell.line("\\d bids");
     shell.expect("price   INT");
     shell.expect("  -> ");
-    shell.line("'\n\\d ' AS t FROM bids WHERE price = 20;");
+    shell.line("'\n\\d'\n AS t FROM bids WHERE price = 20;");
+    shell.expect("(1 row)");
+    // Lines that are typed ahead are not lost.
+    shell.prompt();
+    shell.answered += 3;
+    shell.keys("SELECT price AS ahead\rFROM bids\rWHERE price = 20;\r");
+    shell.expect("ahead\r\n");
     shell.expect("(1 row)");
     shell.line("SELECT price");
     shell.expect("  -> ");
