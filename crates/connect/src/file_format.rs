@@ -16,6 +16,21 @@ pub(crate) enum FileFormat {
 /// Endings of the names of part files.
 pub(crate) const EXTENSIONS: &[&str] = &["csv", "json", "parquet", "arrow"];
 
+/// Formats of lines that no sink writes.
+fn is_read_only(name: &str) -> bool {
+    ["raw", "regex", "combined_log"]
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// An error about the format's name, with the formats of columns among those that are known.
+fn with_columns(mut error: OptionError) -> OptionError {
+    if error.option.as_deref() == Some("format") && error.mend.contains("write 'csv'") {
+        error.mend.push_str(" or 'arrow' or 'parquet'");
+    }
+    error
+}
+
 type Named = (&'static str, &'static [&'static str]);
 
 impl FileFormat {
@@ -23,7 +38,7 @@ impl FileFormat {
     pub(crate) fn options_of_source(options: &Options<'_>) -> Result<Named, OptionError> {
         match columns::name_of(options) {
             Some(name) => Ok((name, &[])),
-            None => Format::options_of_source(options),
+            None => Format::options_of_source(options).map_err(with_columns),
         }
     }
 
@@ -42,7 +57,16 @@ impl FileFormat {
     pub(crate) fn options_of_sink(options: &Options<'_>) -> Result<Named, OptionError> {
         match columns::name_of(options) {
             Some(name) => Ok((name, columns::options_of_sink(name))),
-            None => Format::options_of_sink(options),
+            None => {
+                Format::options_of_sink(options).map_err(|error| match options.text("format") {
+                    Some(name) if is_read_only(name) => OptionError::new(
+                        "format",
+                        format!("'{name}' can only be read"),
+                        "write 'csv', 'json', 'arrow' or 'parquet'",
+                    ),
+                    _ => with_columns(error),
+                })
+            }
         }
     }
 

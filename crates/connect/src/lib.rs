@@ -95,6 +95,31 @@ impl Connector {
     }
 }
 
+/// The names of all connectors, for completion.
+pub const CONNECTORS: &[&str] = &[
+    "blackhole",
+    "datagen",
+    "file",
+    "kafka",
+    "mqtt",
+    "postgres",
+    "print",
+    "sqlite",
+    "stdin",
+    "tcp",
+];
+
+/// The names of all formats, for completion.
+pub const FORMATS: &[&str] = &[
+    "arrow",
+    "combined_log",
+    "csv",
+    "json",
+    "parquet",
+    "raw",
+    "regex",
+];
+
 fn joined(lists: &[&[&'static str]]) -> Vec<&'static str> {
     lists.concat()
 }

@@ -18,7 +18,7 @@ use crate::checkpoints::{Agent, Incarnation, Keeper, Members, Suspected, Verdict
 use crate::costs::Learned;
 use crate::crew::Crew;
 use crate::live::Live;
-use crate::machine::Machine;
+use crate::machine::{Machine, Used};
 use crate::plan::{Plan, fingerprint};
 use crate::processes::{Children, Work};
 use crate::progress::Progress;
@@ -62,6 +62,8 @@ pub struct Query<'a> {
     pub members: Arc<Members>,
     /// When it was started.
     pub started: Instant,
+    /// What this process had used before the query's text was read.
+    pub before: Used,
     /// Where news come in.
     pub sender: mpsc::Sender<Note>,
     /// Where they come out.
@@ -179,9 +181,9 @@ impl Query<'_> {
         }
         let farewells = crew.finish(catalog);
         let verdict = keeper.as_ref().map(|keeper| keeper.verdict().clone());
-        if let (Some(over), None) = (over, &error) {
+        if let (Some(limit), None) = (over, &error) {
             let is_saved = verdict == Some(Verdict::Saved);
-            error = Some(self.over_budget(over, is_saved, crew.counters()));
+            error = Some(self.over_budget(limit, is_saved, crew.counters()));
         }
         let run = Ran {
             program,
@@ -195,6 +197,7 @@ impl Query<'_> {
             tuned,
             rebalanced,
             wall_s: self.started.elapsed().as_secs_f64(),
+            before: self.before,
         };
         let mut report = run.report();
         report.checkpoints = keeper.as_ref().map(CheckpointReport::from);
@@ -218,12 +221,7 @@ impl Query<'_> {
     }
 
     /// Its operators held more than they may: the largest are named.
-    fn over_budget(
-        &self,
-        (held, limit): (u64, u64),
-        is_saved: bool,
-        counters: &[Arc<InstanceCounters>],
-    ) -> Error {
+    fn over_budget(&self, limit: u64, is_saved: bool, counters: &[Arc<InstanceCounters>]) -> Error {
         let mut by_node = std::collections::BTreeMap::<usize, u64>::new();
         for (instance, slots) in self.deployment.instances.iter().zip(counters) {
             if let Some(head) = instance.steps.first() {
@@ -246,8 +244,10 @@ impl Query<'_> {
             1 => String::new(),
             processes => format!(", which {processes} processes share"),
         };
-        let (held, limit) = (megabytes(held), megabytes(limit));
-        let reason = format!("operators hold {held}, over {limit}{share}: {named}");
+        // What was found is a moment's; what is named is the most that each has held since.
+        let limit = megabytes(limit);
+        let reason =
+            format!("operators held more than {limit}{share}; the largest held up to: {named}");
         let saved = match is_saved {
             true => "all that was read is saved: run it again with a larger one",
             false => "set a larger one",
@@ -273,6 +273,7 @@ impl Query<'_> {
             tuned: None,
             rebalanced: None,
             wall_s: self.started.elapsed().as_secs_f64(),
+            before: self.before,
         };
         run.report()
     }

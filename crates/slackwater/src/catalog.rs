@@ -1,5 +1,6 @@
 //! Connectors for the SQL layer, and sources, operators and sinks for the engine.
 
+mod endings;
 mod written;
 
 use std::collections::HashMap;
@@ -28,6 +29,8 @@ use slackwater_sql::table::{CHANGELOG, LATE_ROWS, Table};
 
 use crate::checkpoints::{Restored, Suspected, takes_part};
 use crate::slow::{Slowness, slowed};
+
+pub use endings::endings;
 
 /// The connectors of this build.
 pub struct BuiltIn;

@@ -375,6 +375,9 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
             });
         }
     }
+    if quiet && let Some(line) = figures.warning(&dead_letters) {
+        say(&format!("{line}\n"));
+    }
     if abandoned {
         say("warning: a sink took nothing any more: the rows on their way to it are lost\n");
     }

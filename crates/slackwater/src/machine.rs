@@ -36,6 +36,42 @@ pub fn children_cpu_s() -> f64 {
     ticks.sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
+/// What this process has used so far: taken when a query begins, what it uses is told from what was used
+/// before.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Used {
+    process_s: f64,
+    children_s: f64,
+    switches: u64,
+}
+
+impl Used {
+    /// Up to now.
+    pub fn now() -> Used {
+        Used {
+            process_s: process_cpu_s(),
+            children_s: children_cpu_s(),
+            switches: voluntary_switches(),
+        }
+    }
+
+    /// CPU time of this process since then, in seconds.
+    pub fn cpu_s_since(&self) -> f64 {
+        (process_cpu_s() - self.process_s).max(0.0)
+    }
+
+    /// CPU time of children that were waited for since then, in seconds.
+    pub fn children_cpu_s_since(&self) -> f64 {
+        (children_cpu_s() - self.children_s).max(0.0)
+    }
+
+    /// Voluntary context switches since then, of all threads that are alive. Those of threads that have
+    /// ended are not counted any more.
+    pub fn switches_since(&self) -> u64 {
+        voluntary_switches().saturating_sub(self.switches)
+    }
+}
+
 /// Largest resident size of the process so far, in bytes.
 pub fn peak_rss_bytes() -> u64 {
     status_field(Path::new("/proc/self/status"), "VmHWM:").unwrap_or(0) * 1024

@@ -23,7 +23,8 @@ pub struct Report {
     pub rows_bad: u64,
     /// From the start of the query to its end.
     pub wall_s: f64,
-    /// CPU time of the whole process, from the operating system.
+    /// CPU time of all processes, compiling and planning included, from the operating system. What a process
+    /// that runs several queries has used before this one is not counted; what else it does meanwhile is.
     pub cpu_s: f64,
     /// CPU time per record read.
     pub cpu_us_per_row: Option<f64>,
@@ -37,7 +38,7 @@ pub struct Report {
     pub latency_ms: Latency,
     /// Whether every sink's p99 met the target.
     pub target_met: Option<bool>,
-    /// Voluntary context switches of all threads.
+    /// Voluntary context switches of all threads since the query began.
     pub wakeups: u64,
     /// How it ran.
     pub plan: PlanReport,
@@ -426,6 +427,24 @@ impl Latency {
 }
 
 impl Report {
+    /// One line about bad and late rows, where there are any: what is said to who wants to hear nothing else.
+    pub fn warning(&self, dead_letters: &[DeadLetterFile]) -> Option<String> {
+        let mut parts = Vec::new();
+        for (number, what) in [(self.rows_bad, "bad"), (self.rows_late, "late")] {
+            match number {
+                0 => {}
+                1 => parts.push(format!("1 {what} row")),
+                number => parts.push(format!("{} {what} rows", count(number))),
+            }
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        let paths = dead_letters.iter().map(|file| format!(": {}", file.path));
+        let rows = parts.join(" and ");
+        Some(format!("warning: {rows}{}", paths.collect::<String>()))
+    }
+
     /// The report as people read it.
     pub fn summary(&self, dead_letters: &[DeadLetterFile]) -> String {
         let mut text = String::new();

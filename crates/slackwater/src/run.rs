@@ -16,7 +16,7 @@ use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
 use crate::checkpoints::Members;
 use crate::costs::Learned;
 use crate::incarnations::{self, run_saved};
-use crate::machine::Machine;
+use crate::machine::{Machine, Used};
 use crate::plan::deployment;
 use crate::planner::{learns, plan_on};
 use crate::report::Report;
@@ -107,6 +107,7 @@ pub fn run_script(script: &Script, options: &RunOptions) -> Result<Outcome, Fail
 }
 
 fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
+    let before = Used::now();
     let usage = |error: SqlError| Failure::Usage(script.render(&error));
     let compiled = compile(script.text(), &options.settings, &BuiltIn).map_err(usage)?;
     let machine = options.machine.clone().unwrap_or_else(Machine::this);
@@ -154,7 +155,9 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         _ => Costs::default(),
     };
     let of_targets = tuner::warnings(&tuner::plan_paths(&program, &plan, costs));
-    for warning in program.warnings.iter().chain(&of_targets) {
+    let of_paths = crate::catalog::endings(&program);
+    let warnings = program.warnings.iter().chain(&of_paths);
+    for warning in warnings.chain(&of_targets) {
         eprintln!("warning: {warning}");
     }
     let (sender, news) = mpsc::channel();
@@ -182,6 +185,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         costs,
         members: Arc::new(Members::new(&program, &deployment)),
         started: Instant::now(),
+        before,
         sender,
         news: &news,
     };

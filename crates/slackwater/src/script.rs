@@ -54,6 +54,13 @@ impl Script {
         self.parts.iter().any(|part| part.name == name)
     }
 
+    /// Which part an error is in, if it names a place.
+    pub fn part_of(&self, error: &SqlError) -> Option<usize> {
+        let place = error.place?;
+        let mut parts = self.parts.iter();
+        parts.rposition(|part| part.lines_before < place.line)
+    }
+
     /// The error as it is shown to the user, with the line of the part that it is in.
     pub fn render(&self, error: &SqlError) -> String {
         let Some(place) = error.place else {

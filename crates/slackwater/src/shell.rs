@@ -4,6 +4,7 @@
 //! behind it: there is one way to compile and run, that of files.
 
 mod commands;
+mod conversation;
 mod helper;
 mod live_table;
 mod screen;
@@ -11,13 +12,10 @@ mod split;
 mod words;
 
 use std::io::{IsTerminal, Read};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustyline::error::ReadlineError;
-use rustyline::history::DefaultHistory;
-use rustyline::{CompletionType, Config, Editor};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use slackwater_sql::program::declared;
 use slackwater_sql::session::Session;
@@ -28,14 +26,11 @@ use crate::cli::{FAILED, USAGE, print, say};
 use crate::report::count;
 use crate::run::{Failure, Finished, Outcome, RunOptions, run_script};
 use crate::script::Script;
-use helper::Helper;
 use split::{Piece, split};
 use words::Words;
 
+use screen::End;
 pub use screen::Screen;
-
-/// Statements that are kept for later sessions.
-const HISTORY_MAX: usize = 10_000;
 
 /// Why the shell ends.
 pub(crate) enum Stop {
@@ -65,6 +60,8 @@ pub(crate) struct Shell {
     timing: bool,
     /// What was typed last, for the editor.
     last: String,
+    /// Lines of a statement that has not ended.
+    unfinished: String,
     /// SIGTERM came.
     is_terminated: Arc<AtomicBool>,
     /// It waits for a line: SIGTERM ends it at once.
@@ -80,6 +77,7 @@ pub fn run(files: &[PathBuf], settings: Vec<(String, String)>) -> u8 {
         is_interactive: std::io::stdin().is_terminal(),
         timing: false,
         last: String::new(),
+        unfinished: String::new(),
         is_terminated: Arc::default(),
         is_waiting: Arc::default(),
     };
@@ -133,73 +131,6 @@ impl Shell {
         self.run_text("-", &text)
     }
 
-    /// Statements from a terminal.
-    fn converse(&mut self) -> Result<(), Stop> {
-        let config = Config::builder()
-            .completion_type(CompletionType::List)
-            .max_history_size(HISTORY_MAX)
-            .and_then(|config| config.history_ignore_dups(true))
-            .map(|config| config.history_ignore_space(true).build());
-        let editor = config.and_then(Editor::<Helper, DefaultHistory>::with_config);
-        let mut editor = match editor {
-            Ok(editor) => editor,
-            Err(error) => {
-                say(&format!("error: this terminal can't be used: {error}\n"));
-                return Err(Stop::Failed(FAILED));
-            }
-        };
-        editor.set_helper(Some(Helper {
-            words: Arc::clone(&self.words),
-        }));
-        let history = state_folder().map(|folder| folder.join("history"));
-        if let Some(history) = &history {
-            // There is none the first time.
-            let _ = editor.load_history(history);
-        }
-        say(&format!(
-            "Slackwater {}: \\? for help, \\q to leave\n",
-            env!("CARGO_PKG_VERSION")
-        ));
-        loop {
-            self.is_waiting.store(true, Ordering::SeqCst);
-            let line = editor.readline("sql> ");
-            self.is_waiting.store(false, Ordering::SeqCst);
-            let line = match line {
-                Ok(line) => line,
-                // The line is dropped.
-                Err(ReadlineError::Interrupted) => continue,
-                Err(ReadlineError::Eof) => return Err(Stop::Quit),
-                Err(ReadlineError::Signal(_)) => continue,
-                Err(error) => {
-                    say(&format!("error: the terminal: {error}\n"));
-                    return Err(Stop::Failed(FAILED));
-                }
-            };
-            if line.trim().is_empty() {
-                continue;
-            }
-            let is_new = editor.add_history_entry(line.as_str()).unwrap_or(false);
-            if let (true, Some(history)) = (is_new, &history)
-                && let Err(error) = keep_history(&mut editor, history)
-            {
-                say(&format!(
-                    "warning: the history is not kept: {}: {error}\n",
-                    history.display()
-                ));
-            }
-            match line.starts_with('\\') {
-                true => self.command(&line)?,
-                false => {
-                    self.last = line.clone();
-                    self.run_text("sql", &line)?;
-                }
-            }
-            if self.is_terminated.load(Ordering::SeqCst) {
-                return Err(Stop::Quit);
-            }
-        }
-    }
-
     /// Runs the statements of a text; commands may stand between them, each on its line.
     fn run_text(&mut self, part: &str, text: &str) -> Result<(), Stop> {
         for mut piece in split(text) {
@@ -224,6 +155,7 @@ impl Shell {
             Ok(Some(placed)) => placed.statement,
             Ok(None) => return Ok(Went::On),
             Err(error) => {
+                let error = commands::instead(error, &piece.placed);
                 let alone = Script::new(part, &piece.placed);
                 self.wrong(&alone.render(&error))?;
                 return Ok(Went::Stopped);
@@ -308,7 +240,12 @@ impl Shell {
             ..RunOptions::default()
         };
         let outcome = run_script(&script, &options);
-        let rows = screen.and_then(|screen| screen.finish(outcome.is_ok()));
+        let end = match &outcome {
+            Ok(Outcome::Finished(finished)) if finished.stopped => End::Stopped,
+            Ok(_) => End::Whole,
+            Err(_) => End::Failed,
+        };
+        let rows = screen.and_then(|screen| screen.finish(end));
         let (finished, error) = match outcome {
             Ok(Outcome::Explained(text)) => {
                 print(&text);
@@ -395,14 +332,4 @@ fn leading_command(text: &str) -> Option<(String, String)> {
     let blank = " ".repeat(line.chars().count());
     let rest = format!("{}{blank}{}", &text[..start], &text[start + line.len()..]);
     Some((line.to_string(), rest))
-}
-
-fn keep_history(
-    editor: &mut Editor<Helper, DefaultHistory>,
-    history: &Path,
-) -> rustyline::Result<()> {
-    if let Some(folder) = history.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    editor.append_history(history)
 }

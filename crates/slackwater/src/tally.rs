@@ -46,6 +46,8 @@ pub struct Ran<'a> {
     pub rebalanced: Option<Rebalanced>,
     /// How long it took.
     pub wall_s: f64,
+    /// What this process had used before it began.
+    pub before: machine::Used,
 }
 
 impl Ran<'_> {
@@ -226,11 +228,11 @@ impl Ran<'_> {
         let processes = self.processes();
         let theirs = processes.iter().map(|process| process.cpu_s).sum::<f64>();
         // Those that were killed say nothing; the system counts them once they are waited for.
-        let cpu_s = machine::process_cpu_s() + theirs.max(machine::children_cpu_s());
+        let cpu_s = self.before.cpu_s_since() + theirs.max(self.before.children_cpu_s_since());
         let their_rss_bytes = processes.iter().map(|process| process.peak_rss_bytes);
         let peak_rss_bytes = machine::peak_rss_bytes() + their_rss_bytes.sum::<u64>();
         let their_wakeups = processes.iter().map(|process| process.wakeups);
-        let wakeups = machine::voluntary_switches() + their_wakeups.sum::<u64>();
+        let wakeups = self.before.switches_since() + their_wakeups.sum::<u64>();
         let targets = sinks
             .iter()
             .filter_map(|sink: &SinkReport| sink.latency_target_ms);

@@ -67,8 +67,8 @@ pub struct Watch<'a> {
     pub sinks: Vec<SinkResult>,
     /// Why it fails.
     pub error: Option<Error>,
-    /// Its operators hold more than they may: what those of a process hold, and may.
-    pub over: Option<(u64, u64)>,
+    /// Its operators hold more than they may: what those of a process may.
+    pub over: Option<u64>,
     /// When the first signal came.
     pub signalled: Option<Instant>,
     /// When it has to have stopped.
@@ -302,9 +302,9 @@ impl Watch<'_> {
                     rebalancer.moved(barrier, is_saved);
                 }
             }
-            Event::OverBudget { held, limit, .. } => {
+            Event::OverBudget { limit, .. } => {
                 if self.over.is_none() {
-                    self.over = Some((held, limit));
+                    self.over = Some(limit);
                     // What has been read is saved, where that was asked for.
                     match self.keeper.is_some() {
                         true => self.stop(now),

@@ -266,6 +266,10 @@ fn a_filter_and_a_sink_may_change_a_key_may_not() {
     let reason = refused(case.run(&[], false));
     assert!(reason.contains("can't go on from checkpoint"), "{reason}");
     assert!(reason.contains("its state has other keys"), "{reason}");
+    assert!(
+        reason.contains("STRING") && !reason.contains("Utf8View"),
+        "types as SQL calls them: {reason}"
+    );
     assert!(reason.contains("--from-scratch"), "{reason}");
     // Rows before the change have been counted.
     let filtered = COUNTS.replace("GROUP BY", "WHERE v < 1000000 GROUP BY");

@@ -22,6 +22,7 @@ mod kafka;
 mod killed;
 mod late_rows;
 mod latency;
+mod links;
 mod mqtt;
 mod nexmark;
 mod overload;

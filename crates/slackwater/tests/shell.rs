@@ -29,7 +29,7 @@ struct Terminal {
     answered: usize,
 }
 
-/// What the line editor writes when it begins to read a line; what is typed before is lost.
+/// What the line editor writes when it begins to read a line.
 const READS: &str = "\x1b[?2004h";
 
 impl Terminal {
@@ -118,9 +118,12 @@ impl Terminal {
     /// Types lines at the prompt, and ends each with Enter.
     #[track_caller]
     fn line(&mut self, line: &str) {
-        self.prompt();
-        self.answered += 1;
-        self.keys(&format!("{}\r", line.replace('\n', "\r")));
+        // Each line of a statement is read by itself.
+        for line in line.split('\n') {
+            self.prompt();
+            self.answered += 1;
+            self.keys(&format!("{line}\r"));
+        }
     }
 
     /// Waits until this is seen behind what was seen before.
@@ -185,7 +188,8 @@ fn statements_of_several_lines_and_what_is_declared() {
     shell.line("SET 'parallelism' = '2'; SELECT price / (price - 5) AS p FROM bids;");
     shell.expect("(2 rows, 1 bad, ");
     shell.line("\\drop bids");
-    shell.expect("'bids' is needed by another one");
+    shell.expect("'bids' is needed by 'cheap'");
+    shell.expect("\\drop cheap first");
     shell.line("\\drop cheap");
     shell.line("\\d");
     shell.expect("bids  table  file");
@@ -219,6 +223,69 @@ fn completion_and_history_over_two_sessions() {
     again.leave();
     let kept = std::fs::read_to_string(folder.path("state/slackwater/history")).unwrap();
     assert!(kept.contains("WHERE bidder = 'b';"), "{kept}");
+}
+
+#[test]
+fn a_statement_goes_on_behind_a_prompt_of_its_own() {
+    let folder = Folder::with(&[("bids.csv", BIDS), ("tables.sql", TABLE)]);
+    let mut shell = Terminal::start(&folder, &["tables.sql"]);
+    shell.line("SELECT bidder,");
+    shell.expect("  -> ");
+    shell.line("\\d bids");
+    shell.expect("price   INT");
+    shell.expect("  -> ");
+    shell.line("'\n\\d'\n AS t FROM bids WHERE price = 20;");
+    shell.expect("(1 row)");
+    // Lines that are typed ahead are not lost.
+    shell.prompt();
+    shell.answered += 3;
+    shell.keys("SELECT price AS ahead\rFROM bids\rWHERE price = 20;\r");
+    shell.expect("ahead\r\n");
+    shell.expect("(1 row)");
+    shell.line("SELECT price");
+    shell.expect("  -> ");
+    shell.prompt();
+    shell.answered += 1;
+    shell.keys("FROM\x03");
+    shell.expect("sql> ");
+    shell.line("help");
+    shell.expect("\\drop name");
+    for (statement, command) in [
+        ("SHOW TABLES;", "\\d lists"),
+        ("DESCRIBE bids;", "\\d name"),
+        ("DROP TABLE bids;", "\\drop name"),
+    ] {
+        shell.line(statement);
+        shell.expect("begins no statement");
+        shell.expect(command);
+    }
+    shell.line("exit");
+    assert!(shell.child.wait().unwrap().success());
+}
+
+#[test]
+fn what_a_query_costs_is_its_own() {
+    let folder = Folder::new();
+    let mut shell = Terminal::start(&folder, &[]);
+    let source = "'connector' = 'datagen', 'generator' = 'uservisits', 'rows'";
+    let busy = format!("CREATE TABLE many (ts_ms BIGINT, ip STRING) WITH ({source} = '2000000');");
+    shell.line(&busy);
+    shell.line(&busy.replace("many", "few").replace("2000000", "10"));
+    shell.line("CREATE TABLE o (ip STRING, n BIGINT) WITH ('connector' = 'blackhole');");
+    let mut cpu_s = |table: &str| {
+        shell.line(&format!(
+            "INSERT INTO o SELECT ip, COUNT(*) FROM {table} GROUP BY ip;"
+        ));
+        shell.expect("wake-ups");
+        let seen = shell.seen.0.lock().unwrap();
+        let line = seen[..shell.mark].lines().last().unwrap_or_default();
+        let seconds = line.split_whitespace().nth(1).unwrap_or_default();
+        seconds.parse::<f64>().unwrap()
+    };
+    let (many, few) = (cpu_s("many"), cpu_s("few"));
+    // Ten rows cost less than two million and ten, whatever the machine.
+    assert!(few < many, "{few} s and {many} s");
+    shell.leave();
 }
 
 #[test]
@@ -259,6 +326,41 @@ fn a_result_that_changes_is_a_table_that_is_drawn_in_place() {
     shell.expect("483 more of 500 rows");
     shell.keys("\x03");
     shell.expect("(500 rows)");
+    shell.leave();
+}
+
+#[test]
+fn a_result_that_has_come_to_its_end_is_shown_to_the_last_row() {
+    let folder = Folder::new();
+    let rows = (0..100).map(|n| format!("{n},{}\n", "wide ".repeat(40)));
+    folder.write("wide.csv", rows.collect::<String>().as_bytes());
+    let mut shell = Terminal::start(&folder, &[]);
+    shell.line(
+        "CREATE TABLE wide (n INT, t STRING) WITH ('connector' = 'file', 'path' = 'wide.csv');",
+    );
+    shell.line("SELECT n, MAX(CONCAT(t, 'end')) AS t FROM wide GROUP BY n;");
+    for n in [0, 50, 99] {
+        shell.expect(&format!("\n{n:>2}  wide wide"));
+        shell.expect("wide end");
+    }
+    shell.expect("(100 rows)");
+    shell.leave();
+}
+
+#[test]
+fn what_is_not_saved_in_the_editor_is_not_run() {
+    let folder = Folder::with(&[
+        ("bids.csv", BIDS),
+        ("tables.sql", TABLE),
+        ("editor.sh", "#!/bin/sh\n"),
+    ]);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path("editor.sh"), mode).unwrap();
+    let mut shell = Terminal::start(&folder, &["tables.sql"]);
+    shell.line("SELECT ms FROM bids;");
+    shell.expect("(3 rows)");
+    shell.line("\\e");
+    shell.expect("not saved: nothing is run");
     shell.leave();
 }
 
@@ -341,7 +443,7 @@ fn statements_on_the_command_line() {
     run(&wrong).fails(
         2,
         &[
-            "error: -e:2:8: there is no column 'prise'",
+            "error: -e 2:2:8: there is no column 'prise'",
             "2 | SELECT prise FROM bids",
         ],
     );

@@ -104,7 +104,14 @@ fn outcome(file: &str, case: &Case, parallelism: &str, chunk_rows: &str) -> Stri
             terminal(&printed, case) + &written(&out) + &counts(&work.path().join("report.json"));
     }
     let folder = work.path().display().to_string();
-    shown.push_str(&String::from_utf8_lossy(&ran.stderr).replace(&folder, "(folder)"));
+    let errors = String::from_utf8_lossy(&ran.stderr).replace(&folder, "(folder)");
+    // The report has said it already.
+    let is_count = |line: &&str| {
+        let words = line.split(' ').take(3).collect::<Vec<&str>>();
+        matches!(words[..], ["warning:", number, "bad" | "late"] if number.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let lines = errors.split_inclusive('\n');
+    shown.extend(lines.filter(|line| !is_count(line)));
     match ran.status.code() {
         Some(0) => {}
         Some(code) => writeln!(shown, "exit code {code}").unwrap(),

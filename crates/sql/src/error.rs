@@ -213,7 +213,7 @@ fn find<'a>(tokens: &'a [TokenWithSpan], word: &str) -> Option<&'a TokenWithSpan
         Token::Word(word) if exact => word.value == wanted,
         // The planner writes functions in lower case.
         Token::Word(word) => word.value.eq_ignore_ascii_case(wanted),
-        Token::SingleQuotedString(text) => text == wanted,
+        Token::SingleQuotedString(text) | Token::UnicodeStringLiteral(text) => text == wanted,
         Token::Number(number, _) => number == wanted,
         _ => false,
     };
@@ -261,7 +261,8 @@ pub fn nearest(name: &str, known: &[String]) -> Option<String> {
                 candidate,
             )
         })
-        .filter(|(likeness, _)| *likeness > 0.8)
+        // Short names are like many that begin with the same letters.
+        .filter(|(likeness, candidate)| *likeness > 0.8 && candidate.len() * 2 >= name.len())
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, candidate)| candidate.clone())
 }
@@ -312,5 +313,6 @@ mod tests {
         let known = ["price".to_string(), "auction".to_string()];
         assert_eq!(nearest("pirce", &known), Some("price".to_string()));
         assert_eq!(nearest("xyz", &known), None);
+        assert_eq!(nearest("convert_tz", &["cot".to_string()]), None);
     }
 }

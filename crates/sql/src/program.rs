@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Fields, SchemaRef};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
 use slackwater_control::query::QueryGraph;
 use slackwater_engine::operator::lookup_join::LookupConnector;
@@ -340,6 +340,8 @@ impl Compiler<'_> {
             &self.session.settings,
         ));
         warnings.extend(late_rows::only_counted(&nodes, &self.session));
+        warnings.extend(crate::warnings::gaps(&nodes));
+        warnings.extend(crate::warnings::idle_emit(&nodes, &self.session.settings));
         if self.session.settings.balancer == Balancer::Auto {
             order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);
         }
@@ -463,11 +465,31 @@ fn fit(plan: LogicalPlan, table: &Table, names: &[Ident], places: &[Span]) -> Re
                 Some(place) => error.at(*place),
                 None => error,
             };
-            return Err(error.mend("CAST it, or declare the table's column with that type"));
+            return Err(match field.data_type() {
+                DataType::Struct(fields) => error.mend(format!(
+                    "write {}, or declare the table's column with that type",
+                    row_of(fields)
+                )),
+                DataType::List(_) => error.mend("declare the table's column with that type"),
+                _ => error.mend("CAST it, or declare the table's column with that type"),
+            });
         };
         fitted.push(value.alias(field.name()));
     }
     Ok(LogicalPlanBuilder::from(plan).project(fitted)?.build()?)
+}
+
+/// What makes a ROW of these fields.
+fn row_of(fields: &Fields) -> String {
+    let fields = fields.iter().map(|field| {
+        let value = match field.data_type() {
+            DataType::Struct(inner) => row_of(inner),
+            DataType::List(_) => "…".to_string(),
+            scalar => format!("CAST(… AS {})", sql_name(scalar)),
+        };
+        format!("'{}', {value}", field.name())
+    });
+    format!("named_struct({})", fields.collect::<Vec<_>>().join(", "))
 }
 
 /// Casts that lose nothing silently: a value that does not fit fails its row.

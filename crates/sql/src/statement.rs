@@ -21,6 +21,7 @@ pub use rewrite::{PARTITION_BY, VERSION, WINDOW_FUNCTIONS};
 
 mod forms;
 mod limits;
+mod refused;
 mod rewrite;
 
 /// One statement.
@@ -118,6 +119,7 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
             continue;
         }
         limits::check(tokens)?;
+        limits::check_numbers(tokens)?;
         let statement = forms::rewrite(tokens)
             .and_then(|tokens| rewrite(&tokens))
             .and_then(parse_one);
@@ -151,6 +153,9 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         ["CREATE", "VIEW", ..] | ["CREATE", "TEMPORARY", "VIEW", ..] => create_view(tokens),
         ["CREATE", ..] => {
             let what = tokens.iter().filter(|token| !is_space(token)).nth(1);
+            if let (Some(&"OR"), Some(or)) = (keywords.get(1), what) {
+                return Err(refused::or_replace(or));
+            }
             let error = match what {
                 Some(what) => {
                     SqlError::new(format!("CREATE {} is not known here", what.token)).at(what.span)
@@ -268,6 +273,7 @@ fn create_table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
                     .mend("close it with ')'"));
             }
             ref token => {
+                refused::behind_column(&next)?;
                 return Err(SqlError::new(format!(
                     "',' or ')' is expected here, not {}",
                     shown(token)
@@ -277,9 +283,11 @@ fn create_table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
             }
         }
     }
+    refused::behind_columns(&parser.peek_token())?;
     if parser.parse_keyword(Keyword::WITH) {
         options(&mut parser, &mut table)?;
     }
+    refused::behind_columns(&parser.peek_token())?;
     end(&mut parser)?;
     Ok(Statement::CreateTable(Box::new(table)))
 }
@@ -496,6 +504,7 @@ fn create_view(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     parser.next_token();
     let _ = parser.parse_keyword(Keyword::TEMPORARY);
     parser.next_token();
+    refused::unless_known(&mut parser)?;
     let name = name(&mut parser)?;
     let columns = if parser.peek_token().token == Token::LParen {
         parsed(

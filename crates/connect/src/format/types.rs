@@ -30,6 +30,8 @@ pub(crate) fn sql_type_name(data_type: &DataType) -> String {
             format!("TIMESTAMP({digits})")
         }
         DataType::Utf8View | DataType::Utf8 | DataType::LargeUtf8 => "STRING".into(),
+        DataType::Binary => "BYTES".into(),
+        DataType::Time64(_) => "TIME".into(),
         DataType::Struct(_) => "ROW".into(),
         DataType::List(item) => format!("ARRAY<{}>", sql_type_name(item.data_type())),
         other => other.to_string(),

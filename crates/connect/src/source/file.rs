@@ -136,7 +136,9 @@ fn find(pattern: &str) -> std::result::Result<Vec<FoundFile>, OptionError> {
 fn look(path: &Path) -> std::result::Result<FoundFile, OptionError> {
     let shown = path.display();
     let metadata = path.metadata().map_err(|error| {
-        let mend = if error.kind() == ErrorKind::NotFound && path.is_relative() {
+        let mend = if path.to_string_lossy().contains("://") {
+            "write a path of this machine, without a scheme such as file://".to_string()
+        } else if error.kind() == ErrorKind::NotFound && path.is_relative() {
             let folder = std::env::current_dir().unwrap_or_default();
             format!("relative paths begin in {}", folder.display())
         } else {

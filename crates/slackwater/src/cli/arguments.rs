@@ -73,8 +73,12 @@ impl QueryArguments {
         if let Some(file) = &self.file {
             script.add(&file.display().to_string(), &text_of(file)?);
         }
-        for text in &self.execute {
-            script.add("-e", text);
+        for (index, text) in self.execute.iter().enumerate() {
+            match self.execute.len() {
+                1 => script.add("-e", text),
+                // Which one it is that a message is about.
+                _ => script.add(&format!("-e {}", index + 1), text),
+            }
         }
         Ok(script)
     }

@@ -3,7 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use slackwater_sql::SqlError;
+use slackwater_sql::program::declared;
+
 use super::{Shell, Stop};
+use crate::catalog::BuiltIn;
 use crate::cli::{print, say};
 
 /// The commands: name, argument, and what they do.
@@ -15,7 +19,7 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     (
         "e",
         "",
-        "opens the last statement in $VISUAL or $EDITOR, and runs what is saved",
+        "opens the statement that is typed, else the last one, in $VISUAL or $EDITOR, and runs what is saved",
     ),
     ("i", "file", "runs the statements of a file"),
     ("set", "", "lists what SET has set"),
@@ -112,9 +116,19 @@ impl Shell {
             ));
         };
         let removed = self.declared.remove(at);
-        if let Err(error) = self.check(&self.script()) {
+        let script = self.script();
+        if let Err(error) = declared(script.text(), &self.settings, &BuiltIn) {
+            let by = script.part_of(&error);
+            let by = by.and_then(|part| self.declared.get(part));
+            let error = match by {
+                Some(super::Declared {
+                    name: Some(other), ..
+                }) => format!("'{name}' is needed by '{other}'\n  = \\drop {other} first"),
+                Some(set) => format!("'{name}' is needed by {}", set.text.trim()),
+                None => format!("'{name}' is needed: {}", script.render(&error)),
+            };
             self.declared.insert(at, removed);
-            return self.wrong(&format!("'{name}' is needed by another one: {error}"));
+            return self.wrong(&error);
         }
         self.refresh()
     }
@@ -127,37 +141,30 @@ impl Shell {
         }
     }
 
-    /// Opens the last statement in an editor.
+    /// Opens what has been typed of a statement, else the last one, in an editor. What is not saved is not run.
     fn edit(&mut self) -> Result<(), Stop> {
-        let editor = ["VISUAL", "EDITOR"]
-            .into_iter()
-            .find_map(|name| std::env::var(name).ok());
-        let editor = editor
-            .filter(|editor| !editor.trim().is_empty())
-            .unwrap_or("vi".to_string());
         let folder = super::state_folder().unwrap_or_else(std::env::temp_dir);
         let path = folder.join(format!("statement-{}.sql", std::process::id()));
-        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let text = match self.unfinished.is_empty() {
+            true => &self.last,
+            false => &self.unfinished,
+        };
         let edited = std::fs::create_dir_all(&folder)
-            .and_then(|()| std::fs::write(&path, &self.last))
-            .map_err(failed)
-            .and_then(|()| {
-                let mut words = editor.split_whitespace();
-                let program = words.next().unwrap_or("vi");
-                let ended = Command::new(program).args(words).arg(&path).status();
-                match ended {
-                    Ok(status) if status.success() => {
-                        std::fs::read_to_string(&path).map_err(failed)
-                    }
-                    Ok(status) => Err(format!("{program}: {status}")),
-                    Err(error) => Err(format!("{program}: {error}\n  = set $EDITOR")),
-                }
-            });
+            .map_err(|error| format!("{}: {error}", folder.display()))
+            .and_then(|()| edited(&path, text));
         // It is only there for the editor.
         let _ = std::fs::remove_file(&path);
         match edited {
             Err(error) => self.wrong(&error),
-            Ok(text) => {
+            Ok(None) => {
+                print("not saved: nothing is run\n");
+                Ok(())
+            }
+            Ok(Some(text)) => {
+                self.unfinished.clear();
+                if text.trim().is_empty() {
+                    return Ok(());
+                }
                 print(&text);
                 if !text.ends_with('\n') {
                     print("\n");
@@ -169,6 +176,50 @@ impl Shell {
     }
 }
 
+/// A text as somebody saves it from an editor; `None` where it was left without that.
+fn edited(path: &Path, text: &str) -> Result<Option<String>, String> {
+    let editor = ["VISUAL", "EDITOR"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok());
+    let editor = editor
+        .filter(|editor| !editor.trim().is_empty())
+        .unwrap_or("vi".to_string());
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    std::fs::write(path, text).map_err(failed)?;
+    // So that what is saved at once is newer, however coarse the file system's clock is.
+    let earlier = std::time::SystemTime::now() - std::time::Duration::from_secs(10);
+    let file = std::fs::File::options().write(true).open(path);
+    file.and_then(|file| file.set_modified(earlier))
+        .map_err(failed)?;
+    let modified = || std::fs::metadata(path).and_then(|of| of.modified());
+    let before = modified().map_err(failed)?;
+    let mut words = editor.split_whitespace();
+    let program = words.next().unwrap_or("vi");
+    match Command::new(program).args(words).arg(path).status() {
+        Ok(status) if !status.success() => return Err(format!("{program}: {status}")),
+        Ok(_) => {}
+        Err(error) => return Err(format!("{program}: {error}\n  = set $EDITOR")),
+    }
+    match modified().map_err(failed)? == before {
+        true => Ok(None),
+        false => std::fs::read_to_string(path).map(Some).map_err(failed),
+    }
+}
+
+/// What the shell has instead of a statement that it doesn't know.
+pub fn instead(error: SqlError, statement: &str) -> SqlError {
+    let first = statement.split_whitespace().next().unwrap_or_default();
+    let mend = match first.to_uppercase().as_str() {
+        "SHOW" => "\\d lists tables and views, \\df functions, \\set settings",
+        "DESCRIBE" | "DESC" => "\\d name describes a table or view",
+        "DROP" => "\\drop name forgets a table or view",
+        "ALTER" => "\\drop name forgets a table or view; then CREATE TABLE declares it anew",
+        "RESET" => "\\set lists what is set; SET 'key' = 'value' sets it to something else",
+        _ => return error,
+    };
+    error.mend(mend)
+}
+
 fn help() -> String {
     let rows = COMMANDS.iter().map(|(name, argument, what)| {
         vec![
@@ -178,7 +229,9 @@ fn help() -> String {
     });
     let mut text = super::words::aligned(&["command", ""], &rows.collect::<Vec<_>>());
     text.push_str("  Statements end with ';' and may have several lines. Tab completes, Ctrl-R searches the history,\n");
-    text.push_str("  Ctrl-C ends a query or drops a line, Ctrl-D leaves.\n");
+    text.push_str(
+        "  Ctrl-C ends a query or drops a statement, Ctrl-D leaves (so do exit and quit).\n",
+    );
     text
 }
 

@@ -1,4 +1,4 @@
-//! What the line editor asks: completion, and whether a statement has ended.
+//! What the line editor asks: completion.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,15 +6,16 @@ use rustyline::Context;
 use rustyline::completion::{Completer, Pair};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
-use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::validate::Validator;
 
-use super::split::is_complete;
 use super::words::Words;
 
 /// Answers the line editor.
 pub struct Helper {
     /// What can be completed, kept up to date by the shell.
     pub words: Arc<Mutex<Words>>,
+    /// Lines of the statement in front of the one that is typed.
+    pub before: String,
 }
 
 impl Completer for Helper {
@@ -27,7 +28,15 @@ impl Completer for Helper {
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        let (start, found) = words.complete(&line[..position]);
+        let typed = &line[..position];
+        // What goes before matters to what can follow; a command stands alone.
+        let (start, found) = match self.before.is_empty() || typed.starts_with('\\') {
+            true => words.complete(typed),
+            false => {
+                let (start, found) = words.complete(&format!("{}\n{typed}", self.before));
+                (start.saturating_sub(self.before.len() + 1), found)
+            }
+        };
         let pair = |word: String| Pair {
             display: word.clone(),
             replacement: word,
@@ -36,16 +45,7 @@ impl Completer for Helper {
     }
 }
 
-impl Validator for Helper {
-    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let input = context.input();
-        let is_command = input.starts_with('\\');
-        Ok(match is_command || is_complete(input) {
-            true => ValidationResult::Valid(None),
-            false => ValidationResult::Incomplete,
-        })
-    }
-}
+impl Validator for Helper {}
 
 impl Hinter for Helper {
     type Hint = String;

@@ -134,19 +134,26 @@ impl LiveTable {
                 true => format!("{text:>width$}"),
                 false => format!("{text:<width$}"),
             });
-            let line = cells.collect::<Vec<String>>().join("  ");
-            line.trim_end().chars().take(width).collect::<String>()
+            cut(cells.collect::<Vec<String>>().join("  ").trim_end(), width)
         };
         let mut lines = vec![line(&self.names)];
         lines.extend(shown.iter().map(|row| line(row)));
         if total > shown.len() {
             let more = crate::report::count((total - shown.len()) as u64);
             let of = crate::report::count(total as u64);
-            let rest = format!("… {more} more of {of} rows");
-            lines.push(rest.chars().take(width).collect());
+            lines.push(cut(&format!("… {more} more of {of} rows"), width));
         }
         lines
     }
+}
+
+/// At most `width` columns of a line; what is cut off is marked.
+fn cut(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_string();
+    }
+    let kept = line.chars().take(width.saturating_sub(1));
+    kept.chain(['…']).take(width).collect()
 }
 
 #[cfg(test)]
@@ -177,7 +184,7 @@ mod tests {
         table.apply(INSERT, row("x", 3));
         table.apply(DELETE, row("x", 3));
         assert_eq!(table.draw(80, 24), ["k    n", "9    1", "10  20"]);
-        assert_eq!(table.draw(5, 3), ["k  n", "9  1", "… 1 m"]);
+        assert_eq!(table.draw(5, 3), ["k  n", "9  1", "… 1 …"]);
     }
 
     #[test]

@@ -22,6 +22,17 @@ use super::live_table::LiveTable;
 /// How often a table is drawn at most: four times a second is what an eye follows.
 const EVERY: Duration = Duration::from_millis(250);
 
+/// How a query ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With its inputs: what it gives is all there, and is shown to the last row.
+    Whole,
+    /// By Ctrl-C: the screen stays as it is.
+    Stopped,
+    /// It failed.
+    Failed,
+}
+
 /// What is drawn where the terminal doesn't say how large it is.
 const SIZE: (usize, usize) = (80, 24);
 
@@ -48,9 +59,8 @@ struct Shared {
 struct State {
     table: LiveTable,
     is_dirty: bool,
-    is_over: bool,
-    /// It came to its end: a table without rows is drawn, too.
-    is_whole: bool,
+    /// How it ended, once it has.
+    end: Option<End>,
 }
 
 impl std::fmt::Debug for LiveTable {
@@ -82,8 +92,7 @@ impl Screen {
                 state: Mutex::new(State {
                     table: table(&sink.schema, sink.changes.clone()),
                     is_dirty: false,
-                    is_over: false,
-                    is_whole: false,
+                    end: None,
                 }),
                 changed: Condvar::new(),
             });
@@ -100,16 +109,13 @@ impl Screen {
         }
     }
 
-    /// Draws what there is for the last time: the query is over, `is_whole` where it did not fail. Returns
-    /// how many rows the tables have, where there were any tables.
-    pub fn finish(&self, is_whole: bool) -> Option<usize> {
+    /// Draws what there is for the last time: the query is over. Returns how many rows the tables have, where
+    /// there were any tables.
+    pub fn finish(&self, end: End) -> Option<usize> {
         let drawn = std::mem::take(&mut *self.drawn.lock().unwrap_or_else(PoisonError::into_inner));
         let mut rows = None;
         for mut table in drawn {
-            {
-                let mut state = table.shared.state();
-                (state.is_over, state.is_whole) = (true, is_whole);
-            }
+            table.shared.state().end = Some(end);
             table.shared.changed.notify_all();
             if let Some(drawer) = table.drawer.take() {
                 // A drawer that has panicked has nothing left to draw.
@@ -132,30 +138,37 @@ fn draw_until_over(shared: &Shared) {
     let mut lines_before = 0;
     loop {
         let mut state = shared.state();
-        while !state.is_dirty && !state.is_over {
+        while !state.is_dirty && state.end.is_none() {
             state = shared
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let is_over = state.is_over;
-        if state.is_dirty || (state.is_whole && lines_before == 0) {
+        let end = state.end;
+        let is_empty = end.is_some_and(|end| end != End::Failed) && lines_before == 0;
+        if state.is_dirty || is_empty || end == Some(End::Whole) {
             state.is_dirty = false;
-            let (width, height) = size();
-            // The prompt has the last line, and a wrapped line would move all others.
-            let lines = state.table.draw(width, height.saturating_sub(1));
+            let lines = match end {
+                // Nothing is drawn over it any more: it may be as long and as wide as it is.
+                Some(End::Whole) => state.table.draw(usize::MAX, usize::MAX),
+                _ => {
+                    let (width, height) = size();
+                    // The prompt has the last line, and a wrapped line would move all others.
+                    state.table.draw(width, height.saturating_sub(1))
+                }
+            };
             drop(state);
             show(&lines, lines_before);
             lines_before = lines.len();
         } else {
             drop(state);
         }
-        if is_over {
+        if end.is_some() {
             return;
         }
         // Changes of this time are drawn together.
         let state = shared.state();
-        let wait = |state: &mut State| !state.is_over;
+        let wait = |state: &mut State| state.end.is_none();
         drop(shared.changed.wait_timeout_while(state, EVERY, wait));
     }
 }

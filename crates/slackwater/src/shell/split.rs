@@ -106,13 +106,28 @@ pub fn is_complete(text: &str) -> bool {
     split(text).last().is_none_or(Piece::is_empty)
 }
 
-/// Whether the end of the text stands in a quoted text.
-pub fn ends_in_quotes(text: &str) -> bool {
+/// Where the quoted text begins that the end of the text stands in, behind its quote.
+pub fn open_quote(text: &str) -> Option<usize> {
+    let mut scanner = Scanner::default();
+    let mut start = 0;
+    for (at, c) in text.char_indices() {
+        let before = scanner.inside;
+        scanner.take(c);
+        if before == Inside::Nothing {
+            start = at + c.len_utf8();
+        }
+    }
+    (scanner.inside == Inside::Quoted('\'')).then_some(start)
+}
+
+/// Whether the end of the text stands in quotes or in a comment of several lines: what follows belongs to
+/// these.
+pub fn ends_inside(text: &str) -> bool {
     let mut scanner = Scanner::default();
     for c in text.chars() {
         scanner.take(c);
     }
-    matches!(scanner.inside, Inside::Quoted('\''))
+    matches!(scanner.inside, Inside::Quoted(_) | Inside::Comment(_))
 }
 
 #[cfg(test)]
@@ -138,7 +153,10 @@ mod tests {
         assert!(!is_complete("SELECT 1 -- ;"));
         assert!(!is_complete("SELECT 'a;"));
         assert!(!is_complete("SELECT 1; SELECT 2"));
-        assert!(ends_in_quotes("SET 'par"));
-        assert!(!ends_in_quotes("SET 'par'"));
+        assert_eq!(open_quote("SET 'par"), Some(5));
+        assert_eq!(open_quote("SET 'par' = 'it''s"), Some(16));
+        assert_eq!(open_quote("SET 'par'"), None);
+        assert!(ends_inside("SELECT /* a\n") && ends_inside("SELECT \"a"));
+        assert!(!ends_inside("SELECT 1 -- a"));
     }
 }

@@ -80,8 +80,9 @@ pub struct Words {
     pub tables: Vec<String>,
     columns: Vec<String>,
     functions: Vec<String>,
-    /// Options of tables, and settings.
+    /// Options of tables.
     options: Vec<String>,
+    settings: Vec<String>,
 }
 
 impl Words {
@@ -110,10 +111,12 @@ impl Words {
             .collect();
         words.options = BuiltIn.table_options();
         let settings = slackwater_sql::settings::KNOWN.iter();
-        words
-            .options
-            .extend(settings.map(|(name, _)| name.to_string()));
-        for list in [&mut words.tables, &mut words.columns, &mut words.options] {
+        words.settings = settings.map(|(name, _)| name.to_string()).collect();
+        let lists = [&mut words.options, &mut words.settings];
+        for list in lists
+            .into_iter()
+            .chain([&mut words.tables, &mut words.columns])
+        {
             list.sort();
             list.dedup();
         }
@@ -132,13 +135,10 @@ impl Words {
         if let Some(command) = line.strip_prefix('\\') {
             return self.complete_command(command);
         }
-        if super::split::ends_in_quotes(line) {
-            let start = line.rfind('\'').map_or(0, |quote| quote + 1);
-            let options = matching(&self.options, &line[start..]);
-            return (
-                start,
-                options.into_iter().map(|name| format!("{name}'")).collect(),
-            );
+        if let Some(start) = super::split::open_quote(line) {
+            let found = self.quoted(&line[..start - 1], &line[start..]);
+            let found = found.into_iter().map(|name| format!("{name}'"));
+            return (start, found.collect());
         }
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
         let start = line.rfind(|c| !is_part(c)).map_or(0, |at| {
@@ -167,6 +167,30 @@ impl Words {
         found.sort();
         found.dedup();
         (start, found)
+    }
+
+    /// What may stand in quotes behind `before`: a setting behind SET, an option of a table that is created, and
+    /// the values of those that name something.
+    fn quoted(&self, before: &str, prefix: &str) -> Vec<String> {
+        let pieces = super::split::split(before);
+        let statement = pieces.last().map_or("", |piece| piece.placed.trim());
+        let first = statement.split_whitespace().next().unwrap_or_default();
+        let names = match statement.strip_suffix('=') {
+            Some(named) => {
+                let key = named.trim_end().trim_end_matches('\'');
+                let key = key.rsplit('\'').next().unwrap_or_default();
+                let names = match key.to_lowercase().as_str() {
+                    "connector" => slackwater_connect::CONNECTORS,
+                    "format" => slackwater_connect::FORMATS,
+                    _ => &[],
+                };
+                names.iter().map(|name| name.to_string()).collect()
+            }
+            None if first.eq_ignore_ascii_case("SET") => self.settings.clone(),
+            None if first.eq_ignore_ascii_case("CREATE") => self.options.clone(),
+            None => Vec::new(),
+        };
+        matching(&names, prefix)
     }
 
     fn complete_command(&self, command: &str) -> (usize, Vec<String>) {
@@ -327,6 +351,19 @@ mod tests {
                 .1
                 .contains(&"connector'".to_string())
         );
+        let quoted = |line: &str| words.complete(line).1;
+        assert!(!quoted("SET '").contains(&"connector'".to_string()));
+        assert!(!quoted("CREATE TABLE t (a INT) WITH ('").contains(&"parallelism'".to_string()));
+        assert_eq!(
+            words.complete("CREATE TABLE t (a INT) WITH ('connector' = 'f"),
+            (44, vec!["file'".to_string()])
+        );
+        assert_eq!(
+            quoted("CREATE TABLE t (a INT)\nWITH ('connector' = 'file', 'format' = 'j"),
+            ["json'"]
+        );
+        assert!(quoted("CREATE TABLE t (a INT) WITH ('path' = '").is_empty());
+        assert!(quoted("SELECT bidder FROM bids WHERE bidder = 'f").is_empty());
         assert_eq!(words.complete("\\d ch"), (3, vec!["cheap".to_string()]));
         assert!(words.complete("\\ti").1.contains(&"timing".to_string()));
         assert_eq!(words.complete("SELECT "), (7, vec![]));

@@ -79,3 +79,8 @@ SELECT window_start, SUM(n) AS n FROM TUMBLE((
 SET 'allowed_lateness' = '10 s';
 CREATE VIEW l AS SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND);
 SELECT l.bidder, r.bidder FROM l JOIN l AS r ON l.window_start = r.window_start AND l.window_end = r.window_end AND l.auction = r.auction;
+
+--- nothing that it could emit early
+-- last per 1
+SET 'emit' = 'every 1 s';
+SELECT auction, COUNT(*) AS n FROM bids GROUP BY auction;

@@ -135,3 +135,17 @@ INSERT INTO result SELECT window_start, COUNT(*) FROM TUMBLE(TABLE bids, DESCRIP
 CREATE TABLE lines (line STRING, text AS COALESCE(NULLIF(line, 'nothing'), 'nobody'), size AS COALESCE(CHAR_LENGTH(line), 0))
 WITH ('connector' = 'file', 'path' = 'data/lines.txt', 'format' = 'raw');
 SELECT size, text FROM lines;
+
+--- TIMESTAMP WITH LOCAL TIME ZONE
+CREATE TABLE bids (at TIMESTAMP(3) WITH LOCAL TIME ZONE, auction INT) WITH ('connector' = 'file', 'path' = 'data/times.jsonl', 'format' = 'json');
+SELECT CAST(at AS TIMESTAMP(0) WITH LOCAL TIME ZONE) AS at, auction FROM bids;
+
+--- a name that says another format
+CREATE TABLE t (bidder STRING) WITH ('connector' = 'file', 'path' = 'out/t.jsonl');
+CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
+INSERT INTO t SELECT bidder FROM bids WHERE auction = 3;
+
+--- a ROW of named fields
+CREATE TABLE t (a ROW<x INT, y ROW<z STRING>>) WITH ('connector' = 'file', 'path' = 'out/t.json', 'format' = 'json');
+CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
+INSERT INTO t SELECT named_struct('x', auction, 'y', named_struct('z', bidder)) FROM bids WHERE auction = 3;

@@ -73,3 +73,24 @@ SELECT TIMESTAMPADD(HOUR, auction, DATE '2024-02-29') FROM bids WHERE ms < 3000;
 --- functions are no statements
 CREATE FUNCTION count_char AS 'com.example.CountChar';
 SELECT ms FROM bids;
+
+--- LISTAGG
+SELECT LISTAGG(bidder, ',') FROM bids;
+
+--- a function that is like no other
+SELECT CONVERT_TZ(bidder, 'UTC', 'CET') FROM bids;
+
+--- a table function that is not known
+SELECT price FROM WINDOWED(TABLE bids, DESCRIPTOR(ts));
+
+--- LIKE with another ESCAPE
+SELECT price FROM bids WHERE bidder LIKE 'a!%' ESCAPE '!';
+
+--- a text with U&
+SELECT price FROM bids WHERE bidder = U&'\0041';
+
+--- CEIL to a unit
+SELECT CEIL(ts TO HOUR) FROM bids;
+
+--- a CAST of a constant that does not fit
+SELECT price, CAST(1e20 AS BIGINT) FROM bids;

@@ -173,3 +173,37 @@ EXPLAIN SELECT pric FROM bids;
 --- only a comment and settings
 -- nothing but this
 SET 'parallelism' = '2';
+
+--- CREATE OR REPLACE VIEW
+CREATE OR REPLACE VIEW v AS SELECT price FROM bids;
+
+--- CREATE VIEW IF NOT EXISTS
+CREATE VIEW IF NOT EXISTS v AS SELECT price FROM bids;
+
+--- DEFAULT behind a column
+CREATE TABLE t (a INT DEFAULT 3, b INT) WITH ('connector' = 'blackhole');
+
+--- COMMENT behind a column
+CREATE TABLE t (a INT COMMENT 'how many') WITH ('connector' = 'blackhole');
+
+--- COMMENT behind the columns
+CREATE TABLE t (a INT) COMMENT 'numbers' WITH ('connector' = 'blackhole');
+
+--- PARTITIONED BY
+CREATE TABLE t (a INT) PARTITIONED BY (a) WITH ('connector' = 'blackhole');
+
+--- CREATE TABLE … AS SELECT
+CREATE TABLE t (a INT) WITH ('connector' = 'blackhole') AS SELECT auction FROM bids;
+
+--- CREATE TABLE … LIKE
+CREATE TABLE t (a INT) WITH ('connector' = 'blackhole') LIKE bids;
+
+--- a number with '_'
+SELECT 1_000 FROM bids;
+
+--- a number with letters
+SELECT price * 2x FROM bids;
+
+--- a ROW of other fields into a ROW
+CREATE TABLE t (a ROW<x INT, y ROW<z STRING>>) WITH ('connector' = 'file', 'path' = 'out/t.json', 'format' = 'json');
+INSERT INTO t SELECT ROW(auction, bidder) FROM bids;

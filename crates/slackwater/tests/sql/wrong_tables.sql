@@ -172,3 +172,16 @@ CREATE TABEL t (a INT) WITH ('connector' = 'blackhole');
 
 --- CREATE OR REPLACE
 CREATE OR REPLACE TABLE t (a INT) WITH ('connector' = 'blackhole');
+
+--- a sink in a format that is only read
+CREATE TABLE t (line STRING) WITH ('connector' = 'file', 'path' = 'out/t.txt', 'format' = 'raw');
+CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
+INSERT INTO t SELECT bidder FROM bids;
+
+--- BYTES in a format
+CREATE TABLE t (a VARBINARY(3)) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
+SELECT a FROM t;
+
+--- a path with a scheme
+CREATE TABLE t (a INT) WITH ('connector' = 'file', 'path' = 'file:///data/bids.csv');
+SELECT a FROM t;

@@ -93,3 +93,10 @@ SELECT window_start, COUNT(*) FROM bids GROUP BY window_start;
 
 --- the old form of group windows
 SELECT COUNT(*) FROM bids GROUP BY TUMBLE(ts, INTERVAL '10' SECOND);
+
+--- COUNT_WINDOW by its start alone
+SELECT window_start, COUNT(*) FROM COUNT_WINDOW(TABLE bids PARTITION BY auction, DESCRIPTOR(ts), 2) GROUP BY window_start;
+
+--- windows by the PROCTIME() of a view
+CREATE VIEW clocked AS SELECT bidder, PROCTIME() AS p_time FROM bids;
+SELECT bidder, COUNT(*) FROM TUMBLE(TABLE clocked, DESCRIPTOR(p_time), INTERVAL '10' SECOND) GROUP BY window_start, window_end, bidder;

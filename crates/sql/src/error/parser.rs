@@ -195,11 +195,12 @@ pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
 
 /// There is no such function in FROM.
 pub fn no_table_function(name: &str) -> SqlError {
-    let known = ["TUMBLE", "HOP"].map(String::from);
+    let known = WINDOW_FUNCTIONS.iter().map(|name| name.to_string());
+    let known = known.collect::<Vec<String>>();
     let error = SqlError::new(format!("there is no table function '{name}'"));
     match super::nearest(name, &known) {
         Some(near) => error.mend(format!("did you mean {near}?")),
-        None => error.mend("the table functions are TUMBLE and HOP"),
+        None => error.mend(format!("the table functions are {}", known.join(", "))),
     }
 }
 

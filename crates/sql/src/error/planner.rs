@@ -236,6 +236,12 @@ fn no_function(name: &str) -> SqlError {
              window_start, window_end{keys}"
         ));
     }
+    if ["LISTAGG", "GROUP_CONCAT", "COLLECT"].contains(&upper.as_str()) {
+        return error.mend(
+            "what it gives would depend on the order in which rows arrive; FIRST_VALUE and LAST_VALUE order by \
+             event time",
+        );
+    }
     let mut names = Vec::new();
     for function in functions::scalar_functions() {
         names.push(function.name().to_string());
@@ -247,7 +253,8 @@ fn no_function(name: &str) -> SqlError {
     }
     match nearest(name, &names) {
         Some(near) => error.mend(format!("did you mean '{near}'?")),
-        None => error.mend("docs/sql.md says which functions there are"),
+        None => error
+            .mend("docs/functions.md says which functions there are, \\df in the shell lists them"),
     }
 }
 
@@ -322,6 +329,34 @@ fn value(text: &str) -> Option<SqlError> {
         let name = node.split([' ', '(', '{']).next().unwrap_or_default();
         let error = format!("{} is not known in an expression here", name.to_uppercase());
         return Some(SqlError::new(error).near(name.to_uppercase()));
+    }
+    if text.starts_with("LIKE does not support escape_char") {
+        return Some(
+            SqlError::new("LIKE knows no other ESCAPE than the backslash")
+                .near("ESCAPE")
+                .mend("LIKE '10\\%' finds a percent sign"),
+        );
+    }
+    if let Some(text) = between(text, "Unsupported Value 'UnicodeStringLiteral(\"", "\")'") {
+        return Some(
+            SqlError::new("texts with U& in front are not known here")
+                .near(text)
+                .mend("write the characters themselves: texts are UTF-8"),
+        );
+    }
+    if let Some(value) = between(text, "Can't cast value ", " to type ") {
+        let (_, of) = text.rsplit_once(" to type ")?;
+        return Some(SqlError::new(format!(
+            "'{value}' is no {}",
+            with_sql_types(of)
+        )));
+    }
+    if let Some(name) = text.strip_suffix(" with datetime is not supported") {
+        return Some(
+            SqlError::new(format!("{name}(… TO unit) is not known here"))
+                .near(name)
+                .mend("FLOOR(ts TO HOUR) rounds down; an INTERVAL can be added to it"),
+        );
     }
     if text.starts_with("Unsupported CAST from ") {
         return Some(

@@ -19,6 +19,24 @@ const CHAIN_MAX: usize = 1000;
 /// Tables that are joined or united in one statement: a quarter of what passes.
 const TABLES_MAX: usize = 256;
 
+/// Refuses a number with letters right behind it: `1_000` would be a 1 that is named `_000`.
+pub fn check_numbers(tokens: &[TokenWithSpan]) -> Result<()> {
+    for pair in tokens.windows(2) {
+        if let [number, name] = pair
+            && let (Token::Number(digits, false), Token::Word(word)) = (&number.token, &name.token)
+            && word.quote_style.is_none()
+        {
+            let error = format!("'{digits}{}' is no number", word.value);
+            let mend = match word.value.starts_with('_') {
+                true => "write digits without '_'",
+                false => "put a space behind the number",
+            };
+            return Err(SqlError::new(error).at(number.span).mend(mend));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a statement that goes deeper than the limits.
 pub fn check(tokens: &[TokenWithSpan]) -> Result<()> {
     // Operators in a row, for each bracket that is open.

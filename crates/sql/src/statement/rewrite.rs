@@ -8,7 +8,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 /// outer call, `TABLE t` inside the call its keyword; `ROW<…>>` gets its brackets one by one;
 /// `t FOR SYSTEM_TIME AS OF s.ts` becomes `t(SYSTEM_TIME => s.ts)`.
 pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
-    let tokens = &versions(tokens)?;
+    let tokens = &versions(&without_local(tokens))?;
     let solid = |from: usize| -> Vec<usize> {
         (from..tokens.len())
             .filter(|&i| !matches!(tokens[i].token, Token::Whitespace(_)))
@@ -76,6 +76,21 @@ pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
         index += 1;
     }
     Ok(rewritten)
+}
+
+/// `TIMESTAMP(3) WITH LOCAL TIME ZONE` without LOCAL, which `sqlparser` doesn't know: all times are UTC.
+fn without_local(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let is_solid = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
+    let is_local = |(at, token): &(usize, &TokenWithSpan)| {
+        let mut before = tokens[..*at].iter().rev().filter(is_solid);
+        let mut behind = tokens[at + 1..].iter().filter(is_solid);
+        is_word(token, "LOCAL")
+            && before.next().is_some_and(|token| is_word(token, "WITH"))
+            && behind.next().is_some_and(|token| is_word(token, "TIME"))
+            && behind.next().is_some_and(|token| is_word(token, "ZONE"))
+    };
+    let kept = tokens.iter().enumerate().filter(|token| !is_local(token));
+    kept.map(|(_, token)| token.clone()).collect()
 }
 
 /// What versions of tables a query reads, as arguments of these tables.

@@ -322,9 +322,13 @@ fn check_edges(places: &[(Option<usize>, Role)], merges: bool) -> Result<()> {
     if let (Some(windows), false, false) = (start, has_end, merges) {
         let kind = explain::windows(windows);
         let error = format!("window_start alone does not say which window it is ({kind})");
-        return Err(SqlError::new(error)
-            .near("GROUP")
-            .mend("GROUP BY window_start, window_end"));
+        let mend = match windows.kind {
+            WindowKind::Count => {
+                "GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY"
+            }
+            _ => "GROUP BY window_start, window_end",
+        };
+        return Err(SqlError::new(error).near("GROUP").mend(mend));
     }
     let counts = |role: &Role| match role {
         Role::WindowEnd(windows) => windows.kind == WindowKind::Count,

@@ -13,6 +13,7 @@ use slackwater_engine::operator::window::{WindowKind, Windows};
 use sqlparser::tokenizer::Span;
 
 use super::{Role, Stream, Translator};
+use crate::as_of::now::is_now;
 use crate::error::{Result, SqlError, to_span};
 use crate::explain;
 use crate::expression::{Physical, column, column_index, physical, replace_columns};
@@ -79,6 +80,14 @@ impl Translator<'_> {
         if stream.roles[time_index] != Role::Time {
             let name = &window.time.name;
             let place = window.time.spans.first().map_or(Span::empty(), to_span);
+            if is_now(&Expr::Column(window.time.clone()), plan) {
+                let error = format!(
+                    "'{name}' is PROCTIME() and not event time, so there are no windows by it"
+                );
+                return Err(SqlError::new(error).at(place).mend(format!(
+                    "declare it with the table, in CREATE TABLE: {name} AS PROCTIME(), WATERMARK FOR {name} AS {name}"
+                )));
+            }
             return Err(SqlError::new(format!("'{name}' is not event time, so there are no windows by it"))
                 .at(place)
                 .mend(format!(

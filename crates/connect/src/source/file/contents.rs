@@ -9,7 +9,7 @@ use slackwater_engine::time::now_ns;
 use crate::columns::ColumnReader;
 use crate::format::DecodedRows;
 use crate::lines::{Mark, RecordReader};
-use crate::packing::Packing;
+use crate::packing::{self, Packing};
 
 /// The contents of a file, as far as they were read.
 // One for each open file: a box for the usual kind would save nothing.
@@ -131,6 +131,10 @@ impl Lines {
             return Error::new(place, reason)
                 .mend("the file was truncated: fetch it again")
                 .final_one();
+        }
+        if packing::is_behind_the_end(failure) {
+            let reason = format!("behind the gzip data, after line {lines}, stands something else");
+            return Error::new(place, reason).mend("cut it off: what stands before it is whole");
         }
         let reason = format!("can't read on after line {lines}: {failure}");
         let error = Error::new(place, reason);
