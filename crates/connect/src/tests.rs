@@ -94,7 +94,7 @@ fn errors_say_what_to_write() {
         ),
         (
             sink_error(&[("connector", "file"), ("format", "raw")]),
-            &["'raw' is not a choice", "'csv' or 'json'"],
+            &["'raw' can only be read", "'arrow' or 'parquet'"],
         ),
         (
             sink_error(&[("connector", "file"), ("on_error", "skip")]),

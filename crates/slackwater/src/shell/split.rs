@@ -113,7 +113,9 @@ pub fn open_quote(text: &str) -> Option<usize> {
     for (at, c) in text.char_indices() {
         let before = scanner.inside;
         scanner.take(c);
-        if before == Inside::Nothing {
+        // Two quotes inside a text are one of its characters.
+        let goes_on = c == '\'' && text[..at].ends_with('\'');
+        if before == Inside::Nothing && !goes_on {
             start = at + c.len_utf8();
         }
     }
@@ -154,7 +156,7 @@ mod tests {
         assert!(!is_complete("SELECT 'a;"));
         assert!(!is_complete("SELECT 1; SELECT 2"));
         assert_eq!(open_quote("SET 'par"), Some(5));
-        assert_eq!(open_quote("SET 'par' = 'it''s"), Some(16));
+        assert_eq!(open_quote("SET 'par' = 'it''s"), Some(13));
         assert_eq!(open_quote("SET 'par'"), None);
         assert!(ends_inside("SELECT /* a\n") && ends_inside("SELECT \"a"));
         assert!(!ends_inside("SELECT 1 -- a"));
