@@ -95,14 +95,9 @@ pub fn select(select: &Select) -> Option<SqlError> {
     if let GroupByExpr::Expressions(keys, _) = &select.group_by {
         conditions.extend(keys);
     }
-    let mut visitor = Windowed { depth: 0 };
-    let found = conditions
+    conditions
         .iter()
-        .find_map(|condition| match condition.visit(&mut visitor) {
-            ControlFlow::Break(error) => Some(error),
-            ControlFlow::Continue(()) => None,
-        });
-    found
+        .find_map(|condition| condition.visit(&mut Windowed { depth: 0 }).break_value())
 }
 
 /// Finds functions with OVER outside of subqueries.
