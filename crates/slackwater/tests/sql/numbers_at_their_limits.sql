@@ -16,8 +16,8 @@ SELECT 0 - c - 1 AS difference FROM wide;
 --- a product
 SELECT c * 10 AS product FROM wide;
 
---- a sum of several
-SELECT SUM(c) AS sum FROM wide;
+--- the greatest number as a sum
+SELECT SUM(c) AS sum FROM wide WHERE c > 5;
 
 --- an average whose sum does not fit
 SELECT n, AVG(c) AS average FROM (SELECT c, CASE WHEN c > 5 THEN 1 ELSE 0 END AS n FROM wide) GROUP BY n;
