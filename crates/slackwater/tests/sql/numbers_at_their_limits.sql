@@ -20,16 +20,20 @@ SELECT c * 10 AS product FROM wide;
 SELECT SUM(c) AS sum FROM wide WHERE c > 5;
 
 --- an average whose sum does not fit
+-- last per 1
 SELECT n, AVG(c) AS average FROM (SELECT c, CASE WHEN c > 5 THEN 1 ELSE 0 END AS n FROM wide) GROUP BY n;
 
 --- -0 is 0, as a group
+-- last per 1
 SELECT d, COUNT(*) AS n FROM zeros GROUP BY d;
 
 --- -0 is 0, as one of two keys
+-- last per 2
 SELECT f, d, COUNT(*) AS n FROM zeros GROUP BY f, d;
 
 --- -0 is 0, among distinct values
-SELECT COUNT(DISTINCT d) AS doubles, COUNT(DISTINCT f) AS floats FROM zeros;
+-- last per 1
+SELECT 'all' AS of, COUNT(DISTINCT d) AS doubles, COUNT(DISTINCT f) AS floats FROM zeros;
 
 --- -0 is 0, in a join of streams
 SELECT a.n, b.n AS other FROM zeros a JOIN zeros b ON a.d = b.d WHERE a.n < b.n;
