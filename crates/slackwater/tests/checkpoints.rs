@@ -346,6 +346,7 @@ fn where_no_checkpoint_can_be_read_nothing_is_begun() {
     assert!(said.contains("no checkpoint in"), "{said}");
     assert!(said.contains("--from-scratch"), "{said}");
     assert_eq!(case.counts(), before);
+    std::fs::remove_dir_all(case.path("counts")).unwrap();
     case.run_for(Some(200), &[], true).unwrap();
 }
 

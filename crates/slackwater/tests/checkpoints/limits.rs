@@ -8,7 +8,7 @@ fn operators_that_hold_too_much_end_the_query_with_its_state_saved() {
     let limit = ("memory_limit", "600 KB");
     let (reason, report) = failed(case.run(&[limit], false));
     assert!(
-        reason.contains("KB, over 600.0 KB") && reason.contains("aggregate #"),
+        reason.contains("held more than 600.0 KB") && reason.contains("aggregate #"),
         "{reason}"
     );
     assert!(reason.contains("all that was read is saved"), "{reason}");

@@ -159,8 +159,8 @@ fn dead_letters_go_where_they_are_told() {
 }
 
 #[test]
-fn a_line_of_100_megabytes_is_refused_in_bounded_memory() {
-    const LINE_BYTES: usize = 100_000_000;
+fn a_line_of_150_megabytes_is_refused_in_bounded_memory() {
+    const LINE_BYTES: usize = 150_000_000;
     let folder = Folder::new();
     for (format, first, last) in [
         ("csv", "1,a\n", "\n2,b\n"),
@@ -190,8 +190,9 @@ fn a_line_of_100_megabytes_is_refused_in_bounded_memory() {
             (&3.into(), &1.into())
         );
         let peak = report["peak_rss_bytes"].as_u64().unwrap();
-        // 35 MB for the program itself, 16 MiB of the record, and the block that it outgrew.
-        assert!(peak < LINE_BYTES as u64 * 9 / 10, "{format}: {peak} bytes");
+        // 40 MB for the program itself, a block of 32 MiB, and those that the record outgrew, which the
+        // allocator gives back a moment later.
+        assert!(peak < LINE_BYTES as u64 * 8 / 10, "{format}: {peak} bytes");
         std::fs::remove_file(folder.path("out.csv")).unwrap();
         std::fs::remove_dir_all(folder.path("slackwater-dead-letter")).unwrap();
     }
