@@ -21,11 +21,11 @@ use crate::window::{LateTable, WindowNode};
 
 /// What a table for late rows does not get: rows that are left out where no window function judges them.
 pub fn only_counted(nodes: &[NodeSpec], session: &Session) -> Option<String> {
-    let of_table = session
-        .tables
-        .values()
-        .find_map(|table| table.options.get(LATE_ROWS));
-    let name = session.settings.late_rows.as_ref().or(of_table);
+    let of_table = nodes.iter().find_map(|node| match node {
+        NodeSpec::Source(source) => source.table.options.get(LATE_ROWS),
+        _ => None,
+    });
+    let name = of_table.or(session.settings.late_rows.as_ref());
     let name = name.filter(|name| *name != "none")?;
     let leaves_out = |node: &NodeSpec| matches!(node, NodeSpec::DropLate { .. });
     nodes.iter().any(leaves_out).then(|| {

@@ -305,20 +305,20 @@ impl KeyedRows {
             of_key.rows.set(there, after);
         } else {
             of_key.rows.remove(there);
-            self.forget(hash, key, row.into());
+            self.forget(hash, key, row);
         }
         Some(before)
     }
 
     /// Behind the removal of a row.
-    fn forget(&mut self, hash: u64, key: &[u8], row: Box<[u8]>) {
+    fn forget(&mut self, hash: u64, key: &[u8], row: &[u8]) {
         self.bytes = self.bytes.saturating_sub(row.len() + ROW_BYTES);
         // Without a mark that has ended no snapshot has been taken that could hold it.
         if self.mark > Mark(1) {
             self.gone.push(Gone {
                 hash,
                 key: key.into(),
-                row,
+                row: row.into(),
                 mark: self.mark,
             });
         }
@@ -344,7 +344,7 @@ impl KeyedRows {
                 return;
             }
             let (row, place) = of_key.rows.last().expect("there are too many");
-            let row = Box::from(row);
+            let row = Box::<[u8]>::from(row);
             let kept = of_key.rows.kept(place);
             if kept.count as usize > excess {
                 let count = kept.count - excess as u32;
@@ -359,7 +359,7 @@ impl KeyedRows {
                 return;
             }
             of_key.rows.remove(place);
-            self.forget(hash, key, row);
+            self.forget(hash, key, &row);
         }
     }
 
@@ -510,7 +510,7 @@ impl KeyedRows {
                 && let Ok(there) = of_key.rows.find(row)
             {
                 of_key.rows.remove(there);
-                self.forget(hash, key, row.into());
+                self.forget(hash, key, row);
             }
             return;
         }
