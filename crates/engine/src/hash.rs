@@ -94,7 +94,7 @@ fn hash_view(state: u64, view: u128, array: &StringViewArray, row: usize) -> u64
     hash
 }
 
-/// Hashes each row of `columns` into `hashes` (cleared first).
+/// Hashes each row of `columns` into `hashes` (cleared first). Who compares keys beside it compares [`canonical`] ones.
 pub fn hash_rows(columns: &[ArrayRef], rows: usize, hashes: &mut Vec<u64>) -> Result<()> {
     hashes.clear();
     hashes.resize(rows, SEED);

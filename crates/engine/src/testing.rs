@@ -1,5 +1,7 @@
 //! What this crate's tests share: batches from plain values, and rows as text to compare.
 
+pub mod instances;
+
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{ArrayRef, RecordBatch};

@@ -9,8 +9,9 @@ use arrow_schema::{DataType, TimeUnit};
 use proptest::prelude::*;
 
 use super::*;
-use crate::hash::{BUCKETS, hash_rows};
+use crate::hash::hash_rows;
 use crate::state::BucketSet;
+use crate::testing::instances::{Instance, Instances};
 use crate::testing::{advance, batch, schema};
 
 const US: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -193,31 +194,6 @@ fn any_act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// An instance, with what was stored of it.
-struct Instance {
-    join: IntervalJoin,
-    output: Output,
-    since: Mark,
-    stored: Vec<RecordBatch>,
-}
-
-impl Instance {
-    fn new(tried: Tried, chunk_rows: usize) -> Instance {
-        Instance {
-            join: tried.join(),
-            output: Output::new(chunk_rows),
-            since: Mark::default(),
-            stored: Vec::new(),
-        }
-    }
-
-    fn snapshot(&mut self) {
-        let snapshot = self.join.snapshot(&BucketSet::all(), self.since).unwrap();
-        self.stored.extend(snapshot);
-        self.since = self.join.mark();
-    }
-}
-
 fn process(join: &mut IntervalJoin, side: usize, chunk: Chunk, output: &mut Output) {
     join.process(side, chunk, output).unwrap();
     while join.rest(output).unwrap() == Progress::More {}
@@ -227,9 +203,7 @@ struct Run {
     tried: Tried,
     rows: [Vec<Row>; 2],
     next: [usize; 2],
-    instances: Vec<Instance>,
-    /// The instance of each bucket.
-    owners: Vec<usize>,
+    instances: Instances<IntervalJoin>,
     chunk_rows: usize,
     watermark: EventTime,
     found: Vec<[Option<i64>; 2]>,
@@ -241,8 +215,7 @@ impl Run {
             tried,
             rows,
             next: [0, 0],
-            instances: vec![Instance::new(tried, chunk_rows)],
-            owners: vec![0; BUCKETS],
+            instances: Instances::one(chunk_rows, move || tried.join()),
             chunk_rows,
             watermark: EventTime::MIN,
             found: Vec::new(),
@@ -258,7 +231,7 @@ impl Run {
         };
         let mut hashes = Vec::new();
         hash_rows(&keys, rows.len(), &mut hashes).unwrap();
-        let is_mine = |hash: u64| self.owners[crate::hash::bucket(hash)] == index;
+        let is_mine = |hash: u64| self.instances.is_of(hash, index);
         let mine = rows.iter().zip(hashes).filter(|(_, hash)| is_mine(*hash));
         mine.map(|(row, _)| *row).collect()
     }
@@ -268,9 +241,13 @@ impl Run {
         let to = (from + count).min(self.rows[side].len());
         self.next[side] = to;
         let rows = self.rows[side][from..to].to_vec();
-        for index in 0..self.instances.len() {
+        for index in 0..self.instances.all.len() {
             let mine = self.of_instance(&rows, index);
-            let Instance { join, output, .. } = &mut self.instances[index];
+            let Instance {
+                operator: join,
+                output,
+                ..
+            } = &mut self.instances.all[index];
             process(join, side, chunk(&mine), output);
         }
         self.take();
@@ -282,8 +259,8 @@ impl Run {
         let times = rest.into_iter().flatten().map(|row| row.time);
         let next = times.min().unwrap_or(200);
         let watermark = next - 1 + self.tried.behind_us;
-        for instance in &mut self.instances {
-            advance(&mut instance.join, watermark, &mut instance.output);
+        for instance in &mut self.instances.all {
+            advance(&mut instance.operator, watermark, &mut instance.output);
         }
         // What the watermark brings out comes before those behind are told of it.
         self.take();
@@ -291,9 +268,9 @@ impl Run {
     }
 
     fn take(&mut self) {
-        for instance in &mut self.instances {
+        for instance in &mut self.instances.all {
             assert_eq!(instance.output.rows_late(), 0);
-            let told = self.watermark.saturating_sub(instance.join.delay_us());
+            let told = self.watermark.saturating_sub(instance.operator.delay_us());
             for chunk in instance.output.take_chunks() {
                 assert!(chunk.rows() <= self.chunk_rows && chunk.origin.is_none());
                 let number = |column: usize, row: usize| {
@@ -320,70 +297,24 @@ impl Run {
         }
     }
 
-    /// As a query that goes on from a checkpoint ([`crate::checkpoint::restore`]).
-    fn restart(&mut self, count: usize) {
-        self.instances.iter_mut().for_each(Instance::snapshot);
-        let all = Mark::default();
-        let new = (0..count).map(|index| {
-            let mut new = Instance::new(self.tried, self.chunk_rows);
-            let own = BucketSet::of(|bucket| bucket * count / BUCKETS == index);
-            for old in &self.instances {
-                let mut alone = Instance::new(self.tried, self.chunk_rows).join;
-                for batch in &old.stored {
-                    alone.restore(batch).unwrap();
-                }
-                alone.expire(self.watermark).unwrap();
-                for batch in alone.snapshot(&own, all).unwrap() {
-                    new.join.restore(&batch).unwrap();
-                }
-            }
-            new.join.expire(self.watermark).unwrap();
-            new
-        });
-        self.instances = new.collect();
-        let owner = |bucket| bucket * count / BUCKETS;
-        self.owners = (0..BUCKETS).map(owner).collect();
-    }
-
-    /// Some buckets go to the next instance while the query runs.
-    fn move_buckets(&mut self, seed: usize) {
-        let count = self.instances.len();
-        let goes = |bucket: usize| (bucket ^ seed).wrapping_mul(0x9E37_79B9) >> 13 & 1 == 1;
-        let mut moved = Vec::new();
-        for (giver, instance) in self.instances.iter_mut().enumerate() {
-            let of = BucketSet::of(|bucket| self.owners[bucket] == giver && goes(bucket));
-            moved.push(instance.join.snapshot(&of, Mark::default()).unwrap());
-            instance.join.discard(&of).unwrap();
-            // The next snapshot begins anew.
-            (instance.since, instance.stored) = (Mark::default(), Vec::new());
-        }
-        for (giver, batches) in moved.into_iter().enumerate() {
-            let taker = &mut self.instances[(giver + 1) % count].join;
-            batches
-                .iter()
-                .for_each(|batch| taker.restore(batch).unwrap());
-        }
-        for bucket in (0..BUCKETS).filter(|&bucket| goes(bucket)) {
-            self.owners[bucket] = (self.owners[bucket] + 1) % count;
-        }
-    }
-
     fn act(&mut self, act: Act) {
         match act {
             Act::Feed(side, count) => self.feed(side, count),
             Act::Watermark => self.watermark(),
-            Act::Snapshot => self.instances.iter_mut().for_each(Instance::snapshot),
-            Act::Restart(count) => self.restart(count),
-            Act::Move(seed) => self.move_buckets(seed),
+            Act::Snapshot => self.instances.snapshot(),
+            Act::Restart(count) => self.instances.restart(count, self.watermark),
+            Act::Move(seed) => self.instances.move_buckets(seed),
         }
     }
 
     fn end(&mut self) -> Vec<[Option<i64>; 2]> {
         self.feed(0, usize::MAX / 2);
         self.feed(1, usize::MAX / 2);
-        for instance in &mut self.instances {
-            advance(&mut instance.join, MAX_WATERMARK, &mut instance.output);
-            let left = instance.join.snapshot(&BucketSet::all(), Mark::default());
+        for instance in &mut self.instances.all {
+            advance(&mut instance.operator, MAX_WATERMARK, &mut instance.output);
+            let left = instance
+                .operator
+                .snapshot(&BucketSet::all(), Mark::default());
             assert_eq!(left.unwrap().len(), 0);
         }
         self.take();

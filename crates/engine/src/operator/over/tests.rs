@@ -10,8 +10,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chunk::{Origin, Positions};
-use crate::hash::{BUCKETS, hash_rows};
+use crate::hash::hash_rows;
 use crate::state::BucketSet;
+use crate::testing::instances::{Instance, Instances};
 use crate::testing::{advance, batch, rows, schema, sorted_rows};
 
 const US: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -334,39 +335,11 @@ fn any_act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// An instance, with what was stored of it.
-struct Instance {
-    over: Over,
-    output: Output,
-    since: Mark,
-    stored: Vec<RecordBatch>,
-}
-
-impl Instance {
-    fn new(tried: Tried, chunk_rows: usize) -> Instance {
-        Instance {
-            over: tried.over(),
-            output: Output::new(chunk_rows),
-            since: Mark::default(),
-            stored: Vec::new(),
-        }
-    }
-
-    fn snapshot(&mut self) {
-        let snapshot = self.over.snapshot(&BucketSet::all(), self.since).unwrap();
-        self.stored.extend(snapshot);
-        self.since = self.over.mark();
-    }
-}
-
 struct Run {
     tried: Tried,
     rows: Vec<Row>,
     next: usize,
-    instances: Vec<Instance>,
-    /// The instance of each bucket.
-    owners: Vec<usize>,
-    chunk_rows: usize,
+    instances: Instances<Over>,
     watermark: EventTime,
     found: Vec<String>,
 }
@@ -380,7 +353,7 @@ impl Run {
         };
         let mut hashes = Vec::new();
         hash_rows(&keys, rows.len(), &mut hashes).unwrap();
-        let is_mine = |hash: u64| self.owners[crate::hash::bucket(hash)] == index;
+        let is_mine = |hash: u64| self.instances.is_of(hash, index);
         let mine = rows.iter().zip(hashes).filter(|(_, hash)| is_mine(*hash));
         mine.map(|(row, _)| *row).collect()
     }
@@ -389,13 +362,17 @@ impl Run {
         let to = (self.next + count).min(self.rows.len());
         let rows = self.rows[self.next..to].to_vec();
         self.next = to;
-        for index in 0..self.instances.len() {
+        for index in 0..self.instances.all.len() {
             let mine = self.of_instance(&rows, index);
             for partition in 0..2 {
                 let of = mine.iter().filter(|row| row.number % 2 == partition);
                 let of = of.copied().collect::<Vec<Row>>();
                 let partition = self.tried.has_origin.then_some(partition as u32);
-                let Instance { over, output, .. } = &mut self.instances[index];
+                let Instance {
+                    operator: over,
+                    output,
+                    ..
+                } = &mut self.instances.all[index];
                 over.process(0, chunk(&of, partition), output).unwrap();
             }
         }
@@ -403,7 +380,12 @@ impl Run {
 
     fn advance(&mut self, watermark: EventTime) {
         let told = self.watermark.saturating_sub(self.tried.behind_us);
-        for Instance { over, output, .. } in &mut self.instances {
+        for Instance {
+            operator: over,
+            output,
+            ..
+        } in &mut self.instances.all
+        {
             advance(over, watermark, output);
             assert_eq!((output.rows_late(), output.rejected().len()), (0, 0));
             let chunks = output.take_chunks();
@@ -421,54 +403,6 @@ impl Run {
         self.watermark = self.watermark.max(watermark);
     }
 
-    /// As a query that goes on from a checkpoint ([`crate::checkpoint::restore`]).
-    fn restart(&mut self, count: usize) {
-        self.instances.iter_mut().for_each(Instance::snapshot);
-        let all = Mark::default();
-        let new = (0..count).map(|index| {
-            let mut new = Instance::new(self.tried, self.chunk_rows);
-            let own = BucketSet::of(|bucket| bucket * count / BUCKETS == index);
-            for old in &self.instances {
-                let mut alone = Instance::new(self.tried, self.chunk_rows).over;
-                for batch in &old.stored {
-                    alone.restore(batch).unwrap();
-                }
-                alone.expire(self.watermark).unwrap();
-                for batch in alone.snapshot(&own, all).unwrap() {
-                    new.over.restore(&batch).unwrap();
-                }
-            }
-            new.over.expire(self.watermark).unwrap();
-            new
-        });
-        self.instances = new.collect();
-        let owner = |bucket| bucket * count / BUCKETS;
-        self.owners = (0..BUCKETS).map(owner).collect();
-    }
-
-    /// Some buckets go to the next instance while the query runs.
-    fn move_buckets(&mut self, seed: usize) {
-        let count = self.instances.len();
-        let goes = |bucket: usize| (bucket ^ seed).wrapping_mul(0x9E37_79B9) >> 13 & 1 == 1;
-        let mut moved = Vec::new();
-        for (giver, instance) in self.instances.iter_mut().enumerate() {
-            let of = BucketSet::of(|bucket| self.owners[bucket] == giver && goes(bucket));
-            moved.push(instance.over.snapshot(&of, Mark::default()).unwrap());
-            instance.over.discard(&of).unwrap();
-            // The next snapshot begins anew.
-            (instance.since, instance.stored) = (Mark::default(), Vec::new());
-        }
-        for (giver, batches) in moved.into_iter().enumerate() {
-            let taker = &mut self.instances[(giver + 1) % count].over;
-            batches
-                .iter()
-                .for_each(|batch| taker.restore(batch).unwrap());
-        }
-        for bucket in (0..BUCKETS).filter(|&bucket| goes(bucket)) {
-            self.owners[bucket] = (self.owners[bucket] + 1) % count;
-        }
-    }
-
     fn act(&mut self, act: Act) {
         match act {
             Act::Feed(count) => self.feed(count),
@@ -477,9 +411,9 @@ impl Run {
                 let next = rest.min().unwrap_or(200);
                 self.advance(next - 1 + self.tried.behind_us);
             }
-            Act::Snapshot => self.instances.iter_mut().for_each(Instance::snapshot),
-            Act::Restart(count) => self.restart(count),
-            Act::Move(seed) => self.move_buckets(seed),
+            Act::Snapshot => self.instances.snapshot(),
+            Act::Restart(count) => self.instances.restart(count, self.watermark),
+            Act::Move(seed) => self.instances.move_buckets(seed),
         }
     }
 }
@@ -499,9 +433,7 @@ proptest! {
             tried,
             rows,
             next: 0,
-            instances: vec![Instance::new(tried, chunk_rows)],
-            owners: vec![0; BUCKETS],
-            chunk_rows,
+            instances: Instances::one(chunk_rows, move || tried.over()),
             watermark: EventTime::MIN,
             found: Vec::new(),
         };
