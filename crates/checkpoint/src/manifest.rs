@@ -68,7 +68,8 @@ pub struct Node {
     pub identity: Identity,
     /// Instances that it ran with.
     pub instances: u32,
-    /// The least watermark of its instances, in the unit of the engine; none before the first.
+    /// The least watermark of its instances, in the unit of the engine; none before the first of any of them.
+    /// The largest number there is: all of them had ended.
     #[serde(default)]
     pub watermark: Option<i64>,
     /// Its state, in the order in which it is restored.

@@ -177,6 +177,7 @@ pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
         | NodeSpec::Union { schema, .. } => schema,
         NodeSpec::ChangelogJoin(spec) => spec.output(),
         NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => &spec.schema,
+        NodeSpec::Final(spec) => &spec.schema,
         NodeSpec::Aggregate { spec, .. } | NodeSpec::Sessions { spec, .. } => &spec.schema,
         NodeSpec::CountWindow(spec) => &spec.schema,
         NodeSpec::Join(spec) => spec.output(),

@@ -15,6 +15,7 @@
 //!   running aggregate depend on chunks);
 //! - `-- table`: what is left of the terminal's rows when those that are taken back are gone (a changelog
 //!   with `-U` or `-D`);
+//! - `-- in order`: the terminal's rows in the order in which they are printed;
 //! - `-- explain`: what EXPLAIN prints, without the part that depends on the machine, but with the warnings.
 //!
 //! After a wanted change `UPDATE_EXPECTED=1 cargo test -p slackwater --test main sql_files` rewrites
@@ -42,6 +43,8 @@ struct Case {
     last_per: Option<usize>,
     /// Rows that are taken back are gone.
     table: bool,
+    /// The order of rows counts.
+    in_order: bool,
     explain: bool,
 }
 
@@ -72,6 +75,7 @@ fn cases(text: &str) -> Vec<Case> {
             text: shown.map(|line| format!("{line}\n")).collect(),
             last_per: last_per.map(|columns| columns.parse().expect("a number of columns")),
             table: own.contains(&"-- table"),
+            in_order: own.contains(&"-- in order"),
             explain: own.contains(&"-- explain"),
         }
     };
@@ -188,7 +192,9 @@ fn terminal(printed: &str, case: &Case) -> String {
     {
         assert_eq!(header.remove(0), "op", "{}: nothing is updated", case.title);
     }
-    rows.sort();
+    if !case.in_order {
+        rows.sort();
+    }
     header
         .into_iter()
         .chain(rows)
@@ -292,6 +298,7 @@ files! {
     growing_state
     statements
     expressions
+    final_results
     numbers_at_their_limits
     functions
     wrong_changelogs

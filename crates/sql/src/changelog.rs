@@ -66,9 +66,7 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
     for node in (0..nodes.len()).rev() {
         let wants = wanted[node];
         match &mut nodes[node] {
-            NodeSpec::Aggregate { spec, .. } if spec.window.is_none() || spec.refires.is_some() => {
-                spec.emits_before = wants;
-            }
+            NodeSpec::Aggregate { spec, .. } if !spec.is_final() => spec.emits_before = wants,
             NodeSpec::TopN(spec) => spec.emits_before = wants && spec.window.is_none(),
             NodeSpec::ByPrimaryKey(spec) => spec.emits_before = wants,
             _ => {}
@@ -78,6 +76,7 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
                 NodeSpec::Sink(sink) => sink.wants_before,
                 NodeSpec::Aggregate { spec, .. } => spec.takes_back,
                 NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => spec.takes_back,
+                NodeSpec::Final(spec) => spec.takes_back,
                 NodeSpec::ChangelogJoin(spec) => spec.sides[input].takes_back,
                 NodeSpec::Filter { .. } | NodeSpec::ToRows { .. } => true,
                 // As a filter: a row may lose its partner.
@@ -91,6 +90,7 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
         let inputs = graph.nodes[node].inputs.iter().map(|edge| modes[edge.from]);
         let inputs = inputs.fold(ChangelogMode::default(), ChangelogMode::and);
         modes.push(match spec {
+            NodeSpec::Aggregate { spec, .. } if spec.is_final() => ChangelogMode::default(),
             NodeSpec::Aggregate { spec, .. } if spec.window.is_none() => ChangelogMode {
                 // Of a DISTINCT there is nothing to be replaced.
                 updates: !spec.calls.is_empty(),

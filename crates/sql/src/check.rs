@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     BinaryOperator, DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
-    SelectItem, SetExpr, SetOperator, Spanned, TableFactor, UnaryOperator, Value, ValueWithSpan,
-    Visit, Visitor, visit_expressions,
+    FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, Query, Select, SelectItem,
+    SetExpr, SetOperator, Spanned, TableFactor, UnaryOperator, Value, ValueWithSpan, Visit,
+    Visitor, visit_expressions,
 };
 
 use crate::error::{Result, SqlError, nearest};
@@ -52,26 +52,8 @@ impl Visitor for Check<'_> {
         if query.with.as_ref().is_some_and(|with| with.recursive) {
             return refuse(SqlError::new("recursive queries are not known here").near("RECURSIVE"));
         }
-        if query.order_by.is_some() {
-            return refuse(
-                SqlError::new("ORDER BY needs the end of the stream")
-                    .near("ORDER")
-                    .mend("leave it out, or sort the result"),
-            );
-        }
-        let limit = match &query.limit_clause {
-            Some(LimitClause::LimitOffset { limit: None, .. }) => Some("OFFSET"),
-            Some(_) => Some("LIMIT"),
-            None => query.fetch.as_ref().map(|_| "FETCH"),
-        };
-        if let Some(word) = limit {
-            return refuse(
-                SqlError::new(format!(
-                    "{word} is not known here: which rows come first is not the same in every run"
-                ))
-                .near(word)
-                .mend("--duration ends a query; ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n keeps the first n"),
-            );
+        if let Some(error) = clauses::order(query) {
+            return refuse(error);
         }
         if !query.locks.is_empty() || query.for_clause.is_some() {
             return refuse(SqlError::new("FOR … is not known here").near("FOR"));

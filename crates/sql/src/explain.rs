@@ -2,6 +2,7 @@
 
 use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_engine::operator::aggregate::AggregateSpec;
+use slackwater_engine::operator::changelog::final_rows::FinalSpec;
 use slackwater_engine::operator::changelog::join::ChangelogJoinSpec;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::operator::interval_join::IntervalJoinSpec;
@@ -100,6 +101,7 @@ pub fn aggregate(spec: &AggregateSpec, input: &SchemaRef) -> String {
             }
             kind
         }
+        None if spec.is_final() => "when the input has ended".to_string(),
         None => "running".to_string(),
     };
     let first = spec.schema.fields().len() - spec.calls.len();
@@ -272,6 +274,26 @@ pub fn top_n(spec: &TopNSpec) -> String {
         ""
     };
     format!("first {}{by} in order of {order}{kind}", spec.limit)
+}
+
+/// The rows that are left at the end.
+pub fn final_rows(spec: &FinalSpec) -> String {
+    let order = spec.order.iter().map(|(column, options)| {
+        let name = readable(spec.schema.field(*column).name());
+        let descending = if options.descending { " DESC" } else { "" };
+        format!("{name}{descending}")
+    });
+    let order = order.collect::<Vec<_>>().join(", ");
+    let mut text = match (spec.skip, spec.limit) {
+        (0, None) => "all rows".to_string(),
+        (0, Some(limit)) => format!("first {limit}"),
+        (skip, None) => format!("all rows after the first {skip}"),
+        (skip, Some(limit)) => format!("{limit} after the first {skip}"),
+    };
+    if !order.is_empty() {
+        text.push_str(&format!(" in order of {order}"));
+    }
+    text + ", when the input has ended"
 }
 
 /// One row for each value of a PRIMARY KEY.

@@ -45,11 +45,10 @@ fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
     for node in (0..nodes.len()).rev() {
         seen[node] = match &nodes[node] {
             NodeSpec::Aggregate { spec, input } => {
-                let is_final = spec.window.is_some() && spec.refires.is_none();
-                !is_final || !spec.calls.iter().all(|call| call.is_exact(input))
+                !spec.is_final() || !spec.calls.iter().all(|call| call.is_exact(input))
             }
             // It brings rows into an order of its own.
-            NodeSpec::Over(_) => false,
+            NodeSpec::Over(_) | NodeSpec::Final(_) => false,
             // Running ones emit on the way; a window's first rows are the same in any order.
             NodeSpec::TopN(spec) => spec.window.is_none(),
             NodeSpec::ByPrimaryKey(_) => true,

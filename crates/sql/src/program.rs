@@ -332,8 +332,10 @@ impl Compiler<'_> {
             parallelism: widest.unwrap_or(Parallelism::Fixed(1)),
         }));
         let (mut graph, mut nodes) = (translator.graph, translator.specs);
+        let noted = translator.warnings;
         let modes = changelog::settle(&graph, &mut nodes);
         let mut warnings = changelog::unbounded(&graph, &nodes);
+        warnings.extend(noted);
         warnings.extend(changelog::without_clock(
             &graph,
             &nodes,
@@ -341,6 +343,7 @@ impl Compiler<'_> {
         ));
         warnings.extend(late_rows::only_counted(&nodes, &self.session));
         warnings.extend(crate::warnings::gaps(&nodes));
+        warnings.extend(crate::warnings::final_state(&nodes, &self.session.settings));
         warnings.extend(crate::warnings::idle_emit(&nodes, &self.session.settings));
         if self.session.settings.balancer == Balancer::Auto {
             order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);

@@ -2,6 +2,7 @@
 //! planner over them.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
@@ -23,7 +24,9 @@ use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion_optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
 use datafusion_sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
-use sqlparser::ast::{Expr as AstExpr, Query, Statement as AstStatement};
+use sqlparser::ast::{
+    Expr as AstExpr, LimitClause, Query, Statement as AstStatement, Value, VisitMut, VisitorMut,
+};
 
 use crate::as_of;
 use crate::check;
@@ -169,6 +172,7 @@ impl Session {
         as_of::rewrite(&mut query, self)?;
         check::query(&query, &|name| self.is_aggregate(name))?;
         outputs::name(&mut query);
+        let _ = query.visit(&mut FetchAsLimit);
         let planner = SqlToRel::new_with_options(self, self.parser_options());
         let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
         let plan = plan.map_err(|error| self.with_nearest_field(error.into()))?;
@@ -249,6 +253,32 @@ impl Session {
             // NULL is less than all values, as in Flink.
             .with_default_null_ordering(NullOrdering::NullsMin)
             .with_collect_spans(true)
+    }
+}
+
+/// Writes FETCH FIRST n ROWS ONLY as LIMIT n, which the planner knows.
+struct FetchAsLimit;
+
+impl VisitorMut for FetchAsLimit {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let Some(fetch) = query.fetch.take() else {
+            return ControlFlow::Continue(());
+        };
+        let one = || AstExpr::value(Value::Number("1".to_string(), false));
+        let first = Some(fetch.quantity.unwrap_or_else(one));
+        match &mut query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, .. }) => *limit = first,
+            clause => {
+                *clause = Some(LimitClause::LimitOffset {
+                    limit: first,
+                    offset: None,
+                    limit_by: Vec::new(),
+                });
+            }
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Settings {
     pub chunk_rows_set: bool,
     /// A running aggregation emits one row per input row.
     pub emit_every_row: bool,
+    /// Every query emits its result once, when its inputs have ended.
+    pub emit_final: bool,
     /// Windows that have changed are emitted so long after, in nanoseconds.
     pub emit_every_ns: Option<u64>,
     /// How long behind its end a window takes rows, in microseconds.
@@ -136,8 +138,9 @@ pub const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "emit",
-        "'changes' (a running aggregate merges changes of a key within a chunk), 'every_row', or such as \
-         'every 1 s' (windows that have changed are emitted before they close, too)",
+        "'changes' (a running aggregate merges changes of a key within a chunk), 'every_row', such as \
+         'every 1 s' (windows that have changed are emitted before they close, too), or 'final' (the result \
+         once, when the inputs have ended)",
     ),
     (
         "late_rows",
@@ -229,6 +232,7 @@ impl Default for Settings {
             linger_set: false,
             chunk_rows_set: false,
             emit_every_row: false,
+            emit_final: false,
             emit_every_ns: None,
             allowed_lateness_us: 0,
             late_rows: None,
@@ -343,10 +347,10 @@ impl Settings {
                 Some(interval) => {
                     let interval = parse_duration_ns(interval).filter(|interval| *interval > 0);
                     self.emit_every_ns = Some(interval.ok_or_else(|| wrong(key, value))?);
-                    self.emit_every_row = false;
+                    (self.emit_every_row, self.emit_final) = (false, false);
                 }
                 None => {
-                    self.emit_every_row = choice(key, value, EMITS)?;
+                    (self.emit_every_row, self.emit_final) = choice(key, value, EMITS)?;
                     self.emit_every_ns = None;
                 }
             },
@@ -462,7 +466,12 @@ fn state_ttl_us(text: &str) -> Option<i64> {
     i64::try_from(us).ok().filter(|&us| us >= 1_000)
 }
 
-const EMITS: &[(&str, bool)] = &[("changes", false), ("every_row", true)];
+/// Whether each row is emitted, and whether nothing is before the end.
+const EMITS: &[(&str, (bool, bool))] = &[
+    ("changes", (false, false)),
+    ("every_row", (true, false)),
+    ("final", (false, true)),
+];
 
 const ORDERS: &[(&str, bool)] = &[("keep", true), ("none", false)];
 

@@ -8,7 +8,9 @@ use slackwater_engine::intake::EventTimeSpec;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::{Aggregate, AggregateSpec};
 use slackwater_engine::operator::changelog::aggregate::UpdatingAggregate;
+use slackwater_engine::operator::changelog::final_rows::{FinalRows, FinalSpec};
 use slackwater_engine::operator::changelog::join::{ChangelogJoin, ChangelogJoinSpec};
+use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_engine::operator::changelog::to_rows::ToRows;
 use slackwater_engine::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
 use slackwater_engine::operator::count_window::{CountWindow, CountWindowSpec};
@@ -117,6 +119,8 @@ pub enum NodeSpec {
     TopN(TopNSpec),
     /// Of each partition the first row, because a table has that key and the query has not.
     ByPrimaryKey(TopNSpec),
+    /// The rows that are left when the inputs have ended.
+    Final(FinalSpec),
     /// A changelog as plain rows.
     ToRows {
         /// What each row does, then the input's columns.
@@ -163,6 +167,9 @@ pub struct SinkSpec {
     pub latency_target_ns: Option<u64>,
     /// What its rows may do to those before them.
     pub changes: Changes,
+    /// Columns that its rows are in order of, where they are the first ones of something; empty where a table
+    /// of the rows would have no order of its own.
+    pub order: RowOrder,
     /// Wants to hear what a row was before its update.
     pub wants_before: bool,
 }
@@ -238,6 +245,7 @@ impl NodeSpec {
             NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => {
                 Box::new(TopN::new(spec.clone())?)
             }
+            NodeSpec::Final(spec) => Box::new(FinalRows::new(spec.clone())?),
             NodeSpec::ToRows { schema } => Box::new(ToRows::new(schema.clone())),
             NodeSpec::Union { schema, changes } => Box::new(match changes {
                 true => Union::of_changes(schema.clone()),

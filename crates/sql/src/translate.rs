@@ -8,6 +8,7 @@
 mod aggregate;
 mod changelog_join;
 mod fields;
+mod final_rows;
 mod interval_join;
 mod join;
 mod late_rows;
@@ -71,6 +72,11 @@ pub struct Translator<'a> {
     /// How many tables of joins the plan at hand lies in. A table is read to its end before the
     /// stream that it is joined with, so the two share no source: it would wait for itself.
     depth: usize,
+    /// How many of ORDER BY, LIMIT and `'emit' = 'final'` the plan at hand lies in: aggregates then emit at the
+    /// end of their input only.
+    at_end: usize,
+    /// What the user is to know of how it was done.
+    pub warnings: Vec<String>,
 }
 
 /// What the columns of a plan are over a node of the graph.
@@ -138,6 +144,8 @@ impl<'a> Translator<'a> {
             merges_sessions: false,
             late: Vec::new(),
             depth: 0,
+            at_end: 0,
+            warnings: Vec::new(),
         };
         for plan in plans {
             translator.collect(plan)?;
@@ -236,10 +244,8 @@ impl<'a> Translator<'a> {
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::Union(union) => self.union(union),
-            LogicalPlan::Sort(_) => Err(SqlError::new("ORDER BY needs the end of the stream")
-                .mend("leave it out, or sort the result")),
-            LogicalPlan::Limit(_) => Err(SqlError::new("LIMIT is not known here")
-                .mend("--duration ends a query; window top-N is a later feature")),
+            LogicalPlan::Sort(sort) => self.sort(sort),
+            LogicalPlan::Limit(limit) => self.limit(limit),
             LogicalPlan::Window(window) => self.over(window),
             LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => Err(SqlError::new(
                 "a query without a table has no stream to read",

@@ -30,6 +30,21 @@ fn gap(windows: &Windows) -> String {
     )
 }
 
+/// `state_ttl` beside results that are emitted at the end of the input: what is to come out may not be forgotten.
+pub fn final_state(nodes: &[NodeSpec], settings: &Settings) -> Option<String> {
+    settings.state_ttl_us?;
+    let is_at_end = |spec: &NodeSpec| match spec {
+        NodeSpec::Final(_) => true,
+        NodeSpec::Aggregate { spec, .. } => spec.window.is_none() && spec.is_final(),
+        _ => false,
+    };
+    nodes.iter().any(is_at_end).then(|| {
+        "'state_ttl' does not count for results that are emitted when the inputs have ended (ORDER BY, LIMIT, \
+         'emit' = 'final'): they are kept until then"
+            .to_string()
+    })
+}
+
 /// `'emit' = 'every …'` where nothing is emitted by it.
 pub fn idle_emit(nodes: &[NodeSpec], settings: &Settings) -> Option<String> {
     settings.emit_every_ns?;

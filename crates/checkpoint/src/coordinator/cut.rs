@@ -181,13 +181,11 @@ impl Coordinator {
                 partitions: Vec::new(),
                 pending: Vec::new(),
             };
+            let mut watermarks = Vec::new();
             for (index, member) in members {
                 let report = flight.answer(index, member).cloned().unwrap_or_default();
                 node.instances += 1;
-                node.watermark = match (node.watermark, report.watermark) {
-                    (Some(one), Some(other)) => Some(one.min(other)),
-                    (one, other) => one.or(other),
-                };
+                watermarks.push(report.watermark);
                 if identity.kind == NodeKind::Stateful {
                     node.parts.extend(self.parts_after(flight, index));
                 }
@@ -197,6 +195,8 @@ impl Coordinator {
                 let pending = pending.map(|commit| Pending { instance, commit });
                 node.pending.extend(pending);
             }
+            // None where an instance has none yet: it is behind all others.
+            node.watermark = watermarks.into_iter().min().flatten();
             let restored = self.plan.restored.iter().filter(|(node, _)| *node == at);
             carry(
                 &mut node.partitions,

@@ -7,7 +7,7 @@ use crate::barrier::{Barrier, Purpose};
 use crate::checkpoint::{PartitionState, Prepared, Snapshot, StateSnapshot};
 use crate::error::Result;
 use crate::state::{BucketSet, Mark};
-use crate::time::{EventTime, now_ns};
+use crate::time::{EventTime, MAX_WATERMARK, now_ns};
 
 /// An instance's part in checkpoints.
 #[derive(Default)]
@@ -82,7 +82,8 @@ impl Instance {
         self.member.number?;
         Some(Box::new(Snapshot {
             barrier: self.member.last_barrier,
-            watermark: self.watermark(),
+            // It has emitted all that it had.
+            watermark: Some(MAX_WATERMARK),
             partitions: self.partitions(),
             state: None,
             prepared: std::mem::take(&mut self.member.prepared),

@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::expression::reject;
 use crate::hash::hash_rows;
 use crate::state::{KeyedState, Mark};
-use crate::time::{EventTime, MIN_WATERMARK};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 pub use combine::Combine;
 use groups::Groups;
 pub(super) use groups::scan_filtered;
@@ -83,6 +83,14 @@ pub struct AggregateCall {
 }
 
 impl AggregateSpec {
+    /// Whether each of its rows is final: none is replaced or taken back.
+    pub fn is_final(&self) -> bool {
+        match self.window {
+            Some(_) => self.refires.is_none(),
+            None => self.emit == Emit::AtEnd,
+        }
+    }
+
     /// Whether it is [`super::changelog::aggregate::UpdatingAggregate`]'s.
     pub fn is_updating(&self) -> bool {
         let is_more = self.takes_back || self.emits_before || self.retention_us.is_some();
@@ -117,6 +125,9 @@ pub enum Emit {
     Changes,
     /// Once per input row.
     EveryRow,
+    /// Once for each key, when the input has ended (`SET 'emit' = 'final'`). Without keys there is a row then
+    /// even if there was none in the input, as in SQL over tables.
+    AtEnd,
 }
 
 /// Aggregation by key.
@@ -133,6 +144,8 @@ pub struct Aggregate {
     /// [`SPARE_TABLES`].
     spare: Vec<Groups>,
     watermark: EventTime,
+    /// All was emitted already, before a restart.
+    has_ended: bool,
     /// When it is to be asked for what has changed ([`Refires`]).
     due_ns: Option<u64>,
     /// Encodes what rows were, where that goes out before their updates.
@@ -170,6 +183,7 @@ impl Aggregate {
             firing: None,
             spare,
             watermark: MIN_WATERMARK,
+            has_ended: false,
             due_ns: None,
             mark: Mark(1),
             hashes: Vec::new(),
@@ -312,6 +326,9 @@ impl Aggregate {
         }
         let before = self.add(RUNNING, &chunk)?;
         self.accumulate(RUNNING, &chunk)?;
+        if self.spec.emit == Emit::AtEnd {
+            return Ok(());
+        }
         // Each touched group once, in the order in which the chunk touched it first.
         let mut touched = Vec::new();
         let groups = std::mem::take(&mut self.groups);
@@ -392,6 +409,32 @@ impl Aggregate {
         )
     }
 
+    /// Emits all groups of a running aggregation that says nothing before its input ends.
+    fn advance_running(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        if self.spec.emit != Emit::AtEnd || watermark < MAX_WATERMARK {
+            return Ok(Progress::Done);
+        }
+        if self.firing.is_none() {
+            if self.spec.keys.is_empty() && !self.has_ended {
+                // The group of all rows, if there were none.
+                let mut hashes = Vec::new();
+                hash_rows(&[], 1, &mut hashes)?;
+                let table = self.table(RUNNING)?;
+                table.keys.groups(&[], &hashes, false, &mut Vec::new())?;
+                table.resize();
+            }
+            let Some(table) = self.tables.remove(&RUNNING) else {
+                return Ok(Progress::Done);
+            };
+            self.firing = Some((RUNNING, table, 0));
+        }
+        self.fire(output)?;
+        Ok(match self.firing {
+            Some(_) => Progress::More,
+            None => Progress::Done,
+        })
+    }
+
     /// Emits up to a chunk of the window that is being emitted.
     fn fire(&mut self, output: &mut Output) -> Result<()> {
         let Some((end, mut table, next)) = self.firing.take() else {
@@ -399,11 +442,8 @@ impl Aggregate {
         };
         let until = (next + output.chunk_rows).min(table.keys.len());
         let rows = (next as u32..until as u32).collect::<Vec<u32>>();
-        let window = self
-            .spec
-            .window
-            .expect("only windows are emitted by the watermark");
-        let front = window.windows.edges(end, rows.len());
+        let window = self.spec.window;
+        let front = window.map_or(Vec::new(), |window| window.windows.edges(end, rows.len()));
         let (batch, failed) = table.result(&rows, &front, &self.spec.schema)?;
         emit_updates(Chunk::new(batch, output.ingest_ns), &failed, output)?;
         if until < table.keys.len() {
@@ -425,7 +465,7 @@ fn kind(group: u32, groups_before: usize) -> i8 {
 }
 
 /// Emits result rows; those for which an aggregate failed are refused instead.
-pub(super) fn emit_updates(
+pub(crate) fn emit_updates(
     chunk: Chunk,
     failed: &[(usize, String)],
     output: &mut Output,
@@ -483,7 +523,7 @@ impl Operator for Aggregate {
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
         self.watermark = watermark;
         let Some(window) = self.spec.window else {
-            return Ok(Progress::Done);
+            return self.advance_running(watermark, output);
         };
         if self.spec.refires.is_some() {
             return self.advance_refiring(window, output);
@@ -506,6 +546,7 @@ impl Operator for Aggregate {
         let tables = std::mem::take(&mut self.tables);
         tables.into_values().for_each(|table| self.recycle(table));
         self.watermark = MIN_WATERMARK;
+        self.has_ended = false;
         self.due_ns = None;
         Ok(())
     }

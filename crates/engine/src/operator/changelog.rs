@@ -11,6 +11,7 @@
 //! [`Retention`] has dropped it.
 
 pub mod aggregate;
+pub mod final_rows;
 pub mod join;
 pub mod rows;
 pub mod to_rows;

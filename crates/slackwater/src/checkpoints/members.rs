@@ -169,6 +169,7 @@ fn keys(program: &Program) -> HashMap<usize, String> {
                     NodeSpec::ChangelogJoin(_) => "join of streams",
                     NodeSpec::TopN(_) => "top",
                     NodeSpec::ByPrimaryKey(_) => "primary key",
+                    NodeSpec::Final(_) => "final",
                     _ => "",
                 };
                 if !kind.is_empty() && !keys.contains_key(&from) {
@@ -258,6 +259,16 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
             (NodeKind::Stateful, aspects)
         }
         NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => (NodeKind::Stateful, of_top_n(spec)),
+        NodeSpec::Final(spec) => {
+            let kept = spec.kept_max();
+            let kept = kept.map_or("all".to_string(), |most| most.to_string());
+            let aspects = vec![
+                aspect("rows", columns(&spec.schema)),
+                aspect("order", format!("{:?}", spec.order)),
+                aspect("kept", kept),
+            ];
+            (NodeKind::Stateful, aspects)
+        }
         NodeSpec::TemporalJoin(spec) => {
             let keys = format!("{:?}", spec.join.keys);
             let table = columns(&spec.join.table);

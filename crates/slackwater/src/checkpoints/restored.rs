@@ -8,6 +8,7 @@ use slackwater_checkpoint::manifest::{Manifest, Node, Part, Partition};
 use slackwater_checkpoint::{Kind, Runner, Store};
 use slackwater_engine::checkpoint::{Chain, PartitionState};
 use slackwater_engine::source::Resume;
+use slackwater_engine::time::MAX_WATERMARK;
 use slackwater_engine::{Error, Result};
 
 /// A checkpoint that is being restored in this process.
@@ -82,6 +83,13 @@ impl Restored {
         let Some(node) = self.node(graph_node) else {
             return Ok(Vec::new());
         };
+        if node.watermark == Some(MAX_WATERMARK) {
+            // It had ended. Its inputs come to their end at once; it has nothing to emit again.
+            return Ok(vec![Chain {
+                watermark: node.watermark,
+                ..Chain::default()
+            }]);
+        }
         let mut parts_of: BTreeMap<u32, Vec<&Part>> = BTreeMap::new();
         for part in &node.parts {
             parts_of.entry(part.instance).or_default().push(part);

@@ -1,12 +1,17 @@
 //! A result that changes, as the table that it is now: rows by key, the first ones drawn.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use slackwater_engine::chunk::RowKind;
+use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_sql::specs::Changes;
 
 /// Rows that are kept; of those beyond only the number is known.
 pub const ROWS_MAX: usize = 100_000;
+
+/// How NULL is printed.
+const NULL: &str = "NULL";
 
 /// A part of a key: numbers come in their own order, and before texts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +53,8 @@ pub struct LiveTable {
     /// Columns that stand to the right.
     right: Vec<bool>,
     changes: Changes,
+    /// Columns that rows are drawn in order of; then by key.
+    order: RowOrder,
     /// Each row, and how often it is there.
     rows: BTreeMap<Vec<Part>, (Vec<String>, usize)>,
     /// Rows beyond those that are kept.
@@ -56,11 +63,17 @@ pub struct LiveTable {
 
 impl LiveTable {
     /// A table without rows.
-    pub fn new(names: Vec<String>, right: Vec<bool>, changes: Changes) -> LiveTable {
+    pub fn new(
+        names: Vec<String>,
+        right: Vec<bool>,
+        changes: Changes,
+        order: RowOrder,
+    ) -> LiveTable {
         LiveTable {
             names,
             right,
             changes,
+            order,
             rows: BTreeMap::new(),
             beyond: 0,
         }
@@ -115,7 +128,11 @@ impl LiveTable {
     pub fn draw(&self, width: usize, height: usize) -> Vec<String> {
         let total = self.len();
         let room = height.saturating_sub(2).max(1);
-        let all = self.rows.values();
+        let mut all = self.rows.values().collect::<Vec<_>>();
+        if !self.order.is_empty() {
+            all.sort_by(|(one, _), (other, _)| compare(&self.order, one, other));
+        }
+        let all = all.into_iter();
         let all = all.flat_map(|(row, count)| std::iter::repeat_n(row, *count));
         let shown = all.take(room).collect::<Vec<&Vec<String>>>();
         let mut widths = self
@@ -147,6 +164,26 @@ impl LiveTable {
     }
 }
 
+/// Which of two rows comes first in an order.
+fn compare(order: &RowOrder, one: &[String], other: &[String]) -> Ordering {
+    let by = order.iter().map(|&(column, options)| {
+        let (one, other) = (&one[column], &other[column]);
+        match (one == NULL, other == NULL) {
+            (true, true) => Ordering::Equal,
+            (false, false) => {
+                let ascending = Part::new(one).cmp(&Part::new(other));
+                match options.descending {
+                    true => ascending.reverse(),
+                    false => ascending,
+                }
+            }
+            (is_first, _) if is_first == options.nulls_first => Ordering::Less,
+            _ => Ordering::Greater,
+        }
+    });
+    by.fold(Ordering::Equal, Ordering::then)
+}
+
 /// At most `width` columns of a line; what is cut off is marked.
 fn cut(line: &str, width: usize) -> String {
     if line.chars().count() <= width {
@@ -158,11 +195,35 @@ fn cut(line: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use arrow_schema::SortOptions;
+
     use super::*;
 
     fn table(changes: Changes) -> LiveTable {
         let names = vec!["k".to_string(), "n".to_string()];
-        LiveTable::new(names, vec![false, true], changes)
+        LiveTable::new(names, vec![false, true], changes, RowOrder::new())
+    }
+
+    #[test]
+    fn the_first_rows_stand_in_their_order() {
+        let names = vec!["k".to_string(), "n".to_string()];
+        let descending = SortOptions {
+            descending: true,
+            nulls_first: false,
+        };
+        let order = vec![(1, descending)];
+        let mut table = LiveTable::new(names, vec![false, true], Changes::ByRow, order);
+        table.apply(INSERT, row("a", 9));
+        table.apply(INSERT, row("b", 10));
+        table.apply(INSERT, vec!["c".to_string(), NULL.to_string()]);
+        table.apply(INSERT, row("d", 11));
+        table.apply(DELETE, row("d", 11));
+        table.apply(INSERT, row("e", 9));
+        let drawn = table.draw(80, 24);
+        assert_eq!(
+            drawn,
+            ["k     n", "b    10", "a     9", "e     9", "c  NULL"]
+        );
     }
 
     fn row(k: &str, n: i64) -> Vec<String> {

@@ -12,6 +12,7 @@ use arrow_schema::SchemaRef;
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
+use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::Processes;
@@ -90,7 +91,7 @@ impl Screen {
             }
             let shared = Arc::new(Shared {
                 state: Mutex::new(State {
-                    table: table(&sink.schema, sink.changes.clone()),
+                    table: table(&sink.schema, sink.changes.clone(), sink.order.clone()),
                     is_dirty: false,
                     end: None,
                 }),
@@ -127,11 +128,11 @@ impl Screen {
     }
 }
 
-fn table(schema: &SchemaRef, changes: Changes) -> LiveTable {
+fn table(schema: &SchemaRef, changes: Changes, order: RowOrder) -> LiveTable {
     let fields = schema.fields().iter();
     let names = fields.clone().map(|field| field.name().clone());
     let right = fields.map(|field| field.data_type().is_numeric());
-    LiveTable::new(names.collect(), right.collect(), changes)
+    LiveTable::new(names.collect(), right.collect(), changes, order)
 }
 
 fn draw_until_over(shared: &Shared) {

@@ -63,6 +63,7 @@ pub fn guess(node: &NodeSpec) -> Work {
         NodeSpec::ChangelogJoin(_)
         | NodeSpec::TopN(_)
         | NodeSpec::ByPrimaryKey(_)
+        | NodeSpec::Final(_)
         | NodeSpec::SessionRows { .. }
         | NodeSpec::CountWindow(_) => (10_000.0, 500.0),
         NodeSpec::Sessions { .. } => (10_000.0, 200.0),

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, Insert, Query, Select,
-    Spanned, TableFactor, Visit, Visitor,
+    Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, Insert, LimitClause,
+    OrderByKind, Query, Select, Spanned, TableFactor, Visit, Visitor,
 };
 
 use crate::error::{Result, SqlError, nearest};
@@ -70,6 +70,45 @@ pub fn table(factor: &TableFactor) -> Option<SqlError> {
         TableFactor::Derived { sample, .. } => first(&[("TABLESAMPLE", sample.is_some())]),
         _ => None,
     }
+}
+
+/// Clauses of ORDER BY, LIMIT and FETCH.
+pub fn order(query: &Query) -> Option<SqlError> {
+    let by = query.order_by.as_ref();
+    let fills = by.is_some_and(|by| match &by.kind {
+        OrderByKind::Expressions(expressions) => {
+            expressions.iter().any(|by| by.with_fill.is_some())
+        }
+        OrderByKind::All(_) => false,
+    });
+    let limit_by = match &query.limit_clause {
+        Some(LimitClause::LimitOffset { limit_by, .. }) => !limit_by.is_empty(),
+        _ => false,
+    };
+    if limit_by {
+        let error = SqlError::new("LIMIT … BY is not supported").near("LIMIT");
+        return Some(
+            error.mend(
+                "ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n keeps the first n of each",
+            ),
+        );
+    }
+    if let Some(fetch) = &query.fetch
+        && (fetch.with_ties || fetch.percent)
+    {
+        let error = SqlError::new("FETCH takes a number of rows").near("FETCH");
+        return Some(error.mend("FETCH FIRST 10 ROWS ONLY"));
+    }
+    let clauses = [
+        ("WITH FILL", "WITH", fills),
+        (
+            "INTERPOLATE",
+            "INTERPOLATE",
+            by.is_some_and(|by| by.interpolate.is_some()),
+        ),
+    ];
+    let there = clauses.iter().find(|(.., is_there)| *is_there);
+    there.map(|(clause, word, _)| SqlError::new(format!("{clause} is not supported")).near(*word))
 }
 
 /// Clauses of a query.

@@ -184,10 +184,11 @@ impl Translator<'_> {
             .zip(types)
             .map(|(name, of)| Field::new(name, of, true));
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let emit = if self.session.settings.emit_every_row {
-            Emit::EveryRow
-        } else {
-            Emit::Changes
+        let at_end = self.at_end > 0 && window.is_none();
+        let emit = match self.session.settings.emit_every_row {
+            _ if at_end => Emit::AtEnd,
+            true => Emit::EveryRow,
+            false => Emit::Changes,
         };
         let spec = AggregateSpec {
             window,
@@ -202,9 +203,10 @@ impl Translator<'_> {
                 .session
                 .settings
                 .state_ttl_us
-                .filter(|_| window.is_none()),
+                .filter(|_| window.is_none() && !at_end),
             schema: schema.clone(),
         };
+        let updates = !spec.is_final();
         let exchange = if key_columns.is_empty() {
             Exchange::Single
         } else {
@@ -271,8 +273,7 @@ impl Translator<'_> {
         let of_window = of_window.map(|place| columns[place].clone());
         let key = (0..keys.len()).map(|index| column(first_key + index, &schema));
         let key = of_window.into_iter().chain(key).collect::<Vec<Physical>>();
-        let updates = window.is_none() || refires.is_some();
-        if updates {
+        if window.is_none() || updates {
             // Windows of rows that are replaced never close.
             roles.fill(Role::Plain);
         }
@@ -282,7 +283,7 @@ impl Translator<'_> {
             roles,
             time: time.filter(|_| !updates),
             updates,
-            deletes: window.is_none() && input.updates && !keys.is_empty(),
+            deletes: updates && window.is_none() && input.updates && !keys.is_empty(),
             key: updates.then_some(key),
         })
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SortOptions};
 use datafusion_expr::LogicalPlan;
 use slackwater_control::query::{Exchange, Node, NodeKind};
+use slackwater_engine::expression::Expression;
+use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::sink::{Accepts, SinkConnector};
 
@@ -23,10 +25,41 @@ impl Translator<'_> {
         table: Option<Arc<Table>>,
         latency_target_ns: Option<u64>,
     ) -> Result<()> {
-        let stream = self.translate(plan)?;
+        let is_final = self.session.settings.emit_final;
+        self.at_end += usize::from(is_final);
+        let stream = self.translate(plan);
+        self.at_end -= usize::from(is_final);
+        let mut stream = stream?;
         let fields = plan.schema().fields().iter();
         let names = fields.map(|field| field.name().clone());
-        self.write(stream, &names.collect::<Vec<_>>(), table, latency_target_ns)
+        let names = names.collect::<Vec<_>>();
+        if is_final {
+            self.check_final(stream.node)?;
+        }
+        if stream.updates && (is_final || self.takes_only_last_rows(&stream, table.as_deref())?) {
+            stream = self.last_rows(stream, &names)?;
+        }
+        self.write(stream, &names, table, latency_target_ns)
+    }
+
+    /// Whether a table can't take what a stream does on the way, but what it has come to when its inputs end.
+    fn takes_only_last_rows(&mut self, stream: &Stream, table: Option<&Table>) -> Result<bool> {
+        let Some(table) = table.filter(|table| table.changelog().is_none()) else {
+            return Ok(false);
+        };
+        let connector = self.connectors.sink(Some(table), &table.physical)?;
+        let is_refused = check_updates(stream, table, connector.as_ref()).is_err();
+        let is_keyed = !table.primary_key.is_empty();
+        let is_final = is_refused && !is_keyed && self.check_final(stream.node).is_ok();
+        if is_final {
+            self.warnings.push(format!(
+                "'{0}' can only add rows, and the query takes rows back: '{0}' gets the result once, when the inputs \
+                 have ended; 'changelog' = 'op' of the table writes changes as they come, SET 'emit' = 'final' says \
+                 that the result at the end is wanted",
+                table.name
+            ));
+        }
+        Ok(is_final)
     }
 
     /// Adds the sink of a stream.
@@ -90,11 +123,36 @@ impl Translator<'_> {
             schema: schema.clone(),
             latency_target_ns,
             changes: stream.changes(),
+            order: self.order_of(node),
             wants_before,
         }));
         self.schemas.push(schema);
         debug_assert_eq!(sink + 1, self.specs.len());
         Ok(())
+    }
+
+    /// The columns of a node that the rows of a top-N before it are in order of: its partitions, then its ORDER
+    /// BY, as far as they are there.
+    fn order_of(&self, node: usize) -> RowOrder {
+        let inputs = &self.graph.nodes[node].inputs;
+        match &self.specs[node] {
+            NodeSpec::TopN(spec) => {
+                let partition = spec.partition.iter();
+                let partition = partition.map(|&column| (column, SortOptions::default()));
+                partition.chain(spec.order.iter().copied()).collect()
+            }
+            NodeSpec::Filter { .. } => self.order_of(inputs[0].from),
+            NodeSpec::Map { expressions, .. } => {
+                let below = self.order_of(inputs[0].from).into_iter();
+                let above = below.map_while(|(column, options)| {
+                    let is_it =
+                        |expression: &Arc<dyn Expression>| expression.column() == Some(column);
+                    Some((expressions.iter().position(is_it)?, options))
+                });
+                above.collect()
+            }
+            _ => RowOrder::new(),
+        }
     }
 
     /// A node that makes of a query's rows one for each value of the columns `key`, which are not what the

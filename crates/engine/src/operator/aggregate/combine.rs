@@ -27,7 +27,7 @@ impl AggregateSpec {
     /// Whether it can be done in two phases: all functions' states can be merged, but an aggregation
     /// that answers each row has to see each.
     pub fn can_combine(&self) -> bool {
-        !self.is_updating() && (self.window.is_some() || self.emit == Emit::Changes)
+        !self.is_updating() && (self.window.is_some() || self.emit != Emit::EveryRow)
     }
 }
 

@@ -10,13 +10,13 @@ use arrow_array::{Array, ArrayRef, Int8Array, Int64Array, RecordBatch};
 use arrow_row::RowConverter;
 use arrow_schema::{Field, Schema};
 
-use super::Aggregate;
 use super::groups::Groups;
 use super::refire::{befores_of, restore_befores};
+use super::{Aggregate, Emit};
 use crate::error::{Error, Result};
 use crate::hash::hash_rows;
 use crate::state::{BucketSet, KeyedState, Mark};
-use crate::time::EventTime;
+use crate::time::{EventTime, MAX_WATERMARK};
 
 impl Aggregate {
     fn snapshot_table(
@@ -189,6 +189,10 @@ impl KeyedState for Aggregate {
             };
             let is_open = |end: i64| kept_until(end) > watermark;
             self.tables.retain(|&end, _| is_open(end));
+        } else if self.spec.emit == Emit::AtEnd && watermark == MAX_WATERMARK {
+            // The input had ended, so all groups were emitted.
+            self.tables.clear();
+            self.has_ended = true;
         }
         self.watermark = self.watermark.max(watermark);
         Ok(())

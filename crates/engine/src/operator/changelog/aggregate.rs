@@ -15,10 +15,10 @@ use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::reject;
 use crate::hash::hash_rows;
-use crate::operator::aggregate::{AggregateSpec, Emit, Keys, order_keys};
+use crate::operator::aggregate::{AggregateSpec, Emit, Keys, emit_updates, order_keys};
 use crate::operator::{Operator, Output, Progress};
 use crate::state::{KeyedState, Mark};
-use crate::time::EventTime;
+use crate::time::{EventTime, MAX_WATERMARK};
 
 /// Running aggregation over or into a changelog.
 pub struct UpdatingAggregate {
@@ -27,6 +27,10 @@ pub struct UpdatingAggregate {
     argument_types: Vec<Vec<DataType>>,
     table: Table,
     retention: Retention,
+    /// All was emitted already, before a restart.
+    has_ended: bool,
+    /// The next group to emit, where all are emitted at the end of the input.
+    emitted: usize,
     mark: Mark,
     /// What the last snapshot was taken since: groups that went before need no mention any more.
     saved: Mark,
@@ -106,6 +110,8 @@ impl UpdatingAggregate {
             key_types,
             argument_types,
             table,
+            has_ended: false,
+            emitted: 0,
             mark: Mark(1),
             saved: Mark::default(),
             hashes: Vec::new(),
@@ -240,15 +246,52 @@ impl UpdatingAggregate {
 
     fn process_chunk(&mut self, chunk: &Chunk, output: &mut Output) -> Result<()> {
         let existed = self.find_groups(chunk)?;
+        if self.spec.emit == Emit::AtEnd {
+            self.take_in(chunk)?;
+            return self.make_room();
+        }
         let touched = distinct(&self.groups, self.table.keys.len());
         let before = self.results(&touched, existed)?;
-        let retracts = retractions(chunk);
-        let [added, taken_back] = self.count_rows(retracts.as_deref());
-        self.accumulate(chunk, &added, false)?;
-        self.accumulate(chunk, &taken_back, true)?;
+        self.take_in(chunk)?;
         let after = self.results(&touched, usize::MAX)?;
         self.emit(before, after, chunk.ingest_ns, output)?;
         self.make_room()
+    }
+
+    /// Adds the chunk's rows to their groups, or takes them back.
+    fn take_in(&mut self, chunk: &Chunk) -> Result<()> {
+        let retracts = retractions(chunk);
+        let [added, taken_back] = self.count_rows(retracts.as_deref());
+        self.accumulate(chunk, &added, false)?;
+        self.accumulate(chunk, &taken_back, true)
+    }
+
+    /// Emits up to a chunk of the groups that have rows; without keys the only group, rows or not.
+    fn emit_at_end(&mut self, output: &mut Output) -> Result<Progress> {
+        if self.stays_empty() && self.table.keys.len() == 0 && !self.has_ended {
+            let mut hashes = Vec::new();
+            hash_rows(&[], 1, &mut hashes)?;
+            let keys = &mut self.table.keys;
+            keys.groups(&[], &hashes, false, &mut Vec::new())?;
+            self.table.resize();
+        }
+        let until = (self.emitted + output.chunk_rows).min(self.table.keys.len());
+        let stays_empty = self.stays_empty();
+        let of_group = &self.table.of_group;
+        let groups = (self.emitted..until)
+            .filter(|&group| stays_empty || of_group[group].rows > 0)
+            .map(|group| group as u32);
+        let groups = groups.collect::<Vec<u32>>();
+        let (batch, failed) = self.table.result(&groups, &self.spec.schema)?;
+        let failed = failed.into_iter().enumerate();
+        let failed = failed.filter_map(|(row, reason)| Some((row, reason?)));
+        let chunk = Chunk::new(batch, output.ingest_ns);
+        emit_updates(chunk, &failed.collect::<Vec<_>>(), output)?;
+        self.emitted = until;
+        Ok(match until < self.table.keys.len() {
+            true => Progress::More,
+            false => Progress::Done,
+        })
     }
 
     fn emit(
@@ -377,7 +420,10 @@ impl Operator for UpdatingAggregate {
         self.process_chunk(&chunk, output)
     }
 
-    fn advance(&mut self, watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        if self.spec.emit == Emit::AtEnd && watermark == MAX_WATERMARK {
+            return self.emit_at_end(output);
+        }
         if self.retention.advance(watermark) {
             self.drop_old()?;
         }
@@ -386,6 +432,7 @@ impl Operator for UpdatingAggregate {
 
     fn finalise(&mut self, _output: &mut Output) -> Result<()> {
         self.table = self.new_table()?;
+        (self.has_ended, self.emitted) = (false, 0);
         self.retention.restart();
         Ok(())
     }

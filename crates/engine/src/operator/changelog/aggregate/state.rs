@@ -11,8 +11,9 @@ use arrow_schema::{Field, Schema};
 use super::{Group, Table, UpdatingAggregate};
 use crate::error::{Error, Result};
 use crate::hash::hash_rows;
+use crate::operator::aggregate::Emit;
 use crate::state::{BucketSet, KeyedState, Mark};
-use crate::time::EventTime;
+use crate::time::{EventTime, MAX_WATERMARK};
 
 fn wrong() -> Error {
     Error::new(
@@ -209,6 +210,11 @@ impl KeyedState for UpdatingAggregate {
 
     fn expire(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
+        if self.spec.emit == Emit::AtEnd && watermark == MAX_WATERMARK {
+            // The input had ended, so all groups were emitted.
+            self.table = self.new_table()?;
+            self.has_ended = true;
+        }
         Ok(())
     }
 

@@ -1,0 +1,211 @@
+//! The rows that a result has when its inputs have ended: sorted, and the first of them only where that is
+//! asked for (`ORDER BY`, `LIMIT`, `SET 'emit' = 'final'`).
+//!
+//! Nothing is emitted before the end. A query that is stopped before keeps its rows in its state and emits
+//! none. Rows that are equal in the order's columns stand in the order of all their columns, so that the
+//! result, and which rows are the first, is the same in every run (I1).
+//!
+//! Shutdown: the rows leave in [`Operator::advance`] with [`MAX_WATERMARK`], a chunk a call.
+
+use std::vec::IntoIter;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::retractions;
+use super::rows::{KeyedRows, RowOrder};
+use crate::chunk::Chunk;
+use crate::error::Result;
+use crate::operator::{Operator, Output, Progress};
+use crate::state::{BucketSet, KeyedState, Mark};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+
+/// Rows that are kept in order while they come: the first ones of an input that only adds rows. More than
+/// these are sorted at the end, which is faster than to keep them sorted.
+const KEPT_SORTED_MAX: usize = 10_000;
+
+/// Which rows come out, and in what order.
+#[derive(Debug, Clone)]
+pub struct FinalSpec {
+    /// Columns to order by; rows that are equal in them are ordered by all columns.
+    pub order: RowOrder,
+    /// How many rows are left out at the front.
+    pub skip: usize,
+    /// How many rows come out at most; `None` for all.
+    pub limit: Option<usize>,
+    /// The input takes rows back.
+    pub takes_back: bool,
+    /// Columns of the input and of the output.
+    pub schema: SchemaRef,
+}
+
+impl FinalSpec {
+    /// How many rows need to be kept; `None` for all.
+    pub fn kept_max(&self) -> Option<usize> {
+        let first = self.limit?.saturating_add(self.skip);
+        (!self.takes_back && first <= KEPT_SORTED_MAX).then_some(first)
+    }
+}
+
+/// Keeps rows until the input ends.
+pub struct FinalRows {
+    spec: FinalSpec,
+    rows: KeyedRows,
+    /// Rows that are being emitted, encoded, each with its number of copies.
+    emitting: Option<IntoIter<(Box<[u8]>, u32)>>,
+}
+
+impl FinalRows {
+    /// An operator that has seen nothing.
+    ///
+    /// # Errors
+    ///
+    /// When a column's type has no order.
+    pub fn new(spec: FinalSpec) -> Result<FinalRows> {
+        // Rows lie under themselves as keys, so that one is found fast that is taken back; the first few
+        // under one key, in order.
+        let keys = match spec.kept_max() {
+            Some(_) => Vec::new(),
+            None => (0..spec.schema.fields().len()).collect(),
+        };
+        Ok(FinalRows {
+            rows: KeyedRows::new(spec.schema.clone(), keys, spec.order.clone())?,
+            spec,
+            emitting: None,
+        })
+    }
+
+    /// All rows in order, from `skip` on, at most `limit`.
+    fn sorted(&mut self) -> Vec<(Box<[u8]>, u32)> {
+        let of_keys = self.rows.keys().flat_map(|of_key| of_key.rows());
+        let rows = of_keys.map(|(row, kept)| (Box::<[u8]>::from(row), kept.count));
+        let mut rows = rows.collect::<Vec<_>>();
+        self.rows.clear();
+        rows.sort_unstable();
+        let (mut skip, mut left) = (self.spec.skip, self.spec.limit.unwrap_or(usize::MAX));
+        rows.retain_mut(|(_, count)| {
+            let skipped = skip.min(*count as usize);
+            let taken = left.min(*count as usize - skipped);
+            skip -= skipped;
+            left -= taken;
+            *count = taken as u32;
+            taken > 0
+        });
+        rows
+    }
+
+    /// Emits up to a chunk of the rows that are left.
+    fn emit(&mut self, output: &mut Output) -> Result<Progress> {
+        let Some(left) = &mut self.emitting else {
+            return Ok(Progress::Done);
+        };
+        let mut encodings = Vec::new();
+        while encodings.len() < output.chunk_rows {
+            let Some((row, count)) = left.as_slice().first() else {
+                break;
+            };
+            let room = output.chunk_rows - encodings.len();
+            if *count as usize > room {
+                // The rest of the copies come with the next call.
+                encodings.extend(std::iter::repeat_n(row.clone(), room));
+                left.as_mut_slice()[0].1 -= room as u32;
+                break;
+            }
+            let (row, count) = left.next().expect("looked at just above");
+            encodings.extend(std::iter::repeat_n(row, count as usize));
+        }
+        let is_done = left.as_slice().is_empty();
+        let batch = self.rows.decode(encodings.iter().map(AsRef::as_ref))?;
+        output.emit_batch(batch);
+        if is_done {
+            self.emitting = None;
+            return Ok(Progress::Done);
+        }
+        Ok(Progress::More)
+    }
+}
+
+impl Operator for FinalRows {
+    fn process(&mut self, _input: usize, chunk: Chunk, _output: &mut Output) -> Result<()> {
+        let encoded = self.rows.encode(&chunk)?;
+        let retracts = retractions(&chunk);
+        let most = self.spec.kept_max();
+        for row in 0..chunk.rows() {
+            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+            if retracts.as_ref().is_some_and(|retracts| retracts[row]) {
+                self.rows.remove(hash, key, bytes, MIN_WATERMARK);
+                continue;
+            }
+            if let Some(most) = most {
+                let of_key = self.rows.of_key(hash, key);
+                if of_key.is_some_and(|of_key| of_key.is_behind(bytes, most)) {
+                    continue;
+                }
+            }
+            self.rows.add(hash, key, bytes, 0, MIN_WATERMARK);
+            if let Some(most) = most {
+                self.rows.keep_first(hash, key, most);
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
+        if watermark < MAX_WATERMARK {
+            return Ok(Progress::Done);
+        }
+        if self.emitting.is_none() {
+            self.emitting = Some(self.sorted().into_iter());
+        }
+        self.emit(output)
+    }
+
+    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+        self.rows.clear();
+        self.emitting = None;
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+
+    fn shares_input(&self) -> bool {
+        // Rows are kept as copies.
+        false
+    }
+}
+
+impl KeyedState for FinalRows {
+    fn mark(&mut self) -> Mark {
+        self.rows.mark()
+    }
+
+    fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
+        Ok(self.rows.snapshot(buckets, since)?.into_iter().collect())
+    }
+
+    fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows.restore(batch)
+    }
+
+    fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
+        self.rows.discard(buckets);
+        Ok(())
+    }
+
+    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+        // The input had ended, so all rows have left.
+        if watermark == MAX_WATERMARK {
+            self.rows.clear();
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.rows.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

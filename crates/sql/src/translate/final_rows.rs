@@ -1,0 +1,211 @@
+//! Results that come out once, when the inputs have ended: ORDER BY, LIMIT, OFFSET and `SET 'emit' = 'final'`.
+
+use arrow_schema::SortOptions;
+use datafusion_expr::expr::Sort;
+use datafusion_expr::logical_plan::{FetchType, Limit, SkipType};
+use datafusion_expr::{Expr, LogicalPlan};
+use slackwater_control::query::{Exchange, NodeKind};
+use slackwater_engine::operator::changelog::final_rows::FinalSpec;
+
+use super::{Role, Stream, Translator};
+use crate::error::{Result, SqlError};
+use crate::explain;
+use crate::expression::{Physical, column};
+use crate::specs::NodeSpec;
+
+/// Which rows of a result come out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Part {
+    skip: usize,
+    limit: Option<usize>,
+}
+
+impl Translator<'_> {
+    /// The rows of ORDER BY.
+    pub(super) fn sort(&mut self, sort: &datafusion_expr::logical_plan::Sort) -> Result<Stream> {
+        let part = Part {
+            limit: sort.fetch,
+            ..Part::default()
+        };
+        self.sorted(&sort.input, &sort.expr, part, "ORDER")
+    }
+
+    /// The rows of LIMIT and OFFSET.
+    pub(super) fn limit(&mut self, limit: &Limit) -> Result<Stream> {
+        let skip = match limit.get_skip_type()? {
+            SkipType::Literal(skip) => skip,
+            SkipType::UnsupportedExpr => return Err(not_a_number("OFFSET")),
+        };
+        let fetch = match limit.get_fetch_type()? {
+            FetchType::Literal(fetch) => fetch,
+            FetchType::UnsupportedExpr => return Err(not_a_number("LIMIT")),
+        };
+        self.part(&limit.input, Part { skip, limit: fetch })
+    }
+
+    /// A part of the rows of `plan`, in the order of the ORDER BY that it ends with.
+    fn part(&mut self, plan: &LogicalPlan, part: Part) -> Result<Stream> {
+        match plan {
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
+                self.sorted(&sort.input, &sort.expr, part, "ORDER")
+            }
+            LogicalPlan::SubqueryAlias(alias) if is_sorted(&alias.input) => {
+                self.part(&alias.input, part)
+            }
+            LogicalPlan::Projection(projection) if is_sorted(&projection.input) => {
+                let input = self.part(&projection.input, part)?;
+                self.project(input, &projection.expr, &projection.input)
+            }
+            other => self.sorted(other, &[], part, "LIMIT"),
+        }
+    }
+
+    fn sorted(
+        &mut self,
+        plan: &LogicalPlan,
+        order: &[Sort],
+        part: Part,
+        clause: &str,
+    ) -> Result<Stream> {
+        // Nothing that happens on the way is seen.
+        self.at_end += 1;
+        let input = self.translate(plan);
+        self.at_end -= 1;
+        let input = input?;
+        if let Some(table) = self.endless(input.node)? {
+            let error =
+                format!("{clause} needs the end of its input, and table '{table}' may never end");
+            let error = error.replace("ORDER needs", "ORDER BY needs");
+            return Err(SqlError::new(error).near(clause).mend(
+                "leave it out, read tables that end, or take ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n, \
+                 which keeps the first n of what has come",
+            ));
+        }
+        let mut by = Vec::new();
+        for Sort {
+            expr,
+            asc,
+            nulls_first,
+        } in order
+        {
+            let options = SortOptions {
+                descending: !asc,
+                nulls_first: *nulls_first,
+            };
+            by.push((self.bind(expr, &input, plan)?, expr, options));
+        }
+        let names = plan.schema().fields().iter();
+        let names = names.map(|field| field.name().clone());
+        self.keep_until_end(input, names.collect(), &by, part)
+    }
+
+    /// The rows that a stream has when its inputs have ended; `names` are those of its columns.
+    pub(super) fn last_rows(&mut self, stream: Stream, names: &[String]) -> Result<Stream> {
+        self.keep_until_end(stream, names.to_vec(), &[], Part::default())
+    }
+
+    fn keep_until_end(
+        &mut self,
+        input: Stream,
+        mut names: Vec<String>,
+        by: &[(Physical, &Expr, SortOptions)],
+        part: Part,
+    ) -> Result<Stream> {
+        let mut columns = input.columns.clone();
+        let mut order = Vec::new();
+        for (expression, written, options) in by {
+            let known = columns.iter().position(|known| known == expression);
+            let at = known.unwrap_or_else(|| {
+                columns.push(expression.clone());
+                names.push(written.schema_name().to_string());
+                columns.len() - 1
+            });
+            order.push((at, *options));
+        }
+        let node = self.materialise(&input, &columns, &names, None)?;
+        let schema = self.schemas[node].clone();
+        let spec = FinalSpec {
+            order,
+            skip: part.skip,
+            limit: part.limit,
+            takes_back: input.updates,
+            schema: schema.clone(),
+        };
+        let edge = self.edge(node, Exchange::Single);
+        let detail = explain::final_rows(&spec);
+        let key = format!("final {spec:?}");
+        let (kind, spec) = (NodeKind::Stateful, NodeSpec::Final(spec));
+        let node = self.node(
+            "final",
+            detail,
+            kind,
+            vec![edge],
+            spec,
+            schema.clone(),
+            &key,
+        );
+        let width = input.columns.len();
+        Ok(Stream {
+            node,
+            columns: (0..width).map(|at| column(at, &schema)).collect(),
+            roles: vec![Role::Plain; width],
+            time: None,
+            updates: false,
+            key: None,
+            deletes: false,
+        })
+    }
+
+    /// A table that a node reads and that may never end.
+    pub(super) fn endless(&self, node: usize) -> Result<Option<String>> {
+        for node in self.graph.upstream(node) {
+            let NodeSpec::Source(source) = &self.specs[node] else {
+                continue;
+            };
+            if !source.connector.describe().bounded {
+                return Ok(Some(source.table.name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refuses `SET 'emit' = 'final'` for a stream that has no end, or several.
+    pub(super) fn check_final(&self, node: usize) -> Result<()> {
+        if let Some(table) = self.endless(node)? {
+            return Err(SqlError::new(format!(
+                "'emit' = 'final' needs inputs that end, and table '{table}' may never end"
+            ))
+            .mend("SET 'emit' = 'changes', or read tables that end"));
+        }
+        for node in self.graph.upstream(node) {
+            if let NodeSpec::Source(source) = &self.specs[node]
+                && let Some(unit) = source.table.options.get("unit_of_work")
+            {
+                let name = &source.table.name;
+                return Err(SqlError::new(format!(
+                    "'emit' = 'final' and 'unit_of_work' = '{unit}' of table '{name}': a result is of all units"
+                ))
+                .mend("leave one of the two out"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a plan ends with ORDER BY.
+fn is_sorted(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(sort) => sort.fetch.is_none(),
+        LogicalPlan::SubqueryAlias(alias) => is_sorted(&alias.input),
+        LogicalPlan::Projection(projection) => {
+            !projection.expr.iter().any(Expr::is_volatile) && is_sorted(&projection.input)
+        }
+        _ => false,
+    }
+}
+
+fn not_a_number(clause: &str) -> SqlError {
+    SqlError::new(format!("{clause} takes a number"))
+        .near(clause)
+        .mend(format!("{clause} 10"))
+}
