@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow_schema::DataType;
+use arrow_select::concat::concat;
 
 use crate::chunk::Chunk;
 use crate::error::Result;
@@ -65,40 +66,48 @@ pub struct Evaluated {
 }
 
 /// Evaluates all expressions over a chunk; rows for which one fails are taken out.
+///
+/// An expression may fail for a row beside others and not alone: `y > 0 AND 10 / y > 1` computes its right side
+/// for all rows or for none. What counts is whether the row fails alone.
 pub fn evaluate(expressions: &[Arc<dyn Expression>], chunk: Chunk) -> Result<Evaluated> {
-    match evaluate_batch(expressions, &chunk.batch) {
-        Ok(columns) => Ok(Evaluated {
+    if let Ok(columns) = evaluate_batch(expressions, &chunk.batch) {
+        return Ok(Evaluated {
             chunk,
             columns,
             rejected: Vec::new(),
-        }),
-        Err(_) => {
-            let mut failing = Vec::new();
-            find_failing(expressions, &chunk.batch, 0, &mut failing);
-            let rejected = failing
-                .iter()
-                .map(|(row, reason)| reject(&chunk, *row, reason.clone()))
-                .collect();
-            let mut keep = vec![true; chunk.rows()];
-            for (row, _) in &failing {
-                keep[*row] = false;
-            }
-            let chunk = chunk.filter(&BooleanArray::from(keep))?;
-            // Without rows there is nothing to evaluate: an expression that fails for every row
-            // (a constant division by zero) would fail once more.
-            let columns = if chunk.rows() == 0 {
-                let empty = |e: &Arc<dyn Expression>| arrow_array::new_empty_array(&e.data_type());
-                expressions.iter().map(empty).collect()
-            } else {
-                evaluate_batch(expressions, &chunk.batch)?
-            };
-            Ok(Evaluated {
-                chunk,
-                columns,
-                rejected,
-            })
-        }
+        });
     }
+    let mut found = Found::default();
+    find_failing(expressions, &chunk.batch, 0, &mut found);
+    let failing = found.failing.iter();
+    let rejected = failing.map(|(row, reason)| reject(&chunk, *row, reason.clone()));
+    let rejected = rejected.collect();
+    let mut keep = vec![true; chunk.rows()];
+    for (row, _) in &found.failing {
+        keep[*row] = false;
+    }
+    let chunk = chunk.filter(&BooleanArray::from(keep))?;
+    let columns = expressions.iter().enumerate().map(|(index, expression)| {
+        let parts = found.parts.iter().map(|part| part[index].as_ref());
+        match parts.collect::<Vec<&dyn Array>>().as_slice() {
+            [] => Ok(arrow_array::new_empty_array(&expression.data_type())),
+            parts => Ok(concat(parts)?),
+        }
+    });
+    let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+    Ok(Evaluated {
+        chunk,
+        columns,
+        rejected,
+    })
+}
+
+/// The rows that fail alone, and the columns of the others.
+#[derive(Default)]
+struct Found {
+    failing: Vec<(usize, String)>,
+    /// In the order of their rows.
+    parts: Vec<Vec<ArrayRef>>,
 }
 
 fn evaluate_batch(
@@ -115,26 +124,23 @@ fn find_failing(
     expressions: &[Arc<dyn Expression>],
     batch: &RecordBatch,
     first_row: usize,
-    failing: &mut Vec<(usize, String)>,
+    found: &mut Found,
 ) {
-    let Err(error) = evaluate_batch(expressions, batch) else {
-        return;
-    };
     let rows = batch.num_rows();
-    if rows <= 1 {
-        if rows == 1 {
-            failing.push((first_row, error.to_string()));
+    match evaluate_batch(expressions, batch) {
+        Ok(columns) => found.parts.push(columns),
+        Err(error) if rows <= 1 => {
+            if rows == 1 {
+                found.failing.push((first_row, error.to_string()));
+            }
         }
-        return;
+        Err(_) => {
+            let half = rows / 2;
+            find_failing(expressions, &batch.slice(0, half), first_row, found);
+            let rest = batch.slice(half, rows - half);
+            find_failing(expressions, &rest, first_row + half, found);
+        }
     }
-    let half = rows / 2;
-    find_failing(expressions, &batch.slice(0, half), first_row, failing);
-    find_failing(
-        expressions,
-        &batch.slice(half, rows - half),
-        first_row + half,
-        failing,
-    );
 }
 
 /// Row `row` of `chunk` as a refused record.

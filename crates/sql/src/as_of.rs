@@ -119,7 +119,7 @@ impl Rewrite<'_> {
         let place = known.map_or(time.span(), |known| known.span);
         let known = known.map(|name| name.value.clone()).unwrap_or_default();
         let error = |text: String| SqlError::new(text).at(place);
-        let Some(table) = self.session.tables.get(&known) else {
+        let Some(table) = self.session.table(&known) else {
             return Err(match self.session.is_view(&known) {
                 true => error(format!(
                     "FOR SYSTEM_TIME AS OF needs a table, and '{known}' is a view"

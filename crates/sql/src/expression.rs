@@ -1,6 +1,8 @@
 //! DataFusion's physical expressions as the engine's.
 
-mod decimal;
+mod checked;
+
+pub use checked::INTERVAL;
 
 use std::any::Any;
 use std::fmt;
@@ -15,17 +17,18 @@ use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{Expr, LogicalPlan, Operator};
-use datafusion_optimizer::simplify_expressions::ExprSimplifier;
-use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, NegativeExpr, lit};
-use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, CastExpr, Column, Literal, NegativeExpr, TryCastExpr, lit,
+};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
 use slackwater_engine::Error;
 use slackwater_engine::expression::Expression;
 
 use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::functions;
+use crate::simplify;
 use crate::types::with_sql_types;
 
 /// The expression without a cast that gives different values for different ones.
@@ -69,8 +72,8 @@ fn is_time(of: &DataType) -> bool {
     matches!(of, DataType::Timestamp(_, None))
 }
 
-/// Some functions can only be computed once the simplifier has put others in their place (COALESCE becomes a
-/// CASE). The optimizer has done that in queries, but columns of tables are computed without it.
+/// Some functions can only be computed once others are in their place (COALESCE becomes a CASE). The optimizer
+/// has done that in queries, but columns of tables are computed without it.
 fn rewritten(expression: &Expr, schema: &DFSchema) -> Result<Expr> {
     let is_rewritten = |part: &Expr| {
         let function = match part {
@@ -83,8 +86,7 @@ fn rewritten(expression: &Expr, schema: &DFSchema) -> Result<Expr> {
     if !expression.exists(is_rewritten)? {
         return Ok(expression.clone());
     }
-    let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone()));
-    Ok(ExprSimplifier::new(context.build()).simplify(expression.clone())?)
+    Ok(simplify::expression(expression.clone(), schema)?)
 }
 
 /// The physical form of an expression over `schema`. Arithmetic fails on overflow instead of
@@ -94,43 +96,100 @@ pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
     let context = PhysicalPlanningContext::default();
     let expression = rewritten(expression, schema)?;
     let made = create_physical_expr(&expression, schema, &properties, &context)?;
-    let checked = made.transform_up(|part| {
-        let any = part.as_ref() as &dyn Any;
-        if let Some(cast) = any.downcast_ref::<CastExpr>()
-            && is_text(cast.cast_type())
-            && is_time(&cast.expr().data_type(schema.as_arrow())?)
-        {
-            let target = cast.cast_type().clone();
-            let cast = CastExpr::new(cast.expr().clone(), target, Some(TIME_AS_TEXT));
-            return Ok(Transformed::yes(Arc::new(cast) as Physical));
-        }
-        let checked = match (
-            any.downcast_ref::<BinaryExpr>(),
-            any.downcast_ref::<NegativeExpr>(),
-        ) {
-            (Some(binary), _) => binary.clone(),
-            // DataFusion's negation wraps and can't be told not to; a difference can.
-            (_, Some(negative)) => {
-                let data_type = negative.arg().data_type(schema.as_arrow())?;
-                if !data_type.is_signed_integer() {
-                    return Ok(Transformed::no(part));
-                }
-                let zero = lit(ScalarValue::new_zero(&data_type)?);
-                BinaryExpr::new(zero, Operator::Minus, negative.arg().clone())
-            }
-            _ => return Ok(Transformed::no(part)),
-        };
-        let is_exact = matches!(
-            checked.op(),
-            Operator::Plus | Operator::Minus | Operator::Multiply
-        );
-        let checked = Arc::new(checked.with_fail_on_overflow(true)) as Physical;
-        Ok(Transformed::yes(match is_exact {
-            true => decimal::checked(checked, schema.as_arrow())?,
-            false => checked,
-        }))
-    })?;
+    let checked = made.transform_up(|part| checked(part, schema.as_arrow()))?;
     Ok(checked.data)
+}
+
+/// The same expression where DataFusion's computes what SQL says; else one that does. Its parts are checked.
+fn checked(part: Physical, schema: &Schema) -> datafusion_common::Result<Transformed<Physical>> {
+    let any = part.as_ref() as &dyn Any;
+    if let Some(cast) = any.downcast_ref::<CastExpr>() {
+        return cast_checked(&part, cast.expr(), cast.cast_type(), schema);
+    }
+    if let Some(cast) = any.downcast_ref::<TryCastExpr>() {
+        // Rounding down never fails.
+        let floor = checked::floor(cast.expr(), cast.cast_type(), schema)?;
+        return Ok(floor.map_or(Transformed::no(part), Transformed::yes));
+    }
+    if let Some(literal) = any.downcast_ref::<Literal>() {
+        let interval = checked::interval_value(literal.value()).map(lit);
+        return Ok(interval.map_or(Transformed::no(part), Transformed::yes));
+    }
+    if any.is::<ScalarFunctionExpr>() {
+        let declared = checked::of_declared_type(part, schema)?;
+        let is_interval = declared.data_type(schema)? == checked::INTERVAL;
+        return Ok(Transformed::yes(match is_interval {
+            true => checked::interval(declared),
+            false => declared,
+        }));
+    }
+    let binary = match (
+        any.downcast_ref::<BinaryExpr>(),
+        any.downcast_ref::<NegativeExpr>(),
+    ) {
+        (Some(binary), _) => binary.clone(),
+        // DataFusion's negation wraps and can't be told not to; a difference can.
+        (_, Some(negative)) => {
+            let data_type = negative.arg().data_type(schema)?;
+            if data_type == checked::INTERVAL {
+                return Ok(Transformed::yes(checked::interval(part)));
+            }
+            if !data_type.is_signed_integer() {
+                return Ok(Transformed::no(part));
+            }
+            let zero = lit(ScalarValue::new_zero(&data_type)?);
+            BinaryExpr::new(zero, Operator::Minus, negative.arg().clone())
+        }
+        _ => return Ok(Transformed::no(part)),
+    };
+    let is_exact = matches!(
+        binary.op(),
+        Operator::Plus | Operator::Minus | Operator::Multiply
+    );
+    let binary = Arc::new(binary.with_fail_on_overflow(true)) as Physical;
+    let is_interval = binary.data_type(schema)? == checked::INTERVAL;
+    Ok(Transformed::yes(match is_exact {
+        _ if is_interval => checked::interval(binary),
+        true => checked::within_digits(binary, schema)?,
+        false => binary,
+    }))
+}
+
+fn cast_checked(
+    part: &Physical,
+    inner: &Physical,
+    to: &DataType,
+    schema: &Schema,
+) -> datafusion_common::Result<Transformed<Physical>> {
+    let from = inner.data_type(schema)?;
+    if is_text(to) && is_time(&from) {
+        let cast = CastExpr::new(inner.clone(), to.clone(), Some(TIME_AS_TEXT));
+        return Ok(Transformed::yes(Arc::new(cast) as Physical));
+    }
+    if *to == checked::INTERVAL {
+        let inner = match from {
+            DataType::Duration(_) => inner.clone(),
+            _ => part.clone(),
+        };
+        return Ok(Transformed::yes(checked::interval(inner)));
+    }
+    let floor = checked::floor(inner, to, schema)?;
+    Ok(floor.map_or(Transformed::no(part.clone()), Transformed::yes))
+}
+
+/// The value of an expression of constants, computed as it is for a row.
+pub fn constant(expression: &Expr) -> datafusion_common::Result<ScalarValue> {
+    let computed = physical(expression, &DFSchema::empty());
+    let computed = computed.map_err(|error| DataFusionError::Plan(error.message))?;
+    let one_row = RecordBatchOptions::new().with_row_count(Some(1));
+    let no_columns = Arc::new(Schema::empty());
+    let row = RecordBatch::try_new_with_options(no_columns, vec![], &one_row)?;
+    let compute = || ScalarValue::try_from_array(&computed.evaluate(&row)?.into_array(1)?, 0);
+    catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| {
+        let text = slackwater_engine::error::panic_text(panic.as_ref());
+        let reason = format!("{computed} can't be computed: {text}");
+        Err(DataFusionError::Execution(reason))
+    })
 }
 
 /// Refuses a plan with a constant that overflows: the optimiser computes constants in advance, and
@@ -166,15 +225,9 @@ fn check_constant(part: &Expr) -> Option<Result<()>> {
     }
     // What can't be computed by itself is no constant, or is refused by the planner.
     let computed = physical(part, &DFSchema::empty()).ok()?;
-    let one_row = RecordBatchOptions::new().with_row_count(Some(1));
-    let no_columns = Arc::new(Schema::empty());
-    let row = RecordBatch::try_new_with_options(no_columns, vec![], &one_row).ok()?;
-    let computed = PhysicalExpression {
-        expression: computed,
-        data_type: DataType::Null,
-    };
-    let error = computed.evaluate(&row).err()?;
-    let message = format!("{}: {}", error.place, error.reason);
+    let error = constant(part).err()?;
+    let place = with_sql_types(&explain::expression(&computed));
+    let message = format!("{place}: {}", reason(error));
     Some(Err(SqlError::new(message).mend(
         "write a constant that fits its type, or CAST its parts to a wider one",
     )))

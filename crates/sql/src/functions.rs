@@ -11,6 +11,7 @@ mod json_path;
 mod pattern;
 mod registry;
 mod rewritten;
+mod rounding;
 mod rows;
 mod scalar;
 mod text;
@@ -30,6 +31,7 @@ use to_timestamp_ltz::ToTimestampLtz;
 pub use aggregate::{Aggregate, Arguments, State, Stored, UserAggregate};
 pub use registry::Functions;
 pub use rewritten::is_rewritten;
+pub(crate) use rounding::CEIL;
 pub use rows::RowFunction;
 pub(crate) use time::UNITS;
 pub use values::{Argument, Cell, Output, Time};
@@ -107,6 +109,7 @@ fn built_in() -> All {
     let own = [
         clock::functions(),
         time::functions(),
+        rounding::functions(),
         text::functions(),
         json::functions(),
     ];

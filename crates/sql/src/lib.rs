@@ -12,6 +12,7 @@ pub mod types;
 
 mod as_of;
 mod check;
+mod common_types;
 pub mod functions;
 mod grouping_sets;
 mod late_rows;
@@ -20,6 +21,7 @@ mod operands;
 mod order;
 mod outputs;
 pub mod session;
+mod simplify;
 mod subqueries;
 pub mod table;
 mod window;

@@ -20,7 +20,7 @@ use crate::outputs;
 use crate::session::Session;
 use crate::settings::{Balancer, Parallelism, Settings};
 use crate::specs::NodeSpec;
-use crate::statement::{Statement, parse};
+use crate::statement::{Hinted, OPTIONS_OF, Placed, Statement, parse};
 use crate::table::{LATE_ROWS, Table};
 use crate::translate::Translator;
 use crate::types::sql_name;
@@ -92,9 +92,10 @@ pub fn declared(
 ) -> Result<Session> {
     let mut compiler = Compiler::new(connectors);
     for placed in parse(text)? {
+        let tokens = placed.tokens.clone();
         compiler
-            .statement(placed.statement, &placed.tokens, false)
-            .map_err(|error| error.among(&placed.tokens))?;
+            .placed(placed)
+            .map_err(|error| error.among(&tokens))?;
     }
     let options = connectors.table_options();
     for (key, value) in overrides {
@@ -118,10 +119,11 @@ pub fn compile(
     }
     let mut tokens = Vec::new();
     for placed in parse(text)? {
+        let of_statement = placed.tokens.clone();
         compiler
-            .statement(placed.statement, &placed.tokens, false)
-            .map_err(|error| error.among(&placed.tokens))?;
-        tokens.extend(placed.tokens.iter().cloned());
+            .placed(placed)
+            .map_err(|error| error.among(&of_statement))?;
+        tokens.extend(of_statement.iter().cloned());
     }
     for (key, value) in overrides {
         compiler.session.settings.set(key, value, &options)?;
@@ -178,6 +180,49 @@ impl<'a> Compiler<'a> {
 }
 
 impl Compiler<'_> {
+    fn placed(&mut self, placed: Placed) -> Result<()> {
+        for hinted in &placed.hinted {
+            self.hinted(hinted)?;
+        }
+        self.statement(placed.statement, &placed.tokens, false)
+    }
+
+    /// A table with the options of a hint, beside the table itself.
+    fn hinted(&mut self, hinted: &Hinted) -> Result<()> {
+        if self.session.hinted.contains_key(&hinted.name) {
+            return Ok(());
+        }
+        let Hinted { table: name, .. } = hinted;
+        let Some(table) = self.session.tables.get(name) else {
+            let error = match self.session.is_view(name) {
+                true => format!("'{name}' is a view, and the hint OPTIONS sets options of a table"),
+                false => {
+                    format!("the hint OPTIONS stands after a table, and there is no table '{name}'")
+                }
+            };
+            return Err(SqlError::new(error)
+                .at(hinted.span)
+                .mend("FROM t /*+ OPTIONS('key' = 'value') */ AS x"));
+        };
+        let mut table = table.as_ref().clone();
+        table.name = hinted.name.clone();
+        for (key, value) in &hinted.options {
+            if key == "connector" {
+                let error = "a hint can't change the connector of a table";
+                return Err(SqlError::new(error)
+                    .at(hinted.span)
+                    .mend("declare another table with that connector"));
+            }
+            table.options.insert(key.clone(), value.clone());
+            table.option_places.insert(key.clone(), hinted.span);
+        }
+        self.connectors.check(&table)?;
+        self.session
+            .hinted
+            .insert(hinted.name.clone(), Arc::new(table));
+        Ok(())
+    }
+
     fn statement(
         &mut self,
         statement: Statement,
@@ -219,7 +264,15 @@ impl Compiler<'_> {
                 columns,
                 query,
             } => {
-                let found = self.session.tables.get(&table.value).cloned();
+                let found = self.session.table(&table.value).map(|found| {
+                    // It is written under its own name.
+                    let name = found.name.split(OPTIONS_OF).next().unwrap_or_default();
+                    let name = name.to_string();
+                    Arc::new(Table {
+                        name,
+                        ..found.as_ref().clone()
+                    })
+                });
                 let found = found.ok_or_else(|| {
                     let mut names = self.session.tables.keys().cloned().collect::<Vec<_>>();
                     names.sort();

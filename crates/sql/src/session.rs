@@ -18,10 +18,8 @@ use datafusion_optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSu
 use datafusion_optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion_optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion_optimizer::optimize_projections::OptimizeProjections;
-use datafusion_optimizer::push_down_filter::PushDownFilter;
 use datafusion_optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
-use datafusion_optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
 use datafusion_sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{
@@ -30,12 +28,14 @@ use sqlparser::ast::{
 
 use crate::as_of;
 use crate::check;
+use crate::common_types;
 use crate::error::{Result, SqlError, nearest};
 use crate::functions;
 use crate::grouping_sets;
 use crate::operands::{Operands, check_filters};
 use crate::outputs;
 use crate::settings::Settings;
+use crate::simplify::{PushDown, Simplify};
 use crate::subqueries;
 use crate::table::{Table, TableHandle, ViewHandle};
 use crate::types::Types;
@@ -45,6 +45,8 @@ use crate::window::WindowFunctions;
 pub struct Session {
     /// Tables by name.
     pub tables: HashMap<String, Arc<Table>>,
+    /// Tables with options of hints, by name and hint.
+    pub hinted: HashMap<String, Arc<Table>>,
     views: HashMap<String, Arc<LogicalPlan>>,
     /// What SET has set.
     pub settings: Settings,
@@ -85,6 +87,7 @@ impl Session {
         }
         Session {
             tables: HashMap::new(),
+            hinted: HashMap::new(),
             views: HashMap::new(),
             settings: Settings::default(),
             scalars,
@@ -103,6 +106,11 @@ impl Session {
             relation_planners: vec![Arc::new(WindowFunctions)],
             options: ConfigOptions::default(),
         }
+    }
+
+    /// The table of that name, which may hold a hint.
+    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
+        self.tables.get(name).or_else(|| self.hinted.get(name))
     }
 
     /// Declares a table.
@@ -177,7 +185,7 @@ impl Session {
         let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
         let plan = plan.map_err(|error| self.with_nearest_field(error.into()))?;
         check_filters(&plan)?;
-        as_of::guard(plan)
+        as_of::guard(common_types::unify(plan)?)
     }
 
     /// The planner says which field of a ROW is unknown, but not which ones there are.
@@ -215,6 +223,7 @@ impl Session {
 
     /// The plan with its types made to fit.
     pub fn analyse(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let plan = common_types::unify(plan)?;
         Ok(Analyzer::new().execute_and_check(plan, &self.options, |_, _| {})?)
     }
 
@@ -229,11 +238,11 @@ impl Session {
             // First: what is simplified may hold a subquery twice.
             Arc::new(DecorrelatePredicateSubquery::new()),
             Arc::new(ScalarSubqueryToJoin::new()),
-            Arc::new(SimplifyExpressions::new()),
+            Arc::new(Simplify),
             Arc::new(ReplaceDistinctWithAggregate::new()),
             Arc::new(EliminateCrossJoin::new()),
             Arc::new(ExtractEquijoinPredicate::new()),
-            Arc::new(PushDownFilter::new()),
+            Arc::new(PushDown::default()),
             Arc::new(ExtractEquijoinPredicate::new()),
             Arc::new(OptimizeProjections::new()),
         ]);
@@ -301,7 +310,7 @@ impl ContextProvider for Session {
         &self,
         name: TableReference,
     ) -> datafusion_common::Result<Arc<dyn TableSource>> {
-        if let Some(table) = self.tables.get(name.table()) {
+        if let Some(table) = self.table(name.table()) {
             return Ok(Arc::new(TableHandle(table.clone())));
         }
         if let Some(plan) = self.views.get(name.table()) {

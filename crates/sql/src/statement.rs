@@ -17,9 +17,11 @@ use crate::error::{Result, SqlError, from_parser, from_tokenizer, misspelt, near
 use crate::types::SqlType;
 use rewrite::{rewrite, split_shift};
 
+pub use hints::{Hinted, OPTIONS_OF};
 pub use rewrite::{PARTITION_BY, VERSION, WINDOW_FUNCTIONS};
 
 mod forms;
+mod hints;
 mod limits;
 mod refused;
 mod rewrite;
@@ -104,6 +106,8 @@ pub enum ColumnKind {
 pub struct Placed {
     /// The statement.
     pub statement: Statement,
+    /// Tables that it uses with other options.
+    pub hinted: Vec<Hinted>,
     /// Its tokens, for errors that know their place only by a name.
     pub tokens: Arc<[TokenWithSpan]>,
 }
@@ -120,16 +124,34 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         }
         limits::check(tokens)?;
         limits::check_numbers(tokens)?;
-        let statement = forms::rewrite(tokens)
-            .and_then(|tokens| rewrite(&tokens))
-            .and_then(parse_one);
+        let statement = hints::take(tokens).and_then(|(rest, hinted)| {
+            let statement = forms::rewrite(&rest)
+                .and_then(|tokens| rewrite(&tokens))
+                .and_then(parse_one)?;
+            Ok((statement, hinted))
+        });
         let statement = statement.map_err(|error| misspelt(error.among(tokens), tokens))?;
+        let (mut statement, hinted) = statement;
+        if !hinted.is_empty() {
+            keep_names(&mut statement);
+        }
         statements.push(Placed {
             statement,
+            hinted,
             tokens: tokens.into(),
         });
     }
     Ok(statements)
+}
+
+fn keep_names(statement: &mut Statement) {
+    match statement {
+        Statement::CreateView { query, .. }
+        | Statement::Insert { query, .. }
+        | Statement::Select(query) => hints::keep_names(query),
+        Statement::Explain(inner) => keep_names(inner),
+        Statement::CreateTable(_) | Statement::Set { .. } => {}
+    }
 }
 
 static DIALECT: GenericDialect = GenericDialect {};

@@ -4,7 +4,7 @@
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespace};
 
 use crate::error::{Result, SqlError, nearest};
-use crate::functions::UNITS;
+use crate::functions::{CEIL, UNITS};
 
 /// Rewrites all such calls.
 pub(super) fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
@@ -39,6 +39,8 @@ enum Form {
     Unit,
     /// `FLOOR(ts TO unit)`.
     Floor,
+    /// `CEIL(ts TO unit)`.
+    Ceil,
     JsonValue,
     JsonQuery,
     JsonExists,
@@ -46,10 +48,12 @@ enum Form {
 
 impl Call {
     fn at(tokens: &[TokenWithSpan], index: usize) -> Option<Call> {
-        const FORMS: [(&str, Form); 6] = [
+        const FORMS: [(&str, Form); 8] = [
             ("TIMESTAMPDIFF", Form::Unit),
             ("TIMESTAMPADD", Form::Unit),
             ("FLOOR", Form::Floor),
+            ("CEIL", Form::Ceil),
+            ("CEILING", Form::Ceil),
             ("JSON_VALUE", Form::JsonValue),
             ("JSON_QUERY", Form::JsonQuery),
             ("JSON_EXISTS", Form::JsonExists),
@@ -142,6 +146,10 @@ impl Form {
             Form::Unit => (name.clone(), with_unit(inside)?),
             Form::Floor => match floor(inside)? {
                 Some(arguments) => (made.word("date_trunc"), arguments),
+                None => (name.clone(), inside.to_vec()),
+            },
+            Form::Ceil => match floor(inside)? {
+                Some(arguments) => (made.word(CEIL), arguments),
                 None => (name.clone(), inside.to_vec()),
             },
             Form::JsonValue => (name.clone(), json_value(inside, &made)?),

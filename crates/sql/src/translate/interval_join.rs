@@ -153,10 +153,44 @@ impl Bound {
     }
 }
 
+/// What `one op other` says where one side is a difference of times and the other one a constant:
+/// `b.ts - a.ts <= INTERVAL '1' DAY` is `b.ts <= a.ts + INTERVAL '1' DAY`.
+fn of_difference(
+    one: &Expr,
+    op: Operator,
+    other: &Expr,
+    moved: &dyn Fn(&Expr) -> Option<Moved>,
+) -> Option<Bound> {
+    let (difference, op, by_ns) = match (interval_ns(one), interval_ns(other)) {
+        (None, Some(by_ns)) => (one, op, by_ns),
+        (Some(by_ns), None) => (other, op.swap()?, by_ns),
+        _ => return None,
+    };
+    let mut difference = difference;
+    // The planner makes an interval of it.
+    while let Expr::Cast(cast) = difference {
+        difference = &cast.expr;
+    }
+    let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: Operator::Minus,
+        right,
+    }) = difference
+    else {
+        return None;
+    };
+    let (left, right) = (moved(left)?, moved(right)?);
+    let by_ns = right.by_ns + by_ns;
+    Bound::of(left, op, Moved { by_ns, ..right })
+}
+
 /// The bounds that a condition sets, where it is one of event times.
 fn bounds(condition: &Expr, plans: [&LogicalPlan; 2], streams: &[Stream; 2]) -> Vec<Bound> {
     let moved = |of: &Expr| Moved::of(of, plans, streams);
-    let bound = |one: &Expr, op: Operator, other: &Expr| Bound::of(moved(one)?, op, moved(other)?);
+    let bound = |one: &Expr, op: Operator, other: &Expr| match (moved(one), moved(other)) {
+        (Some(one), Some(other)) => Bound::of(one, op, other),
+        _ => of_difference(one, op, other, &moved),
+    };
     match condition {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Eq => {
             let both = [Operator::GtEq, Operator::LtEq].map(|op| bound(left, op, right));

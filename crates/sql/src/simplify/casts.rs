@@ -1,0 +1,97 @@
+//! Comparisons with constants without a cast: `CAST(k AS BIGINT) > 5` is `k > 5`.
+//!
+//! That is so where the cast gives different values for different ones, keeps their order and can't fail, and
+//! where the constant is one of them.
+
+use arrow_schema::{DataType, TimeUnit};
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_expr::expr::InList;
+use datafusion_expr::{Expr, ExprSchemable, lit};
+
+/// What is cast, and the constant as one of its type.
+pub fn off(cast: &Expr, value: &ScalarValue, schema: &DFSchema) -> Option<(Expr, ScalarValue)> {
+    let (inner, to) = match cast {
+        Expr::Cast(cast) => (cast.expr.as_ref(), cast.field.data_type()),
+        Expr::TryCast(cast) => (cast.expr.as_ref(), cast.field.data_type()),
+        _ => return None,
+    };
+    let from = inner.get_type(schema).ok()?;
+    if value.is_null() || value.data_type() != *to || !is_wider(&from, to) {
+        return None;
+    }
+    let narrow = value.cast_to(&from).ok()?;
+    let back = narrow.cast_to(to).ok()?;
+    (back == *value).then(|| (inner.clone(), narrow))
+}
+
+/// The same for all values of a list.
+pub fn off_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
+    let mut inner = None;
+    let values = list.list.iter().map(|value| match value {
+        Expr::Literal(value, _) => {
+            let (of, value) = off(&list.expr, value, schema)?;
+            inner = Some(of);
+            Some(lit(value))
+        }
+        _ => None,
+    });
+    let values = values.collect::<Option<Vec<Expr>>>();
+    match (inner, values) {
+        (Some(inner), Some(values)) => Transformed::yes(Expr::InList(InList::new(
+            Box::new(inner),
+            values,
+            list.negated,
+        ))),
+        _ => Transformed::no(Expr::InList(list)),
+    }
+}
+
+/// Whether a cast gives different values for different ones, in the same order, and never fails.
+pub fn is_wider(from: &DataType, to: &DataType) -> bool {
+    use DataType::{
+        Date32, Decimal128, Float32, Float64, Int8, Int16, Int32, LargeUtf8, Timestamp, Utf8,
+        Utf8View,
+    };
+    match (from, to) {
+        (from, to) if from == to => true,
+        (from, to) if from.is_signed_integer() && to.is_signed_integer() => {
+            from.primitive_width() <= to.primitive_width()
+        }
+        (from, Decimal128(digits, scale)) if from.is_signed_integer() => {
+            digits_of(from).is_some_and(|needed| i16::from(*digits) - i16::from(*scale) >= needed)
+        }
+        (Decimal128(digits, scale), Decimal128(to_digits, to_scale)) => {
+            let whole = |digits: u8, scale: i8| i16::from(digits) - i16::from(scale);
+            scale <= to_scale && whole(*digits, *scale) <= whole(*to_digits, *to_scale)
+        }
+        (Int8 | Int16, Float32 | Float64) | (Int32 | Float32, Float64) => true,
+        (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View) => true,
+        // Nanoseconds end in 2262: times behind it can't be cast to them.
+        (Timestamp(unit, None), Timestamp(to_unit, None)) => {
+            per_second(unit) <= per_second(to_unit) && *to_unit != TimeUnit::Nanosecond
+        }
+        (Date32, Timestamp(unit, None)) => *unit != TimeUnit::Nanosecond,
+        _ => false,
+    }
+}
+
+/// The digits of the largest number of a type.
+fn digits_of(integer: &DataType) -> Option<i16> {
+    match integer {
+        DataType::Int8 => Some(3),
+        DataType::Int16 => Some(5),
+        DataType::Int32 => Some(10),
+        DataType::Int64 => Some(19),
+        _ => None,
+    }
+}
+
+fn per_second(unit: &TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
