@@ -46,6 +46,8 @@ pub(crate) struct RecordReader {
     line_ends: usize,
     /// No more bytes will come.
     ended: bool,
+    /// No more bytes will come, though there was to be more: why. A record without its end is refused.
+    broken: Option<String>,
     /// A record that was too long is being skipped up to its line end.
     skipping: bool,
     refused: Vec<Rejected>,
@@ -62,6 +64,7 @@ impl RecordReader {
             sealed: None,
             line_ends: 0,
             ended: false,
+            broken: None,
             skipping: false,
             refused: vec![],
         }
@@ -120,6 +123,10 @@ impl RecordReader {
 
     /// Whether rows may be had without more bytes.
     pub(crate) fn has_rows(&self) -> bool {
+        self.has_records() || (self.broken.is_some() && self.filled > 0)
+    }
+
+    fn has_records(&self) -> bool {
         self.sealed.is_some()
             || self.line_ends > 0
             || self.filled == self.block.len()
@@ -136,10 +143,16 @@ impl RecordReader {
         self.ended = true;
     }
 
+    /// Says that no more bytes will come, in the middle of whatever they were: a record that has not
+    /// come to its end is none, and is refused.
+    pub(crate) fn break_off(&mut self, reason: String) {
+        self.broken = Some(reason);
+    }
+
     /// At most `rows_max` rows; `None` when more bytes are needed (or, after the end, when nothing
     /// is left).
     pub(crate) fn rows(&mut self, rows_max: usize) -> Option<DecodedRows> {
-        while self.has_rows() {
+        while self.has_records() {
             if self.skipping && !self.skip() {
                 return self.take_refused(rows_max);
             }
@@ -165,7 +178,20 @@ impl RecordReader {
                 return Some(rows);
             }
         }
+        self.refuse_unfinished();
         self.take_refused(rows_max)
+    }
+
+    /// What is left of a partition that broke off is no record. What is skipped is refused already.
+    fn refuse_unfinished(&mut self) {
+        if let Some(reason) = self.broken.as_ref().filter(|_| self.filled > 0) {
+            if !self.skipping {
+                let record = &self.block[..self.filled];
+                let rejected = self.decoder.reject_unfinished(record, reason.clone());
+                self.refused.push(rejected);
+            }
+            self.filled = 0;
+        }
     }
 
     /// Refusals without rows beside them.
@@ -234,7 +260,7 @@ impl RecordReader {
             self.skipping = false;
             self.decoder.skip_lines(1);
         }
-        found && self.has_rows()
+        found && self.has_records()
     }
 }
 
