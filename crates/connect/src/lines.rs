@@ -350,6 +350,48 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn regression_what_breaks_off_in_the_middle_of_a_record_is_refused() {
+        let table = table(
+            &[("n", DataType::Int64), ("s", DataType::Utf8View)],
+            &[("format", "csv")],
+        );
+        let records = ["1,\"a\nb\"\n", "2,c\r\n", "\n", "3,\"\"\"\"\n"];
+        let bytes = records.concat().into_bytes();
+        for cut in 0..=bytes.len() {
+            // Where the last whole record ends, and how many rows come before.
+            let mut whole = (0, 0);
+            let mut end = 0;
+            for record in records {
+                end += record.len();
+                if end <= cut {
+                    whole = (end, whole.1 + usize::from(record != "\n"));
+                }
+            }
+            for piece in [1, 4, 100] {
+                let mut reader = reader(&table, &[0, 1], 64);
+                let mut read = Read::default();
+                for piece in bytes[..cut].chunks(piece) {
+                    reader.room()[..piece.len()].copy_from_slice(piece);
+                    reader.filled(piece.len());
+                    while let Some(rows) = reader.rows(1) {
+                        read.take(rows);
+                    }
+                }
+                reader.break_off("it broke".to_string());
+                assert_eq!(reader.has_rows(), whole.0 < cut, "cut at {cut}");
+                while let Some(rows) = reader.rows(1) {
+                    read.take(rows);
+                }
+                assert!(!reader.has_rows());
+                let left = String::from_utf8_lossy(&bytes[whole.0..cut]).into_owned();
+                assert_eq!(read.rows.len(), whole.1, "cut at {cut}");
+                let expected = Some(left).filter(|left| !left.is_empty());
+                assert_eq!(read.records, Vec::from_iter(expected), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
     fn a_line_of_40_megabytes_is_refused_in_bounded_memory() {
         let block_bytes = 256 * 1024;
         for newline in ["\n", "\r\n"] {

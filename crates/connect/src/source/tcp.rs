@@ -9,8 +9,9 @@
 //! that it has nothing. A silent socket costs nothing, not even a timer, and neither does a peer that is
 //! away: another thread calls it (`tcp/dialer.rs`).
 
+mod connection;
+
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -23,14 +24,13 @@ use slackwater_engine::source::{
 };
 use slackwater_engine::time::now_ns;
 
-use super::arrivals::Arrivals;
-use super::count_bytes;
 use super::readiness::Readiness;
 use super::stream::{Linger, StreamPartition, StreamSpec};
 use crate::format::Format;
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 use crate::tcp::{BackOff, Dialer, Endpoint, Mode, NotAccepted, OnClose, peer_of, set_up};
+use connection::Connection;
 
 /// Options beside those of every source and of the format.
 pub(crate) const OPTIONS: &[&str] = &["format", "address", "mode", "on_close", "connections_max"];
@@ -45,9 +45,6 @@ const CONNECTIONS_MAX_MAX: u64 = 65_536;
 
 /// Bytes read in one go over all connections, before rows are handed on: eight full blocks.
 const BYTES_PER_POLL_MAX: usize = 8 * crate::block::STREAM_BLOCK_BYTES;
-
-/// Fewer bytes at once are far from filling any socket.
-const FILL_BYTES_MIN: usize = 16 * 1024;
 
 /// Number of the listening socket in the set; connections have their partition's number.
 const LISTENER: u64 = u64::MAX;
@@ -136,20 +133,6 @@ impl SourceConnector for TcpConnector {
     }
 }
 
-/// The socket of a partition; the two lists of [`TcpSource`] go in step.
-#[derive(Debug)]
-struct Connection {
-    stream: TcpStream,
-    peer: String,
-    /// There may be something to read.
-    readable: bool,
-    arrivals: Arrivals,
-    /// Bytes read since the socket was empty.
-    drained: usize,
-    /// It is over, and was not closed by its peer: why.
-    broken: Option<String>,
-}
-
 #[derive(Debug)]
 struct Listening {
     listener: TcpListener,
@@ -181,6 +164,7 @@ struct TcpSource {
     spec: StreamSpec,
     listener: Option<Listening>,
     caller: Option<Caller>,
+    /// The sockets of the partitions; the two lists go in step.
     connections: Vec<Connection>,
     partitions: Vec<StreamPartition>,
     partitions_begun: u32,
@@ -197,14 +181,7 @@ impl TcpSource {
     fn begin(&mut self, stream: TcpStream, peer: String) -> u32 {
         let number = self.partitions_begun;
         self.partitions_begun += 1;
-        self.connections.push(Connection {
-            stream,
-            peer,
-            readable: true,
-            arrivals: Arrivals::new(now_ns()),
-            drained: 0,
-            broken: None,
-        });
+        self.connections.push(Connection::new(stream, peer));
         self.partitions.push(self.spec.partition(number));
         number
     }
@@ -288,7 +265,9 @@ impl TcpSource {
         looked.map_err(|error| self.endpoint.error("look at the connections", &error))?;
         if somebody && self.connections.len() >= self.connections_max {
             let most = self.connections_max;
-            self.say_full(&format!("{most} peers are connected ('connections_max')"));
+            self.say_full(&format!(
+                "{most} peers are connected, as many as 'connections_max' and 'ulimit -n' allow"
+            ));
         }
         Ok(())
     }
@@ -333,62 +312,25 @@ impl TcpSource {
     }
 
     /// Reads what there is; whether that was all.
-    fn read(&mut self) -> Result<bool> {
+    fn read(&mut self) -> bool {
         let mut budget = BYTES_PER_POLL_MAX;
         let mut begin_ns = None;
-        let watched_ns = self.watched.until_ns();
         let count = self.connections.len();
         self.first_read = (self.first_read + 1) % count.max(1);
         for nth in 0..count {
             let index = (self.first_read + nth) % count;
-            let (connection, partition) =
-                (&mut self.connections[index], &mut self.partitions[index]);
-            while connection.readable && budget > 0 && !partition.room().is_empty() {
-                let time_ns = *begin_ns.get_or_insert_with(now_ns);
-                let room = partition.room();
-                let length = room.len().min(budget);
-                let read = connection.stream.read(&mut room[..length]);
-                match read {
-                    Ok(0) => {
-                        connection.readable = false;
-                        partition.end(time_ns);
-                    }
-                    Ok(bytes) => {
-                        budget -= bytes;
-                        connection.drained += bytes;
-                        count_bytes(&self.spec.request, bytes);
-                        partition.filled(bytes, connection.arrivals.read(bytes, watched_ns));
-                    }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        connection.readable = false;
-                        connection.arrivals.emptied(time_ns);
-                        let drained = std::mem::take(&mut connection.drained);
-                        if drained > FILL_BYTES_MIN {
-                            note_fill(&self.spec.request, &connection.stream, drained);
-                        }
-                    }
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // What came before counts; what follows is decided when that was handed on.
-                    Err(error) => {
-                        connection.readable = false;
-                        let reason =
-                            format!("the connection broke in the middle of this record: {error}");
-                        partition.break_off(reason, time_ns);
-                        connection.broken = Some(error.to_string());
-                    }
-                }
-            }
+            let partition = &mut self.partitions[index];
+            let (request, watched_ns) = (&self.spec.request, self.watched.until_ns());
+            let mut begin_ns = || *begin_ns.get_or_insert_with(now_ns);
+            let connection = &mut self.connections[index];
+            budget -= connection.read(partition, budget, &mut begin_ns, watched_ns, request);
         }
         let mut is_all = true;
         for connection in self.connections.iter_mut().filter(|c| c.readable) {
             is_all = false;
-            if connection.arrivals.wants_mark() {
-                // A socket that can't say is read as if nothing were left; the next look tells.
-                let left = rustix::io::ioctl_fionread(&connection.stream).unwrap_or(0);
-                connection.arrivals.left(left, now_ns());
-            }
+            connection.leaves_bytes();
         }
-        Ok(is_all)
+        is_all
     }
 
     /// Takes the first connection out that is over and of which all was handed on, and says what follows.
@@ -446,11 +388,12 @@ impl TcpSource {
     }
 }
 
-/// Says how full the kernel's buffer was. Half of it holds bytes, the rest is the kernel's own.
-fn note_fill(request: &SourceRequest, stream: &TcpStream, drained: usize) {
-    if let Ok(bytes) = rustix::net::sockopt::socket_recv_buffer_size(stream) {
-        request.tuning.note_fill(drained, bytes / 2);
-    }
+/// Connections that may be open: half of what the process may have. The rest is for files, links and
+/// checkpoints, which must not fail because somebody calls often.
+fn descriptors_max() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    let most = getrlimit(Resource::Nofile).current;
+    most.map_or(usize::MAX, |most| (most as usize / 2).max(1))
 }
 
 impl Source for TcpSource {
@@ -492,6 +435,7 @@ impl Source for TcpSource {
                 Ok(vec![(number, peer)])
             }
             Mode::Listen => {
+                self.connections_max = self.connections_max.min(descriptors_max());
                 let listener = self.endpoint.listen()?;
                 let wait = |error| self.endpoint.error("wait for connections", &error);
                 let readiness = Readiness::new().map_err(wait)?;
@@ -515,7 +459,7 @@ impl Source for TcpSource {
             if !self.linger.is_handing_out() {
                 self.look()?;
                 self.accept()?;
-                is_all = self.read()?;
+                is_all = self.read();
             }
             if let Some(event) = self.events.pop_front() {
                 return Ok(event);
