@@ -4,7 +4,7 @@
 //! later runs, so nothing is lost. Every line is one write: what was refused before a crash is
 //! there after it. A lock is fine, because bad records are rare.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,10 @@ use crate::table::{TableDefinition, table_settings};
 
 /// Folder of the dead-letter files whose table names no other, in the working folder.
 const DEFAULT_FOLDER: &str = "slackwater-dead-letter";
+
+/// Partitions that have ended and whose names are kept: what was read of them may still be refused, as long
+/// as it is on its way. 4,096 names of peers are some 500 KB.
+const FORGOTTEN_KEPT_MAX: usize = 4_096;
 
 /// Counts and keeps the refused records of one table.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ struct State {
     /// Place and reason of the first record, for the summary.
     first: Option<String>,
     names: HashMap<u32, String>,
+    /// Those that have ended, in that order.
+    forgotten: VecDeque<u32>,
     file: Option<File>,
 }
 
@@ -135,6 +141,16 @@ impl DeadLetters for FileDeadLetters {
         self.lock().names.insert(partition, name.to_string());
     }
 
+    fn forget_partition(&self, partition: u32) {
+        let mut state = self.lock();
+        state.forgotten.push_back(partition);
+        if state.forgotten.len() > FORGOTTEN_KEPT_MAX
+            && let Some(oldest) = state.forgotten.pop_front()
+        {
+            state.names.remove(&oldest);
+        }
+    }
+
     fn reject(&self, rejected: &Rejected) -> Result<()> {
         let mut state = self.lock();
         let place = self.place(&state, rejected);
@@ -198,6 +214,19 @@ mod tests {
             assert_eq!(line["record"], "a,\"b\"\u{fffd}\n");
             assert_eq!(line["table"], "t");
         }
+    }
+
+    #[test]
+    fn names_of_connections_are_not_kept_for_ever() {
+        let letters = dead_letters(&table(&[], &[])).unwrap();
+        for partition in 0..10_000 {
+            letters.name_partition(partition, "127.0.0.1:5");
+            letters.forget_partition(partition);
+        }
+        letters.name_partition(10_000, "127.0.0.1:6");
+        let state = letters.lock();
+        assert_eq!(state.names.len(), FORGOTTEN_KEPT_MAX + 1);
+        assert!(state.names.contains_key(&10_000) && state.names.contains_key(&9_999));
     }
 
     #[test]

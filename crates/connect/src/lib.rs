@@ -43,6 +43,7 @@ mod packing;
 mod postgres;
 mod source;
 mod sqlite;
+mod tcp;
 mod time;
 
 mod dead_letters;
@@ -189,16 +190,14 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
         return Ok(Arc::new(connector));
     }
     let format = Format::of_source(&options, &table.schema)?;
-    let schema = Arc::clone(&table.schema);
     Ok(match connector {
-        Connector::Stdin => Arc::new(source::stdin::StdinConnector { schema, format }),
+        Connector::Stdin => Arc::new(source::stdin::StdinConnector {
+            schema: Arc::clone(&table.schema),
+            format,
+        }),
         _ => {
-            let endpoint = source::tcp::Endpoint::read(&options)?;
-            Arc::new(source::tcp::TcpConnector {
-                schema,
-                format,
-                endpoint,
-            })
+            let connector = source::tcp::TcpConnector::new(table, &options, format)?;
+            Arc::new(connector)
         }
     })
 }
@@ -271,13 +270,8 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
         return Ok(Arc::new(connector));
     }
     let format = Format::of_sink(&options, &table.schema)?;
-    let endpoint = source::tcp::Endpoint::read(&options)?;
-    let schema = Arc::clone(&table.schema);
-    Ok(Arc::new(sink::tcp::TcpConnector {
-        schema,
-        format,
-        endpoint,
-    }))
+    let connector = sink::tcp::TcpConnector::new(table, &options, format)?;
+    Ok(Arc::new(connector))
 }
 
 /// A format's options, but for those that are of files.

@@ -46,6 +46,8 @@ pub(crate) struct RecordReader {
     line_ends: usize,
     /// No more bytes will come.
     ended: bool,
+    /// No more bytes will come, though there was to be more: why. A record without its end is refused.
+    broken: Option<String>,
     /// A record that was too long is being skipped up to its line end.
     skipping: bool,
     refused: Vec<Rejected>,
@@ -62,6 +64,7 @@ impl RecordReader {
             sealed: None,
             line_ends: 0,
             ended: false,
+            broken: None,
             skipping: false,
             refused: vec![],
         }
@@ -120,6 +123,10 @@ impl RecordReader {
 
     /// Whether rows may be had without more bytes.
     pub(crate) fn has_rows(&self) -> bool {
+        self.has_records() || (self.broken.is_some() && self.filled > 0)
+    }
+
+    fn has_records(&self) -> bool {
         self.sealed.is_some()
             || self.line_ends > 0
             || self.filled == self.block.len()
@@ -136,10 +143,16 @@ impl RecordReader {
         self.ended = true;
     }
 
+    /// Says that no more bytes will come, in the middle of whatever they were: a record that has not
+    /// come to its end is none, and is refused.
+    pub(crate) fn break_off(&mut self, reason: String) {
+        self.broken = Some(reason);
+    }
+
     /// At most `rows_max` rows; `None` when more bytes are needed (or, after the end, when nothing
     /// is left).
     pub(crate) fn rows(&mut self, rows_max: usize) -> Option<DecodedRows> {
-        while self.has_rows() {
+        while self.has_records() {
             if self.skipping && !self.skip() {
                 return self.take_refused(rows_max);
             }
@@ -165,7 +178,20 @@ impl RecordReader {
                 return Some(rows);
             }
         }
+        self.refuse_unfinished();
         self.take_refused(rows_max)
+    }
+
+    /// What is left of a partition that broke off is no record. What is skipped is refused already.
+    fn refuse_unfinished(&mut self) {
+        if let Some(reason) = self.broken.as_ref().filter(|_| self.filled > 0) {
+            if !self.skipping {
+                let record = &self.block[..self.filled];
+                let rejected = self.decoder.reject_unfinished(record, reason.clone());
+                self.refused.push(rejected);
+            }
+            self.filled = 0;
+        }
     }
 
     /// Refusals without rows beside them.
@@ -234,7 +260,7 @@ impl RecordReader {
             self.skipping = false;
             self.decoder.skip_lines(1);
         }
-        found && self.has_rows()
+        found && self.has_records()
     }
 }
 
@@ -321,6 +347,48 @@ pub(crate) mod tests {
 
     fn raw() -> TableDefinition {
         table(&[("line", DataType::Utf8View)], &[("format", "raw")])
+    }
+
+    #[test]
+    fn regression_what_breaks_off_in_the_middle_of_a_record_is_refused() {
+        let table = table(
+            &[("n", DataType::Int64), ("s", DataType::Utf8View)],
+            &[("format", "csv")],
+        );
+        let records = ["1,\"a\nb\"\n", "2,c\r\n", "\n", "3,\"\"\"\"\n"];
+        let bytes = records.concat().into_bytes();
+        for cut in 0..=bytes.len() {
+            // Where the last whole record ends, and how many rows come before.
+            let mut whole = (0, 0);
+            let mut end = 0;
+            for record in records {
+                end += record.len();
+                if end <= cut {
+                    whole = (end, whole.1 + usize::from(record != "\n"));
+                }
+            }
+            for piece in [1, 4, 100] {
+                let mut reader = reader(&table, &[0, 1], 64);
+                let mut read = Read::default();
+                for piece in bytes[..cut].chunks(piece) {
+                    reader.room()[..piece.len()].copy_from_slice(piece);
+                    reader.filled(piece.len());
+                    while let Some(rows) = reader.rows(1) {
+                        read.take(rows);
+                    }
+                }
+                reader.break_off("it broke".to_string());
+                assert_eq!(reader.has_rows(), whole.0 < cut, "cut at {cut}");
+                while let Some(rows) = reader.rows(1) {
+                    read.take(rows);
+                }
+                assert!(!reader.has_rows());
+                let left = String::from_utf8_lossy(&bytes[whole.0..cut]).into_owned();
+                assert_eq!(read.rows.len(), whole.1, "cut at {cut}");
+                let expected = Some(left).filter(|left| !left.is_empty());
+                assert_eq!(read.records, Vec::from_iter(expected), "cut at {cut}");
+            }
+        }
     }
 
     #[test]

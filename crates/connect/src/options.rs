@@ -65,6 +65,8 @@ const TABLE_OPTIONS: &[&str] = &[
     "replay_rate",
     "address",
     "mode",
+    "on_close",
+    "connections_max",
     "topic",
     "properties.bootstrap.servers",
     "scan.startup.mode",

@@ -274,6 +274,8 @@ pub enum Message {
     },
     /// No rows for a while: this link holds no watermark back until the next message.
     Idle,
+    /// The silence is over, though no row has come yet: this link holds the watermark back again.
+    Active,
     /// A cut through all streams: what was sent before it belongs to one side, the rest to the other.
     Barrier(Barrier),
     /// Nothing follows.

@@ -20,6 +20,8 @@ pub struct InstanceCounters {
     pub rows_late: AtomicU64,
     /// Records and rows refused.
     pub rows_bad: AtomicU64,
+    /// Connections of its source that were lost.
+    pub connections_lost: AtomicU64,
     /// Chunks taken from the source or from links.
     pub chunks: AtomicU64,
     /// Latency of the chunk that reached a sink last, in nanoseconds.

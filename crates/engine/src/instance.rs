@@ -105,6 +105,7 @@ enum Unfinished {
 enum Control {
     Watermark { time: EventTime, ingest_ns: u64 },
     Idle,
+    Active,
     Barrier(Barrier),
     EndOfWork { ingest_ns: u64 },
     End { ingest_ns: u64, stopped: bool },
@@ -291,6 +292,8 @@ impl Instance {
                     let counts = intake.take_counts();
                     InstanceCounters::add(&self.counters.rows_in, counts.rows_in);
                     InstanceCounters::add(&self.counters.rows_bad, counts.rows_bad);
+                    let lost = counts.connections_lost;
+                    InstanceCounters::add(&self.counters.connections_lost, lost);
                     if counts.rows_in > 0 {
                         self.has_read();
                     }
@@ -318,6 +321,7 @@ impl Instance {
                     self.look_at_memory();
                 }
                 Input::Idle => self.control(Control::Idle)?,
+                Input::Active => self.control(Control::Active)?,
                 Input::Barrier(barrier) => self.reach(barrier)?,
                 Input::EndOfWork { ingest_ns } => self.control(Control::EndOfWork { ingest_ns })?,
                 Input::End { ingest_ns, stopped } => {

@@ -38,6 +38,9 @@ pub struct IntakeSpec {
     pub idle_timeout_ns: Option<u64>,
     /// Each partition is a unit of work.
     pub unit_per_partition: bool,
+    /// A partition that has ended is forgotten: no checkpoint needs to know of it, and there may be any
+    /// number of them ([`crate::source::SourceDescription::transient_partitions`]).
+    pub forgets_ended: bool,
 }
 
 /// `WATERMARK FOR column AS column - delay`.
@@ -91,6 +94,8 @@ pub struct IntakeCounts {
     pub rows_in: u64,
     /// Records refused.
     pub rows_bad: u64,
+    /// Connections that were lost.
+    pub connections_lost: u64,
 }
 
 /// A source and what becomes of its rows.
@@ -102,6 +107,8 @@ pub struct Intake {
     restored: Vec<PartitionState>,
     partitions: BTreeMap<u32, Partition>,
     watermark: EventTime,
+    /// The furthest watermark of partitions that were forgotten.
+    forgotten: EventTime,
     all_idle: bool,
     ingest_ns: u64,
     /// What one poll has made and has not been handed on: a chunk and a watermark.
@@ -144,6 +151,7 @@ impl Intake {
             restored: Vec::new(),
             partitions: BTreeMap::new(),
             watermark: MIN_WATERMARK,
+            forgotten: MIN_WATERMARK,
             all_idle: false,
             ingest_ns: now_ns(),
             ready: VecDeque::new(),
@@ -269,11 +277,13 @@ impl Intake {
             SourcePoll::Rows(rows) => self.take(rows)?,
             SourcePoll::PartitionStarted { partition, name } => {
                 self.begin_partition(partition, name, self.watermark);
-            }
-            SourcePoll::PartitionEnded { partition } => {
-                if let Some(partition) = self.partitions.get_mut(&partition) {
-                    partition.ended = true;
+                if self.is_active() {
+                    self.end_silence();
                 }
+            }
+            SourcePoll::ConnectionLost => self.counts.connections_lost += 1,
+            SourcePoll::PartitionEnded { partition } => {
+                self.end_partition(partition);
                 // After the last of them the source may have ended, too. It must not fall silent before
                 // it says so: what still comes of its last rows would be late where other sources
                 // are further.
@@ -284,6 +294,7 @@ impl Intake {
             SourcePoll::EndOfWork => {
                 self.partitions.clear();
                 self.watermark = MIN_WATERMARK;
+                self.forgotten = MIN_WATERMARK;
                 self.ready.push_back(Input::EndOfWork {
                     ingest_ns: self.ingest_ns,
                 });
@@ -469,7 +480,7 @@ impl Intake {
                 origin.watermarks = watermarks;
             }
         }
-        self.all_idle = false;
+        self.end_silence();
         if chunk.rows() > 0 {
             self.ready.push_back(Input::Chunk { port: 0, chunk });
         }
@@ -514,6 +525,28 @@ impl Intake {
         }
     }
 
+    /// Says that the source holds others back again, before anything else of it: a partition that has
+    /// appeared and has sent nothing yet has no watermark, and rows that are sent by key reach some of
+    /// those behind and not others.
+    fn end_silence(&mut self) {
+        if std::mem::take(&mut self.all_idle) {
+            self.ready.push_back(Input::Active);
+        }
+    }
+
+    fn end_partition(&mut self, number: u32) {
+        let delay_us = self.spec.event_time.map_or(0, |spec| spec.delay_us);
+        if self.spec.forgets_ended {
+            if let Some(partition) = self.partitions.remove(&number) {
+                self.forgotten = self.forgotten.max(partition.watermark(delay_us));
+                let number = self.spec.partition_base + number;
+                self.dead_letters.forget_partition(number);
+            }
+        } else if let Some(partition) = self.partitions.get_mut(&number) {
+            partition.ended = true;
+        }
+    }
+
     /// Whether some partition is neither idle nor ended.
     fn is_active(&self) -> bool {
         self.partitions.values().any(|p| !p.idle && !p.ended)
@@ -549,7 +582,8 @@ impl Intake {
         let held_at = active.map(watermark).min();
         // Where nobody holds the others back the furthest counts, or which windows close would
         // depend on who fell silent last.
-        let furthest = self.partitions.values().map(watermark).max();
+        let furthest = self.partitions.values().map(watermark);
+        let furthest = furthest.chain([self.forgotten]).max();
         if let Some(time) = held_at.or(furthest)
             && time > self.watermark
             && time < MAX_WATERMARK

@@ -5,6 +5,8 @@
 //! it is the furthest of theirs, or which windows close would depend on who fell silent last. Lanes
 //! from instances that hear the same sources fall silent and come back together: one of them that is
 //! still idle where another is not has only not heard yet, and holds the watermark back until it has.
+//! The end of a silence is said before the first row behind it (`Active`): a source that somebody has
+//! connected to, and that has sent nothing yet, is waited for.
 //! `EndOfWork` and barriers are aligned: a lane that has delivered one is not read until all others
 //! have. The two don't meet: no barrier is sent through a query with units of work, where one source
 //! may end its unit before the barrier and another behind it.
@@ -40,6 +42,8 @@ pub enum Input {
     },
     /// All inputs are idle.
     Idle,
+    /// They no longer are, though nothing has moved yet.
+    Active,
     /// All inputs have come to the barrier.
     Barrier(Barrier),
     /// The unit of work has ended on all inputs.
@@ -278,11 +282,11 @@ impl Ports {
             }
             Message::Watermark { time, ingest_ns } => {
                 lane.idle = false;
-                self.all_idle = false;
                 lane.watermark = lane.watermark.max(time);
                 self.ingest_ns = self.ingest_ns.max(ingest_ns);
             }
             Message::Idle => lane.idle = true,
+            Message::Active => lane.idle = false,
             Message::EndOfWork { ingest_ns } => {
                 lane.held = true;
                 // It is not read until the others are as far.
@@ -357,14 +361,17 @@ impl Ports {
         let active = self.lanes.iter().filter(holds);
         let held_at = active.map(|lane| lane.watermark).min();
         let furthest = self.lanes.iter().map(|lane| lane.watermark).max();
-        let newly_idle = held_at.is_none() && !std::mem::replace(&mut self.all_idle, true);
+        let was_idle = std::mem::replace(&mut self.all_idle, held_at.is_none());
+        let newly_idle = held_at.is_none() && !was_idle;
         match held_at.or(furthest) {
             Some(time) if time > self.watermark && time < MAX_WATERMARK => {
                 self.watermark = time;
                 self.idle_due = newly_idle;
                 Some(Input::Watermark { time, ingest_ns })
             }
-            _ => newly_idle.then_some(Input::Idle),
+            _ if newly_idle => Some(Input::Idle),
+            // Those behind must wait for it again, before its first row has come.
+            _ => (was_idle && held_at.is_some()).then_some(Input::Active),
         }
     }
 }

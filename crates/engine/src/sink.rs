@@ -151,6 +151,11 @@ pub trait Sink: Send {
         Ok(None)
     }
 
+    /// How many connections it has lost, and waited for others.
+    fn connections_lost(&self) -> u64 {
+        0
+    }
+
     /// The end. `complete` is false when the query failed: nothing half-done may then look
     /// whole (a file keeps its temporary name and is removed). Called once.
     fn finish(&mut self, complete: bool) -> Result<()>;

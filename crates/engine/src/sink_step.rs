@@ -51,6 +51,8 @@ pub struct SinkResult {
     pub latencies_us: Histogram<u64>,
     /// Seconds in which rows left, and those that violated the target.
     pub seconds: Seconds,
+    /// Connections that were lost, after which it waited for others.
+    pub connections_lost: u64,
 }
 
 impl SinkStep {
@@ -180,6 +182,7 @@ impl SinkStep {
             rows: self.rows,
             latencies_us: self.latencies_us.clone(),
             seconds: self.seconds,
+            connections_lost: self.sink.connections_lost(),
         }
     }
 }

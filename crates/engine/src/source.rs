@@ -48,6 +48,12 @@ pub struct SourceDescription {
     /// What it has brought and no checkpoint has comes again by itself when the query goes on, where it
     /// is not replayable: somebody keeps it until he is told ([`SourceConnector::stored`]).
     pub redelivers: bool,
+    /// It is not bounded, and ends all the same when whoever sends to it does, also in a query that takes
+    /// checkpoints. What is neither this nor bounded goes on there until the query is stopped.
+    pub ends_with_peer: bool,
+    /// Its partitions are connections: there may be any number of them, and none is found again when the
+    /// query goes on.
+    pub transient_partitions: bool,
     /// Bytes to read in all, where known (progress).
     pub total_bytes: Option<u64>,
     /// Rows per second, where it sets their pace itself.
@@ -177,6 +183,9 @@ pub enum SourcePoll {
         /// Its number.
         partition: u32,
     },
+    /// The connection of a partition was lost: it broke, or its peer left and another connection is waited
+    /// for. This is counted, and nothing else: the partition has not ended.
+    ConnectionLost,
     /// The unit of work ended (only with [`SourceRequest::unit_per_partition`]).
     EndOfWork,
     /// Nothing now; the waiter will be woken.
@@ -279,6 +288,9 @@ pub const REJECTED_RECORD_BYTES_MAX: usize = 4096;
 pub trait DeadLetters: Send + Sync {
     /// Names a partition, so that a refused record is found again as `flights.csv:812`.
     fn name_partition(&self, partition: u32, name: &str);
+
+    /// The partition has ended. Records that were read of it may still be refused.
+    fn forget_partition(&self, _partition: u32) {}
 
     /// Keeps the record; an error ends the query (`'on_error' = 'fail'`, or the file can't be
     /// written).

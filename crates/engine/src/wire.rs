@@ -85,6 +85,7 @@ mod kind {
     pub const END_OF_STREAM: u8 = 6;
     pub const BARRIER: u8 = 7;
     pub const CHECKPOINT: u8 = 8;
+    pub const ACTIVE: u8 = 9;
 }
 
 /// A frame's third byte.

@@ -401,6 +401,7 @@ impl Catalog for ProgramCatalog<'_> {
                 partition_base: self.ordinal(node) * PARTITIONS_PER_SOURCE,
                 idle_timeout_ns: settings.idle_timeout_ns,
                 unit_per_partition: settings.unit_of_work_file,
+                forgets_ended: spec.connector.describe().transient_partitions,
             },
             dead_letters: self.letters_of[node].clone(),
             restored,

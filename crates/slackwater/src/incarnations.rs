@@ -286,6 +286,19 @@ impl Run<'_, '_> {
     }
 
     fn check_compatible(&mut self, manifest: &Manifest) {
+        if manifest.finished
+            && let Some((table, connector)) = self.endless()
+        {
+            self.refused = Some(Failure::Usage(format!(
+                "{}: the query in {} had come to its end, at checkpoint {}, and table '{table}' ({connector}) \
+                 has none now\n  = --from-scratch starts over, and so does another --state; \
+                 docs/connectors/{connector}.md says what ends a table",
+                self.query.script.name(),
+                self.state.place,
+                manifest.number
+            )));
+            return;
+        }
         let wanted = self.query.members.wanted(self.query.program);
         if let Err(reasons) = map(manifest, BUCKETS as u32, &wanted, &[]) {
             let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
@@ -299,6 +312,21 @@ impl Run<'_, '_> {
                 self.state.place
             )));
         }
+    }
+
+    /// A table that is read until the query is stopped, with its connector.
+    fn endless(&self) -> Option<(&str, String)> {
+        let nodes = &self.query.members.graph_nodes;
+        nodes
+            .iter()
+            .find_map(|&node| match &self.query.program.nodes[node] {
+                NodeSpec::Source(source) => {
+                    let described = source.connector.describe();
+                    let is_endless = !described.bounded && !described.ends_with_peer;
+                    is_endless.then_some((source.table.name.as_str(), described.connector))
+                }
+                _ => None,
+            })
     }
 
     fn manifest(&self) -> Option<&Manifest> {

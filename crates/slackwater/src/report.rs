@@ -384,6 +384,8 @@ pub struct SourceReport {
     pub rows_in: u64,
     /// Bytes read, where the connector counts them.
     pub bytes_read: u64,
+    /// Connections that broke, or whose peer left and was waited for.
+    pub connections_lost: u64,
     /// Where its bad records are, if there were any.
     pub dead_letter: Option<String>,
 }
@@ -397,6 +399,8 @@ pub struct SinkReport {
     pub connector: String,
     /// Rows written.
     pub rows_out: u64,
+    /// Connections whose reader left, or that broke, after which the next one was waited for.
+    pub connections_lost: u64,
     /// Its target, if it has one.
     pub latency_target_ms: Option<f64>,
     /// Whether its p99 met the target.
@@ -476,6 +480,13 @@ impl Report {
                 count(self.wakeups)
             ),
         );
+        let lost = self.sources.iter().map(|source| source.connections_lost);
+        let lost = lost.chain(self.sinks.iter().map(|sink| sink.connections_lost));
+        match lost.sum::<u64>() {
+            0 => {}
+            1 => line("peers", "1 connection was lost".to_string()),
+            lost => line("peers", format!("{} connections were lost", count(lost))),
+        }
         if !self.plan.remote_links.is_empty() {
             let sum = |pick: fn(&LinkReport) -> f64| -> f64 {
                 self.plan.remote_links.iter().map(pick).sum()

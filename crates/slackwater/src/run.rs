@@ -240,10 +240,11 @@ fn run_with_state(
         Some(last) => finished(last),
         None if ended.error.is_none() && ended.restored_from.is_some() => {
             eprintln!(
-                "{}: the query had come to its end, at checkpoint {}: nothing is left to do \
+                "{}: the query had come to its end, at checkpoint {}: nothing is left to do{} \
                  (--from-scratch begins anew)",
                 state.place,
-                ended.restored_from.unwrap_or_default()
+                ended.restored_from.unwrap_or_default(),
+                new_input(query)
             );
             nothing_done(query, catalog)
         }
@@ -253,6 +254,21 @@ fn run_with_state(
     done.report.restored_from = ended.restored_from;
     done.report.restarts = ended.restarts;
     Ok((done, ended.error))
+}
+
+/// What is not read any more, of tables that may have something new.
+fn new_input(query: &Query<'_>) -> String {
+    let sources = query.program.nodes.iter().filter_map(|node| match node {
+        NodeSpec::Source(source) => Some((&source.table.name, source.connector.describe())),
+        _ => None,
+    });
+    let tables = sources.filter(|(_, described)| described.ends_with_peer);
+    let tables = tables.map(|(table, of)| format!("'{table}' ({})", of.connector));
+    let tables = tables.collect::<Vec<String>>();
+    match tables.is_empty() {
+        true => String::new(),
+        false => format!(", and what {} brings now is not read", tables.join(", ")),
+    }
 }
 
 fn nothing_done(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Box<Finished> {

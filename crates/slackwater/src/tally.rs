@@ -182,26 +182,30 @@ impl Ran<'_> {
                 NodeSpec::Source(source) => {
                     let subquery = self.plan.subqueries.of_node[number];
                     let instances = self.plan.execution.instances.iter().zip(self.counters);
-                    let rows_in = instances
-                        .filter(|(instance, _)| instance.subquery == subquery)
-                        .map(|(_, slots)| InstanceCounters::read(&slots.rows_in))
-                        .sum();
+                    let own = instances.filter(|(instance, _)| instance.subquery == subquery);
+                    let (mut rows_in, mut connections_lost) = (0, 0);
+                    for (_, slots) in own {
+                        rows_in += InstanceCounters::read(&slots.rows_in);
+                        connections_lost += InstanceCounters::read(&slots.connections_lost);
+                    }
                     sources.push(SourceReport {
                         table: source.table.name.clone(),
                         connector: source.connector.describe().connector,
                         rows_in,
                         bytes_read: self.catalog.bytes_read(number),
+                        connections_lost,
                         dead_letter: self.dead_letter_file(&source.table.name),
                     });
                 }
                 NodeSpec::Sink(sink) => {
                     let mut latencies = Histogram::<u64>::new(3).expect("3 digits are supported");
-                    let mut rows_out = 0;
+                    let (mut rows_out, mut connections_lost) = (0, 0);
                     let (mut active_s, mut violated_s) = (0, 0);
                     for result in self.sinks.iter().filter(|result| result.node == number) {
                         // Auto-resizing histograms take any value.
                         let _ = latencies.add(&result.latencies_us);
                         rows_out += result.rows;
+                        connections_lost += result.connections_lost;
                         // Of instances side by side the one that was late longest counts.
                         active_s = active_s.max(result.seconds.active);
                         violated_s = violated_s.max(result.seconds.violated);
@@ -214,6 +218,7 @@ impl Ran<'_> {
                         table: sink.table.as_ref().map(|table| table.name.clone()),
                         connector: sink.connector.describe(),
                         rows_out,
+                        connections_lost,
                         latency_target_ms: target_ms,
                         target_met: target_ms.map(keeps),
                         active_s: target_ms.map(|_| active_s),

@@ -8,6 +8,7 @@ mod expressions;
 mod files;
 mod options;
 mod output;
+mod peers;
 mod records;
 mod sockets;
 mod sql_text;

@@ -328,6 +328,11 @@ impl Decoder {
         )
     }
 
+    /// Refuses the record that begins with `beginning` because its end never came.
+    pub(crate) fn reject_unfinished(&self, beginning: &[u8], reason: String) -> Rejected {
+        rejected(self.line(), beginning, reason)
+    }
+
     /// Goes on behind a record that was skipped, with that many line ends in it.
     pub(crate) fn skip_lines(&mut self, lines: u64) {
         self.progress.line += lines;

@@ -37,10 +37,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long the end may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The kernel asks the other host for a sign of life after so long, so often, and gives up then.
-const SILENCE: Duration = Duration::from_secs(60);
-const PROBES: u32 = 3;
-
 /// Bytes on their way to the socket, before the session is asked for more.
 pub(crate) const OUT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -281,11 +277,7 @@ impl<S: Session> Connection<S> {
         mut stream: TcpStream,
     ) -> std::result::Result<(TcpStream, ConnAck, Input), End> {
         stream.set_nodelay(true)?;
-        rustix::net::sockopt::set_socket_keepalive(&stream, true).map_err(std::io::Error::from)?;
-        rustix::net::sockopt::set_tcp_keepidle(&stream, SILENCE).map_err(std::io::Error::from)?;
-        rustix::net::sockopt::set_tcp_keepintvl(&stream, SILENCE / PROBES)
-            .map_err(std::io::Error::from)?;
-        rustix::net::sockopt::set_tcp_keepcnt(&stream, PROBES).map_err(std::io::Error::from)?;
+        crate::tcp::keep_alive(&stream)?;
         stream.set_read_timeout(Some(ANSWER))?;
         stream.set_write_timeout(Some(ANSWER))?;
         let (clean_start, session_expiry_s) = self.session.introduction();

@@ -1,5 +1,6 @@
 //! Sinks: where rows go.
 
+mod backlog;
 pub(crate) mod blackhole;
 pub(crate) mod file;
 #[cfg(feature = "kafka")]

@@ -1,28 +1,40 @@
-//! The tcp sink: lines to a peer that is connected to, or to the first who connects.
+//! The tcp sink: lines to a peer that is connected to, or to one after the other who connects.
 //!
-//! Writes never block: what the socket does not take stays in a bounded buffer, and the sink says
-//! that it is not ready until the peer has read enough. Listening, it is not ready before somebody
-//! has connected. At the end it waits for the peer to take the rest.
+//! Writes never block: what the socket does not take stays in a bounded backlog, and the sink says
+//! that it is not ready until the peer has read enough. Without a peer (nobody has connected yet, or the
+//! last one has left) it is not ready either. The next one gets what is in the backlog, from the
+//! beginning of a row on. At the end it waits for the peer to take the rest.
 
 use std::io::{ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_schema::SchemaRef;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::link::Waiter;
+use slackwater_engine::link::{Registrar, Waiter, Waker};
 use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 
+use super::backlog::{Backlog, Handed};
 use crate::encode::Encoder;
 use crate::format::Format;
+use crate::options::{OptionError, Options};
 use crate::source::readiness::Readiness;
-use crate::source::tcp::{Endpoint, Mode};
+use crate::table::TableDefinition;
+use crate::tcp::{BackOff, Dialer, Endpoint, Mode, NotAccepted, OnClose, peer_of, set_up};
 
 /// Options beside those of the format.
-pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target", "format", "address", "mode"];
+pub(crate) const OPTIONS: &[&str] = &[
+    "connector",
+    "latency_target",
+    "format",
+    "address",
+    "mode",
+    "on_close",
+];
 
 /// Bytes that wait for the peer before the sink is no longer ready; one chunk may go beyond.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
@@ -30,15 +42,38 @@ const WAITING_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes after which a write is tried without waiting for the flush: what a segment train carries.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// How long the peer may stand still while it takes the rest at the end.
+/// How long the peer may stand still, or stay away, while it takes the rest at the end.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a checkpoint waits for a peer that takes nothing.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A table that is written to a socket.
 #[derive(Debug)]
 pub(crate) struct TcpConnector {
-    pub(crate) schema: SchemaRef,
-    pub(crate) format: Format,
-    pub(crate) endpoint: Endpoint,
+    schema: SchemaRef,
+    format: Format,
+    endpoint: Endpoint,
+    on_close: OnClose,
+    /// How far the sink of this process is, for its checkpoints.
+    handed: Mutex<Option<Arc<Handed>>>,
+}
+
+impl TcpConnector {
+    pub(crate) fn new(
+        table: &TableDefinition,
+        options: &Options<'_>,
+        format: Format,
+    ) -> std::result::Result<TcpConnector, OptionError> {
+        let closes = [("reconnect", OnClose::Reconnect), ("fail", OnClose::End)];
+        Ok(TcpConnector {
+            schema: Arc::clone(&table.schema),
+            format,
+            endpoint: Endpoint::read(&table.name, options)?,
+            on_close: options.choice("on_close", &closes, OnClose::Reconnect)?,
+            handed: Mutex::default(),
+        })
+    }
 }
 
 impl SinkConnector for TcpConnector {
@@ -50,142 +85,309 @@ impl SinkConnector for TcpConnector {
         format!("tcp {}", self.endpoint.address)
     }
 
-    fn sink(&self, _request: &SinkRequest) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(self.tcp_sink()))
+    fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>> {
+        let handed = Arc::new(Handed::new(&self.endpoint.address));
+        let mut known = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(Arc::clone(&handed));
+        Ok(Box::new(TcpSink {
+            encoder: Encoder::new(&self.format, &self.schema),
+            backlog: Backlog::new(&self.format, &self.schema),
+            handed,
+            endpoint: self.endpoint.clone(),
+            on_close: self.on_close,
+            is_saved: request.epoch.is_some(),
+            listener: None,
+            caller: None,
+            stream: None,
+            connections_lost: 0,
+            was_said: false,
+            prepared: 0,
+        }))
+    }
+
+    fn secure(&self, prepared: &str) -> Result<()> {
+        let unreadable = || {
+            let reason = format!("what the checkpoint waits for can't be read: {prepared}");
+            Error::new(&self.endpoint.address, reason)
+        };
+        let bytes = prepared.parse::<u64>().map_err(|_| unreadable())?;
+        let known = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        let handed = known.clone().ok_or_else(unreadable)?;
+        drop(known);
+        handed.wait(bytes, PATIENCE)
     }
 }
 
-impl TcpConnector {
-    fn tcp_sink(&self) -> TcpSink {
-        TcpSink {
-            encoder: Encoder::new(&self.format, &self.schema),
-            endpoint: self.endpoint.clone(),
-            listener: None,
-            stream: None,
-            waiting: Vec::new(),
-            sent: 0,
-        }
-    }
+/// Who calls the peer.
+struct Caller {
+    registrar: Registrar,
+    waker: Waker,
+    /// How long to wait before it is called again; on its way with the dialer meanwhile.
+    back_off: Option<BackOff>,
+    /// It is away.
+    away: Option<Dialer>,
 }
 
 struct TcpSink {
     encoder: Encoder,
+    backlog: Backlog,
+    handed: Arc<Handed>,
     endpoint: Endpoint,
+    on_close: OnClose,
+    /// The query takes checkpoints.
+    is_saved: bool,
     listener: Option<(TcpListener, Readiness)>,
-    stream: Option<TcpStream>,
-    /// Bytes for the peer, of which `sent` are gone.
-    waiting: Vec<u8>,
-    sent: usize,
+    caller: Option<Caller>,
+    /// The peer, and its address.
+    stream: Option<(TcpStream, String)>,
+    connections_lost: u64,
+    /// It was said that the last peer has left.
+    was_said: bool,
+    /// Bytes before the last checkpoint that is waited for.
+    prepared: u64,
 }
 
 impl TcpSink {
-    fn error(&self, what: &str, error: &std::io::Error) -> Error {
-        Error::new(
-            self.endpoint.address.clone(),
-            format!("can't {what}: {error}"),
-        )
+    /// Looks whether a peer is there, where none was.
+    fn find_peer(&mut self) -> Result<()> {
+        if self.stream.is_some() {
+            return Ok(());
+        }
+        self.accept()?;
+        self.hear_answer()?;
+        if let Some((_, peer)) = &self.stream {
+            self.backlog.begin_again();
+            if std::mem::take(&mut self.was_said) {
+                self.endpoint.note(&format!("{peer} is there"));
+            }
+        }
+        Ok(())
     }
 
     /// Accepts the peer, if it is there.
     fn accept(&mut self) -> Result<()> {
-        let Some((listener, readiness)) = self.listener.as_ref().filter(|_| self.stream.is_none())
-        else {
+        let Some((listener, readiness)) = &self.listener else {
             return Ok(());
         };
-        let accepted = loop {
-            match listener.accept() {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                accepted => break accepted,
-            }
-        };
-        let stream = accepted
-            .and_then(|(stream, _)| {
-                stream.set_nonblocking(true)?;
+        loop {
+            let accepted = listener.accept().and_then(|(stream, peer)| {
+                set_up(&stream)?;
                 stream.set_nodelay(true)?;
                 readiness.add(stream.as_fd(), 1)?;
-                Ok(stream)
-            })
-            .map_err(|error| self.error("accept the connection", &error))?;
-        self.stream = Some(stream);
+                Ok((stream, peer.to_string()))
+            });
+            match accepted {
+                Ok(accepted) => {
+                    self.stream = Some(accepted);
+                    return Ok(());
+                }
+                Err(error) => match NotAccepted::of(&error) {
+                    NotAccepted::Gone => {}
+                    NotAccepted::Nobody => return Ok(()),
+                    NotAccepted::NoRoom | NotAccepted::Failed => {
+                        return Err(self.endpoint.error("accept the connection", &error));
+                    }
+                },
+            }
+        }
+    }
+
+    /// The peer that is called may have answered.
+    fn hear_answer(&mut self) -> Result<()> {
+        let Some(caller) = &mut self.caller else {
+            return Ok(());
+        };
+        let answer = caller.away.as_ref().and_then(Dialer::answer);
+        match answer {
+            Some((stream, back_off)) => self.take_answer(stream, back_off),
+            None => Ok(()),
+        }
+    }
+
+    fn take_answer(&mut self, stream: TcpStream, back_off: BackOff) -> Result<()> {
+        let Some(caller) = &mut self.caller else {
+            return Ok(());
+        };
+        (caller.away, caller.back_off) = (None, Some(back_off));
+        let registered = caller.registrar.register(stream.as_fd());
+        registered.map_err(|error| self.endpoint.error("wait for the connection", &error))?;
+        let peer = peer_of(&stream, &self.endpoint);
+        self.stream = Some((stream, peer));
         Ok(())
     }
 
     /// Sends what the socket takes.
     fn send(&mut self) -> Result<()> {
-        self.accept()?;
-        let Some(stream) = &mut self.stream else {
-            return Ok(());
-        };
-        while self.sent < self.waiting.len() {
-            match stream.write(&self.waiting[self.sent..]) {
-                Ok(bytes) => self.sent += bytes,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    return Err(self.error("send", &error).mend("did the peer close?"));
-                }
+        loop {
+            self.find_peer()?;
+            let Some((stream, _)) = &mut self.stream else {
+                break;
+            };
+            match send_all(stream, &mut self.backlog) {
+                Ok(()) => break,
+                // The next one may be there already.
+                Err(error) => self.lose(&error)?,
             }
         }
-        if self.sent == self.waiting.len() {
-            self.waiting.clear();
-            self.sent = 0;
-        } else if self.sent > WAITING_BYTES_MAX {
-            self.waiting.drain(..self.sent);
-            self.sent = 0;
-        }
+        self.handed.note(self.backlog.handed());
         Ok(())
+    }
+
+    /// The peer takes no more.
+    fn lose(&mut self, error: &std::io::Error) -> Result<()> {
+        let Some((_, peer)) = self.stream.take() else {
+            return Ok(());
+        };
+        if self.on_close == OnClose::End {
+            let failed = self.endpoint.error("send", error);
+            return Err(failed.mend("did the peer close?"));
+        }
+        self.connections_lost += 1;
+        self.backlog.rewind();
+        let what = format!(
+            "{peer} takes no more rows: {error}; waiting for the next reader \
+             (rows on their way to this one may be lost)"
+        );
+        match &self.caller {
+            Some(_) => self.call(&what),
+            None => {
+                // Readers may come and go all day.
+                if self.connections_lost == 1 {
+                    self.endpoint.warn(&what);
+                    self.was_said = true;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Calls the peer until it answers.
+    fn call(&mut self, what: &str) -> Result<()> {
+        let Some(caller) = &mut self.caller else {
+            return Ok(());
+        };
+        let mut back_off = caller.back_off.take().unwrap_or_else(BackOff::new);
+        if back_off.lost() {
+            self.endpoint.warn(what);
+            self.was_said = true;
+        }
+        caller.away = Some(Dialer::start(
+            &self.endpoint,
+            back_off,
+            caller.waker.clone(),
+        )?);
+        Ok(())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.stream.is_some() && self.backlog.left() < WAITING_BYTES_MAX
     }
 
     fn wait_until_taken(&mut self) -> Result<()> {
         let mut moved = Instant::now();
-        while !self.waiting.is_empty() {
-            let before = self.waiting.len() - self.sent;
+        let mut before = self.backlog.left();
+        loop {
             self.send()?;
-            if self.waiting.len() - self.sent < before {
-                moved = Instant::now();
-                continue;
+            let left = self.backlog.left();
+            if left == 0 {
+                return Ok(());
             }
+            if left < before {
+                moved = Instant::now();
+            }
+            before = left;
             if moved.elapsed() > FINISH_TIMEOUT {
-                let reason = format!("the peer takes nothing, {before} bytes are left");
+                let reason = format!("nobody takes the rest: {left} bytes are left");
                 return Err(Error::new(self.endpoint.address.clone(), reason));
             }
-            let second = Timespec {
-                tv_sec: 1,
-                tv_nsec: 0,
-            };
-            let waited = match (&self.stream, &self.listener) {
-                (Some(stream), _) => {
-                    poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&second))
-                }
-                (None, Some((listener, _))) => {
-                    poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&second))
-                }
-                (None, None) => return Ok(()),
-            };
-            match waited {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(self.error("wait for the peer", &error.into())),
-            }
+            self.wait_for_peer()?;
         }
-        Ok(())
     }
+
+    /// Waits for a second at most until there is a peer, or it takes more.
+    fn wait_for_peer(&mut self) -> Result<()> {
+        const SECOND: Duration = Duration::from_secs(1);
+        let second = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let waited = match (&self.stream, &self.listener, &self.caller) {
+            (Some((stream, _)), ..) => {
+                poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&second))
+            }
+            (None, Some((listener, _)), _) => {
+                poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&second))
+            }
+            (None, None, Some(Caller { away, .. })) => {
+                let answer = away.as_ref().and_then(|away| away.answer_within(SECOND));
+                return match answer {
+                    Some((stream, back_off)) => {
+                        self.take_answer(stream, back_off)?;
+                        self.backlog.begin_again();
+                        Ok(())
+                    }
+                    None => Ok(()),
+                };
+            }
+            (None, None, None) => return Ok(()),
+        };
+        match waited {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(self.endpoint.error("wait for the peer", &error.into())),
+        }
+    }
+}
+
+/// Writes as much as the socket takes.
+fn send_all(stream: &mut TcpStream, backlog: &mut Backlog) -> std::io::Result<()> {
+    if backlog.left() == 0 {
+        return Ok(());
+    }
+    // A peer that has closed its end may still read, or be gone; the kernel finds out with the first byte.
+    // Were that all of a row, the row would be lost with it.
+    let mut is_half_closed = matches!(stream.peek(&mut [0]), Ok(0));
+    while backlog.left() > 0 {
+        let unsent = backlog.unsent();
+        let length = match std::mem::take(&mut is_half_closed) {
+            true => 1,
+            false => unsent.len(),
+        };
+        match stream.write(&unsent[..length]) {
+            Ok(bytes) => backlog.sent(bytes),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    backlog.forget_sent(WAITING_BYTES_MAX);
+    Ok(())
 }
 
 impl Sink for TcpSink {
     fn open(&mut self, waiter: &mut Waiter) -> Result<()> {
         match self.endpoint.mode {
             Mode::Connect => {
-                let stream = self.endpoint.connect()?;
-                waiter
-                    .register(stream.as_fd())
-                    .map_err(|error| self.error("wait for the connection", &error))?;
-                self.stream = Some(stream);
+                let mut back_off = BackOff::new();
+                let called = self.endpoint.connect();
+                back_off.connected();
+                self.caller = Some(Caller {
+                    registrar: waiter.registrar(),
+                    waker: waiter.waker(),
+                    back_off: None,
+                    away: None,
+                });
+                match called {
+                    Ok(stream) => self.take_answer(stream, back_off)?,
+                    // Whoever starts a query that is saved may not be there; it goes on when its peer is.
+                    Err(error) if self.is_saved => {
+                        self.call(&format!("{error}; waiting for it"))?
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             Mode::Listen => {
                 let listener = self.endpoint.listen()?;
-                let wait = |error| self.error("wait for a connection", &error);
+                let wait = |error| self.endpoint.error("wait for a connection", &error);
                 let readiness = Readiness::new().map_err(wait)?;
                 readiness.add(listener.as_fd(), 0).map_err(wait)?;
                 waiter.register(readiness.descriptor()).map_err(wait)?;
@@ -196,25 +398,25 @@ impl Sink for TcpSink {
     }
 
     fn ready(&mut self) -> Result<bool> {
-        if self.stream.is_some() && self.waiting.len() - self.sent < WAITING_BYTES_MAX {
+        if self.is_ready() {
             return Ok(true);
         }
         if let Some((_, readiness)) = &self.listener {
             // Taking the events lets the next one ring again.
             readiness
                 .look(|_| ())
-                .map_err(|error| self.error("wait for the peer", &error))?;
+                .map_err(|error| self.endpoint.error("wait for the peer", &error))?;
         }
         self.send()?;
-        Ok(self.stream.is_some() && self.waiting.len() - self.sent < WAITING_BYTES_MAX)
+        Ok(self.is_ready())
     }
 
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
         let place = self.endpoint.address.clone();
-        self.encoder
-            .encode(chunk, &mut self.waiting)
+        self.backlog
+            .append(|bytes| self.encoder.encode(chunk, bytes))
             .map_err(|error| error.at(&place))?;
-        if self.waiting.len() - self.sent >= WRITE_BYTES {
+        if self.backlog.left() >= WRITE_BYTES {
             self.send()
         } else {
             Ok(())
@@ -225,14 +427,37 @@ impl Sink for TcpSink {
         self.send()
     }
 
-    fn finish(&mut self, complete: bool) -> Result<()> {
-        if complete {
-            self.encoder.finish(&mut self.waiting);
-            self.wait_until_taken()?;
+    fn prepare(&mut self, _is_last: bool) -> Result<Option<String>> {
+        // Rows that are in no checkpoint come again, and those that only wait here would not.
+        let written = self.backlog.written();
+        if self.backlog.left() == 0 || written == self.prepared {
+            return Ok(None);
         }
+        self.prepared = written;
+        Ok(Some(written.to_string()))
+    }
+
+    fn connections_lost(&self) -> u64 {
+        self.connections_lost
+    }
+
+    fn finish(&mut self, complete: bool) -> Result<()> {
+        let taken = match complete {
+            true => {
+                let encoder = &mut self.encoder;
+                let appended = self.backlog.append(|bytes| {
+                    encoder.finish(bytes);
+                    Ok(())
+                });
+                appended.and_then(|()| self.wait_until_taken())
+            }
+            false => Ok(()),
+        };
+        self.handed.close();
         // Closing is the end of the stream for the peer.
         self.stream = None;
         self.listener = None;
-        Ok(())
+        self.caller = None;
+        taken
     }
 }

@@ -344,6 +344,14 @@ fn tcp_table(address: &str, mode: &str) -> TableDefinition {
     )
 }
 
+/// A sink of that table, opened.
+fn tcp_sink(table: &TableDefinition, waiter: &mut Waiter) -> Box<dyn Sink> {
+    let sink = crate::sink(table).unwrap();
+    let mut sink = sink.sink(&SinkRequest::new(0, 1)).unwrap();
+    sink.open(waiter).unwrap();
+    sink
+}
+
 /// Writes as the engine does: asks, sleeps when refused.
 fn write_when_ready(
     sink: &mut dyn Sink,
@@ -440,19 +448,150 @@ fn tcp_listens_and_is_not_ready_before_somebody_comes() {
 }
 
 #[test]
-fn a_peer_that_goes_away_is_an_error() {
+fn a_peer_that_goes_away_is_an_error_where_it_was_asked_for() {
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = peer.local_addr().unwrap().to_string();
-    let mut sink = crate::sink(&tcp_table(&address, "connect"))
-        .unwrap()
-        .sink(&SinkRequest::new(0, 1))
-        .unwrap();
-    sink.open(&mut Waiter::new().unwrap()).unwrap();
+    let mut table = tcp_table(&address, "connect");
+    table.options.insert("on_close".into(), "fail".into());
+    let mut sink = tcp_sink(&table, &mut Waiter::new().unwrap());
     drop(peer.accept().unwrap());
     let error = (0..1_000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(1));
         sink.write(&chunk()).and_then(|()| sink.flush()).err()
     });
     let error = error.expect("a closed connection can't be written for ever");
+    assert_eq!(error.place, address);
+}
+
+/// Numbered rows of a column.
+fn numbered(rows: std::ops::Range<i64>) -> Chunk {
+    let column: ArrayRef = Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(rows));
+    Chunk::new(RecordBatch::try_from_iter([("n", column)]).unwrap(), 0)
+}
+
+/// Rows that a reader has got: whole lines behind the header.
+fn numbers(text: &str) -> Vec<i64> {
+    let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
+    let mut lines = whole.lines();
+    assert!(matches!(lines.next(), None | Some("n")), "{text}");
+    lines.map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn regression_a_sink_whose_reader_leaves_waits_for_the_next_one() {
+    for mode in ["listen", "connect"] {
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = peer.local_addr().unwrap().to_string();
+        // Where the sink listens, the address must be free again.
+        let peer = Some(peer).filter(|_| mode == "connect");
+        let options = [
+            ("connector", "tcp"),
+            ("address", &*address),
+            ("mode", mode),
+            ("csv.header", "true"),
+        ];
+        let table = table(&[("n", DataType::Int64)], &options);
+        let mut waiter = Waiter::new().unwrap();
+        let mut sink = tcp_sink(&table, &mut waiter);
+        let join = || match &peer {
+            Some(peer) => peer.accept().unwrap().0,
+            None => TcpStream::connect(&address).unwrap(),
+        };
+        let wait_ready = |sink: &mut dyn Sink| {
+            while !sink.ready().unwrap() {
+                waiter.announce(slackwater_link::Listen::Everything);
+                if sink.ready().unwrap() {
+                    waiter.retract();
+                    return;
+                }
+                let woken = waiter.wait(Some(Duration::from_secs(30)), Sources::All);
+                assert_ne!(woken.unwrap(), slackwater_engine::link::Woken::TimedOut);
+            }
+        };
+        let mut got = Vec::new();
+        let mut next = 0;
+        for nth in 0..4 {
+            let mut reader = join();
+            wait_ready(&mut *sink);
+            let mut text = String::new();
+            // What the last one did not take comes first.
+            let mut buffer = vec![0; 1 << 16];
+            let from = next;
+            while numbers(&text).last().is_none_or(|&last| last < from + 20) {
+                sink.write(&numbered(next..next + 10)).unwrap();
+                sink.flush().unwrap();
+                next += 10;
+                let read = reader.read(&mut buffer).unwrap();
+                text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+            }
+            assert!(
+                text.starts_with("n\n"),
+                "each reader gets the names: {text}"
+            );
+            got.extend(numbers(&text));
+            drop(reader);
+            // It notices when it writes, and takes no more then.
+            let begin = std::time::Instant::now();
+            while sink.connections_lost() == nth {
+                assert!(begin.elapsed() < Duration::from_secs(30), "{mode}");
+                sink.write(&numbered(next..next + 10)).unwrap();
+                sink.flush().unwrap();
+                next += 10;
+            }
+            assert!(!sink.ready().unwrap(), "{mode}: nobody reads");
+        }
+        let mut reader = join();
+        wait_ready(&mut *sink);
+        sink.write(&numbered(next..next + 10)).unwrap();
+        sink.finish(true).unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        got.extend(numbers(&text));
+        // In their order, none twice, and the last ones are there.
+        assert!(
+            got.is_sorted_by(|one, other| one < other),
+            "{mode}: {got:?}"
+        );
+        assert_eq!(got.last(), Some(&(next + 9)), "{mode}");
+    }
+}
+
+#[test]
+fn a_checkpoint_waits_for_rows_that_have_not_left() {
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = peer.local_addr().unwrap().to_string();
+    let mut waiter = Waiter::new().unwrap();
+    let connector = crate::sink(&tcp_table(&address, "connect")).unwrap();
+    let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
+    sink.open(&mut waiter).unwrap();
+    let mut reader = peer.accept().unwrap().0;
+    sink.write(&chunk()).unwrap();
+    sink.flush().unwrap();
+    assert_eq!(sink.prepare(false).unwrap(), None, "all has left");
+    // More than the sockets hold.
+    while sink.ready().unwrap() {
+        sink.write(&chunk()).unwrap();
+    }
+    sink.flush().unwrap();
+    let prepared = sink.prepare(false).unwrap().expect("something waits");
+    let all = std::thread::spawn(move || {
+        let mut bytes = vec![];
+        reader.read_to_end(&mut bytes).unwrap();
+        bytes.len()
+    });
+    let finished = std::thread::spawn(move || sink.finish(true));
+    connector.secure(&prepared).unwrap();
+    finished.join().unwrap().unwrap();
+    assert!(all.join().unwrap() as u64 >= prepared.parse::<u64>().unwrap());
+    // A sink that is dropped with rows in it has not delivered them.
+    let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
+    sink.open(&mut waiter).unwrap();
+    let _silent = peer.accept().unwrap();
+    while sink.ready().unwrap() {
+        sink.write(&chunk()).unwrap();
+    }
+    let prepared = sink.prepare(false).unwrap().expect("something waits");
+    sink.finish(false).unwrap();
+    let error = connector.secure(&prepared).unwrap_err();
     assert_eq!(error.place, address);
 }

@@ -53,6 +53,8 @@ impl SourceConnector for DatagenConnector {
             max_instances: 1,
             bounded: self.rows.is_some(),
             redelivers: false,
+            ends_with_peer: false,
+            transient_partitions: false,
             replayable: true,
             total_bytes: None,
             rows_per_s: self.pacer.as_ref().map(|pacer| pacer.rows_per_s()),

@@ -185,6 +185,8 @@ impl SourceConnector for FileConnector {
             },
             bounded: true,
             redelivers: false,
+            ends_with_peer: false,
+            transient_partitions: false,
             replayable: true,
             total_bytes: Some(self.files.iter().map(|file| file.bytes).sum()),
             rows_per_s: self.pacer.as_ref().map(|pacer| pacer.rows_per_s()),

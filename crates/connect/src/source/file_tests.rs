@@ -118,7 +118,9 @@ fn a_unit_of_work_per_file_reads_one_after_the_other() {
             SourcePoll::PartitionEnded { partition } => format!("end {partition}"),
             SourcePoll::EndOfWork => "unit".into(),
             SourcePoll::End => break,
-            SourcePoll::Pending | SourcePoll::NotBefore { .. } => panic!("a file never waits"),
+            SourcePoll::Pending | SourcePoll::NotBefore { .. } | SourcePoll::ConnectionLost => {
+                panic!("a file never waits")
+            }
         });
     }
     let unit = |n| {

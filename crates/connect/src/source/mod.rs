@@ -85,6 +85,8 @@ pub(crate) mod tests {
         pub(crate) started: Vec<u32>,
         pub(crate) ended: Vec<u32>,
         pub(crate) units: usize,
+        /// Connections lost.
+        pub(crate) lost: usize,
         /// Ingest times of the chunks.
         pub(crate) ingest_ns: Vec<u64>,
     }
@@ -123,6 +125,7 @@ pub(crate) mod tests {
                 SourcePoll::PartitionStarted { partition, .. } => self.started.push(partition),
                 SourcePoll::PartitionEnded { partition } => self.ended.push(partition),
                 SourcePoll::EndOfWork => self.units += 1,
+                SourcePoll::ConnectionLost => self.lost += 1,
                 SourcePoll::End => return true,
                 SourcePoll::Pending | SourcePoll::NotBefore { .. } => {}
             }

@@ -52,6 +52,7 @@ impl SourceConnector for StdinConnector {
         SourceDescription {
             connector: "stdin".into(),
             max_instances: 1,
+            ends_with_peer: true,
             ..SourceDescription::default()
         }
     }

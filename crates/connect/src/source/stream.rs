@@ -76,6 +76,15 @@ impl StreamPartition {
         }
     }
 
+    /// Ends it in the middle of whatever it was: a last record without its end is refused.
+    pub(crate) fn break_off(&mut self, reason: String, time_ns: u64) {
+        self.ended = true;
+        self.records.break_off(reason);
+        if self.records.has_rows() {
+            self.ingest_ns.get_or_insert(time_ns);
+        }
+    }
+
     /// Everything that came was handed on, and no more will come.
     pub(crate) fn is_finished(&self) -> bool {
         self.ended && !self.records.has_rows()

@@ -1,138 +1,116 @@
 //! The tcp source: lines from a peer that is connected to, or from all who connect.
 //!
-//! Each connection is a partition. Connecting, the source ends when the peer closes; listening, it
-//! goes on until the query is stopped. Sockets never block and are edge-triggered: they are read
-//! until they would block before the source says that it has nothing. A silent socket costs
-//! nothing, not even a timer.
+//! Each connection is a partition. What follows when one is over is in `'on_close'`: the next one is waited
+//! for, or the source has ended. A connection that breaks is never an end: it is counted, and waited for or
+//! an error. A partition whose peer is called again is replaced when the peer answers, and holds the
+//! watermark until then.
+//!
+//! Sockets never block and are edge-triggered: they are read until they would block before the source says
+//! that it has nothing. A silent socket costs nothing, not even a timer, and neither does a peer that is
+//! away: another thread calls it (`tcp/dialer.rs`).
+
+mod connection;
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::link::{Waiter, Watched};
+use slackwater_engine::link::{Registrar, Waiter, Waker, Watched};
 use slackwater_engine::source::{
     Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
 };
 use slackwater_engine::time::now_ns;
 
-use super::arrivals::Arrivals;
-use super::count_bytes;
 use super::readiness::Readiness;
 use super::stream::{Linger, StreamPartition, StreamSpec};
 use crate::format::Format;
 use crate::options::{OptionError, Options};
+use crate::table::TableDefinition;
+use crate::tcp::{BackOff, Dialer, Endpoint, Mode, NotAccepted, OnClose, peer_of, set_up};
+use connection::Connection;
 
 /// Options beside those of every source and of the format.
-pub(crate) const OPTIONS: &[&str] = &["format", "address", "mode"];
+pub(crate) const OPTIONS: &[&str] = &["format", "address", "mode", "on_close", "connections_max"];
 
-/// Connections at a time; more wait in the kernel's queue until one closes. Each has a block of
-/// 128 KiB: 32 MiB in all.
-const CONNECTIONS_MAX: usize = 256;
+/// Connections at a time, unless `'connections_max'` says another number; more wait in the kernel's queue
+/// until one closes. Each has a block of 128 KiB: 32 MiB in all. While a record is collected that is longer,
+/// its connection holds up to 16 MiB: 4 GiB, if all of them send such records at once.
+const CONNECTIONS_MAX_DEFAULT: usize = 256;
+
+/// What `'connections_max'` may be: 8 GiB of blocks.
+const CONNECTIONS_MAX_MAX: u64 = 65_536;
 
 /// Bytes read in one go over all connections, before rows are handed on: eight full blocks.
 const BYTES_PER_POLL_MAX: usize = 8 * crate::block::STREAM_BLOCK_BYTES;
 
-/// Fewer bytes at once are far from filling any socket.
-const FILL_BYTES_MIN: usize = 16 * 1024;
-
-/// How long the peer may take to accept the connection when the query starts.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Number of the listening socket in the set; connections have their partition's number.
 const LISTENER: u64 = u64::MAX;
-
-/// Whether we call or are called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Connect,
-    Listen,
-}
-
-/// Where a tcp table's peer is.
-#[derive(Debug, Clone)]
-pub(crate) struct Endpoint {
-    pub(crate) address: String,
-    pub(crate) mode: Mode,
-}
-
-impl Endpoint {
-    pub(crate) fn read(options: &Options<'_>) -> std::result::Result<Endpoint, OptionError> {
-        let address = options.required("address", "127.0.0.1:9000")?;
-        let port = address
-            .rsplit_once(':')
-            .map(|(host, port)| (host, port.parse::<u16>()));
-        match port {
-            Some((host, Ok(_))) if !host.is_empty() => {}
-            _ => {
-                let reason = format!("'{address}' is no host and port");
-                return Err(OptionError::new(
-                    "address",
-                    reason,
-                    "write '127.0.0.1:9000'",
-                ));
-            }
-        }
-        let modes = [("connect", Mode::Connect), ("listen", Mode::Listen)];
-        let mode = options.choice("mode", &modes, Mode::Connect)?;
-        Ok(Endpoint {
-            address: address.to_string(),
-            mode,
-        })
-    }
-
-    fn error(&self, what: &str, error: &std::io::Error) -> Error {
-        Error::new(self.address.clone(), format!("can't {what}: {error}"))
-    }
-
-    fn resolve(&self) -> Result<Vec<SocketAddr>> {
-        let addresses = self.address.to_socket_addrs().map_err(|error| {
-            self.error("look up the address", &error)
-                .mend("check 'address'")
-        })?;
-        Ok(addresses.collect())
-    }
-
-    pub(crate) fn connect(&self) -> Result<TcpStream> {
-        let mut failure = std::io::Error::from(ErrorKind::AddrNotAvailable);
-        for address in self.resolve()? {
-            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(stream) => {
-                    return stream
-                        .set_nonblocking(true)
-                        .and_then(|()| stream.set_nodelay(true))
-                        .map(|()| stream)
-                        .map_err(|error| self.error("set up the connection", &error));
-                }
-                Err(error) => failure = error,
-            }
-        }
-        Err(self
-            .error("connect", &failure)
-            .mend("start the peer first, or let it call with 'mode' = 'listen'"))
-    }
-
-    pub(crate) fn listen(&self) -> Result<TcpListener> {
-        let addresses = self.resolve()?;
-        TcpListener::bind(&addresses[..])
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-            .map_err(|error| {
-                self.error("listen", &error)
-                    .mend("is the port already in use?")
-            })
-    }
-}
 
 /// A table that is read from sockets.
 #[derive(Debug)]
 pub(crate) struct TcpConnector {
-    pub(crate) schema: SchemaRef,
-    pub(crate) format: Format,
-    pub(crate) endpoint: Endpoint,
+    schema: SchemaRef,
+    format: Format,
+    endpoint: Endpoint,
+    /// None: as is usual for the mode and the query.
+    on_close: Option<OnClose>,
+    connections_max: usize,
+}
+
+impl TcpConnector {
+    pub(crate) fn new(
+        table: &TableDefinition,
+        options: &Options<'_>,
+        format: Format,
+    ) -> std::result::Result<TcpConnector, OptionError> {
+        let endpoint = Endpoint::read(&table.name, options)?;
+        let closes = [("reconnect", OnClose::Reconnect), ("end", OnClose::End)];
+        let on_close = options.choice("on_close", &closes, OnClose::Reconnect)?;
+        let on_close = options.text("on_close").map(|_| on_close);
+        let most = options.number("connections_max", None, 1..=CONNECTIONS_MAX_MAX)?;
+        if most.is_some() && endpoint.mode == Mode::Connect {
+            let reason = "a table that connects has one connection";
+            let mend = "leave it out, or write 'mode' = 'listen'";
+            return Err(OptionError::new("connections_max", reason, mend));
+        }
+        Ok(TcpConnector {
+            schema: Arc::clone(&table.schema),
+            format,
+            endpoint,
+            on_close,
+            connections_max: most.map_or(CONNECTIONS_MAX_DEFAULT, |most| most as usize),
+        })
+    }
+
+    fn tcp_source(&self, request: SourceRequest) -> TcpSource {
+        let usual = match self.endpoint.mode {
+            Mode::Listen => OnClose::Reconnect,
+            // A query that is saved is to go on for longer than its peer; one that is not may be a
+            // trial with a file that somebody sends.
+            Mode::Connect if request.saved => OnClose::Reconnect,
+            Mode::Connect => OnClose::End,
+        };
+        TcpSource {
+            endpoint: self.endpoint.clone(),
+            on_close: self.on_close.unwrap_or(usual),
+            connections_max: self.connections_max,
+            idle: request.instance > 0,
+            spec: StreamSpec::new(&self.schema, &self.format, request),
+            listener: None,
+            caller: None,
+            connections: vec![],
+            partitions: vec![],
+            partitions_begun: 0,
+            first_read: 0,
+            linger: Linger::default(),
+            events: VecDeque::new(),
+            watched: Watched::default(),
+            has_said_broken: false,
+        }
+    }
 }
 
 impl SourceConnector for TcpConnector {
@@ -144,6 +122,8 @@ impl SourceConnector for TcpConnector {
         SourceDescription {
             connector: "tcp".into(),
             max_instances: 1,
+            ends_with_peer: self.on_close == Some(OnClose::End),
+            transient_partitions: true,
             ..SourceDescription::default()
         }
     }
@@ -153,103 +133,110 @@ impl SourceConnector for TcpConnector {
     }
 }
 
-impl TcpConnector {
-    fn tcp_source(&self, request: SourceRequest) -> TcpSource {
-        TcpSource {
-            endpoint: self.endpoint.clone(),
-            idle: request.instance > 0,
-            spec: StreamSpec::new(&self.schema, &self.format, request),
-            listener: None,
-            connections: vec![],
-            partitions: vec![],
-            partitions_begun: 0,
-            linger: Linger::default(),
-            events: VecDeque::new(),
-            watched: Watched::default(),
-        }
-    }
-}
-
-/// The socket of a partition; the two lists of [`TcpSource`] go in step.
-#[derive(Debug)]
-struct Connection {
-    stream: TcpStream,
-    peer: String,
-    /// There may be something to read.
-    readable: bool,
-    arrivals: Arrivals,
-    /// Bytes read since the socket was empty.
-    drained: usize,
-}
-
 #[derive(Debug)]
 struct Listening {
     listener: TcpListener,
     readiness: Readiness,
     /// Somebody may be waiting to be accepted.
     ready: bool,
+    /// Somebody has connected, ever.
+    was_called: bool,
+    /// It was said that there is no room for more.
+    has_said_full: bool,
+}
+
+/// Who calls the peer.
+struct Caller {
+    registrar: Registrar,
+    waker: Waker,
+    /// How long to wait before it is called again; on its way with the dialer meanwhile.
+    back_off: Option<BackOff>,
+    /// It is away: who calls it, and the partition that waits for it.
+    away: Option<(Dialer, u32)>,
 }
 
 struct TcpSource {
     endpoint: Endpoint,
+    on_close: OnClose,
+    connections_max: usize,
     /// All connections are another instance's.
     idle: bool,
     spec: StreamSpec,
     listener: Option<Listening>,
+    caller: Option<Caller>,
+    /// The sockets of the partitions; the two lists go in step.
     connections: Vec<Connection>,
     partitions: Vec<StreamPartition>,
     partitions_begun: u32,
+    /// Whose turn it is to be read first: the first ones may have enough for a whole go.
+    first_read: usize,
     linger: Linger,
     events: VecDeque<SourcePoll>,
     /// Until when the worker would have been told of bytes.
     watched: Watched,
+    has_said_broken: bool,
 }
 
 impl TcpSource {
     fn begin(&mut self, stream: TcpStream, peer: String) -> u32 {
         let number = self.partitions_begun;
         self.partitions_begun += 1;
-        self.connections.push(Connection {
-            stream,
-            peer,
-            readable: true,
-            arrivals: Arrivals::new(now_ns()),
-            drained: 0,
-        });
+        self.connections.push(Connection::new(stream, peer));
         self.partitions.push(self.spec.partition(number));
         number
+    }
+
+    fn started(&mut self, stream: TcpStream, peer: String) {
+        let partition = self.begin(stream, peer.clone());
+        self.events.push_back(SourcePoll::PartitionStarted {
+            partition,
+            name: peer,
+        });
     }
 
     /// Accepts who is waiting, as far as there is room.
     fn accept(&mut self) -> Result<()> {
         loop {
-            let full = self.connections.len() >= CONNECTIONS_MAX;
+            let full = self.connections.len() >= self.connections_max;
             let Some(listening) = self.listener.as_mut().filter(|l| l.ready && !full) else {
                 return Ok(());
             };
             let number = u64::from(self.partitions_begun);
             let accepted = listening.listener.accept().and_then(|(stream, peer)| {
-                stream.set_nonblocking(true)?;
+                set_up(&stream)?;
                 listening.readiness.add(stream.as_fd(), number)?;
                 Ok((stream, peer.to_string()))
             });
             match accepted {
                 Ok((stream, peer)) => {
-                    let partition = self.begin(stream, peer.clone());
-                    self.events.push_back(SourcePoll::PartitionStarted {
-                        partition,
-                        name: peer,
-                    });
+                    listening.was_called = true;
+                    self.started(stream, peer);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => listening.ready = false,
-                // The peer went away before it was accepted.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-                    ) => {}
-                Err(error) => return Err(self.endpoint.error("accept a connection", &error)),
+                Err(error) => match NotAccepted::of(&error) {
+                    NotAccepted::Nobody => listening.ready = false,
+                    NotAccepted::Gone => {}
+                    // Until one of ours closes, or the next one calls.
+                    NotAccepted::NoRoom => {
+                        listening.ready = false;
+                        self.say_full(&format!("can't take another connection: {error}"));
+                    }
+                    NotAccepted::Failed => {
+                        return Err(self.endpoint.error("accept a connection", &error));
+                    }
+                },
             }
+        }
+    }
+
+    fn say_full(&mut self, why: &str) {
+        let Some(listening) = &mut self.listener else {
+            return;
+        };
+        if !std::mem::replace(&mut listening.has_said_full, true) {
+            let address = &self.endpoint.address;
+            self.endpoint.warn(&format!(
+                "{address}: {why}; those who call wait until one of the others closes"
+            ));
         }
     }
 
@@ -259,7 +246,7 @@ impl TcpSource {
             for connection in &mut self.connections {
                 connection.readable = true;
             }
-            return Ok(());
+            return self.hear_answer();
         };
         let (connections, partitions) = (&mut self.connections, &self.partitions);
         let mut somebody = false;
@@ -275,87 +262,138 @@ impl TcpSource {
             }
         });
         listening.ready |= somebody;
-        looked.map_err(|error| self.endpoint.error("look at the connections", &error))
+        looked.map_err(|error| self.endpoint.error("look at the connections", &error))?;
+        if somebody && self.connections.len() >= self.connections_max {
+            let most = self.connections_max;
+            self.say_full(&format!(
+                "{most} peers are connected, as many as 'connections_max' and 'ulimit -n' allow"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The peer may have answered.
+    fn hear_answer(&mut self) -> Result<()> {
+        let Some(caller) = &mut self.caller else {
+            return Ok(());
+        };
+        let answer = caller.away.as_ref().and_then(|(dialer, _)| dialer.answer());
+        let (Some((stream, back_off)), Some((_, before))) = (answer, &caller.away) else {
+            return Ok(());
+        };
+        let before = *before;
+        let was_said = back_off.was_said();
+        (caller.away, caller.back_off) = (None, Some(back_off));
+        let registered = caller.registrar.register(stream.as_fd());
+        registered.map_err(|error| self.endpoint.error("wait for the connection", &error))?;
+        let peer = peer_of(&stream, &self.endpoint);
+        if was_said {
+            self.endpoint.note(&format!("{peer} is there"));
+        }
+        // In this order: between the two the watermark would be let go.
+        self.started(stream, peer);
+        let ended = SourcePoll::PartitionEnded { partition: before };
+        self.events.push_back(ended);
+        Ok(())
+    }
+
+    /// Calls the peer until it answers, for this partition.
+    fn call(&mut self, partition: u32, what: &str) -> Result<()> {
+        let Some(caller) = &mut self.caller else {
+            return Ok(());
+        };
+        let mut back_off = caller.back_off.take().unwrap_or_else(BackOff::new);
+        if back_off.lost() {
+            self.endpoint.warn(&format!("{what}; waiting for it"));
+        }
+        let dialer = Dialer::start(&self.endpoint, back_off, caller.waker.clone())?;
+        caller.away = Some((dialer, partition));
+        Ok(())
     }
 
     /// Reads what there is; whether that was all.
-    fn read(&mut self) -> Result<bool> {
+    fn read(&mut self) -> bool {
         let mut budget = BYTES_PER_POLL_MAX;
         let mut begin_ns = None;
-        let watched_ns = self.watched.until_ns();
-        for (connection, partition) in self.connections.iter_mut().zip(&mut self.partitions) {
-            while connection.readable && budget > 0 && !partition.room().is_empty() {
-                let time_ns = *begin_ns.get_or_insert_with(now_ns);
-                let room = partition.room();
-                let length = room.len().min(budget);
-                let read = connection.stream.read(&mut room[..length]);
-                match read {
-                    Ok(0) => {
-                        connection.readable = false;
-                        partition.end(time_ns);
-                    }
-                    Ok(bytes) => {
-                        budget -= bytes;
-                        connection.drained += bytes;
-                        count_bytes(&self.spec.request, bytes);
-                        partition.filled(bytes, connection.arrivals.read(bytes, watched_ns));
-                    }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        connection.readable = false;
-                        connection.arrivals.emptied(time_ns);
-                        let drained = std::mem::take(&mut connection.drained);
-                        if drained > FILL_BYTES_MIN {
-                            note_fill(&self.spec.request, &connection.stream, drained);
-                        }
-                    }
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // A peer that resets a connection has ended it; what came before counts.
-                    Err(error) if self.listener.is_some() || is_close(&error) => {
-                        connection.readable = false;
-                        partition.end(time_ns);
-                    }
-                    Err(error) => {
-                        let reason = format!("can't read: {error}");
-                        return Err(Error::new(connection.peer.clone(), reason));
-                    }
-                }
-            }
+        let count = self.connections.len();
+        self.first_read = (self.first_read + 1) % count.max(1);
+        for nth in 0..count {
+            let index = (self.first_read + nth) % count;
+            let partition = &mut self.partitions[index];
+            let (request, watched_ns) = (&self.spec.request, self.watched.until_ns());
+            let mut begin_ns = || *begin_ns.get_or_insert_with(now_ns);
+            let connection = &mut self.connections[index];
+            budget -= connection.read(partition, budget, &mut begin_ns, watched_ns, request);
         }
         let mut is_all = true;
         for connection in self.connections.iter_mut().filter(|c| c.readable) {
             is_all = false;
-            if connection.arrivals.wants_mark() {
-                // A socket that can't say is read as if nothing were left; the next look tells.
-                let left = rustix::io::ioctl_fionread(&connection.stream).unwrap_or(0);
-                connection.arrivals.left(left, now_ns());
-            }
+            connection.leaves_bytes();
         }
-        Ok(is_all)
+        is_all
     }
 
-    /// Takes the first finished partition out.
-    fn ended_partition(&mut self) -> Option<u32> {
-        let index = self
-            .partitions
-            .iter()
-            .position(StreamPartition::is_finished)?;
-        self.connections.remove(index);
-        Some(self.partitions.remove(index).number)
+    /// Takes the first connection out that is over and of which all was handed on, and says what follows.
+    fn take_ended(&mut self) -> Result<Option<SourcePoll>> {
+        let Some(index) = (self.partitions.iter()).position(StreamPartition::is_finished) else {
+            return Ok(None);
+        };
+        let Connection { peer, broken, .. } = self.connections.remove(index);
+        let partition = self.partitions.remove(index).number;
+        if let Some(listening) = &mut self.listener {
+            // There is room for another one.
+            listening.ready = true;
+        }
+        let ended = SourcePoll::PartitionEnded { partition };
+        if self.on_close == OnClose::End {
+            return match broken {
+                None => Ok(Some(ended)),
+                Some(reason) => Err(Error::new(
+                    peer,
+                    format!("the connection broke before its end: {reason}"),
+                )
+                .mend("'on_close' = 'reconnect' waits for the peer instead")),
+            };
+        }
+        if self.listener.is_none() {
+            self.call(
+                partition,
+                &match broken {
+                    None => format!("{peer} has closed the connection"),
+                    Some(reason) => format!("the connection to {peer} broke: {reason}"),
+                },
+            )?;
+            return Ok(Some(SourcePoll::ConnectionLost));
+        }
+        let Some(reason) = broken else {
+            return Ok(Some(ended));
+        };
+        if !std::mem::replace(&mut self.has_said_broken, true) {
+            self.endpoint.warn(&format!(
+                "the connection of {peer} broke: {reason}; others that break are counted only"
+            ));
+        }
+        self.events.push_back(ended);
+        Ok(Some(SourcePoll::ConnectionLost))
+    }
+
+    /// Nobody is connected, and nobody is waited for.
+    fn is_over(&self) -> bool {
+        let is_waiting = match (&self.listener, &self.caller) {
+            (Some(listening), _) => self.on_close == OnClose::Reconnect || !listening.was_called,
+            (None, Some(caller)) => caller.away.is_some(),
+            (None, None) => false,
+        };
+        self.connections.is_empty() && !is_waiting
     }
 }
 
-/// Says how full the kernel's buffer was. Half of it holds bytes, the rest is the kernel's own.
-fn note_fill(request: &SourceRequest, stream: &TcpStream, drained: usize) {
-    if let Ok(bytes) = rustix::net::sockopt::socket_recv_buffer_size(stream) {
-        request.tuning.note_fill(drained, bytes / 2);
-    }
-}
-
-fn is_close(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
-    )
+/// Connections that may be open: half of what the process may have. The rest is for files, links and
+/// checkpoints, which must not fail because somebody calls often.
+fn descriptors_max() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    let most = getrlimit(Resource::Nofile).current;
+    most.map_or(usize::MAX, |most| (most as usize / 2).max(1))
 }
 
 impl Source for TcpSource {
@@ -366,17 +404,38 @@ impl Source for TcpSource {
         self.watched = waiter.watched();
         match self.endpoint.mode {
             Mode::Connect => {
-                let stream = self.endpoint.connect()?;
+                self.caller = Some(Caller {
+                    registrar: waiter.registrar(),
+                    waker: waiter.waker(),
+                    back_off: None,
+                    away: None,
+                });
+                let stream = match self.endpoint.connect() {
+                    Ok(stream) => stream,
+                    // Whoever starts a query that is saved may not be there; it goes on when its peer is.
+                    Err(error) if self.spec.request.saved => {
+                        let address = self.endpoint.address.clone();
+                        let partition = self.partitions_begun;
+                        self.partitions_begun += 1;
+                        self.call(partition, &format!("{error}"))?;
+                        return Ok(vec![(partition, address)]);
+                    }
+                    Err(error) => return Err(error),
+                };
                 waiter
                     .register(stream.as_fd())
                     .map_err(|error| self.endpoint.error("wait for the connection", &error))?;
-                let peer = stream
-                    .peer_addr()
-                    .map_or_else(|_| self.endpoint.address.clone(), |peer| peer.to_string());
+                if let Some(caller) = &mut self.caller {
+                    let mut back_off = BackOff::new();
+                    back_off.connected();
+                    caller.back_off = Some(back_off);
+                }
+                let peer = peer_of(&stream, &self.endpoint);
                 let number = self.begin(stream, peer.clone());
                 Ok(vec![(number, peer)])
             }
             Mode::Listen => {
+                self.connections_max = self.connections_max.min(descriptors_max());
                 let listener = self.endpoint.listen()?;
                 let wait = |error| self.endpoint.error("wait for connections", &error);
                 let readiness = Readiness::new().map_err(wait)?;
@@ -386,6 +445,8 @@ impl Source for TcpSource {
                     listener,
                     readiness,
                     ready: true,
+                    was_called: false,
+                    has_said_full: false,
                 });
                 Ok(vec![])
             }
@@ -398,7 +459,7 @@ impl Source for TcpSource {
             if !self.linger.is_handing_out() {
                 self.look()?;
                 self.accept()?;
-                is_all = self.read()?;
+                is_all = self.read();
             }
             if let Some(event) = self.events.pop_front() {
                 return Ok(event);
@@ -406,10 +467,10 @@ impl Source for TcpSource {
             if let Some(poll) = self.linger.poll(&mut self.partitions, &self.spec.request) {
                 return Ok(poll);
             }
-            if let Some(partition) = self.ended_partition() {
-                return Ok(SourcePoll::PartitionEnded { partition });
+            if let Some(ended) = self.take_ended()? {
+                return Ok(ended);
             }
-            if self.listener.is_none() && self.connections.is_empty() {
+            if self.is_over() {
                 return Ok(SourcePoll::End);
             }
             if is_all {
@@ -422,6 +483,7 @@ impl Source for TcpSource {
         self.connections.clear();
         self.partitions.clear();
         self.listener = None;
+        self.caller = None;
     }
 }
 

@@ -1,21 +1,50 @@
 //! The tcp source on loopback.
 
 use super::*;
-use crate::source::tests::{drain, drain_until, request};
+use crate::source::tests::{Drained, drain, drain_until, request};
 use crate::table::tests::table;
 use arrow_schema::DataType;
 use slackwater_engine::source::Tuning;
 use std::io::Write;
+use std::time::Duration;
 
-fn connector(address: &str, mode: Mode) -> TcpConnector {
-    TcpConnector {
-        schema: table(&[("line", DataType::Utf8View)], &[]).schema,
-        format: Format::Raw,
-        endpoint: Endpoint {
-            address: address.into(),
-            mode,
-        },
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn connector(address: &str, mode: &str, options: &[(&str, &str)]) -> TcpConnector {
+    let own = [("address", address), ("mode", mode)];
+    let options = [&own, options].concat();
+    let table = table(&[("line", DataType::Utf8View)], &options);
+    TcpConnector::new(&table, &Options::new(&table.options), Format::Raw).unwrap()
+}
+
+fn saved() -> SourceRequest {
+    SourceRequest {
+        saved: true,
+        ..request(&[0])
     }
+}
+
+/// A source that listens, opened, and where.
+fn listening(waiter: &mut Waiter, options: &[(&str, &str)]) -> (TcpSource, std::net::SocketAddr) {
+    let mut source = connector("127.0.0.1:0", "listen", options).tcp_source(request(&[0]));
+    assert!(source.open(waiter).unwrap().is_empty());
+    let listening = source.listener.as_ref().unwrap();
+    let address = listening.listener.local_addr().unwrap();
+    (source, address)
+}
+
+/// Ends the connection with a reset: what was not read is of no use to anybody.
+fn reset(stream: TcpStream) {
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+}
+
+fn wait_for(
+    source: &mut TcpSource,
+    waiter: &mut Waiter,
+    enough: impl Fn(&Drained) -> bool,
+) -> Drained {
+    drain_until(source, waiter, enough)
 }
 
 #[test]
@@ -35,7 +64,7 @@ fn connects_and_ends_with_the_peer() {
         stream.write_all(b"the last").unwrap();
     });
     let mut waiter = Waiter::new().unwrap();
-    let mut source = connector(&address, Mode::Connect).tcp_source(request(&[0]));
+    let mut source = connector(&address, "connect", &[]).tcp_source(request(&[0]));
     let partitions = source.open(&mut waiter).unwrap();
     assert_eq!(partitions, [(0, address)]);
     let rows = drain(&mut source, &mut waiter);
@@ -56,7 +85,7 @@ fn lingers_after_the_first_row_and_stamps_it() {
         tuning: Arc::new(Tuning::new(linger_ns, 1_000)),
         ..request(&[0])
     };
-    let mut source = connector(&address, Mode::Connect).tcp_source(request);
+    let mut source = connector(&address, "connect", &[]).tcp_source(request);
     source.open(&mut waiter).unwrap();
     let (mut stream, _) = peer.accept().unwrap();
     stream.write_all(b"half a li").unwrap();
@@ -83,16 +112,8 @@ fn lingers_after_the_first_row_and_stamps_it() {
 #[test]
 fn listens_to_many_and_goes_on() {
     let mut waiter = Waiter::new().unwrap();
-    let mut source = connector("127.0.0.1:0", Mode::Listen).tcp_source(request(&[0]));
-    assert!(source.open(&mut waiter).unwrap().is_empty());
+    let (mut source, address) = listening(&mut waiter, &[]);
     assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
-    let address = source
-        .listener
-        .as_ref()
-        .unwrap()
-        .listener
-        .local_addr()
-        .unwrap();
     let senders = (0..20).map(|sender| {
         std::thread::spawn(move || {
             let mut stream = TcpStream::connect(address).unwrap();
@@ -129,10 +150,230 @@ fn nobody_there_is_an_error_with_a_mend() {
         .unwrap()
         .to_string();
     let mut waiter = Waiter::new().unwrap();
-    let mut source = connector(&free, Mode::Connect).tcp_source(request(&[0]));
+    let mut source = connector(&free, "connect", &[]).tcp_source(request(&[0]));
     let error = source.open(&mut waiter).unwrap_err();
     assert!(
         error.reason.contains("refused") && error.place == free,
         "{error}"
     );
+}
+
+#[test]
+fn regression_a_peer_that_restarts_does_not_end_a_query_that_is_saved() {
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = peer.local_addr().unwrap().to_string();
+    let mut waiter = Waiter::new().unwrap();
+    let mut source = connector(&address, "connect", &[]).tcp_source(saved());
+    assert_eq!(source.open(&mut waiter).unwrap(), [(0, address)]);
+    let mut stream = peer.accept().unwrap().0;
+    let endings: [fn(TcpStream); 3] = [drop, reset, drop];
+    for (nth, end) in endings.into_iter().enumerate() {
+        stream.write_all(b"one\ntwo\nand a h").unwrap();
+        // A reset would take along what was not read.
+        wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 2);
+        stream.write_all(b"al").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
+        end(stream);
+        let rows = wait_for(&mut source, &mut waiter, |rows| rows.lost == 1);
+        let number = nth as u32;
+        if nth == 1 {
+            // The beginning of a line is no line, and is kept.
+            let [rejected] = &rows.rejected[..] else {
+                panic!("{rows:?}");
+            };
+            assert_eq!(
+                (&*rejected.record, rejected.position),
+                ("and a hal", Some(3))
+            );
+            assert!(rejected.reason.contains("broke"), "{}", rejected.reason);
+        } else {
+            assert_eq!(rows.texts, [format!("{number}:3:and a hal")]);
+        }
+        // Until the next one is there it holds its place.
+        assert_eq!(rows.ended, Vec::<u32>::new());
+        stream = peer.accept().unwrap().0;
+        let rows = wait_for(&mut source, &mut waiter, |rows| rows.ended.len() == 1);
+        assert_eq!((rows.started, rows.ended), (vec![number + 1], vec![number]));
+    }
+    source.close();
+}
+
+#[test]
+fn regression_a_reset_is_no_end() {
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = peer.local_addr().unwrap().to_string();
+    let mut waiter = Waiter::new().unwrap();
+    let mut source = connector(&address, "connect", &[]).tcp_source(request(&[0]));
+    source.open(&mut waiter).unwrap();
+    let mut stream = peer.accept().unwrap().0;
+    stream.write_all(b"a\nb\nc").unwrap();
+    let rows = wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 2);
+    assert_eq!(rows.texts, ["0:1:a", "0:2:b"]);
+    reset(stream);
+    // What came is handed on, and then it is said.
+    let begin = std::time::Instant::now();
+    let mut rejected = vec![];
+    let error = loop {
+        assert!(begin.elapsed() < PATIENCE);
+        match source.poll() {
+            Ok(SourcePoll::Rows(rows)) => rejected.extend(rows.rejected),
+            Ok(SourcePoll::End) => panic!("a silent end"),
+            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.place, address);
+    assert!(
+        error.to_string().contains("'on_close' = 'reconnect'"),
+        "{error}"
+    );
+    assert_eq!(rejected[0].record, "c");
+}
+
+#[test]
+fn a_saved_query_waits_for_a_peer_that_is_not_there_yet() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let free = free.unwrap().to_string();
+    let mut waiter = Waiter::new().unwrap();
+    let mut source = connector(&free, "connect", &[]).tcp_source(saved());
+    // It is a partition already, and holds others back.
+    assert_eq!(source.open(&mut waiter).unwrap(), [(0, free.clone())]);
+    assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
+    let peer = TcpListener::bind(&free).unwrap();
+    let sender = std::thread::spawn(move || peer.accept().unwrap().0.write_all(b"a\n"));
+    let rows = wait_for(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
+    assert_eq!((rows.started, rows.ended), (vec![1], vec![0]));
+    assert_eq!((rows.texts, rows.lost), (vec!["1:1:a".to_string()], 0));
+    sender.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_a_close_means_can_be_said() {
+    let mut waiter = Waiter::new().unwrap();
+    // An end, though the query is saved.
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = peer.local_addr().unwrap().to_string();
+    let end = [("on_close", "end")];
+    let mut source = connector(&address, "connect", &end).tcp_source(saved());
+    source.open(&mut waiter).unwrap();
+    peer.accept().unwrap().0.write_all(b"a").unwrap();
+    let rows = drain(&mut source, &mut waiter);
+    assert_eq!((&*rows.texts[0], rows.ended), ("0:1:a", vec![0]));
+    // A listener that ends with the last who was there.
+    let (mut source, address) = listening(&mut waiter, &end);
+    let mut senders = [0, 1].map(|_| TcpStream::connect(address).unwrap());
+    wait_for(&mut source, &mut waiter, |rows| rows.started.len() == 2);
+    for sender in &mut senders {
+        sender.write_all(b"a").unwrap();
+    }
+    drop(senders);
+    assert_eq!(drain(&mut source, &mut waiter).texts.len(), 2);
+    // No end, though it is not saved.
+    let reconnect = [("on_close", "reconnect")];
+    let address = peer.local_addr().unwrap().to_string();
+    let mut source = connector(&address, "connect", &reconnect).tcp_source(request(&[0]));
+    source.open(&mut waiter).unwrap();
+    drop(peer.accept().unwrap());
+    let next = std::thread::spawn(move || peer.accept().unwrap().0.write_all(b"b\n"));
+    let rows = wait_for(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
+    assert_eq!((&*rows.texts[0], rows.lost), ("1:1:b", 1));
+    next.join().unwrap().unwrap();
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    let refused = |options: &[(&str, &str)]| {
+        let table = table(&[("line", DataType::Utf8View)], options);
+        let connector = TcpConnector::new(&table, &Options::new(&table.options), Format::Raw);
+        connector.unwrap_err().to_string()
+    };
+    let address = ("address", "127.0.0.1:9000");
+    let error = refused(&[address, ("on_close", "fail")]);
+    assert!(error.contains("'reconnect' or 'end'"), "{error}");
+    let error = refused(&[address, ("connections_max", "3")]);
+    assert!(error.contains("'mode' = 'listen'"), "{error}");
+    let error = refused(&[address, ("mode", "listen"), ("connections_max", "0")]);
+    assert!(error.contains("from 1 to 65536"), "{error}");
+}
+
+#[test]
+fn hostile_peers_are_refused_one_by_one_and_the_others_go_on() {
+    let mut waiter = Waiter::new().unwrap();
+    let (mut source, address) = listening(&mut waiter, &[]);
+    let connect = || TcpStream::connect(address).unwrap();
+    let (silent, mut half, mut torn, mut good) = (connect(), connect(), connect(), connect());
+    half.write_all(b"half a line").unwrap();
+    torn.write_all(b"a line\nhalf").unwrap();
+    good.write_all(b"good\n").unwrap();
+    let rows = wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 2);
+    assert_eq!(rows.started, [0, 1, 2, 3]);
+    drop(half);
+    reset(torn);
+    let rows = wait_for(&mut source, &mut waiter, |rows| rows.ended.len() == 2);
+    assert_eq!(rows.texts, ["1:1:half a line"]);
+    assert_eq!((rows.lost, rows.rejected.len()), (1, 1));
+    assert_eq!(rows.rejected[0].record, "half");
+    reset(silent);
+    let rows = wait_for(&mut source, &mut waiter, |rows| rows.ended.len() == 1);
+    assert_eq!(
+        (rows.lost, rows.rejected.len()),
+        (1, 0),
+        "no line, no bad record"
+    );
+    good.write_all(b"still there\n").unwrap();
+    let rows = wait_for(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
+    assert_eq!(rows.texts, ["3:2:still there"]);
+}
+
+#[test]
+fn more_connections_than_there_may_be_wait_their_turn() {
+    let mut waiter = Waiter::new().unwrap();
+    let (mut source, address) = listening(&mut waiter, &[("connections_max", "4")]);
+    let connect = |nth: usize| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(format!("{nth}\n").as_bytes()).unwrap();
+        stream
+    };
+    let first = [0, 1, 2, 3].map(connect);
+    let rows = wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 4);
+    assert_eq!(rows.started.len(), 4);
+    let others = (4..50).map(connect).collect::<Vec<_>>();
+    assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
+    assert_eq!(source.connections.len(), 4);
+    drop((first, others));
+    let rows = wait_for(&mut source, &mut waiter, |rows| rows.ended.len() == 50);
+    assert_eq!(rows.texts.len(), 46);
+}
+
+/// Eight peers that always have a block full of text were all that was ever read.
+#[test]
+fn regression_busy_peers_leave_others_their_turn() {
+    let mut waiter = Waiter::new().unwrap();
+    let (mut source, address) = listening(&mut waiter, &[]);
+    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let busy = (0..10).map(|_| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let over = Arc::clone(&over);
+        std::thread::spawn(move || {
+            let lines = "busy\n".repeat(100_000);
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                if stream.write_all(lines.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        })
+    });
+    let busy = busy.collect::<Vec<_>>();
+    wait_for(&mut source, &mut waiter, |rows| rows.chunks > 100);
+    let mut quiet = TcpStream::connect(address).unwrap();
+    quiet.write_all(b"quiet\n").unwrap();
+    wait_for(&mut source, &mut waiter, |rows| {
+        rows.texts
+            .last()
+            .is_some_and(|text| text.ends_with(":quiet"))
+    });
+    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    source.close();
+    busy.into_iter().for_each(|sender| sender.join().unwrap());
 }

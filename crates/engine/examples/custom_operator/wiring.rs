@@ -100,6 +100,7 @@ impl Catalog for Example {
             partition_base: 0,
             idle_timeout_ns: None,
             unit_per_partition: false,
+            forgets_ended: false,
         };
         let source = Box::new(Readings(batches.into_iter()));
         Ok(SourceParts {

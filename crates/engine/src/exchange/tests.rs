@@ -61,6 +61,7 @@ fn messages() -> Vec<Message> {
         },
         chunk(5, 500),
         Message::Idle,
+        Message::Active,
         Message::EndOfWork { ingest_ns: 1 },
         Message::EndOfStream {
             ingest_ns: 2,
@@ -91,7 +92,7 @@ fn messages_arrive_as_they_were_sent() {
         counts.map(InstanceCounters::read)
     };
     assert_eq!(count(&link.sent), count(&link.received));
-    assert_eq!(count(&link.sent)[0], 6);
+    assert_eq!(count(&link.sent)[0], 7);
 }
 
 /// Chunks many times larger than the lane, while the receiver keeps what it got.

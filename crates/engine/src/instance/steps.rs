@@ -160,9 +160,10 @@ impl Instance {
                 ingest_ns,
                 stopped: false,
             } => (MAX_WATERMARK, ingest_ns),
-            Control::Idle | Control::Barrier(_) | Control::End { stopped: true, .. } => {
-                return Ok(Progress::Done);
-            }
+            Control::Idle
+            | Control::Active
+            | Control::Barrier(_)
+            | Control::End { stopped: true, .. } => return Ok(Progress::Done),
         };
         self.output.ingest_ns = ingest_ns;
         let begin_ns = now_ns();
@@ -187,6 +188,7 @@ impl Instance {
             Step::Route(route) => route.control(&match *control {
                 Control::Watermark { time, ingest_ns } => Message::Watermark { time, ingest_ns },
                 Control::Idle => Message::Idle,
+                Control::Active => Message::Active,
                 Control::Barrier(ref barrier) => Message::Barrier(barrier.clone()),
                 Control::EndOfWork { ingest_ns } => Message::EndOfWork { ingest_ns },
                 Control::End { ingest_ns, stopped } => Message::EndOfStream { ingest_ns, stopped },

@@ -63,6 +63,7 @@ fn spec() -> IntakeSpec {
         partition_base: BASE,
         idle_timeout_ns: None,
         unit_per_partition: false,
+        forgets_ended: false,
     }
 }
 
@@ -136,6 +137,7 @@ fn control(inputs: &[Input]) -> Vec<String> {
         Input::Chunk { .. } => None,
         Input::Watermark { time, .. } => Some(format!("watermark {}", *time as f64 / 1000.0)),
         Input::Idle => Some("idle".to_string()),
+        Input::Active => Some("active".to_string()),
         Input::EndOfWork { .. } => Some("end of work".to_string()),
         Input::End { stopped, .. } => Some(format!("end {stopped}")),
         Input::Barrier(_) => Some("barrier".to_string()),
@@ -425,6 +427,87 @@ fn regression_a_source_without_an_open_partition_holds_nobody_back() {
     ];
     let (mut gone, _) = intake(spec(), 1, says);
     assert_eq!(control(&drain(&mut gone)), ["watermark 95", "idle"]);
+}
+
+fn started(partition: u32) -> SourcePoll {
+    SourcePoll::PartitionStarted {
+        partition,
+        name: format!("peer {partition}"),
+    }
+}
+
+#[test]
+fn regression_a_connected_peer_that_is_silent_holds_the_others_back() {
+    let (mut listening, _) = intake(spec(), 0, vec![SourcePoll::Pending]);
+    assert_eq!(control(&drain(&mut listening)), ["idle"]);
+    // Before its first row: it has no watermark yet.
+    listening.source = Box::new(Script {
+        partitions: vec![],
+        says: [started(0), SourcePoll::Pending].into(),
+    });
+    assert_eq!(control(&drain(&mut listening)), ["active"]);
+    assert_eq!(control(&drain(&mut listening)), Vec::<String>::new());
+    // It leaves without a row, and the next one behaves as it did.
+    let ended = |partition| SourcePoll::PartitionEnded { partition };
+    listening.source = Box::new(Script {
+        partitions: vec![],
+        says: [
+            ended(0),
+            SourcePoll::Pending,
+            started(1),
+            times(1, 1, &[100]),
+            started(2),
+            ended(1),
+        ]
+        .into(),
+    });
+    let mut said = drain(&mut listening);
+    said.extend(drain(&mut listening));
+    assert_eq!(control(&said), ["idle", "active", "watermark 95"]);
+}
+
+#[test]
+fn regression_the_end_of_a_silence_is_said_before_its_first_row() {
+    // The row moves no watermark, and where rows go by key only one of those behind gets it.
+    let spec = IntakeSpec {
+        idle_timeout_ns: Some(1),
+        ..spec()
+    };
+    let (mut intake, _) = intake(spec, 1, vec![times(0, 1, &[100])]);
+    intake.partitions.get_mut(&0).unwrap().last_row_ns = 0;
+    drain(&mut intake);
+    intake.partitions.get_mut(&0).unwrap().last_row_ns = 0;
+    assert_eq!(control(&drain(&mut intake)), ["idle"]);
+    intake.source = Box::new(Script {
+        partitions: vec![],
+        says: [times(0, 2, &[96])].into(),
+    });
+    let inputs = drain(&mut intake);
+    assert!(matches!(inputs[0], Input::Active), "{:?}", control(&inputs));
+    assert!(matches!(inputs[1], Input::Chunk { .. }));
+}
+
+#[test]
+fn connections_that_have_ended_are_forgotten_but_for_how_far_they_were() {
+    let spec = IntakeSpec {
+        forgets_ended: true,
+        ..spec()
+    };
+    let mut says = vec![];
+    for peer in 0..1_000 {
+        says.push(started(peer));
+        says.push(times(peer, 1, &[100 + i64::from(peer)]));
+        says.push(SourcePoll::ConnectionLost);
+        says.push(SourcePoll::PartitionEnded { partition: peer });
+    }
+    // The furthest counts, though another one was forgotten last.
+    says.extend([started(1_000), SourcePoll::Pending]);
+    let (mut intake, _) = intake(spec, 0, says);
+    drain(&mut intake);
+    assert_eq!(intake.partitions.len(), 1);
+    assert_eq!(intake.partitions[&1_000].floor, 1_094_000);
+    assert_eq!(intake.take_counts().connections_lost, 1_000);
+    assert_eq!(intake.partition_states().len(), 1);
 }
 
 #[test]

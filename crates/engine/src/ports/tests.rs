@@ -68,6 +68,7 @@ fn drain(ports: &mut Ports) -> Vec<String> {
             Input::Chunk { port, .. } => format!("chunk {port}"),
             Input::Watermark { time, .. } => format!("watermark {time}"),
             Input::Idle => "idle".to_string(),
+            Input::Active => "active".to_string(),
             Input::Barrier(barrier) => format!("barrier {}", barrier.number),
             Input::EndOfWork { .. } => "end of work".to_string(),
             Input::End { stopped, .. } => format!("end {stopped}"),
@@ -172,6 +173,41 @@ fn all_idle_is_said_once_and_a_chunk_ends_it() {
     lanes[0].send(chunk()).unwrap();
     lanes[0].send(Message::Idle).unwrap();
     assert_eq!(drain(&mut ports), ["chunk 0", "idle"]);
+}
+
+#[test]
+fn regression_a_lane_that_is_active_again_is_waited_for_before_its_first_row() {
+    let (mut ports, mut lanes) = ports(&[1, 1]);
+    lanes[1].send(Message::Idle).unwrap();
+    lanes[0].send(watermark(10)).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 10"]);
+    lanes[1].send(Message::Active).unwrap();
+    assert!(drain(&mut ports).is_empty());
+    lanes[0].send(watermark(20)).unwrap();
+    assert!(drain(&mut ports).is_empty(), "a peer is there, and silent");
+    lanes[1].send(watermark(15)).unwrap();
+    assert_eq!(drain(&mut ports), ["watermark 15"]);
+}
+
+#[test]
+fn regression_the_end_of_a_silence_is_passed_on_once() {
+    // Behind it, too, others are not waited for while all of this is silent.
+    let (mut ports, mut lanes) = ports(&[2]);
+    for lane in &mut lanes {
+        lane.send(watermark(10)).unwrap();
+        lane.send(Message::Idle).unwrap();
+    }
+    assert_eq!(drain(&mut ports), ["watermark 10", "idle"]);
+    lanes[0].send(Message::Active).unwrap();
+    lanes[1].send(Message::Active).unwrap();
+    assert_eq!(drain(&mut ports), ["active"]);
+    // A watermark that moves nothing ends a silence as well.
+    for lane in &mut lanes {
+        lane.send(Message::Idle).unwrap();
+    }
+    assert_eq!(drain(&mut ports), ["idle"]);
+    lanes[0].send(watermark(10)).unwrap();
+    assert_eq!(drain(&mut ports), ["active"]);
 }
 
 #[test]

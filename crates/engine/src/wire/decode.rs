@@ -80,6 +80,10 @@ impl Decoder {
                 0 => Message::Idle,
                 _ => return Err(error_at(8, "an idle link has no ingest time")),
             },
+            kind::ACTIVE => match header.control(0, HEADER_BYTES, &frame)? {
+                0 => Message::Active,
+                _ => return Err(error_at(8, "the end of a silence has no ingest time")),
+            },
             kind::END_OF_STREAM => Message::EndOfStream {
                 ingest_ns: header.control(flags::STOPPED, HEADER_BYTES, &frame)?,
                 stopped: header.flags & flags::STOPPED != 0,

@@ -55,6 +55,7 @@ impl Encoder {
                 header(kind::END_OF_WORK, 0, *ingest_ns, HEADER_BYTES)
             }
             Message::Idle => header(kind::IDLE, 0, 0, HEADER_BYTES),
+            Message::Active => header(kind::ACTIVE, 0, 0, HEADER_BYTES),
             Message::Barrier(barrier) => barrier_frame(barrier),
             Message::EndOfStream { ingest_ns, stopped } => {
                 let flags = if *stopped { flags::STOPPED } else { 0 };

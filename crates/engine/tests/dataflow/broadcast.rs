@@ -365,6 +365,7 @@ impl Catalog for Broadcast {
                 partition_base: instance as u32,
                 idle_timeout_ns: None,
                 unit_per_partition: true,
+                forgets_ended: false,
             },
             dead_letters: Arc::new(NoLetters),
         })

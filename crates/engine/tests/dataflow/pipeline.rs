@@ -356,6 +356,7 @@ impl Catalog for Pipeline {
                 partition_base: 0,
                 idle_timeout_ns: None,
                 unit_per_partition: false,
+                forgets_ended: false,
             },
             dead_letters: Arc::new(NoLetters),
         })

@@ -119,6 +119,8 @@ impl Keeper {
         done: impl Fn(Stored) + Send + 'static,
     ) -> Result<Keeper, String> {
         let partitions = |(index, key): (usize, &str)| {
+            // Connections that are over would stay in all later checkpoints.
+            let restored = restored.filter(|_| !members.transient[index]);
             let node = restored.and_then(|manifest| manifest.node(key));
             let partitions = node.into_iter().flat_map(|node| node.partitions.clone());
             partitions

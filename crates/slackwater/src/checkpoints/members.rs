@@ -17,6 +17,8 @@ pub struct Members {
     pub nodes: Vec<Identity>,
     /// Their nodes in the query graph.
     pub graph_nodes: Vec<usize>,
+    /// Of each whether its partitions are connections, none of which is found again.
+    pub transient: Vec<bool>,
     /// The instances: index into `nodes`, and number among the node's instances.
     pub members: Vec<(usize, u32)>,
     /// The number of each member's instance in the deployment.
@@ -49,6 +51,7 @@ impl Members {
         let mut members = Members {
             nodes: Vec::new(),
             graph_nodes: Vec::new(),
+            transient: Vec::new(),
             members: Vec::new(),
             instances: Vec::new(),
             index: HashMap::new(),
@@ -60,6 +63,10 @@ impl Members {
             if takes_part[node] {
                 members.nodes.push(identity);
                 members.graph_nodes.push(node);
+                members.transient.push(match spec {
+                    NodeSpec::Source(source) => source.connector.describe().transient_partitions,
+                    _ => false,
+                });
             }
         }
         for (number, instance) in deployment.instances.iter().enumerate() {

@@ -174,6 +174,7 @@ pub struct SinkCounts {
     /// Seconds in which rows left, and those that violated the target.
     active_s: u64,
     violated_s: u64,
+    connections_lost: u64,
 }
 
 impl From<&SinkResult> for SinkCounts {
@@ -187,6 +188,7 @@ impl From<&SinkResult> for SinkCounts {
             latencies_us: latencies_us.collect(),
             active_s: result.seconds.active,
             violated_s: result.seconds.violated,
+            connections_lost: result.connections_lost,
         }
     }
 }
@@ -203,6 +205,7 @@ impl From<SinkCounts> for SinkResult {
             rows: counts.rows,
             latencies_us,
             seconds: Seconds::of(counts.active_s, counts.violated_s),
+            connections_lost: counts.connections_lost,
         }
     }
 }
@@ -218,7 +221,7 @@ pub struct Counts {
 
 /// The slots of [`InstanceCounters`].
 #[derive(Debug, Serialize, Deserialize)]
-pub struct InstanceCounts([u64; 8]);
+pub struct InstanceCounts([u64; 9]);
 
 impl InstanceCounts {
     pub(super) fn of(counters: &InstanceCounters) -> InstanceCounts {
@@ -233,12 +236,13 @@ impl InstanceCounts {
     }
 }
 
-fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 8] {
+fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 9] {
     [
         &counters.rows_in,
         &counters.rows_out,
         &counters.rows_late,
         &counters.rows_bad,
+        &counters.connections_lost,
         &counters.chunks,
         &counters.latency_recent_ns,
         &counters.state_bytes,

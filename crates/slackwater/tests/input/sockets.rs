@@ -91,10 +91,10 @@ fn sockets_that_do_not_work_are_named() {
     source("").fails(2, &["option 'address': is missing"]);
     source(", 'address' = 'a:1', 'mode' = 'call'")
         .fails(2, &["'call' is not a choice", "'listen'"]);
-    // A peer that hangs up on the sink.
+    // A peer that hangs up on a sink that has no other.
     let text = format!(
         "CREATE TABLE v (ts_ms BIGINT, ip STRING) WITH ('connector' = 'datagen', 'generator' = 'uservisits');
-         CREATE TABLE o (ip STRING) WITH ('connector' = 'tcp', 'address' = '{address}');
+         CREATE TABLE o (ip STRING) WITH ('connector' = 'tcp', 'address' = '{address}', 'on_close' = 'fail');
          INSERT INTO o SELECT ip FROM v;"
     );
     let running = folder.start(&text, &[]);

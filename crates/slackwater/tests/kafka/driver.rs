@@ -108,6 +108,7 @@ impl Reading {
                 std::thread::sleep(Duration::from_millis(1));
             }
             SourcePoll::EndOfWork => unreachable!("nobody asked for units of work"),
+            SourcePoll::ConnectionLost => unreachable!("a broker is waited for by its client"),
         }
     }
 

@@ -317,6 +317,7 @@ pub fn control_messages() -> Vec<Message> {
         },
         Message::EndOfWork { ingest_ns: 17 },
         Message::Idle,
+        Message::Active,
         Message::EndOfStream {
             ingest_ns: 3,
             stopped: false,

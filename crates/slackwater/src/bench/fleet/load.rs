@@ -156,6 +156,7 @@ impl Catalog for Makes {
                 partition_base: 0,
                 idle_timeout_ns: None,
                 unit_per_partition: false,
+                forgets_ended: false,
             },
             dead_letters: Arc::new(NoLetters),
         })

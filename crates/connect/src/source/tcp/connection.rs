@@ -1,0 +1,105 @@
+//! A connection of the tcp source: what is read of it, and when that came.
+
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+
+use slackwater_engine::source::SourceRequest;
+use slackwater_engine::time::now_ns;
+
+use crate::source::arrivals::Arrivals;
+use crate::source::count_bytes;
+use crate::source::stream::StreamPartition;
+
+/// Fewer bytes at once are far from filling any socket.
+const FILL_BYTES_MIN: usize = 16 * 1024;
+
+/// The socket of a partition.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    pub(super) peer: String,
+    /// There may be something to read.
+    pub(super) readable: bool,
+    arrivals: Arrivals,
+    /// Bytes read since the socket was empty.
+    drained: usize,
+    /// It is over, and was not closed by its peer: why.
+    pub(super) broken: Option<String>,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, peer: String) -> Connection {
+        Connection {
+            stream,
+            peer,
+            readable: true,
+            arrivals: Arrivals::new(now_ns()),
+            drained: 0,
+            broken: None,
+        }
+    }
+
+    /// Reads into the partition until the socket is empty, the block full or the budget spent; returns how
+    /// many bytes. Until `watched_ns` the worker would have been told of bytes.
+    pub(super) fn read(
+        &mut self,
+        partition: &mut StreamPartition,
+        budget: usize,
+        begin_ns: &mut impl FnMut() -> u64,
+        watched_ns: u64,
+        request: &SourceRequest,
+    ) -> usize {
+        let mut spent = 0;
+        while self.readable && spent < budget && !partition.room().is_empty() {
+            let time_ns = begin_ns();
+            let room = partition.room();
+            let length = room.len().min(budget - spent);
+            match self.stream.read(&mut room[..length]) {
+                Ok(0) => {
+                    self.readable = false;
+                    partition.end(time_ns);
+                }
+                Ok(bytes) => {
+                    spent += bytes;
+                    self.drained += bytes;
+                    count_bytes(request, bytes);
+                    partition.filled(bytes, self.arrivals.read(bytes, watched_ns));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    self.arrivals.emptied(time_ns);
+                    let drained = std::mem::take(&mut self.drained);
+                    if drained > FILL_BYTES_MIN {
+                        note_fill(request, &self.stream, drained);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // What came before counts; what follows is decided when that was handed on.
+                Err(error) => {
+                    self.readable = false;
+                    let reason =
+                        format!("the connection broke in the middle of this record: {error}");
+                    partition.break_off(reason, time_ns);
+                    self.broken = Some(error.to_string());
+                }
+            }
+        }
+        spent
+    }
+
+    /// Bytes are left: what comes behind them has come later.
+    pub(super) fn leaves_bytes(&mut self) {
+        if self.arrivals.wants_mark() {
+            // A socket that can't say is read as if nothing were left; the next look tells.
+            let left = rustix::io::ioctl_fionread(&self.stream).unwrap_or(0);
+            self.arrivals.left(left, now_ns());
+        }
+    }
+}
+
+/// Says how full the kernel's buffer was. Half of it holds bytes, the rest is the kernel's own.
+fn note_fill(request: &SourceRequest, stream: &TcpStream, drained: usize) {
+    if let Ok(bytes) = rustix::net::sockopt::socket_recv_buffer_size(stream) {
+        request.tuning.note_fill(drained, bytes / 2);
+    }
+}
