@@ -32,6 +32,8 @@ pub struct FileDeadLetters {
     /// Stands between a partition's name and a position: `flights.csv:812`, `topic[3]@42`.
     separator: char,
     fail: bool,
+    /// What the first record may be, if it can't be read.
+    of_first: Option<&'static str>,
     count: AtomicU64,
     state: Mutex<State>,
 }
@@ -73,12 +75,38 @@ pub fn dead_letters(table: &TableDefinition) -> std::result::Result<FileDeadLett
             _ => ':',
         },
         fail,
+        of_first: may_have_header(&options)
+            .then_some("if the first line names the columns: 'csv.header' = 'true'"),
         count: AtomicU64::new(0),
         state: Mutex::default(),
     })
 }
 
+/// Whether the first record may be a header that nobody has said a word of.
+fn may_have_header(options: &Options<'_>) -> bool {
+    let is_csv = options
+        .text("format")
+        .is_none_or(|format| format.eq_ignore_ascii_case("csv"));
+    let is_text = ["file", "stdin", "tcp"].iter().any(|name| {
+        options
+            .text("connector")
+            .is_some_and(|of| of.eq_ignore_ascii_case(name))
+    });
+    is_csv && is_text && options.text("csv.header").is_none()
+}
+
 impl FileDeadLetters {
+    /// Why a record was refused, and what may be behind it.
+    fn reason(&self, rejected: &Rejected) -> String {
+        let is_unread = rejected.reason.contains("can't read");
+        match self.of_first {
+            Some(hint) if rejected.position == Some(1) && is_unread => {
+                format!("{}; {hint}", rejected.reason)
+            }
+            _ => rejected.reason.clone(),
+        }
+    }
+
     /// Records refused so far.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
@@ -155,18 +183,19 @@ impl DeadLetters for FileDeadLetters {
         let mut state = self.lock();
         let place = self.place(&state, rejected);
         self.count.fetch_add(1, Ordering::Relaxed);
+        let reason = self.reason(rejected);
         if self.fail {
-            return Err(Error::new(place, rejected.reason.clone())
+            return Err(Error::new(place, reason)
                 .mend("mend the record, or skip bad records with 'on_error' = 'skip'")
                 .final_one());
         }
         if state.first.is_none() {
-            state.first = Some(format!("{place}: {}", rejected.reason));
+            state.first = Some(format!("{place}: {reason}"));
         }
         let line = serde_json::json!({
             "table": self.table,
             "place": place,
-            "reason": rejected.reason,
+            "reason": reason,
             "record": rejected.record,
         });
         self.keep(&mut state, format!("{line}\n").as_bytes())
@@ -242,6 +271,30 @@ mod tests {
         let error = letters.reject(&rejected(812)).unwrap_err();
         assert_eq!(error.place, "flights.csv:812");
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_first_line_that_can_not_be_read_may_be_a_header() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.jsonl");
+        let first = |options: &[(&str, &str)], position: u64| {
+            let mut options = options.to_vec();
+            options.push(("dead_letter", path.to_str().unwrap()));
+            let letters = dead_letters(&table(&[], &options)).unwrap();
+            letters
+                .reject(&Rejected {
+                    reason: "column 'ms' (BIGINT): can't read 'ms'".into(),
+                    ..rejected(position)
+                })
+                .unwrap();
+            letters.first().unwrap()
+        };
+        let hint = "'csv.header' = 'true'";
+        assert!(first(&[("connector", "file")], 1).contains(hint));
+        assert!(!first(&[("connector", "file")], 2).contains(hint));
+        assert!(!first(&[("connector", "file"), ("format", "json")], 1).contains(hint));
+        assert!(!first(&[("connector", "file"), ("csv.header", "false")], 1).contains(hint));
+        assert!(!first(&[("connector", "kafka"), ("format", "csv")], 1).contains(hint));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! In the order in which data meets the modules:
 //!
 //! ```text
+//! elsewhere                 names of other engines, into ours
 //! table, options            what the DDL says, checked before anything is opened
 //! source ── block ── lines  bytes into blocks, blocks into records
 //!            └── format     records into columns (csv, json, combined_log, regex, raw)
@@ -25,6 +26,7 @@
 //! Shutdown: `close` of a source and `finish` of a sink release files, sockets and threads; the
 //! one exception is the thread that reads standard input, which sleeps until the process ends.
 
+mod elsewhere;
 mod options;
 mod table;
 
@@ -66,6 +68,7 @@ use format::Format;
 use options::Options;
 
 pub use dead_letters::{FileDeadLetters, dead_letters};
+pub use elsewhere::{Renamed, renamed};
 pub use options::{OptionError, known_table_options};
 pub use sink::print::printed_rows;
 pub use table::{TableDefinition, TableSettings, table_settings};
@@ -144,6 +147,14 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
             "connector",
             reason,
             "read from file, stdin, tcp, kafka, mqtt, sqlite, postgres or datagen",
+        ));
+    }
+    if is_upsert_kafka(&options) {
+        return Err(OptionError::new(
+            "connector",
+            "'upsert-kafka' can only be written: a topic in which messages replace each other can't be read",
+            "'connector' = 'kafka' reads each message as a row; ROW_NUMBER() OVER (PARTITION BY key ORDER BY ts DESC) = 1 \
+             keeps the last of each key",
         ));
     }
     let (name, connector) = Connector::read(&options, &connectors)?;
@@ -236,6 +247,19 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
             "write to file, tcp, kafka, mqtt, sqlite, postgres, print or blackhole",
         ));
     }
+    if is_upsert_kafka(&options) {
+        if table.primary_key.is_empty() {
+            return Err(OptionError::new(
+                "connector",
+                "'upsert-kafka' replaces messages by their key, and the table has no PRIMARY KEY",
+                "add PRIMARY KEY (column) NOT ENFORCED",
+            ));
+        }
+        let mut table = table.clone();
+        let own = ("connector".to_string(), "kafka".to_string());
+        table.options.extend([own]);
+        return sink(&table);
+    }
     let (name, connector) = Connector::read(&options, &connectors)?;
     table::check_no_metadata(table, "a sink")?;
     sink_latency_target(table)?;
@@ -272,6 +296,12 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
     let format = Format::of_sink(&options, &table.schema)?;
     let connector = sink::tcp::TcpConnector::new(table, &options, format)?;
     Ok(Arc::new(connector))
+}
+
+/// Flink's name of a kafka sink with a PRIMARY KEY.
+fn is_upsert_kafka(options: &Options<'_>) -> bool {
+    let name = options.text("connector");
+    name.is_some_and(|name| name.eq_ignore_ascii_case("upsert-kafka"))
 }
 
 /// A format's options, but for those that are of files.

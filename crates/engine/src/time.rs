@@ -26,19 +26,22 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Reads a duration such as `10 ms`, `5s`, `1 min`, `0.5 s`, `200us` into nanoseconds. `None` when
-/// it is none, or longer than 2^63 nanoseconds (292 years).
+/// Reads a duration such as `10 ms`, `5s`, `1 min`, `0.5 s`, `200us`, `PT10S` into nanoseconds. `None`
+/// when it is none, or longer than 2^63 nanoseconds (292 years).
 pub fn parse_duration_ns(text: &str) -> Option<u64> {
     let text = text.trim();
+    if text.starts_with(['P', 'p']) {
+        return parse_iso_ns(text);
+    }
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
     let (number, unit) = text.split_at(digits);
     let number = number.replace('_', "");
     let unit_ns: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "ns" | "nanosecond" | "nanoseconds" => 1,
-        "us" | "µs" | "microsecond" | "microseconds" => 1_000,
-        "ms" | "millisecond" | "milliseconds" => 1_000_000,
+        "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1,
+        "us" | "µs" | "micro" | "micros" | "microsecond" | "microseconds" => 1_000,
+        "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1_000_000,
         "s" | "sec" | "second" | "seconds" => 1_000_000_000,
-        "min" | "minute" | "minutes" => 60 * 1_000_000_000,
+        "m" | "min" | "minute" | "minutes" => 60 * 1_000_000_000,
         "h" | "hour" | "hours" => 3_600 * 1_000_000_000,
         "d" | "day" | "days" => 86_400 * 1_000_000_000,
         _ => return None,
@@ -67,6 +70,28 @@ pub fn parse_duration_ns(text: &str) -> Option<u64> {
         .filter(|&ns| ns <= i64::MAX as u64)
 }
 
+/// A duration of ISO 8601: `P1DT2H30M5.5S`, without years and months, whose length is not fixed.
+fn parse_iso_ns(text: &str) -> Option<u64> {
+    let text = text[1..].to_ascii_uppercase();
+    let (days, times) = text.split_once('T').unwrap_or((&text, ""));
+    if days.is_empty() && times.is_empty() {
+        return None;
+    }
+    let mut total_ns = 0_u64;
+    for (mut part, units) in [(days, "D"), (times, "HMS")] {
+        let mut left = units;
+        while !part.is_empty() {
+            let end = part.find(|c: char| c.is_ascii_alphabetic())?;
+            let (number, unit) = (&part[..end], &part[end..end + 1]);
+            // Each once, the longest first.
+            left = &left[left.find(unit)? + 1..];
+            part = &part[end + 1..];
+            total_ns = total_ns.checked_add(parse_duration_ns(&format!("{number} {unit}"))?)?;
+        }
+    }
+    Some(total_ns).filter(|&ns| ns <= i64::MAX as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +106,21 @@ mod tests {
             ("1.5 s", Some(1_500_000_000)),
             ("7 ns", Some(7)),
             ("2 hours", Some(7_200_000_000_000)),
+            ("2m", Some(120_000_000_000)),
+            ("3 millis", Some(3_000_000)),
+            ("PT10S", Some(10_000_000_000)),
+            ("pt1.5s", Some(1_500_000_000)),
+            ("P1DT2H3M4S", Some(93_784_000_000_000)),
+            ("P2D", Some(172_800_000_000_000)),
+            ("P", None),
+            ("PT", None),
+            ("P1Y", None),
+            ("P1M", None),
+            ("PT1S1M", None),
+            ("PT10", None),
+            ("PTS", None),
+            ("PT-1S", None),
+            ("Pé", None),
             ("10", None),
             ("ms", None),
             (". ms", None),

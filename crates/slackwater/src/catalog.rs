@@ -25,6 +25,7 @@ use slackwater_sql::error::SqlError;
 use slackwater_sql::program::{Connectors, Program};
 use slackwater_sql::settings::TwoPhase;
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
+use slackwater_sql::statement::CreateTable;
 use slackwater_sql::table::{CHANGELOG, LATE_ROWS, Table};
 
 use crate::checkpoints::{Restored, Suspected, takes_part};
@@ -69,24 +70,20 @@ fn written(table: &Table) -> TableDefinition {
 }
 
 fn option_error(table: &Table, error: OptionError) -> SqlError {
-    let (reason, span) = match &error.option {
-        Some(option) => (
-            format!(
-                "table '{}', option '{option}': {}",
-                table.name, error.reason
-            ),
-            table
-                .option_places
-                .get(option)
-                .copied()
-                .unwrap_or(table.span),
-        ),
-        None => (
-            format!("table '{}': {}", table.name, error.reason),
-            table.span,
-        ),
-    };
-    SqlError::new(reason).at(span).mend(error.mend)
+    let place = error
+        .option
+        .as_ref()
+        .and_then(|option| table.option_places.get(option));
+    SqlError::new(reason(&table.name, &error))
+        .at(place.copied().unwrap_or(table.span))
+        .mend(error.mend)
+}
+
+fn reason(table: &str, error: &OptionError) -> String {
+    match &error.option {
+        Some(option) => format!("table '{table}', option '{option}': {}", error.reason),
+        None => format!("table '{table}': {}", error.reason),
+    }
 }
 
 impl Connectors for BuiltIn {
@@ -113,6 +110,26 @@ impl Connectors for BuiltIn {
     ) -> std::result::Result<Option<Arc<dyn LookupConnector>>, SqlError> {
         let connector = slackwater_connect::lookup(&definition(table));
         connector.map_err(|error| option_error(table, error))
+    }
+
+    fn translate(&self, create: &mut CreateTable) -> std::result::Result<(), SqlError> {
+        let renamed = slackwater_connect::renamed(&create.options).map_err(|error| {
+            let option = error.option.as_ref();
+            let place = option.and_then(|option| create.option_places.get(option));
+            SqlError::new(reason(&create.name.value, &error))
+                .at(place.copied().unwrap_or(create.name.span))
+                .mend(error.mend)
+        })?;
+        for (theirs, ours) in renamed {
+            create.options.remove(&theirs);
+            let place = create.option_places.remove(&theirs);
+            let Some((name, value)) = ours else { continue };
+            if let Some(place) = place {
+                create.option_places.insert(name.clone(), place);
+            }
+            create.options.insert(name, value);
+        }
+        Ok(())
     }
 
     fn check(&self, table: &Table) -> std::result::Result<(), SqlError> {

@@ -21,6 +21,7 @@ mod keeper;
 mod list;
 mod members;
 mod restored;
+mod shown;
 
 use serde::{Deserialize, Serialize};
 use slackwater_checkpoint::manifest::Manifest;
@@ -30,6 +31,7 @@ pub use keeper::{Keeper, Stored, Verdict};
 pub use list::list;
 pub use members::{Members, takes_part};
 pub use restored::{Restored, partitions_of};
+pub use shown::shown;
 
 /// What every process of an incarnation is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -15,11 +15,10 @@ use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::sink::{Delivery, Recovered};
 use slackwater_engine::time::now_ns;
 use slackwater_sql::specs::NodeSpec;
-use slackwater_sql::types::with_sql_types;
 
 use crate::attempt::{Attempted, Begun, Query};
 use crate::catalog::ProgramCatalog;
-use crate::checkpoints::{Incarnation, Restored, Suspected, Verdict};
+use crate::checkpoints::{Incarnation, Restored, Suspected, Verdict, shown};
 use crate::report::Totals;
 use crate::run::Failure;
 use crate::watch::News;
@@ -302,8 +301,7 @@ impl Run<'_, '_> {
         let wanted = self.query.members.wanted(self.query.program);
         if let Err(reasons) = map(manifest, BUCKETS as u32, &wanted, &[]) {
             let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
-            // Checkpoints name types as the engine does.
-            let reasons = with_sql_types(&reasons.collect::<String>());
+            let reasons = shown(&reasons.collect::<String>());
             self.refused = Some(Failure::Usage(format!(
                 "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
                  = --from-scratch begins anew, and reads and writes everything again",

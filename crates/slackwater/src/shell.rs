@@ -150,6 +150,10 @@ impl Shell {
     }
 
     fn statement(&mut self, part: &str, piece: &Piece) -> Result<Went, Stop> {
+        if let Some(command) = commands::meant(&piece.words()) {
+            self.command(&command)?;
+            return Ok(Went::On);
+        }
         let parsed = parse(&piece.placed);
         let statement = match parsed.map(|mut statements| statements.pop()) {
             Ok(Some(placed)) => placed.statement,
@@ -162,14 +166,52 @@ impl Shell {
             }
         };
         let name = match &statement {
+            Statement::CreateTable(create) if create.query.is_some() => {
+                let is_there = self.is_declared(&create.name.value);
+                return match create.unless_known && is_there {
+                    true => Ok(Went::On),
+                    false => self.create_from_query(&create.name.value, part, piece),
+                };
+            }
             Statement::CreateTable(create) => Some(create.name.value.clone()),
             Statement::CreateView { name, .. } => Some(name.value.clone()),
-            Statement::Set { .. } => None,
+            Statement::Set { .. } | Statement::Reset(_) => None,
+            Statement::Drop { name, if_known } => {
+                if !if_known || self.is_declared(&name.value) {
+                    self.forget(&name.value)?;
+                }
+                return Ok(Went::On);
+            }
             Statement::Select(_) => return self.query(part, piece, Kind::Select),
             Statement::Insert { .. } => return self.query(part, piece, Kind::Insert),
             Statement::Explain(_) => return self.query(part, piece, Kind::Explain),
         };
         self.declare(name, part, piece)
+    }
+
+    fn is_declared(&self, name: &str) -> bool {
+        let mut declared = self.declared.iter();
+        declared.any(|declared| declared.name.as_deref() == Some(name))
+    }
+
+    /// `CREATE TABLE … AS query`: the query runs once, and the table stays with the columns that it got.
+    fn create_from_query(&mut self, name: &str, part: &str, piece: &Piece) -> Result<Went, Stop> {
+        let mut script = self.script();
+        script.add(part, &piece.placed);
+        let written = match declared(script.text(), &self.settings, &BuiltIn) {
+            Ok(session) => session.tables.get(name).map(|table| words::written(table)),
+            Err(error) => {
+                self.wrong(&script.render(&error))?;
+                return Ok(Went::Stopped);
+            }
+        };
+        let went = self.query(part, piece, Kind::Insert)?;
+        let declared = Piece {
+            placed: written.unwrap_or_default(),
+            ended: true,
+        };
+        self.declare(Some(name.to_string()), part, &declared)?;
+        Ok(went)
     }
 
     fn declare(&mut self, name: Option<String>, part: &str, piece: &Piece) -> Result<Went, Stop> {

@@ -250,15 +250,16 @@ fn a_statement_goes_on_behind_a_prompt_of_its_own() {
     shell.expect("sql> ");
     shell.line("help");
     shell.expect("\\drop name");
-    for (statement, command) in [
-        ("SHOW TABLES;", "\\d lists"),
-        ("DESCRIBE bids;", "\\d name"),
-        ("DROP TABLE bids;", "\\drop name"),
-    ] {
-        shell.line(statement);
-        shell.expect("begins no statement");
-        shell.expect(command);
-    }
+    shell.line("SHOW CATALOGS;");
+    shell.expect("SHOW is for the shell");
+    shell.expect("\\d lists");
+    shell.line("SHOW TABLES;");
+    shell.expect("connector");
+    shell.line("DESCRIBE bids;");
+    shell.expect("price   INT");
+    shell.line("DROP TABLE bids;");
+    shell.line("SHOW TABLES;");
+    shell.expect("no tables yet");
     shell.line("exit");
     assert!(shell.child.wait().unwrap().success());
 }
@@ -415,6 +416,31 @@ fn without_a_terminal_it_runs_what_it_reads() {
     folder
         .slackwater(&["sql", "nowhere.sql"])
         .fails(2, &["nowhere.sql: No such file"]);
+}
+
+/// A STATEMENT SET runs as one query; a table that a query made stays, and is not made again.
+#[test]
+fn sets_of_inserts_and_tables_from_queries_in_the_shell() {
+    let folder = Folder::with(&[("bids.csv", BIDS), ("tables.sql", TABLE)]);
+    let text = "EXECUTE STATEMENT SET BEGIN\nINSERT INTO high SELECT bidder FROM bids WHERE price > 10;\n\
+                INSERT INTO low SELECT bidder FROM bids WHERE price < 10;\nEND;\n\
+                CREATE TABLE some WITH ('connector' = 'file', 'path' = 'some.csv') AS SELECT bidder, price * 2 AS twice \
+                FROM bids WHERE price < 20;\nDESCRIBE some;\nSELECT twice FROM some;\nRESET;\nSHOW TABLES;\n\
+                DROP VIEW IF EXISTS nothing;\n";
+    let tables = "CREATE TABLE high (bidder STRING COMMENT 'who') WITH ('connector' = 'file', 'path' = 'high.csv');\n\
+                  CREATE TABLE low (bidder STRING) WITH ('connector' = 'file', 'path' = 'low.csv');\n";
+    let finished = folder
+        .slackwater_with_input(&["sql", "tables.sql"], format!("{tables}\\d high\n{text}").as_bytes())
+        .ok();
+    let words = finished.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("bidder STRING who"), "{words}");
+    assert!(words.contains("twice BIGINT"), "{words}");
+    assert!(words.contains("twice 20 10"), "{words}");
+    assert!(words.contains("some table file"), "{words}");
+    let read = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
+    assert_eq!(read("high.csv"), "b\n");
+    assert_eq!(read("low.csv"), "a\n");
+    assert_eq!(read("some.csv"), "a,20\na,10\n");
 }
 
 #[test]

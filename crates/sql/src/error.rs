@@ -4,6 +4,7 @@
 //! word of the statement is meant ([`SqlError::near`], or the names that it quotes), and
 //! [`SqlError::among`] finds it among the statement's tokens.
 
+mod forms;
 mod parser;
 mod planner;
 mod secrets;
@@ -139,7 +140,34 @@ impl SqlError {
                 .find_map(|name| find(tokens, name))
         };
         let span = found.or_else(quoted).unwrap_or(first).span;
-        self.at(span)
+        self.at(span).or_string(tokens)
+    }
+
+    /// The same error; where an unknown column stands in double quotes, most likely a string was meant.
+    fn or_string(mut self, tokens: &[TokenWithSpan]) -> SqlError {
+        const HINT: &str = "strings stand in single quotes";
+        if !self.message.starts_with("there is no column '") || self.mend.starts_with(HINT) {
+            return self;
+        }
+        let is_meant = |token: &&TokenWithSpan| {
+            let start = token.span.start;
+            self.place.is_some_and(|place| {
+                (place.line, place.column) == (start.line as usize, start.column as usize)
+            })
+        };
+        if let Some(Token::Word(word)) = tokens.iter().find(is_meant).map(|found| &found.token)
+            && word.quote_style == Some('"')
+        {
+            let text = word.value.replace('\'', "''");
+            self.mend = match self.mend.is_empty() {
+                true => format!("{HINT}: '{text}'"),
+                false => format!(
+                    "{HINT}: '{text}'; double quotes name a column: {}",
+                    self.mend
+                ),
+            };
+        }
+        self
     }
 
     /// The same error at the token that it quotes, if there is one: for errors that may come from

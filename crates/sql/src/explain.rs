@@ -13,12 +13,11 @@ use slackwater_engine::operator::table_join::{Only, STREAM, TABLE, TableJoinSpec
 use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use crate::error::without_literal_types;
-use crate::expression::Physical;
+use crate::types::with_sql_types;
 
-/// An expression as a reader of SQL would write it.
-pub fn expression(expression: &Physical) -> String {
-    readable(&expression.to_string())
-}
+mod expression;
+
+pub use expression::{expression, literal};
 
 /// Without the column numbers that DataFusion shows (`ip@3`) and the types around its constants
 /// (`Int64(1)`).
@@ -36,7 +35,12 @@ pub fn readable(text: &str) -> String {
             shown.push(character);
         }
     }
-    shown.replace("count(1)", "count(*)")
+    let shown = shown.replace("count(1)", "count(*)");
+    // A column may be called like a type; what is computed is named by how.
+    match shown.contains('(') {
+        true => with_sql_types(&shown),
+        false => shown,
+    }
 }
 
 /// `tumbling 30 s`, `sliding 1 min every 10 s`, `sessions, gap 30 min`.
@@ -77,6 +81,41 @@ pub fn duration(nanoseconds: i128) -> String {
         .find(|(unit_ns, _)| nanoseconds % unit_ns == 0)
         .unwrap_or((1, "ns"));
     format!("{} {unit}", nanoseconds / unit_ns)
+}
+
+/// An interval as it could be typed: `INTERVAL '5' SECOND`, `INTERVAL '1 month 2 days'`.
+pub fn interval(months: i128, days: i128, nanoseconds: i128) -> String {
+    let units = [
+        (60 * 60 * 1_000_000_000, "HOUR"),
+        (60 * 1_000_000_000, "MINUTE"),
+        (1_000_000_000, "SECOND"),
+        (1_000_000, "MILLISECOND"),
+        (1_000, "MICROSECOND"),
+        (1, "NANOSECOND"),
+    ];
+    let mut parts = vec![];
+    if months != 0 {
+        parts.push((months, "MONTH"));
+    }
+    if days != 0 {
+        parts.push((days, "DAY"));
+    }
+    if nanoseconds != 0 || parts.is_empty() {
+        let unit = units.iter().find(|(unit_ns, _)| nanoseconds % unit_ns == 0);
+        let &(unit_ns, unit) = unit.unwrap_or(&(1, "NANOSECOND"));
+        // Nothing at all is shown in seconds.
+        let unit = if nanoseconds == 0 { "SECOND" } else { unit };
+        parts.push((nanoseconds / unit_ns, unit));
+    }
+    match parts.as_slice() {
+        [(count, unit)] => format!("INTERVAL '{count}' {unit}"),
+        several => {
+            let several = several
+                .iter()
+                .map(|(count, unit)| format!("{count} {}", unit.to_lowercase()));
+            format!("INTERVAL '{}'", several.collect::<Vec<_>>().join(" "))
+        }
+    }
 }
 
 /// An aggregation over an input with the columns of `input`.
@@ -128,7 +167,7 @@ pub fn join(spec: &JoinSpec) -> String {
         .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
         .collect::<Vec<_>>();
     if let Some(condition) = &spec.condition {
-        on.push(readable(&format!("{condition:?}")));
+        on.push(format!("{condition:#?}"));
     }
     let kind = format!("{:?}", spec.kind).to_lowercase();
     let on = if on.is_empty() {
@@ -177,7 +216,7 @@ pub fn interval_join(spec: &IntervalJoinSpec) -> String {
         .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
         .collect::<Vec<_>>();
     if let Some(condition) = &spec.condition {
-        on.push(readable(&format!("{condition:?}")));
+        on.push(format!("{condition:#?}"));
     }
     let [left, right] = [0, 1].map(|side| name(side, spec.sides[side].time_column));
     let [least, most] = spec.bounds.map(|bound| duration(i128::from(bound) * 1000));
@@ -199,7 +238,7 @@ pub fn table_join(spec: &TableJoinSpec, stream: &SchemaRef) -> String {
         })
         .collect::<Vec<_>>();
     if let Some(condition) = &spec.condition {
-        on.push(readable(&format!("{condition:?}")));
+        on.push(format!("{condition:#?}"));
     }
     let kind = match spec.only {
         Some(Only::WithPartner) => "semi",
@@ -226,7 +265,7 @@ pub fn lookup_join(spec: &LookupJoinSpec, stream: &SchemaRef, table: &SchemaRef)
     });
     let mut on = on.collect::<Vec<_>>();
     if let Some(condition) = &spec.condition {
-        on.push(readable(&format!("{condition:?}")));
+        on.push(format!("{condition:#?}"));
     }
     let kind = match spec.keeps_unmatched {
         true => "left",
@@ -244,7 +283,7 @@ pub fn changelog_join(spec: &ChangelogJoinSpec) -> String {
         .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
         .collect::<Vec<_>>();
     if let Some(condition) = &spec.condition {
-        on.push(readable(&format!("{condition:?}")));
+        on.push(format!("{condition:#?}"));
     }
     let kind = format!("{:?}", spec.kind).to_lowercase();
     match on.is_empty() {
@@ -318,6 +357,41 @@ mod tests {
             readable("count(Int64(1)) FILTER (a >= Int32(60))"),
             "count(*) FILTER (a >= 60)"
         );
+    }
+
+    #[test]
+    fn intervals_as_they_could_be_typed() {
+        let hour = 3_600_000_000_000;
+        assert_eq!(interval(0, 0, 2 * hour), "INTERVAL '2' HOUR");
+        assert_eq!(interval(0, 1, 0), "INTERVAL '1' DAY");
+        assert_eq!(interval(14, -2, 0), "INTERVAL '14 month -2 day'");
+        assert_eq!(
+            interval(0, 1, hour + 1_000_000),
+            "INTERVAL '1 day 3600001 millisecond'"
+        );
+        assert_eq!(interval(0, 0, 0), "INTERVAL '0' SECOND");
+    }
+
+    #[test]
+    fn constants_as_they_could_be_typed() {
+        use datafusion_common::ScalarValue;
+        for (value, expected) in [
+            (ScalarValue::from("it's"), "'it''s'"),
+            (ScalarValue::Boolean(Some(true)), "TRUE"),
+            (ScalarValue::Int64(None), "NULL"),
+            (ScalarValue::Int64(Some(-5)), "-5"),
+            (ScalarValue::Date32(Some(19_782)), "DATE '2024-02-29'"),
+            (
+                ScalarValue::TimestampMillisecond(Some(1_709_210_096_789), None),
+                "TIMESTAMP '2024-02-29 12:34:56.789'",
+            ),
+            (
+                ScalarValue::DurationMicrosecond(Some(5_000_000)),
+                "INTERVAL '5' SECOND",
+            ),
+        ] {
+            assert_eq!(literal(&value), expected);
+        }
     }
 
     #[test]

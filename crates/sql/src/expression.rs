@@ -1,6 +1,7 @@
 //! DataFusion's physical expressions as the engine's.
 
 mod checked;
+mod not_null;
 
 pub use checked::INTERVAL;
 
@@ -30,6 +31,8 @@ use crate::explain;
 use crate::functions;
 use crate::simplify;
 use crate::types::with_sql_types;
+
+pub use not_null::NotNull;
 
 /// The expression without a cast that gives different values for different ones.
 pub fn uncast<'e>(expression: &'e Physical, schema: &Schema) -> &'e Physical {
@@ -279,8 +282,12 @@ impl PhysicalExpression {
 }
 
 impl fmt::Debug for PhysicalExpression {
+    /// With `{:#?}` as a reader of SQL would write it; else with what tells it from every other one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.expression)
+        match f.alternate() {
+            true => f.write_str(&explain::expression(&self.expression)),
+            false => write!(f, "{}", self.expression),
+        }
     }
 }
 
@@ -290,7 +297,7 @@ impl Expression for PhysicalExpression {
             let value = self.expression.evaluate(batch)?;
             value.into_array(batch.num_rows())
         };
-        let place = || with_sql_types(&explain::expression(&self.expression));
+        let place = || explain::expression(&self.expression);
         // A function that panics condemns its row as one that fails does; expressions keep nothing
         // from one batch to the next that it could leave half-done.
         match catch_unwind(AssertUnwindSafe(compute)) {

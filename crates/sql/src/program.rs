@@ -1,6 +1,6 @@
 //! Programs: all statements of a text, compiled.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Fields, SchemaRef};
@@ -20,10 +20,12 @@ use crate::outputs;
 use crate::session::Session;
 use crate::settings::{Balancer, Parallelism, Settings};
 use crate::specs::NodeSpec;
-use crate::statement::{Hinted, OPTIONS_OF, Placed, Statement, parse};
+use crate::statement::{
+    ColumnDefinition, ColumnKind, CreateTable, Hinted, OPTIONS_OF, Placed, Statement, parse,
+};
 use crate::table::{LATE_ROWS, Table};
 use crate::translate::Translator;
-use crate::types::sql_name;
+use crate::types::{SqlType, of_tables, sql_name};
 
 /// Makes sources and sinks from tables; checks their options.
 pub trait Connectors {
@@ -35,6 +37,9 @@ pub trait Connectors {
 
     /// Where rows of the table can be looked up by key; `None` for one that is only read or written.
     fn lookup(&self, table: &Table) -> Result<Option<Arc<dyn LookupConnector>>>;
+
+    /// Puts our names of connectors and options in the place of other engines', where they mean the same.
+    fn translate(&self, create: &mut CreateTable) -> Result<()>;
 
     /// Checks a table's options when it is declared, before it is known what it is used for.
     fn check(&self, table: &Table) -> Result<()>;
@@ -154,6 +159,11 @@ struct Compiler<'a> {
     jobs: Vec<Job>,
     /// The command line says where late rows go.
     is_late_given: bool,
+    /// What tables were declared as, for those that are like them.
+    created: HashMap<String, CreateTable>,
+    /// Settings before the first SET, and what was set since: RESET takes one back.
+    settings_before: Option<Settings>,
+    set: Vec<(String, String)>,
 }
 
 /// A statement that moves rows.
@@ -175,6 +185,9 @@ impl<'a> Compiler<'a> {
             connectors,
             jobs: Vec::new(),
             is_late_given: false,
+            created: HashMap::new(),
+            settings_before: None,
+            set: Vec::new(),
         }
     }
 }
@@ -230,19 +243,16 @@ impl Compiler<'_> {
         explain: bool,
     ) -> Result<()> {
         match statement {
-            Statement::CreateTable(create) => {
-                if create.unless_known && self.session.tables.contains_key(&create.name.value) {
-                    return Ok(());
-                }
-                let table = Table::new(&self.session, &create)?;
-                self.connectors.check(&table)?;
-                self.session.add_table(table)
-            }
+            Statement::CreateTable(create) => self.create_table(*create, tokens, explain),
             Statement::CreateView {
                 name,
+                unless_known,
                 columns,
                 query,
             } => {
+                if unless_known && self.session.is_view(&name.value) {
+                    return Ok(());
+                }
                 let span = name.span;
                 let mut plan = self.session.plan(*query)?;
                 if !columns.is_empty() {
@@ -252,10 +262,16 @@ impl Compiler<'_> {
                     .add_view(&name.value, plan)
                     .map_err(|error| error.at(span))
             }
+            Statement::Drop { name, if_known } => self.drop(&name, if_known),
+            Statement::Reset(key) => self.reset(key.as_deref()),
             Statement::Set { key, .. } if key == LATE_ROWS && self.is_late_given => Ok(()),
             Statement::Set { key, value } => {
+                let settings = &mut self.session.settings;
+                self.settings_before.get_or_insert_with(|| settings.clone());
                 let options = self.connectors.table_options();
-                self.session.settings.set(&key, &value, &options)
+                settings.set(&key, &value, &options)?;
+                self.set.push((key, value));
+                Ok(())
             }
             Statement::Explain(inner) => self.statement(*inner, tokens, true),
             Statement::Select(query) => self.job(*query, None, &[], tokens, explain),
@@ -293,6 +309,122 @@ impl Compiler<'_> {
                 self.job(*query, Some(found), &columns, tokens, explain)
             }
         }
+    }
+
+    fn create_table(
+        &mut self,
+        mut create: CreateTable,
+        tokens: &Arc<[TokenWithSpan]>,
+        explain: bool,
+    ) -> Result<()> {
+        let name = create.name.value.clone();
+        if create.unless_known && self.session.tables.contains_key(&name) {
+            return Ok(());
+        }
+        if let Some(like) = create.like.take() {
+            create = like.merged(create, self.other(&like.source)?)?;
+        }
+        let query = create.query.take();
+        if let Some(query) = &query {
+            create.columns = self.columns_of(query)?;
+        }
+        self.connectors.translate(&mut create)?;
+        let table = Table::new(&self.session, &create)?;
+        self.connectors.check(&table)?;
+        self.session.add_table(table)?;
+        self.created.insert(name.clone(), create);
+        match query {
+            None => Ok(()),
+            Some(query) => {
+                let table = self.session.tables.get(&name).cloned();
+                self.job(*query, table, &[], tokens, explain)
+            }
+        }
+    }
+
+    /// The table that another one is to be like.
+    fn other(&self, name: &Ident) -> Result<&CreateTable> {
+        self.created.get(&name.value).ok_or_else(|| {
+            if self.session.is_view(&name.value) {
+                let error = format!("'{}' is a view: LIKE takes a table", name.value);
+                return SqlError::new(error)
+                    .at(name.span)
+                    .mend("CREATE TABLE … WITH (…) AS SELECT * FROM the view");
+            }
+            let known = self.created.keys().cloned().collect::<Vec<String>>();
+            let error = SqlError::new(format!("there is no table '{}'", name.value)).at(name.span);
+            match nearest(&name.value, &known) {
+                Some(near) => error.mend(format!("did you mean '{near}'?")),
+                None => error.mend("declare it first: CREATE TABLE …"),
+            }
+        })
+    }
+
+    /// The columns of a table for the rows of a query.
+    fn columns_of(&self, query: &Query) -> Result<Vec<ColumnDefinition>> {
+        let plan = self.session.plan(query.clone())?;
+        let plan = self.session.analyse(plan)?;
+        let columns = plan.schema().fields().iter().map(|field| {
+            if field.data_type() == &DataType::Null {
+                let error = format!("column '{}' has no type", field.name());
+                return Err(SqlError::new(error).mend("CAST(NULL AS STRING)"));
+            }
+            Ok(ColumnDefinition {
+                name: Ident::new(field.name()),
+                kind: ColumnKind::Physical(SqlType::Given(of_tables(field.data_type()))),
+                not_null: false,
+                comment: None,
+            })
+        });
+        columns.collect()
+    }
+
+    fn drop(&self, name: &Ident, if_known: bool) -> Result<()> {
+        let is_known =
+            self.session.tables.contains_key(&name.value) || self.session.is_view(&name.value);
+        let error = match (is_known, if_known) {
+            (false, true) => return Ok(()),
+            (false, false) => SqlError::new(format!("there is no table or view '{}'", name.value)),
+            (true, _) => SqlError::new(format!(
+                "'{}' can't be dropped: a text says what there is as a whole",
+                name.value
+            )),
+        };
+        Err(error.at(name.span).mend(match is_known {
+            true => "leave DROP and the declaration out, or give the new one another name; \\drop name forgets it in \
+                     the shell",
+            false => "leave it out: nothing outlives a run",
+        }))
+    }
+
+    /// Takes what was set back: one setting, or all.
+    fn reset(&mut self, key: Option<&str>) -> Result<()> {
+        let options = self.connectors.table_options();
+        let known = crate::settings::KNOWN
+            .iter()
+            .any(|(name, _)| Some(*name) == key);
+        let is_set = self.set.iter().any(|(set, _)| Some(set.as_str()) == key);
+        if let Some(key) = key
+            && !known
+            && !is_set
+        {
+            // Says what is wrong with the name.
+            return Settings::default().set(key, "", &options).map_err(|error| {
+                match error.message.starts_with("there is no setting") {
+                    true => error,
+                    false => SqlError::new(format!("'{key}' was not set")),
+                }
+            });
+        }
+        self.set
+            .retain(|(set, _)| key.is_some_and(|key| set != key));
+        if let Some(before) = &self.settings_before {
+            self.session.settings = before.clone();
+        }
+        for (key, value) in &self.set {
+            self.session.settings.set(key, value, &options)?;
+        }
+        Ok(())
     }
 
     fn job(
@@ -394,6 +526,7 @@ impl Compiler<'_> {
             &nodes,
             &self.session.settings,
         ));
+        warnings.extend(self.session.settings.notes.iter().cloned());
         warnings.extend(late_rows::only_counted(&nodes, &self.session));
         warnings.extend(crate::warnings::gaps(&nodes));
         warnings.extend(crate::warnings::final_state(&nodes, &self.session.settings));

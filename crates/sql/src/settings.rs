@@ -1,6 +1,7 @@
 //! `SET 'key' = 'value'`: what belongs to the query.
 
 mod choices;
+mod elsewhere;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,6 +12,8 @@ use slackwater_engine::runtime::WaitMode;
 use slackwater_engine::time::parse_duration_ns;
 
 use crate::error::{Result, SqlError, nearest};
+use elsewhere::Meant;
+
 pub use choices::{Balancer, LinkKind, Parallelism, Processes, Rebalance, TwoPhase};
 
 /// The settings of a query.
@@ -73,6 +76,8 @@ pub struct Settings {
     pub memory_limit: Option<u64>,
     /// State that nothing touches for so many microseconds of event time is forgotten; `None`: never.
     pub state_ttl_us: Option<i64>,
+    /// What was set, and changes nothing here.
+    pub notes: Vec<String>,
 }
 
 /// Processes that can be asked for on one host.
@@ -250,6 +255,7 @@ impl Default for Settings {
             restarts: RESTARTS,
             memory_limit: None,
             state_ttl_us: None,
+            notes: Vec::new(),
         }
     }
 }
@@ -375,6 +381,9 @@ impl Settings {
             "rebalance" => self.rebalance = choice(key, value, REBALANCES)?,
             "two_phase" => self.two_phase = choice(key, value, TWO_PHASES)?,
             _ => {
+                if let Some(meant) = elsewhere::meant(key, value) {
+                    return self.set_meant(key, meant?, table_options);
+                }
                 let names = KNOWN
                     .iter()
                     .map(|(name, _)| name.to_string())
@@ -392,6 +401,27 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// Sets what a setting of another engine means.
+    fn set_meant(&mut self, key: &str, meant: Meant, table_options: &[String]) -> Result<()> {
+        match meant {
+            Meant::Ours(ours, value) => {
+                let set = self.set(ours, &value, table_options);
+                set.map_err(|error| {
+                    SqlError::new(format!("'{key}' is '{ours}' here: {}", error.message))
+                        .mend(error.mend)
+                })
+            }
+            Meant::AsItIs => Ok(()),
+            Meant::Nothing(instead) => {
+                let note = format!("SET '{key}' changes nothing here: {instead}");
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+                Ok(())
+            }
+        }
     }
 
     /// How workers wait. `wait_delay` belongs to `auto`, whichever of the two was set first, and is

@@ -1,7 +1,7 @@
 //! Tables and views, as the DDL declares them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -33,6 +33,12 @@ pub struct Table {
     /// The columns of `physical` that tell rows apart, in the order of the declaration; empty where
     /// there is no PRIMARY KEY.
     pub primary_key: Vec<usize>,
+    /// The columns of `physical` that are NOT NULL: a row without a value there is rejected.
+    pub not_null: BTreeSet<usize>,
+    /// `COMMENT` of the table.
+    pub comment: Option<String>,
+    /// `COMMENT` of columns, by their index into `schema`.
+    pub column_comments: BTreeMap<usize, String>,
     /// `WITH`.
     pub options: BTreeMap<String, String>,
     /// Where each option stands.
@@ -69,7 +75,11 @@ impl Table {
     pub fn new(session: &Session, create: &CreateTable) -> Result<Table> {
         let mut physical = Vec::new();
         let mut metadata = BTreeMap::new();
+        let mut not_null = BTreeSet::new();
         for column in &create.columns {
+            if column.not_null {
+                not_null.insert(physical.len());
+            }
             if let ColumnKind::Metadata(_, key) = &column.kind {
                 metadata.insert(physical.len(), key.clone());
             }
@@ -130,7 +140,7 @@ impl Table {
                         sql_name(data_type)
                     ))
                     .at(column.span)
-                    .mend("add a computed column: ts AS TO_TIMESTAMP_LTZ(ms, 3)"));
+                    .mend(time_of(&column.value, data_type)));
                 }
                 let delay_us = watermark_delay_us(session, &column.value, expression)
                     .map_err(|error| error.at(column.span))?;
@@ -146,11 +156,41 @@ impl Table {
             columns,
             event_time,
             primary_key,
+            not_null,
+            comment: create.comment.clone(),
+            column_comments: create
+                .columns
+                .iter()
+                .enumerate()
+                .filter_map(|(index, column)| Some((index, column.comment.clone()?)))
+                .collect(),
             options: create.options.clone(),
             option_places: create.option_places.clone(),
             span: create.name.span,
         })
     }
+}
+
+/// How a column that is no time becomes one.
+fn time_of(column: &str, of: &DataType) -> String {
+    let made = match of {
+        DataType::Utf8View => {
+            return format!(
+                "add a computed column: ts AS TO_TIMESTAMP({column}), and name it: WATERMARK FOR ts AS ts - INTERVAL \
+                 '5' SECOND; TO_TIMESTAMP({column}, 'dd.MM.yyyy HH:mm:ss') reads other forms"
+            );
+        }
+        DataType::Date32 => format!("CAST({column} AS TIMESTAMP(3))"),
+        other if other.is_integer() => format!("TO_TIMESTAMP_LTZ({column}, 3)"),
+        _ => "TO_TIMESTAMP_LTZ(ms, 3)".to_string(),
+    };
+    let unit = match of.is_integer() {
+        true => " (3: it counts milliseconds; 0: seconds)",
+        false => "",
+    };
+    format!(
+        "add a computed column: ts AS {made}{unit}, and name it: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+    )
 }
 
 /// The columns of a PRIMARY KEY.

@@ -16,6 +16,8 @@ pub enum SqlType {
     Simple(AstType, Span),
     /// `ROW<name type, …>`.
     Row(Vec<(String, SqlType)>),
+    /// What a query gives (`CREATE TABLE … AS`).
+    Given(DataType),
 }
 
 impl SqlType {
@@ -33,6 +35,7 @@ impl SqlType {
                     fields.collect::<Result<Vec<FieldRef>>>()?.into(),
                 ))
             }
+            SqlType::Given(data_type) => Ok(data_type.clone()),
         }
     }
 }
@@ -175,7 +178,7 @@ pub fn sql_name(of: &DataType) -> String {
 /// A message of DataFusion or Arrow with their names of types replaced by those of SQL.
 pub fn with_sql_types(message: &str) -> String {
     // Longer names first: some begin with others.
-    const NAMES: [(&str, &str); 30] = [
+    const NAMES: &[(&str, &str)] = &[
         ("Timestamp(Second, None)", "TIMESTAMP(0)"),
         ("Timestamp(Millisecond, None)", "TIMESTAMP(3)"),
         ("Timestamp(Microsecond, None)", "TIMESTAMP(6)"),
@@ -206,14 +209,44 @@ pub fn with_sql_types(message: &str) -> String {
         ("Int64", "BIGINT"),
         ("Time64(µs)", "TIME"),
         ("Time64(Microsecond)", "TIME"),
+        ("Time64(ns)", "TIME"),
+        ("Time32(ms)", "TIME"),
+        ("Time32(s)", "TIME"),
+        ("Interval(MonthDayNano)", "INTERVAL"),
+        ("Interval(DayTime)", "INTERVAL"),
+        ("Interval(YearMonth)", "INTERVAL"),
+        ("Duration(s)", "INTERVAL"),
+        ("Duration(ms)", "INTERVAL"),
+        ("Duration(µs)", "INTERVAL"),
+        ("Duration(ns)", "INTERVAL"),
+        ("Date64", "DATE"),
+        ("LargeBinary", "BYTES"),
+        ("BinaryView", "BYTES"),
+        ("Binary", "BYTES"),
     ];
     let mut shown = message.to_string();
-    for (arrow, sql) in NAMES {
+    for &(arrow, sql) in NAMES {
         if shown.contains(arrow) {
             shown = shown.replace(arrow, sql);
         }
     }
-    with_arrays(shown)
+    with_rows(with_arrays(shown))
+}
+
+/// `Struct("a": STRING, "b": INT)` as `ROW<a STRING, b INT>`.
+fn with_rows(mut shown: String) -> String {
+    while let Some(at) = shown.find("Struct(") {
+        let mut depth = 0;
+        let end = shown[at..].find(|c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            c == ')' && depth == 0
+        });
+        let Some(end) = end else { break };
+        let inner = shown[at + "Struct(".len()..at + end].replace("\": ", " ");
+        let inner = inner.replace('"', "");
+        shown = format!("{}ROW<{inner}>{}", &shown[..at], &shown[at + end + 1..]);
+    }
+    shown
 }
 
 /// `List(STRING)` as `ARRAY<STRING>`.
@@ -240,5 +273,50 @@ impl TypePlanner for Types {
         let data_type = arrow_type(sql_type)
             .map_err(|error| datafusion_common::DataFusionError::External(Box::new(error)))?;
         Ok(Some(Arc::new(Field::new("", data_type, true))))
+    }
+}
+
+/// A type as tables have it: what else a query may give is cast to the nearest of these.
+pub fn of_tables(of: &DataType) -> DataType {
+    match of {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::UInt8 => DataType::Int16,
+        DataType::UInt16 => DataType::Int32,
+        DataType::UInt32 | DataType::UInt64 => DataType::Int64,
+        DataType::Float16 => DataType::Float32,
+        DataType::LargeBinary | DataType::BinaryView => DataType::Binary,
+        DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
+        DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(*unit, None),
+        DataType::List(item) => {
+            let item = of_tables(item.data_type());
+            DataType::List(Arc::new(Field::new_list_field(item, true)))
+        }
+        DataType::Struct(fields) => {
+            let fields = fields
+                .iter()
+                .map(|field| Field::new(field.name(), of_tables(field.data_type()), true));
+            DataType::Struct(fields.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_the_planner_are_shown_as_sql_writes_them() {
+        for (planner, sql) in [
+            ("no Interval(MonthDayNano)", "no INTERVAL"),
+            ("Duration(µs) + Int64", "INTERVAL + BIGINT"),
+            (
+                "Struct(\"a\": Utf8View, \"b\": Struct(\"c\": Int32)) and Binary",
+                "ROW<a STRING, b ROW<c INT>> and BYTES",
+            ),
+            ("List(Timestamp(ms))", "ARRAY<TIMESTAMP(3)>"),
+        ] {
+            assert_eq!(with_sql_types(planner), sql);
+        }
     }
 }

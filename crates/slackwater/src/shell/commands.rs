@@ -108,7 +108,7 @@ impl Shell {
     }
 
     /// Forgets a declaration, unless another one needs it.
-    fn forget(&mut self, name: &str) -> Result<(), Stop> {
+    pub(super) fn forget(&mut self, name: &str) -> Result<(), Stop> {
         let named = |declared: &super::Declared| declared.name.as_deref() == Some(name);
         let Some(at) = self.declared.iter().position(named) else {
             return self.wrong(&format!(
@@ -206,6 +206,24 @@ fn edited(path: &Path, text: &str) -> Result<Option<String>, String> {
     }
 }
 
+/// The command that a statement of another shell means, by its first words.
+pub fn meant(words: &[String]) -> Option<String> {
+    let upper = words.iter().map(|word| word.to_uppercase());
+    let upper = upper.collect::<Vec<String>>();
+    let upper = upper.iter().map(String::as_str).collect::<Vec<&str>>();
+    // In the case and without the quotes that it was written in.
+    let named = |at: usize| words[at].trim_matches(['"', '`', ';']).to_string();
+    match upper.as_slice() {
+        ["SHOW", "TABLES" | "VIEWS"] => Some("\\d".to_string()),
+        ["SHOW", "FUNCTIONS"] => Some("\\df".to_string()),
+        ["SHOW", "CREATE", "TABLE" | "VIEW", _] => Some(format!("\\d {}", named(3))),
+        ["DESCRIBE" | "DESC", _] => Some(format!("\\d {}", named(1))),
+        ["DESCRIBE" | "DESC", "TABLE" | "VIEW", _] => Some(format!("\\d {}", named(2))),
+        ["SET"] => Some("\\set".to_string()),
+        _ => None,
+    }
+}
+
 /// What the shell has instead of a statement that it doesn't know.
 pub fn instead(error: SqlError, statement: &str) -> SqlError {
     let first = statement.split_whitespace().next().unwrap_or_default();
@@ -214,7 +232,6 @@ pub fn instead(error: SqlError, statement: &str) -> SqlError {
         "DESCRIBE" | "DESC" => "\\d name describes a table or view",
         "DROP" => "\\drop name forgets a table or view",
         "ALTER" => "\\drop name forgets a table or view; then CREATE TABLE declares it anew",
-        "RESET" => "\\set lists what is set; SET 'key' = 'value' sets it to something else",
         _ => return error,
     };
     error.mend(mend)

@@ -1,5 +1,7 @@
 //! Where statements end: at a `;` that stands in no text, name or comment.
 
+use slackwater_sql::statement::{closing, opening};
+
 /// A statement of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Piece {
@@ -18,6 +20,21 @@ impl Piece {
             .placed
             .chars()
             .any(|c| rest.take(c) && !c.is_whitespace())
+    }
+}
+
+impl Piece {
+    /// Its first words, without comments and commands before it: as many as can open a STATEMENT SET, and one
+    /// more.
+    pub(super) fn words(&self) -> Vec<String> {
+        let mut text = self.placed.trim_start();
+        while text.starts_with('\\') {
+            text = text.split_once('\n').map_or("", |(_, rest)| rest.trim_start());
+        }
+        let mut rest = Scanner::default();
+        let own = text.chars().filter(|&c| rest.take(c));
+        let own = own.collect::<String>();
+        own.split_whitespace().take(5).map(str::to_string).collect()
     }
 }
 
@@ -98,7 +115,38 @@ pub fn split(text: &str) -> Vec<Piece> {
         }
     }
     pieces.push(piece(start, text.len(), false));
-    pieces
+    with_sets(pieces)
+}
+
+/// The same with the statements of a STATEMENT SET, from what opens it to END, as one piece each.
+fn with_sets(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut joined = Vec::new();
+    let mut open: Option<Piece> = None;
+    for piece in pieces {
+        let words = piece.words();
+        let words = words.iter().map(String::as_str).collect::<Vec<&str>>();
+        match &mut open {
+            None if opening(&words).is_some() => open = Some(piece),
+            None => joined.push(piece),
+            Some(set) => {
+                // What stands before a piece is blank in it, character by character.
+                let before = set.placed.chars().count();
+                let rest = piece.placed.chars().skip(before + 1);
+                set.placed.push(';');
+                set.placed.extend(rest);
+                set.ended = piece.ended;
+                if closing(&words) && piece.ended {
+                    joined.extend(open.take());
+                }
+            }
+        }
+    }
+    // It has not ended, whatever its last statement has.
+    joined.extend(open.map(|set| Piece {
+        ended: false,
+        ..set
+    }));
+    joined
 }
 
 /// Whether the text's last statement has ended, or there is none.
@@ -146,6 +194,29 @@ mod tests {
         assert_eq!(pieces[1].placed.trim_start(), "SELECT 'it''s;' FROM u");
         assert_eq!(pieces[1].placed.find("SELECT"), text.rfind("SELECT"));
         assert_eq!(pieces[1].placed.matches('\n').count(), 2);
+    }
+
+    #[test]
+    fn a_statement_set_is_one_piece() {
+        let text = "SELECT 1;\n-- é\nEXECUTE STATEMENT SET\nBEGIN\nINSERT INTO a SELECT 'ü;' FROM t;\nINSERT INTO b \
+                    SELECT 2 FROM t;\nEND;\nSELECT 3";
+        let pieces = split(text);
+        assert_eq!(pieces.len(), 3);
+        let set = &pieces[1].placed;
+        assert!(pieces[1].ended && set.ends_with("FROM t;\nEND"), "{set}");
+        assert_eq!(set.lines().nth(4), text.lines().nth(4));
+        assert_eq!(set.lines().nth(5), text.lines().nth(5));
+        assert_eq!(pieces[2].placed.trim(), "SELECT 3");
+        let behind = "\\d a\nBEGIN STATEMENT SET;\nINSERT INTO a SELECT 1 FROM t;\nEND;";
+        assert_eq!(split(behind).len(), 2);
+        assert!(!is_complete("BEGIN STATEMENT SET;"));
+        assert!(!is_complete(
+            "begin statement set; INSERT INTO a SELECT 1 FROM t;"
+        ));
+        assert!(is_complete(
+            "BEGIN STATEMENT SET; INSERT INTO a SELECT 1 FROM t; END;"
+        ));
+        assert!(is_complete("SELECT CASE WHEN a THEN b END FROM t;"));
     }
 
     #[test]

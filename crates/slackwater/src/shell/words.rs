@@ -273,6 +273,12 @@ fn table_described(table: &Table) -> String {
             let delay_s = delay_us as f64 / 1e6;
             notes.push(format!("event time, watermark {delay_s} s behind"));
         }
+        if let TableColumn::Physical(physical) = column
+            && table.not_null.contains(physical)
+        {
+            notes.push("not null".to_string());
+        }
+        notes.extend(table.column_comments.get(&index).cloned());
         vec![
             field.name().clone(),
             sql_name(field.data_type()),
@@ -280,6 +286,9 @@ fn table_described(table: &Table) -> String {
         ]
     });
     let mut text = aligned(&["column", "type", ""], &rows.collect::<Vec<_>>());
+    if let Some(comment) = &table.comment {
+        text.push_str(&format!("  {comment}\n"));
+    }
     for (name, value) in &table.options {
         let is_secret = ["password", "secret", "token"]
             .iter()
@@ -288,6 +297,23 @@ fn table_described(table: &Table) -> String {
         text.push_str(&format!("  '{name}' = '{value}'\n"));
     }
     text
+}
+
+/// The statement that declares a table of columns that are read or written.
+pub fn written(table: &Table) -> String {
+    let name = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let columns = table.physical.fields().iter();
+    let columns =
+        columns.map(|field| format!("{} {}", name(field.name()), sql_name(field.data_type())));
+    let options = table.options.iter();
+    let options = options.map(|(key, value)| format!("{} = {}", text(key), text(value)));
+    format!(
+        "CREATE TABLE {} ({}) WITH ({})",
+        name(&table.name),
+        columns.collect::<Vec<String>>().join(", "),
+        options.collect::<Vec<String>>().join(", ")
+    )
 }
 
 /// Rows under their titles.

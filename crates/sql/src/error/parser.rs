@@ -48,6 +48,21 @@ pub fn from_parser(error: &ParserError) -> SqlError {
         Some(at) => (&text[..at], location(&text[at + " at Line: ".len()..])),
         None => (text, None),
     };
+    if text.starts_with("No infix parser for token") {
+        let error = SqlError::new("this operator is not supported");
+        return match place {
+            Some(start) => error.at(span(start, 1)),
+            None => error,
+        };
+    }
+    if text.starts_with("Typed literal requires a string payload") {
+        let error = SqlError::new("a literal of a type is written with a string");
+        let error = error.mend("DATE '2024-02-29', TIMESTAMP '2024-02-29 12:34:56'");
+        return match place {
+            Some(start) => error.at(span(start, 1)),
+            None => error,
+        };
+    }
     let expected = text.strip_prefix("Expected: ");
     let Some((wanted, found)) = expected.and_then(|text| text.rsplit_once(", found: ")) else {
         return match place {
@@ -58,6 +73,10 @@ pub fn from_parser(error: &ParserError) -> SqlError {
     let wanted = match wanted {
         "identifier" => "a name".to_string(),
         "a data type name" => "a type".to_string(),
+        "literal int" => "a whole number".to_string(),
+        after_is if after_is.ends_with("after IS") => {
+            "NULL, TRUE, FALSE or DISTINCT FROM, with or without NOT,".to_string()
+        }
         query if query.starts_with("SELECT, VALUES") => "a query".to_string(),
         sign if !sign.starts_with(char::is_alphabetic) => format!("'{sign}'"),
         other => other.to_string(),

@@ -1,6 +1,7 @@
 //! Reading and rewriting of statements.
 
 use super::*;
+use crate::types::SqlType;
 
 fn tokens(text: &str) -> Vec<TokenWithSpan> {
     let tokens = Tokenizer::new(&DIALECT, text).tokenize_with_location();
@@ -115,6 +116,7 @@ fn a_row_is_read_with_angle_brackets_and_with_parentheses() {
                     .map(|(name, of)| format!("{name}:{}", shown(of)));
                 format!("({})", fields.collect::<Vec<_>>().join(","))
             }
+            SqlType::Given(of) => of.to_string(),
         }
     }
     for (written, expected) in [
@@ -235,4 +237,41 @@ fn a_column_named_table_is_no_misspelt_window_function() {
         shown.contains("',' or ')' is expected here, not 'b'"),
         "{shown}"
     );
+}
+
+#[test]
+fn a_statement_set_is_its_inserts() {
+    for text in [
+        "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1 FROM t; INSERT INTO b SELECT 2 FROM t; END;",
+        "BEGIN STATEMENT SET; INSERT INTO a SELECT 1 FROM t; INSERT INTO b SELECT 2 FROM t; END",
+        "EXECUTE INSERT INTO a SELECT 1 FROM t; INSERT INTO b SELECT 2 FROM t",
+    ] {
+        let statements = parse(text).unwrap();
+        let are_inserts = statements
+            .iter()
+            .all(|placed| matches!(placed.statement, Statement::Insert { .. }));
+        assert!(are_inserts && statements.len() == 2, "{text}");
+    }
+    let explained = "EXPLAIN STATEMENT SET BEGIN INSERT INTO a SELECT 1 FROM t; END";
+    assert!(matches!(only(explained), Statement::Explain(_)));
+    assert!(refused("BEGIN STATEMENT SET; INSERT INTO a SELECT 1 FROM t").contains("has no END"));
+    assert!(refused("SELECT 1 FROM t; END").contains("END without"));
+}
+
+#[test]
+fn names_of_settings_need_no_quotes() {
+    for (text, expected) in [
+        ("SET table.exec.mini-batch.enabled = true", "table.exec.mini-batch.enabled"),
+        ("SET 'a.b' = 'c'", "a.b"),
+    ] {
+        match only(text) {
+            Statement::Set { key, .. } => assert_eq!(key, expected),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    assert!(matches!(only("RESET"), Statement::Reset(None)));
+    match only("RESET table.exec.state.ttl") {
+        Statement::Reset(Some(key)) => assert_eq!(key, "table.exec.state.ttl"),
+        other => panic!("{other:?}"),
+    }
 }

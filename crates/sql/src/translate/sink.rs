@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SortOptions};
 use datafusion_expr::LogicalPlan;
 use slackwater_control::query::{Exchange, Node, NodeKind};
-use slackwater_engine::expression::Expression;
+use slackwater_engine::expression::{Column, Expression};
 use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::sink::{Accepts, SinkConnector};
@@ -13,7 +13,7 @@ use slackwater_engine::sink::{Accepts, SinkConnector};
 use super::{Stream, Translator};
 use crate::error::{Result, SqlError};
 use crate::explain;
-use crate::expression::column;
+use crate::expression::{NotNull, column};
 use crate::specs::{NodeSpec, SinkSpec};
 use crate::table::{CHANGELOG, Table};
 
@@ -71,6 +71,9 @@ impl Translator<'_> {
         latency_target_ns: Option<u64>,
     ) -> Result<()> {
         let mut node = self.materialise(&stream, &stream.columns, names, None)?;
+        if let Some(table) = &table {
+            node = self.not_null(node, table);
+        }
         let changelog = table.as_deref().and_then(Table::changelog);
         if let Some(name) = changelog {
             node = self.changes_as_rows(node, name);
@@ -153,6 +156,37 @@ impl Translator<'_> {
             }
             _ => RowOrder::new(),
         }
+    }
+
+    /// A node that rejects rows without a value in a column that the table declares NOT NULL.
+    fn not_null(&mut self, node: usize, table: &Table) -> usize {
+        if table.not_null.is_empty() {
+            return node;
+        }
+        let schema = self.schemas[node].clone();
+        let names = table.not_null.iter().map(|&index| {
+            let name = table.physical.field(index).name();
+            (index, name.clone())
+        });
+        let names = names.collect::<Vec<(usize, String)>>();
+        let shown = names.iter().map(|(_, name)| name.as_str());
+        let detail = format!("{} of {}", shown.collect::<Vec<_>>().join(", "), table.name);
+        let mut checked = names;
+        let columns = schema.fields().iter().enumerate();
+        let expressions = columns.map(|(index, field)| {
+            let column = Arc::new(Column::new(index, field.data_type().clone()));
+            // One check for the row as a whole.
+            NotNull::around(column, std::mem::take(&mut checked))
+        });
+        let expressions = expressions.collect::<Vec<Arc<dyn Expression>>>();
+        let inputs = vec![self.edge(node, Exchange::Forward)];
+        let key = format!("not null {detail}");
+        let spec = NodeSpec::Map {
+            expressions,
+            schema: schema.clone(),
+        };
+        let kind = NodeKind::Stateless;
+        self.node("not null", detail, kind, inputs, spec, schema, &key)
     }
 
     /// A node that makes of a query's rows one for each value of the columns `key`, which are not what the

@@ -12,7 +12,7 @@ use slackwater_engine::intake::EventTimeSpec;
 
 use super::{Role, Stream, Translator};
 use crate::error::{Result, SqlError};
-use crate::expression::{PhysicalExpression, column, physical};
+use crate::expression::{NotNull, PhysicalExpression, column, physical};
 use crate::specs::{NodeSpec, SourceSpec};
 use crate::table::{Table, TableColumn, TableHandle};
 
@@ -115,7 +115,7 @@ impl Translator<'_> {
         let mut fields = Vec::new();
         for &index in &kept {
             fields.push(table.schema.field(index).clone());
-            columns.push(match &table.columns[index] {
+            let column: Arc<dyn Expression> = match &table.columns[index] {
                 TableColumn::Physical(physical) => {
                     let at = projection
                         .iter()
@@ -126,7 +126,14 @@ impl Translator<'_> {
                 TableColumn::Computed(expression) => {
                     PhysicalExpression::over(physical(expression, &read_schema)?, &read)?
                 }
-            });
+            };
+            // All that is read is checked, with the first column: a row without one of the values is rejected
+            // as a whole.
+            let checked = match columns.is_empty() {
+                true => not_null(table, &projection),
+                false => Vec::new(),
+            };
+            columns.push(NotNull::around(column, checked));
         }
         let event_time = table.event_time.map(|(time, delay_us)| EventTimeSpec {
             column: kept
@@ -168,4 +175,12 @@ impl Translator<'_> {
         self.known.insert(key, node);
         Ok(node)
     }
+}
+
+/// Columns among those that are read which are NOT NULL: their index, and their name.
+fn not_null(table: &Table, projection: &[usize]) -> Vec<(usize, String)> {
+    let read = projection.iter().enumerate();
+    let read = read.filter(|(_, physical)| table.not_null.contains(physical));
+    read.map(|(at, &physical)| (at, table.physical.field(physical).name().clone()))
+        .collect()
 }

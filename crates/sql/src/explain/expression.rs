@@ -1,0 +1,196 @@
+//! Expressions as a reader of SQL would write them: without column numbers, with SQL's names of types and
+//! literals that could be typed.
+
+use std::any::Any;
+
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::DataType;
+use datafusion_common::ScalarValue;
+use datafusion_expr::Operator;
+use datafusion_physical_expr::ScalarFunctionExpr;
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
+    Literal, NegativeExpr, NotExpr, TryCastExpr,
+};
+
+use super::readable;
+use crate::expression::Physical;
+use crate::types::sql_name;
+
+/// An expression as SQL.
+pub fn expression(expression: &Physical) -> String {
+    let any = expression.as_ref() as &dyn Any;
+    let list = |all: &[Physical]| {
+        let all = all.iter().map(self::expression);
+        all.collect::<Vec<String>>().join(", ")
+    };
+    let not = |negated: bool| if negated { " NOT" } else { "" };
+    if let Some(column) = any.downcast_ref::<Column>() {
+        readable(column.name())
+    } else if let Some(literal) = any.downcast_ref::<Literal>() {
+        self::literal(literal.value())
+    } else if let Some(binary) = any.downcast_ref::<BinaryExpr>() {
+        binary_operation(binary)
+    } else if let Some(cast) = any.downcast_ref::<CastExpr>() {
+        let of = sql_name(cast.cast_type());
+        format!("CAST({} AS {of})", self::expression(cast.expr()))
+    } else if let Some(cast) = any.downcast_ref::<TryCastExpr>() {
+        let of = sql_name(cast.cast_type());
+        format!("TRY_CAST({} AS {of})", self::expression(cast.expr()))
+    } else if let Some(is_null) = any.downcast_ref::<IsNullExpr>() {
+        format!("{} IS NULL", operand(is_null.arg()))
+    } else if let Some(is_not_null) = any.downcast_ref::<IsNotNullExpr>() {
+        format!("{} IS NOT NULL", operand(is_not_null.arg()))
+    } else if let Some(not) = any.downcast_ref::<NotExpr>() {
+        format!("NOT {}", operand(not.arg()))
+    } else if let Some(negative) = any.downcast_ref::<NegativeExpr>() {
+        format!("-{}", operand(negative.arg()))
+    } else if let Some(like) = any.downcast_ref::<LikeExpr>() {
+        let word = match like.case_insensitive() {
+            true => "ILIKE",
+            false => "LIKE",
+        };
+        let (value, pattern) = (operand(like.expr()), operand(like.pattern()));
+        format!("{value}{} {word} {pattern}", not(like.negated()))
+    } else if let Some(within) = any.downcast_ref::<InListExpr>() {
+        let (value, list) = (operand(within.expr()), list(within.list()));
+        format!("{value}{} IN ({list})", not(within.negated()))
+    } else if let Some(case) = any.downcast_ref::<CaseExpr>() {
+        self::case(case)
+    } else if let Some(function) = any.downcast_ref::<ScalarFunctionExpr>() {
+        call(function.name(), function.args())
+    } else {
+        other(expression)
+    }
+}
+
+/// An expression beside an operator: with brackets around another operator.
+fn operand(expression: &Physical) -> String {
+    let any = expression.as_ref() as &dyn Any;
+    match any.is::<BinaryExpr>() || any.is::<NotExpr>() {
+        true => format!("({})", self::expression(expression)),
+        false => self::expression(expression),
+    }
+}
+
+fn binary_operation(binary: &BinaryExpr) -> String {
+    let precedence = binary.op().precedence();
+    let side = |of: &Physical, is_right: bool| {
+        let any = of.as_ref() as &dyn Any;
+        let inner = any.downcast_ref::<BinaryExpr>();
+        // a - (b - c) is not a - b - c; AND and OR may stand in any order.
+        let is_loose = matches!(binary.op(), Operator::And | Operator::Or);
+        let needs = inner.is_some_and(|inner| {
+            let own = inner.op().precedence();
+            own == 0 || own < precedence || (own == precedence && is_right && !is_loose)
+        });
+        match needs {
+            true => format!("({})", expression(of)),
+            false => expression(of),
+        }
+    };
+    let sign = match binary.op() {
+        Operator::NotEq => "<>".to_string(),
+        other => other.to_string(),
+    };
+    let (left, right) = (side(binary.left(), false), side(binary.right(), true));
+    format!("{left} {sign} {right}")
+}
+
+fn case(case: &CaseExpr) -> String {
+    let mut shown = "CASE".to_string();
+    if let Some(of) = case.expr() {
+        shown.push_str(&format!(" {}", expression(of)));
+    }
+    for (when, then) in case.when_then_expr() {
+        shown.push_str(&format!(
+            " WHEN {} THEN {}",
+            expression(when),
+            expression(then)
+        ));
+    }
+    if let Some(other) = case.else_expr() {
+        shown.push_str(&format!(" ELSE {}", expression(other)));
+    }
+    shown + " END"
+}
+
+fn call(name: &str, arguments: &[Physical]) -> String {
+    let text_of = |of: &Physical| {
+        let literal = (of.as_ref() as &dyn Any).downcast_ref::<Literal>()?;
+        literal.value().try_as_str().flatten().map(str::to_string)
+    };
+    let shown = arguments.iter().map(expression).collect::<Vec<String>>();
+    match (name, shown.as_slice()) {
+        // Fields of a ROW, and elements of an ARRAY.
+        ("get_field", [row, ..]) => {
+            let fields = arguments[1..].iter().map(text_of);
+            match fields.collect::<Option<Vec<String>>>() {
+                Some(fields) => format!("{row}.{}", fields.join(".")),
+                None => format!("get_field({})", shown.join(", ")),
+            }
+        }
+        ("array_element", [array, index]) => format!("{array}[{index}]"),
+        _ => format!("{name}({})", shown.join(", ")),
+    }
+}
+
+/// What has no form of its own: an expression that only adds a check to another is shown as that.
+fn other(expression: &Physical) -> String {
+    let text = expression.to_string();
+    match expression.children().as_slice() {
+        [inner] if inner.to_string() == text => self::expression(inner),
+        _ => crate::types::with_sql_types(&readable(&text)),
+    }
+}
+
+/// A constant, as it could be typed.
+pub fn literal(value: &ScalarValue) -> String {
+    if value.is_null() {
+        return "NULL".to_string();
+    }
+    if let Some(Some(text)) = value.try_as_str() {
+        return quoted(text);
+    }
+    match value {
+        ScalarValue::Boolean(Some(true)) => "TRUE".to_string(),
+        ScalarValue::Boolean(Some(false)) => "FALSE".to_string(),
+        ScalarValue::IntervalMonthDayNano(Some(interval)) => {
+            let (months, days) = (interval.months, interval.days);
+            super::interval(months.into(), days.into(), interval.nanoseconds.into())
+        }
+        ScalarValue::DurationSecond(Some(n)) => {
+            super::interval(0, 0, i128::from(*n) * 1_000_000_000)
+        }
+        ScalarValue::DurationMillisecond(Some(n)) => {
+            super::interval(0, 0, i128::from(*n) * 1_000_000)
+        }
+        ScalarValue::DurationMicrosecond(Some(n)) => super::interval(0, 0, i128::from(*n) * 1_000),
+        ScalarValue::DurationNanosecond(Some(n)) => super::interval(0, 0, (*n).into()),
+        other => match other.data_type() {
+            DataType::Timestamp(..) => format!("TIMESTAMP '{}'", in_text(other)),
+            DataType::Date32 | DataType::Date64 => format!("DATE '{}'", in_text(other)),
+            DataType::Time32(_) | DataType::Time64(_) => format!("TIME '{}'", in_text(other)),
+            DataType::Binary | DataType::BinaryView | DataType::LargeBinary => {
+                format!("X'{}'", in_text(other))
+            }
+            DataType::List(_) => format!("ARRAY{}", in_text(other)),
+            _ => other.to_string(),
+        },
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A value as outputs write it.
+fn in_text(value: &ScalarValue) -> String {
+    let options = FormatOptions::new().with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"));
+    let shown = || {
+        let array = value.to_array().ok()?;
+        let formatter = ArrayFormatter::try_new(&array, &options).ok()?;
+        Some(formatter.value(0).to_string())
+    };
+    shown().unwrap_or_else(|| value.to_string())
+}

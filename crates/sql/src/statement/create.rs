@@ -1,0 +1,387 @@
+//! CREATE TABLE and CREATE VIEW.
+
+use std::collections::BTreeMap;
+
+use sqlparser::ast::{Expr, Ident, Query};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{IsOptional, Parser};
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+use super::like::{self, Like};
+use super::{Statement, end, expect, is_word, parsed, parser, refused, text};
+use crate::error::{Result, SqlError, shown};
+use crate::types::SqlType;
+
+/// `CREATE TABLE name (columns) WITH (options)`.
+#[derive(Debug, Clone)]
+pub struct CreateTable {
+    /// Its name.
+    pub name: Ident,
+    /// `IF NOT EXISTS`: no error when there is a table of that name.
+    pub unless_known: bool,
+    /// Its columns in order.
+    pub columns: Vec<ColumnDefinition>,
+    /// `WATERMARK FOR column AS expression`.
+    pub watermark: Option<(Ident, Expr)>,
+    /// `PRIMARY KEY (columns) NOT ENFORCED`; empty for none.
+    pub primary_key: Vec<Ident>,
+    /// `COMMENT 'text'`.
+    pub comment: Option<String>,
+    /// `WITH`, and where each option stands.
+    pub options: BTreeMap<String, String>,
+    /// Where each option stands.
+    pub option_places: BTreeMap<String, Span>,
+    /// `LIKE table (…)`: what it takes over from another table.
+    pub like: Option<Like>,
+    /// `AS query`: what gives it its columns and is written to it.
+    pub query: Option<Box<Query>>,
+}
+
+/// A column.
+#[derive(Debug, Clone)]
+pub struct ColumnDefinition {
+    /// Its name.
+    pub name: Ident,
+    /// What it holds.
+    pub kind: ColumnKind,
+    /// `NOT NULL`: a row without a value is rejected.
+    pub not_null: bool,
+    /// `COMMENT 'text'`.
+    pub comment: Option<String>,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone)]
+pub enum ColumnKind {
+    /// Read from the source.
+    Physical(SqlType),
+    /// `METADATA FROM 'key'`: what the source knows of a row beside its columns.
+    Metadata(SqlType, String),
+    /// Computed from other columns.
+    Computed(Box<Expr>),
+}
+
+pub(super) fn table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
+    let mut parser = parser(tokens);
+    parser.next_token();
+    let _ = parser.parse_keyword(Keyword::TEMPORARY);
+    parser.next_token();
+    let unless_known = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
+    let mut table = CreateTable {
+        name: name(&mut parser)?,
+        unless_known,
+        columns: Vec::new(),
+        watermark: None,
+        primary_key: Vec::new(),
+        comment: None,
+        options: BTreeMap::new(),
+        option_places: BTreeMap::new(),
+        like: None,
+        query: None,
+    };
+    let next = parser.peek_token();
+    let without_columns = ["WITH", "AS", "LIKE", "COMMENT"];
+    let has_columns = !without_columns.iter().any(|word| is_word(&next, word));
+    if has_columns {
+        columns(&mut parser, &mut table)?;
+    }
+    table.comment = comment(&mut parser)?;
+    refused::behind_columns(&parser.peek_token())?;
+    if parser.parse_keyword(Keyword::WITH) {
+        options(&mut parser, &mut table)?;
+    }
+    let behind = parser.peek_token();
+    if parser.parse_keyword(Keyword::LIKE) {
+        table.like = Some(like::parse(&mut parser)?);
+    } else if parser.parse_keyword(Keyword::AS) {
+        if has_columns {
+            return Err(
+                SqlError::new("CREATE TABLE … AS takes its columns from the query")
+                    .at(behind.span)
+                    .mend("leave the list of columns out, or INSERT INTO the table SELECT …"),
+            );
+        }
+        table.query = Some(parsed(parser.parse_query())?);
+    } else if !has_columns {
+        let error = format!("'(' is expected here, not {}", shown(&next.token));
+        return Err(SqlError::new(error).at_token(&next));
+    }
+    refused::behind_columns(&parser.peek_token())?;
+    end(&mut parser)?;
+    Ok(Statement::CreateTable(Box::new(table)))
+}
+
+fn columns(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
+    expect(parser, Token::LParen)?;
+    loop {
+        column(parser, table)?;
+        let next = parser.next_token();
+        match next.token {
+            Token::Comma => {}
+            Token::RParen => return Ok(()),
+            Token::EOF => {
+                return Err(SqlError::new("the list of columns does not end")
+                    .at(table.name.span)
+                    .mend("close it with ')'"));
+            }
+            ref token => {
+                refused::behind_column(&next)?;
+                return Err(SqlError::new(format!(
+                    "',' or ')' is expected here, not {}",
+                    shown(token)
+                ))
+                .at_token(&next)
+                .mend("a column is: name TYPE, or name AS expression"));
+            }
+        }
+    }
+}
+
+/// A table's or view's name: one part, since there are no catalogs.
+pub(super) fn name(parser: &mut Parser) -> Result<Ident> {
+    let name = parsed(parser.parse_identifier())?;
+    let next = parser.peek_token();
+    if next.token == Token::Period {
+        return Err(SqlError::new("names of tables have one part here")
+            .at_token(&next)
+            .mend(format!(
+                "leave '{}' out: there are no catalogs and databases",
+                name.value
+            )));
+    }
+    Ok(name)
+}
+
+/// `COMMENT 'text'`, if it stands here.
+fn comment(parser: &mut Parser) -> Result<Option<String>> {
+    if !is_word(&parser.peek_token(), "COMMENT") {
+        return Ok(None);
+    }
+    parser.next_token();
+    let next = parser.next_token();
+    match next.token {
+        Token::SingleQuotedString(text) => Ok(Some(text)),
+        ref token => Err(
+            SqlError::new(format!("COMMENT needs a string, not {}", shown(token)))
+                .at_token(&next)
+                .mend("COMMENT 'what it holds'"),
+        ),
+    }
+}
+
+fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
+    let start = parser.peek_token();
+    if is_word(&start, "WATERMARK") && is_word(&parser.peek_nth_token(1), "FOR") {
+        return watermark(parser, table);
+    }
+    if is_word(&start, "CONSTRAINT") && is_word(&parser.peek_nth_token(2), "PRIMARY") {
+        // The name of a constraint says nothing here.
+        parser.next_token();
+        parser.next_token();
+        return primary_key(parser, table, None);
+    }
+    if is_word(&start, "PRIMARY") {
+        return primary_key(parser, table, None);
+    }
+    let name = parsed(parser.parse_identifier())?;
+    let mut not_null = false;
+    let kind = if parser.parse_keyword(Keyword::AS) {
+        ColumnKind::Computed(Box::new(parsed(parser.parse_expr())?))
+    } else {
+        let sql_type = sql_type(parser)?;
+        not_null = is_not_null(parser);
+        metadata(parser, &name, sql_type)?
+    };
+    let place = parser.peek_token();
+    if is_not_null(parser) {
+        if let ColumnKind::Computed(_) = kind {
+            return Err(
+                SqlError::new("NOT NULL is for columns that are read or written")
+                    .at(place.span)
+                    .mend("leave it out; COALESCE(…, value) gives a value instead of NULL"),
+            );
+        }
+        not_null = true;
+    }
+    let _ = parser.parse_keyword(Keyword::NULL);
+    if is_word(&parser.peek_token(), "PRIMARY") {
+        primary_key(parser, table, Some(&name))?;
+    }
+    let comment = comment(parser)?;
+    if table
+        .columns
+        .iter()
+        .any(|column| column.name.value == name.value)
+    {
+        return Err(
+            SqlError::new(format!("column '{}' is declared twice", name.value)).at(name.span),
+        );
+    }
+    table.columns.push(ColumnDefinition {
+        name,
+        kind,
+        not_null,
+        comment,
+    });
+    Ok(())
+}
+
+fn is_not_null(parser: &mut Parser) -> bool {
+    // NOT ENFORCED may stand in its place.
+    parser.parse_keywords(&[Keyword::NOT, Keyword::NULL])
+}
+
+fn watermark(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
+    let start = parser.next_token();
+    parser.next_token();
+    let name = parsed(parser.parse_identifier())?;
+    if !parser.parse_keyword(Keyword::AS) {
+        return Err(SqlError::new("AS is expected here")
+            .at_token(&parser.peek_token())
+            .mend("WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"));
+    }
+    let expression = parsed(parser.parse_expr())?;
+    if table.watermark.replace((name, expression)).is_some() {
+        return Err(SqlError::new("a table has one WATERMARK").at(start.span));
+    }
+    Ok(())
+}
+
+/// What a column with a type is: of the records, or METADATA.
+fn metadata(parser: &mut Parser, name: &Ident, sql_type: SqlType) -> Result<ColumnKind> {
+    if !is_word(&parser.peek_token(), "METADATA") {
+        return Ok(ColumnKind::Physical(sql_type));
+    }
+    parser.next_token();
+    let key = match parser.parse_keyword(Keyword::FROM) {
+        true => text(parser, "what the source calls it")?,
+        false => name.value.clone(),
+    };
+    // In Flink: not written. Here metadata is never written.
+    if is_word(&parser.peek_token(), "VIRTUAL") {
+        parser.next_token();
+    }
+    Ok(ColumnKind::Metadata(sql_type, key))
+}
+
+/// `PRIMARY KEY (a, b) NOT ENFORCED`, or after a column without the list.
+fn primary_key(parser: &mut Parser, table: &mut CreateTable, column: Option<&Ident>) -> Result<()> {
+    let start = parser.next_token();
+    if !parser.parse_keyword(Keyword::KEY) {
+        return Err(SqlError::new("KEY is expected here")
+            .at_token(&parser.peek_token())
+            .mend("PRIMARY KEY (id) NOT ENFORCED"));
+    }
+    let columns = match column {
+        Some(column) => vec![column.clone()],
+        None => parsed(parser.parse_parenthesized_column_list(IsOptional::Mandatory, false))?,
+    };
+    if !parser.parse_keywords(&[Keyword::NOT, Keyword::ENFORCED]) {
+        return Err(
+            SqlError::new("a PRIMARY KEY is not checked, which has to be said")
+                .at(start.span)
+                .mend("PRIMARY KEY (id) NOT ENFORCED"),
+        );
+    }
+    if !std::mem::replace(&mut table.primary_key, columns).is_empty() {
+        return Err(SqlError::new("a table has one PRIMARY KEY").at(start.span));
+    }
+    Ok(())
+}
+
+/// A type; ROW and STRUCT are read here, all others by `sqlparser`.
+fn sql_type(parser: &mut Parser) -> Result<SqlType> {
+    let start = parser.peek_token();
+    if !is_word(&start, "ROW") && !is_word(&start, "STRUCT") {
+        let data_type = parsed(parser.parse_data_type())?;
+        return Ok(SqlType::Simple(data_type, start.span));
+    }
+    parser.next_token();
+    let close = match parser.next_token().token {
+        Token::Lt => Token::Gt,
+        Token::LParen => Token::RParen,
+        _ => {
+            return Err(SqlError::new("a ROW needs its fields")
+                .at(start.span)
+                .mend("ROW<name STRING, price BIGINT>"));
+        }
+    };
+    let mut fields = Vec::new();
+    loop {
+        let name = parsed(parser.parse_identifier())?;
+        fields.push((name.value, sql_type(parser)?));
+        let next = parser.next_token();
+        if next.token == close {
+            return Ok(SqlType::Row(fields));
+        }
+        if is_word(&next, "NOT") {
+            return Err(
+                SqlError::new("NOT NULL is not supported for the fields of a ROW")
+                    .at(next.span)
+                    .mend("leave it out: of columns as a whole it is checked"),
+            );
+        }
+        if next.token != Token::Comma {
+            return Err(SqlError::new(format!("',' or '{close}' is expected here")).at_token(&next));
+        }
+    }
+}
+
+fn options(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
+    expect(parser, Token::LParen)?;
+    if parser.consume_token(&Token::RParen) {
+        return Ok(());
+    }
+    loop {
+        let start = parser.peek_token();
+        let key = text(parser, "an option's name")?;
+        expect(parser, Token::Eq)?;
+        let value = text(parser, "an option's value")?;
+        if table.options.insert(key.clone(), value).is_some() {
+            return Err(SqlError::new(format!("option '{key}' is given twice")).at(start.span));
+        }
+        table.option_places.insert(key, start.span);
+        let next = parser.next_token();
+        match next.token {
+            Token::Comma => {}
+            Token::RParen => return Ok(()),
+            ref token => {
+                return Err(SqlError::new(format!(
+                    "',' or ')' is expected here, not {}",
+                    shown(token)
+                ))
+                .at_token(&next)
+                .mend("WITH ('connector' = 'file', 'path' = 'in.csv')"));
+            }
+        }
+    }
+}
+
+pub(super) fn view(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
+    let mut parser = parser(tokens);
+    parser.next_token();
+    let _ = parser.parse_keyword(Keyword::TEMPORARY);
+    parser.next_token();
+    let unless_known = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
+    let name = name(&mut parser)?;
+    let columns = if parser.peek_token().token == Token::LParen {
+        parsed(parser.parse_parenthesized_column_list(IsOptional::Optional, false))?
+    } else {
+        Vec::new()
+    };
+    // What a view is for is nowhere shown.
+    comment(&mut parser)?;
+    if !parser.parse_keyword(Keyword::AS) {
+        return Err(SqlError::new("AS is expected here")
+            .at_token(&parser.peek_token())
+            .mend("CREATE VIEW name AS SELECT …"));
+    }
+    let query = parsed(parser.parse_query())?;
+    end(&mut parser)?;
+    Ok(Statement::CreateView {
+        name,
+        unless_known,
+        columns,
+        query,
+    })
+}

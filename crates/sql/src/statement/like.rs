@@ -1,0 +1,168 @@
+//! `CREATE TABLE … LIKE other (…)`: what one table takes over from another.
+
+use sqlparser::ast::Ident;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::{ColumnKind, CreateTable, parsed};
+use crate::error::{Result, SqlError, nearest, shown};
+
+/// The other table, and what is taken over.
+#[derive(Debug, Clone)]
+pub struct Like {
+    /// Its name.
+    pub source: Ident,
+    /// What happens to each of [`PARTS`].
+    rules: [Rule; PARTS.len()],
+}
+
+/// What happens to a part that both tables may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// It is taken over, and may not be declared again.
+    Including,
+    /// It is not taken over.
+    Excluding,
+    /// It is taken over where the new table doesn't declare it.
+    Overwriting,
+}
+
+/// Parts of a table, as LIKE names them. Columns that are read or written are always taken over.
+const PARTS: [&str; 5] = [
+    "CONSTRAINTS",
+    "GENERATED",
+    "METADATA",
+    "OPTIONS",
+    "WATERMARKS",
+];
+const CONSTRAINTS: usize = 0;
+const GENERATED: usize = 1;
+const METADATA: usize = 2;
+const OPTIONS: usize = 3;
+const WATERMARKS: usize = 4;
+
+const RULES: [(&str, Rule); 3] = [
+    ("INCLUDING", Rule::Including),
+    ("EXCLUDING", Rule::Excluding),
+    ("OVERWRITING", Rule::Overwriting),
+];
+
+fn word(token: &TokenWithSpan) -> String {
+    match &token.token {
+        Token::Word(word) if word.quote_style.is_none() => word.value.to_uppercase(),
+        _ => String::new(),
+    }
+}
+
+/// What follows LIKE.
+pub(super) fn parse(parser: &mut Parser) -> Result<Like> {
+    let source = parsed(parser.parse_identifier())?;
+    let mut given: [Option<Rule>; PARTS.len()] = [None; PARTS.len()];
+    let mut all = None;
+    if parser.consume_token(&Token::LParen) {
+        loop {
+            let next = parser.next_token();
+            if next.token == Token::RParen {
+                break;
+            }
+            let rule = RULES.iter().find(|(name, _)| *name == word(&next));
+            let Some((_, rule)) = rule else {
+                let error = format!("{} is not expected here", shown(&next.token));
+                return Err(SqlError::new(error)
+                    .at_token(&next)
+                    .mend("LIKE other (INCLUDING ALL EXCLUDING WATERMARKS OVERWRITING OPTIONS)"));
+            };
+            let part = parser.next_token();
+            match (
+                word(&part).as_str(),
+                PARTS.iter().position(|name| *name == word(&part)),
+            ) {
+                ("ALL", _) => all = Some(*rule),
+                // Tables have neither here.
+                ("PARTITIONS" | "DISTRIBUTION", _) => {}
+                (_, Some(index)) => given[index] = Some(*rule),
+                (other, None) => return Err(no_part(other).at_token(&part)),
+            }
+        }
+    }
+    let mut rules = [all.unwrap_or(Rule::Including); PARTS.len()];
+    if all.is_none() {
+        rules[OPTIONS] = Rule::Overwriting;
+    }
+    for (rule, given) in rules.iter_mut().zip(given) {
+        *rule = given.unwrap_or(*rule);
+    }
+    Ok(Like { source, rules })
+}
+
+fn no_part(name: &str) -> SqlError {
+    let names = PARTS.map(String::from);
+    let error = SqlError::new(format!("LIKE has no part '{name}'"));
+    match nearest(name, &names) {
+        Some(near) => error.mend(format!("did you mean {near}?")),
+        None => error.mend(format!("the parts are: ALL, {}", PARTS.join(", "))),
+    }
+}
+
+impl Like {
+    /// The new table with what it takes over from `other`: its columns come first.
+    pub fn merged(&self, mut new: CreateTable, other: &CreateTable) -> Result<CreateTable> {
+        let rule_of = |kind: &ColumnKind| match kind {
+            ColumnKind::Physical(_) => Rule::Including,
+            ColumnKind::Computed(_) => self.rules[GENERATED],
+            ColumnKind::Metadata(..) => self.rules[METADATA],
+        };
+        let again = |what: String, place| {
+            SqlError::new(format!(
+                "{what} is declared by '{}' already",
+                self.source.value
+            ))
+            .at(place)
+            .mend("leave one of them out: LIKE … (EXCLUDING …), or OVERWRITING where it may be replaced")
+        };
+        let mut columns = Vec::new();
+        for column in &other.columns {
+            let name = &column.name.value;
+            let own = new.columns.iter().find(|own| own.name.value == *name);
+            match (rule_of(&column.kind), own) {
+                (Rule::Excluding, _) => {}
+                (Rule::Overwriting, Some(_)) => {}
+                (Rule::Including, Some(own)) => {
+                    return Err(again(format!("column '{name}'"), own.name.span));
+                }
+                (_, None) => columns.push(column.clone()),
+            }
+        }
+        columns.append(&mut new.columns);
+        new.columns = columns;
+        new.watermark = match (new.watermark, &other.watermark, self.rules[WATERMARKS]) {
+            (Some((name, _)), Some(_), Rule::Including) => {
+                return Err(again("the WATERMARK".to_string(), name.span));
+            }
+            (None, Some(theirs), Rule::Including | Rule::Overwriting) => Some(theirs.clone()),
+            (own, ..) => own,
+        };
+        if self.rules[CONSTRAINTS] != Rule::Excluding && !other.primary_key.is_empty() {
+            if let Some(own) = new.primary_key.first() {
+                return Err(again("the PRIMARY KEY".to_string(), own.span));
+            }
+            new.primary_key = other.primary_key.clone();
+        }
+        if self.rules[OPTIONS] != Rule::Excluding {
+            for (name, value) in &other.options {
+                if !new.options.contains_key(name) {
+                    new.options.insert(name.clone(), value.clone());
+                    let place = other.option_places.get(name);
+                    let places = &mut new.option_places;
+                    place.map(|place| places.insert(name.clone(), *place));
+                } else if self.rules[OPTIONS] == Rule::Including {
+                    let place = new.option_places.get(name);
+                    let place = place.copied().unwrap_or(self.source.span);
+                    return Err(again(format!("option '{name}'"), place));
+                }
+            }
+        }
+        new.comment = new.comment.or_else(|| other.comment.clone());
+        Ok(new)
+    }
+}
