@@ -68,6 +68,7 @@ pub use dead_letters::{FileDeadLetters, dead_letters};
 pub use options::{OptionError, known_table_options};
 pub use sink::print::printed_rows;
 pub use table::{TableDefinition, TableSettings, table_settings};
+pub use time::event_time_text;
 
 #[derive(Clone, Copy)]
 enum Connector {

@@ -31,7 +31,7 @@ mod expression;
 pub mod program;
 pub mod specs;
 mod translate;
-mod warnings;
+pub mod warnings;
 
 pub use error::SqlError;
 pub use program::{Program, compile};

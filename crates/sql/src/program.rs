@@ -13,7 +13,7 @@ use sqlparser::ast::{Ident, Query};
 use sqlparser::tokenizer::{Span, TokenWithSpan};
 
 use crate::changelog::{self, ChangelogMode};
-use crate::error::{Result, SqlError, nearest};
+use crate::error::{Result, SqlError, find, nearest};
 use crate::late_rows;
 use crate::order;
 use crate::outputs;
@@ -24,6 +24,7 @@ use crate::statement::{Statement, parse};
 use crate::table::{LATE_ROWS, Table};
 use crate::translate::Translator;
 use crate::types::sql_name;
+use crate::warnings::{Clash, SetAt, Target, beside_targets};
 
 /// Makes sources and sinks from tables; checks their options.
 pub trait Connectors {
@@ -66,6 +67,8 @@ pub struct Program {
     pub modes: Vec<ChangelogMode>,
     /// What the user should know before it runs.
     pub warnings: Vec<String>,
+    /// So should he what of the text does not go together; who has the text knows what its places are called.
+    pub clashes: Vec<Clash>,
 }
 
 /// A statement that moves rows.
@@ -125,6 +128,7 @@ pub fn compile(
     }
     for (key, value) in overrides {
         compiler.session.settings.set(key, value, &options)?;
+        compiler.set_at.remove(key);
     }
     if overrides.iter().any(|(key, _)| key == "parallelism") {
         let parallelism = compiler.session.settings.parallelism;
@@ -152,6 +156,8 @@ struct Compiler<'a> {
     jobs: Vec<Job>,
     /// The command line says where late rows go.
     is_late_given: bool,
+    /// Where settings were set that the command line doesn't set.
+    set_at: SetAt,
 }
 
 /// A statement that moves rows.
@@ -173,6 +179,7 @@ impl<'a> Compiler<'a> {
             connectors,
             jobs: Vec::new(),
             is_late_given: false,
+            set_at: SetAt::new(),
         }
     }
 }
@@ -210,7 +217,11 @@ impl Compiler<'_> {
             Statement::Set { key, .. } if key == LATE_ROWS && self.is_late_given => Ok(()),
             Statement::Set { key, value } => {
                 let options = self.connectors.table_options();
-                self.session.settings.set(&key, &value, &options)
+                self.session.settings.set(&key, &value, &options)?;
+                if let Some(token) = find(tokens, &key) {
+                    self.set_at.insert(key, token.span);
+                }
+                Ok(())
             }
             Statement::Explain(inner) => self.statement(*inner, tokens, true),
             Statement::Select(query) => self.job(*query, None, &[], tokens, explain),
@@ -304,11 +315,16 @@ impl Compiler<'_> {
     fn program(&self, jobs: Vec<Job>) -> Result<Program> {
         let plans = jobs.iter().map(|job| &job.plan).collect::<Vec<_>>();
         let mut translator = Translator::new(&self.session, self.connectors, &plans)?;
-        let mut outputs = Vec::new();
+        let (mut outputs, mut targets) = (Vec::new(), Vec::new());
         for job in &jobs {
             let table = job.table.as_deref();
             let table = table.map(|table| (table.name.as_str(), latency_target(table)));
-            let target_ns = self.session.settings.target_of_sink(table, &job.views);
+            let settings = &self.session.settings;
+            let target_ns = settings.target_of_sink(table, &job.views);
+            targets.extend(target_ns.map(|target_ns| {
+                let (set_at, table) = (&self.set_at, job.table.as_deref());
+                Target::of(target_ns, settings, set_at, table, &job.views)
+            }));
             translator
                 .sink(&job.plan, job.table.clone(), target_ns)
                 .map_err(|error| error.among(&job.tokens))?;
@@ -341,7 +357,9 @@ impl Compiler<'_> {
         ));
         warnings.extend(late_rows::only_counted(&nodes, &self.session));
         warnings.extend(crate::warnings::gaps(&nodes));
-        warnings.extend(crate::warnings::idle_emit(&nodes, &self.session.settings));
+        let settings = &self.session.settings;
+        warnings.extend(crate::warnings::idle_emit(&nodes, settings));
+        let clashes = beside_targets(&nodes, &targets, settings, &self.set_at);
         if self.session.settings.balancer == Balancer::Auto {
             order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);
         }
@@ -352,6 +370,7 @@ impl Compiler<'_> {
             outputs,
             modes,
             warnings,
+            clashes,
         })
     }
 }
