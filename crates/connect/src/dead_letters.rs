@@ -127,15 +127,20 @@ impl FileDeadLetters {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn place(&self, state: &State, rejected: &Rejected) -> String {
-        let name = match rejected.partition {
+    /// Where a row was read, as refused records have it: `flights.csv:812`.
+    pub fn place_of(&self, partition: u32, position: u64) -> String {
+        self.place(&self.lock(), Some(partition), Some(position))
+    }
+
+    fn place(&self, state: &State, partition: Option<u32>, position: Option<u64>) -> String {
+        let name = match partition {
             None => self.table.clone(),
             Some(partition) => match state.names.get(&partition) {
                 Some(name) => name.clone(),
                 None => format!("{} partition {partition}", self.table),
             },
         };
-        match rejected.position {
+        match position {
             None => name,
             Some(position) => format!("{name}{}{position}", self.separator),
         }
@@ -181,7 +186,7 @@ impl DeadLetters for FileDeadLetters {
 
     fn reject(&self, rejected: &Rejected) -> Result<()> {
         let mut state = self.lock();
-        let place = self.place(&state, rejected);
+        let place = self.place(&state, rejected.partition, rejected.position);
         self.count.fetch_add(1, Ordering::Relaxed);
         let reason = self.reason(rejected);
         if self.fail {

@@ -72,6 +72,7 @@ pub use elsewhere::{Renamed, renamed};
 pub use options::{OptionError, known_table_options};
 pub use sink::print::printed_rows;
 pub use table::{TableDefinition, TableSettings, table_settings};
+pub use time::event_time_text;
 
 #[derive(Clone, Copy)]
 enum Connector {

@@ -245,6 +245,14 @@ pub(crate) fn write_timestamp(out: &mut Vec<u8>, value: i64, unit: TimeUnit) {
     }
 }
 
+/// An event time in microseconds as messages show it: `YYYY-MM-DD HH:MM:SS[.fff…]`, with the digits that it has.
+pub fn event_time_text(us: i64) -> String {
+    let mut text = Vec::new();
+    write_timestamp(&mut text, us, TimeUnit::Microsecond);
+    let text = String::from_utf8(text).expect("digits and marks between them");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,6 +40,10 @@ pub struct KeyHashes {
     pub hashes: Arc<[u64]>,
 }
 
+/// Partitions that one source can have, so that every source's partitions get numbers of their own: those of
+/// source `n` of a query begin at `n` times this.
+pub const PARTITIONS_PER_SOURCE: u32 = 1 << 20;
+
 /// The source partition that the rows of a chunk came from. One chunk has rows of one partition.
 #[derive(Debug, Clone)]
 pub struct Origin {
@@ -119,6 +123,11 @@ impl Positions {
 }
 
 impl Origin {
+    /// The source, numbered among those of the query.
+    pub fn source(&self) -> usize {
+        (self.partition / PARTITIONS_PER_SOURCE) as usize
+    }
+
     /// Row `row`'s watermark; [`crate::time::MIN_WATERMARK`] when the row can't be late.
     pub fn watermark(&self, row: usize) -> EventTime {
         match &self.watermarks {

@@ -7,6 +7,10 @@ use slackwater_link::IdleCounters;
 use crate::hash::{BUCKETS, bucket};
 use crate::latency::LatencySlots;
 
+/// Sources whose late rows are told apart: 32 slots are 256 bytes an instance, and more than a query has tables.
+/// The late rows of further ones count only in all.
+pub const SOURCES_COUNTED: usize = 32;
+
 /// What one instance counts. Written by its worker only; a reader sees values that are a little
 /// old, never torn.
 #[derive(Debug, Default)]
@@ -18,6 +22,8 @@ pub struct InstanceCounters {
     pub rows_out: AtomicU64,
     /// Rows dropped because all their windows were closed.
     pub rows_late: AtomicU64,
+    /// Those of them whose source is known, by its number among the sources of the query.
+    pub late_by_source: [AtomicU64; SOURCES_COUNTED],
     /// Records and rows refused.
     pub rows_bad: AtomicU64,
     /// Connections of its source that were lost.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::exchange::{LinkReceiver, LinkSender};
 use crate::fan::Fan;
 use crate::instance::{Instance, InstanceInput, SinkStep, Step};
-use crate::intake::{Intake, IntakeSpec};
+use crate::intake::{Intake, IntakeSpec, Notices};
 use crate::operator::Operator;
 use crate::ports::{Port, Ports};
 use crate::recorder::{Recorder, Suspect};
@@ -281,6 +281,11 @@ pub trait Catalog {
         None
     }
 
+    /// Who hears what is noticed of the rows of the source at `node`; by default nobody.
+    fn notices(&self, _node: usize) -> Option<Arc<dyn Notices>> {
+        None
+    }
+
     /// What the operators of this process may hold; by default as much as they like.
     fn budget(&self) -> Budget {
         Budget::default()
@@ -520,6 +525,9 @@ fn instance(
             let mut intake = Intake::new(parts.source, parts.intake, parts.dead_letters);
             intake.resume(parts.restored);
             intake.watch_out(catalog.recorder(), number, parts.suspects);
+            if let Some(notices) = catalog.notices(*node) {
+                intake.notice(notices);
+            }
             InstanceInput::Source(intake)
         }
         InputPlan::Ports(ports) => {

@@ -5,11 +5,13 @@
 //! row's own watermark where some row of the batch lies behind it. The instance's watermark is the
 //! minimum over its partitions that are neither idle nor ended.
 
+mod notices;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use arrow_array::{Array, BooleanArray, Int64Array};
-use arrow_schema::SchemaRef;
+use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_link::Waiter;
 
 use crate::budget::Budget;
@@ -22,6 +24,8 @@ use crate::ports::Input;
 use crate::recorder::{Recorder, Suspect};
 use crate::source::{DeadLetters, Rejected, Resume, Source, SourcePoll, SourceRows};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK, now_ns};
+use notices::Looking;
+pub use notices::{Notice, Notices, Place, is_plausible, leaves};
 
 /// How a source's batches become chunks.
 #[derive(Clone)]
@@ -126,6 +130,8 @@ pub struct Intake {
     suspects: Vec<Suspect>,
     /// What the source has handed out and is not taken yet: rows under suspicion.
     pieces: VecDeque<SourceRows>,
+    /// Who hears what is noticed of the rows.
+    looking: Option<Looking>,
     stopped: bool,
     ended: bool,
 }
@@ -161,6 +167,7 @@ impl Intake {
             is_noted: false,
             suspects: Vec::new(),
             pieces: VecDeque::new(),
+            looking: None,
             stopped: false,
             ended: false,
         }
@@ -381,6 +388,11 @@ impl Intake {
         suspects.any(|of| (of.partition, of.first, of.last) == (partition, position, position))
     }
 
+    /// Says what it notices of its rows.
+    pub fn notice(&mut self, notices: Arc<dyn Notices>) {
+        self.looking = Some(Looking::new(notices));
+    }
+
     /// Waits for other sources when the operators of the process hold nearly as much as they may.
     pub fn keep_to(&mut self, budget: &Arc<Budget>) {
         // Without event time there is nothing to be ahead in.
@@ -435,6 +447,9 @@ impl Intake {
         if rows.batch.num_rows() == 0 {
             return Ok(());
         }
+        if let Some(looking) = &mut self.looking {
+            looking.at_columns(&rows.batch);
+        }
         let first = rows.positions.at(0);
         let last = rows.positions.at(rows.batch.num_rows() - 1);
         let is_refused = first == last && self.is_refused(rows.partition, first);
@@ -475,9 +490,9 @@ impl Intake {
                 partition.floor = floor.max(partition.watermark(event_time.delay_us));
             }
             partition.last_row_ns = rows.ingest_ns;
-            let watermarks = observe(partition, event_time, &chunk)?;
+            let observed = observe(partition, event_time, &chunk, self.looking.as_mut())?;
             if let Some(origin) = &mut chunk.origin {
-                origin.watermarks = watermarks;
+                origin.watermarks = observed;
             }
         }
         self.end_silence();
@@ -497,7 +512,9 @@ impl Intake {
             let time = ticks_to_us(ticks, unit);
             (-EVENT_TIME_MAX_US..=EVENT_TIME_MAX_US).contains(&time)
         };
-        if column.null_count() == 0 && ticks.iter().all(|&ticks| in_range(ticks)) {
+        let (least, most) = extremes(ticks);
+        if column.null_count() == 0 && in_range(least) && in_range(most) {
+            self.look_at_times(&chunk, unit, ticks, (least, most));
             return Ok(chunk);
         }
         let name = self.spec.schema.field(event_time.column).name().clone();
@@ -515,7 +532,34 @@ impl Intake {
             self.counts.rows_bad += 1;
             self.dead_letters.reject(&reject(&chunk, row, reason))?;
         }
-        chunk.filter(&BooleanArray::from(keep))
+        let chunk = chunk.filter(&BooleanArray::from(keep))?;
+        let ticks = timestamp_ticks(chunk.batch.column(event_time.column))?;
+        self.look_at_times(&chunk, unit, ticks, extremes(ticks));
+        Ok(chunk)
+    }
+
+    /// Says which event time is most likely not what was meant; the first of them.
+    fn look_at_times(
+        &mut self,
+        chunk: &Chunk,
+        unit: TimeUnit,
+        ticks: &[i64],
+        (least, most): (i64, i64),
+    ) {
+        let (Some(looking), Some(origin), Some(&first)) =
+            (&mut self.looking, &chunk.origin, ticks.first())
+        else {
+            return;
+        };
+        let [first, least, most] = [first, least, most].map(|ticks| ticks_to_us(ticks, unit));
+        if !looking.is_odd(first, least, most) {
+            return;
+        }
+        let times = ticks.iter().map(|&ticks| ticks_to_us(ticks, unit));
+        let mut odd = times.enumerate().filter(|(_, time)| !is_plausible(*time));
+        if let Some((row, time)) = odd.next() {
+            looking.odd_time(place(origin, row), time);
+        }
     }
 
     /// A source that waits for its first or next partition (a listening socket) holds nobody back.
@@ -604,12 +648,28 @@ impl Intake {
     }
 }
 
+/// The least and the most of some ticks; the wrong way round where there are none.
+fn extremes(ticks: &[i64]) -> (i64, i64) {
+    let ends = (i64::MAX, i64::MIN);
+    ticks.iter().fold(ends, |(least, most), &ticks| {
+        (least.min(ticks), most.max(ticks))
+    })
+}
+
+fn place(origin: &Origin, row: usize) -> Place {
+    Place {
+        partition: origin.partition,
+        position: origin.positions.at(row),
+    }
+}
+
 /// Moves the partition's watermark over the rows of `chunk`; returns each row's own watermark where
 /// one of them lies behind it.
 fn observe(
     partition: &mut Partition,
     spec: EventTimeSpec,
     chunk: &Chunk,
+    looking: Option<&mut Looking>,
 ) -> Result<Option<Int64Array>> {
     let column = chunk.batch.column(spec.column);
     let unit = timestamp_unit(column.data_type()).expect("checked by `check_event_time`");
@@ -618,10 +678,19 @@ fn observe(
     let mut largest = before.0.unwrap_or(MIN_WATERMARK);
     let mut watermark = before.1;
     let mut behind = false;
-    for &ticks in ticks {
+    let mut furthest_us = looking
+        .as_ref()
+        .map_or(i64::MAX, |looking| looking.furthest_us);
+    let mut jump = None;
+    for (row, &ticks) in ticks.iter().enumerate() {
         let time = ticks_to_us(ticks, unit);
         behind |= time < watermark || (spec.marks_at_watermark && time == watermark);
         if time > largest {
+            let by_us = time.saturating_sub(largest);
+            if by_us > furthest_us && largest > MIN_WATERMARK {
+                furthest_us = by_us;
+                jump = Some((row, largest, time));
+            }
             largest = time;
             watermark = watermark.max(largest - spec.delay_us);
         }
@@ -629,21 +698,38 @@ fn observe(
     if !ticks.is_empty() {
         partition.largest = Some(largest);
     }
+    let mut looking = looking.zip(chunk.origin.as_ref());
+    if let Some((looking, origin)) = &mut looking {
+        looking.furthest_us = furthest_us;
+        if let (None, Some(&ticks)) = (before.0, ticks.first()) {
+            looking.say(Notice::First(place(origin, 0), ticks_to_us(ticks, unit)));
+        }
+        if let Some((row, from, to)) = jump {
+            let place = place(origin, row);
+            looking.say(Notice::Jump { place, from, to });
+        }
+    }
     if !behind {
         return Ok(None);
     }
     let mut largest = before.0.unwrap_or(MIN_WATERMARK);
     let mut watermark = before.1;
+    let mut behind_us = 0;
     let watermarks = ticks.iter().map(|&ticks| {
         let own = watermark;
         let time = ticks_to_us(ticks, unit);
+        behind_us = behind_us.max(own.saturating_sub(time));
         if time > largest {
             largest = time;
             watermark = watermark.max(largest - spec.delay_us);
         }
         own
     });
-    Ok(Some(Int64Array::from_iter_values(watermarks)))
+    let watermarks = Int64Array::from_iter_values(watermarks);
+    if let Some((looking, _)) = looking {
+        looking.behind(behind_us);
+    }
+    Ok(Some(watermarks))
 }
 
 #[cfg(test)]

@@ -50,6 +50,19 @@ impl LatencySlots {
         self.0[slot(latency_ns / 1_000)].fetch_add(rows, Ordering::Relaxed);
     }
 
+    /// Slots that hold something, with what they hold: for other processes.
+    pub fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let slots = self.0.iter().map(|slot| slot.load(Ordering::Relaxed));
+        slots.enumerate().filter(|(_, rows)| *rows > 0)
+    }
+
+    /// Sets a slot to what another process has counted in its own.
+    pub fn store(&self, slot: usize, rows: u64) {
+        if let Some(slot) = self.0.get(slot) {
+            slot.store(rows, Ordering::Relaxed);
+        }
+    }
+
     /// Adds what came since the last call to `sum`, slot by slot; `last` remembers where that was.
     pub fn add_new(&self, last: &mut [u64; SLOTS], sum: &mut [u64; SLOTS]) {
         for ((slot, last), sum) in self.0.iter().zip(last).zip(sum) {
@@ -60,44 +73,63 @@ impl LatencySlots {
     }
 }
 
-/// Of a sink with a latency target: the seconds in which rows left it, and those in which more than
-/// one row in a hundred was late.
+/// A slice of time that is judged as a whole.
+const SLICE_NS: u64 = 1_000_000_000;
+
+/// Of a sink with a latency target: for how long rows left it, and for how much of that more than one row
+/// in a hundred was late. Judged by slices of a second since the sink was made. The last slice counts as
+/// long as it lasted, so neither is ever more than the time that the sink was there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seconds {
-    /// In which rows left.
-    pub active: u64,
-    /// In which the target was violated.
-    pub violated: u64,
+    /// Slices in which rows left, in nanoseconds.
+    pub active_ns: u64,
+    /// Those that violated the target.
+    pub violated_ns: u64,
+    began_ns: u64,
     current: u64,
     rows: u64,
     late: u64,
 }
 
 impl Seconds {
-    /// As another process has counted them.
-    pub fn of(active: u64, violated: u64) -> Seconds {
+    /// Of a sink that is made now.
+    pub(crate) fn since(began_ns: u64) -> Seconds {
         Seconds {
-            active,
-            violated,
+            began_ns,
+            ..Seconds::default()
+        }
+    }
+
+    /// As another process has counted them.
+    pub fn of(active_ns: u64, violated_ns: u64) -> Seconds {
+        Seconds {
+            active_ns,
+            violated_ns,
             ..Seconds::default()
         }
     }
 
     /// Rows left at a time, late or not.
     pub(crate) fn record(&mut self, now_ns: u64, rows: u64, late: bool) {
-        let second = now_ns / 1_000_000_000;
-        if second != self.current {
-            self.close();
-            self.current = second;
+        let slice = now_ns.saturating_sub(self.began_ns) / SLICE_NS;
+        if slice != self.current {
+            self.close(now_ns);
+            self.current = slice;
         }
         self.rows += rows;
         self.late += if late { rows } else { 0 };
     }
 
-    /// Counts the second that is not over yet.
-    pub(crate) fn close(&mut self) {
-        self.active += u64::from(self.rows > 0);
-        self.violated += u64::from(self.late * 100 > self.rows);
+    /// Counts the slice that is not over yet, as far as it has got.
+    pub(crate) fn close(&mut self, now_ns: u64) {
+        let begin_ns = self.began_ns + self.current * SLICE_NS;
+        let length_ns = now_ns.saturating_sub(begin_ns).min(SLICE_NS);
+        if self.rows > 0 {
+            self.active_ns += length_ns;
+        }
+        if self.late * 100 > self.rows {
+            self.violated_ns += length_ns;
+        }
         (self.rows, self.late) = (0, 0);
     }
 }
@@ -142,17 +174,40 @@ mod tests {
 
     #[test]
     fn a_second_is_violated_by_more_than_a_hundredth_of_its_rows() {
-        let mut seconds = Seconds::default();
-        let second = 1_000_000_000;
-        seconds.record(5 * second, 99, false);
-        seconds.record(5 * second + 1, 1, true);
-        seconds.record(6 * second, 98, false);
-        seconds.record(6 * second, 2, true);
+        // Not at a whole second of the clock.
+        let second = SLICE_NS;
+        let began = 7 * second + 900_000_000;
+        let mut seconds = Seconds::since(began);
+        seconds.record(began + 5 * second, 99, false);
+        seconds.record(began + 5 * second + 1, 1, true);
+        seconds.record(began + 6 * second, 98, false);
+        seconds.record(began + 6 * second, 2, true);
         // Nothing in second 7.
-        seconds.record(8 * second, 1, false);
-        assert_eq!((seconds.active, seconds.violated), (2, 1));
-        seconds.close();
-        seconds.close();
-        assert_eq!((seconds.active, seconds.violated), (3, 1));
+        seconds.record(began + 8 * second, 1, false);
+        assert_eq!(
+            (seconds.active_ns, seconds.violated_ns),
+            (2 * second, second)
+        );
+        seconds.close(began + 8 * second + 250_000_000);
+        seconds.close(began + 9 * second);
+        assert_eq!(
+            (seconds.active_ns, seconds.violated_ns),
+            (2 * second + 250_000_000, second)
+        );
+    }
+
+    /// A run of 6.2 s begins up to eight seconds of the clock.
+    #[test]
+    fn regression_a_sink_is_not_late_for_longer_than_it_was_there() {
+        for began in [0, 1, 499_999_999, 999_999_999] {
+            let mut seconds = Seconds::since(began);
+            let end = began + 6_200_000_000;
+            for now in (began..end).step_by(10_000_000) {
+                seconds.record(now, 1, true);
+            }
+            seconds.close(end);
+            assert_eq!(seconds.active_ns, 6_200_000_000);
+            assert_eq!(seconds.violated_ns, seconds.active_ns);
+        }
     }
 }

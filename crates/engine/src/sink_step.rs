@@ -49,7 +49,7 @@ pub struct SinkResult {
     pub rows: u64,
     /// Latency of each row in microseconds.
     pub latencies_us: Histogram<u64>,
-    /// Seconds in which rows left, and those that violated the target.
+    /// For how long rows left, and for how much of that the target was violated.
     pub seconds: Seconds,
     /// Connections that were lost, after which it waited for others.
     pub connections_lost: u64,
@@ -64,7 +64,7 @@ impl SinkStep {
             sink,
             target_ns,
             latencies_us: latencies_us.expect("the bounds are constants that it accepts"),
-            seconds: Seconds::default(),
+            seconds: Seconds::since(now_ns()),
             leaving: Vec::with_capacity(LEAVING_CHUNKS_MAX),
             oldest_ns: None,
             rows: 0,
@@ -176,7 +176,7 @@ impl SinkStep {
             // The query has failed and says why; a second error would hide the first.
             let _ = self.sink.finish(false);
         }
-        self.seconds.close();
+        self.seconds.close(now_ns());
         SinkResult {
             node,
             rows: self.rows,

@@ -5,8 +5,8 @@
 //! is something to read, by a file descriptor registered with the worker's waiter or by a waker
 //! handed to a foreign thread.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -104,7 +104,12 @@ pub struct Tuning {
     chunk_rows: AtomicUsize,
     /// The other way: how full the source's buffer was at most, in thousandths.
     fill_permille: AtomicU64,
+    /// So is this: what its records call their fields.
+    fields: Mutex<Vec<String>>,
 }
+
+/// Names of fields that are kept: they are shown to somebody who looks for a column's.
+const FIELDS_NOTED_MAX: usize = 200;
 
 impl Tuning {
     /// Rows may be collected for so long, in nanoseconds, and so many.
@@ -113,7 +118,24 @@ impl Tuning {
             linger_ns: AtomicU64::new(linger_ns),
             chunk_rows: AtomicUsize::new(chunk_rows),
             fill_permille: AtomicU64::new(0),
+            fields: Mutex::default(),
         }
+    }
+
+    /// A source says what the fields of its records are called, of a few records in which it has looked.
+    pub fn note_fields(&self, names: Vec<String>) {
+        let mut fields = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in names {
+            if fields.len() < FIELDS_NOTED_MAX && !fields.contains(&name) {
+                fields.push(name);
+            }
+        }
+    }
+
+    /// What they are called, in the order in which they were seen; empty where records have no names.
+    pub fn fields(&self) -> Vec<String> {
+        let fields = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
+        fields.clone()
     }
 
     /// A source says how full the buffer was that the kernel keeps for it, when it came to look:

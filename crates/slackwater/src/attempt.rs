@@ -19,6 +19,7 @@ use crate::costs::Learned;
 use crate::crew::Crew;
 use crate::live::Live;
 use crate::machine::{Machine, Used};
+use crate::notices::Notices;
 use crate::plan::{Plan, fingerprint};
 use crate::processes::{Children, Work};
 use crate::progress::Progress;
@@ -68,6 +69,8 @@ pub struct Query<'a> {
     pub sender: mpsc::Sender<Note>,
     /// Where they come out.
     pub news: &'a mpsc::Receiver<Note>,
+    /// Who tells the user what is noticed of the input.
+    pub notices: Arc<Notices>,
 }
 
 /// An incarnation that takes checkpoints.
@@ -193,6 +196,7 @@ impl Query<'_> {
             workers: crew.workers(),
             counters: crew.counters(),
             farewells: &farewells,
+            notices: &self.notices,
             sinks: &sinks,
             tuned,
             rebalanced,
@@ -269,6 +273,7 @@ impl Query<'_> {
             workers: Vec::new(),
             counters: &counters.collect::<Vec<Arc<InstanceCounters>>>(),
             farewells: &[],
+            notices: &self.notices,
             sinks: &[],
             tuned: None,
             rebalanced: None,
@@ -342,6 +347,7 @@ impl Query<'_> {
             tcp: self.program.settings.link == LinkKind::Tcp,
             costs: self.costs,
             incarnation,
+            notices: &self.notices,
         };
         let words = Arc::new(move |word| post(News::Word(word)));
         let children = Children::start(&work, events, words);
@@ -380,6 +386,6 @@ impl Query<'_> {
         });
         let rows_per_s = sources.sum();
         let live = self.options.live;
-        live.then(|| Live::new(self.deployment, crew.counters(), rows_per_s))
+        live.then(|| Live::new(self.program, self.deployment, crew, rows_per_s))
     }
 }

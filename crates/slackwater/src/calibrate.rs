@@ -10,13 +10,15 @@
 //! - A query never waits for a calibration, and never fails for want of one: figures that are
 //!   missing, unreadable, or of another host, version or format are as good as none, and
 //!   [`costs`] then are the built-in ones.
-//! - Every figure is a median (or a quantile) of single measurements, so a disturbance moves it
-//!   little; the number of measurements stands beside it.
+//! - Every figure is a median (or a quantile) of single measurements, so a short disturbance moves it
+//!   little; the number of measurements stands beside it. A long one (`disturbance.rs`) is noticed: then the
+//!   measurement is made again, and figures that stay disturbed are shown and not kept.
 //!
 //! The constants are those of `DESIGN.md`, section 4: c_wake, c_sleep and the oversleep decide how
 //! a worker waits, and are measured where they are needed instead of assumed.
 
 mod cache;
+mod disturbance;
 mod host;
 mod links;
 mod table;
@@ -29,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use slackwater_link::Costs;
 
 pub use cache::{Unusable, load, path};
+use disturbance::{Watched, disturbance, implausible};
 pub use host::{Host, cores, load_average};
 pub use links::LinkCost;
 pub use waits::{Sleep, Wake};
@@ -54,7 +57,13 @@ pub struct Arguments {
     /// Measure only if there are no figures of this host and version; print those that there are
     #[arg(long)]
     if_stale: bool,
+    /// Keep the figures though other programs disturbed them
+    #[arg(long)]
+    force: bool,
 }
+
+/// How often a measurement that was disturbed is made.
+const ATTEMPTS: usize = 3;
 
 /// What was measured on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -142,7 +151,26 @@ pub fn run(arguments: &Arguments) -> Result<String, String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this is a debug build; its figures of links mean nothing");
     }
-    let calibration = measure(arguments.quick)?;
+    let (calibration, disturbed) = measure_in_peace(arguments.quick)?;
+    let is_refused = match &disturbed {
+        Some(_) => !arguments.force || implausible(&calibration.costs).is_some(),
+        None => false,
+    };
+    if let (true, Some(reason)) = (is_refused, disturbed) {
+        let instead = match &cached {
+            Ok(earlier) => format!("queries use those of {} as before", earlier.date),
+            Err(_) => "queries use the built-in ones".to_string(),
+        };
+        eprintln!(
+            "warning: not kept: these figures are those of a busy host ({reason}); {instead}\n  = run slackwater \
+             calibrate again when the host has nothing else to do, or with --force if it is always like this"
+        );
+        return show(
+            &calibration,
+            arguments.json,
+            "not kept, because other work disturbed the measurement",
+        );
+    }
     let kept = match cache::store(&calibration) {
         Ok(path) => format!("kept in {}", path.display()),
         // The figures are there to be read; only the next run does without.
@@ -160,6 +188,32 @@ fn show(calibration: &Calibration, json: bool, kept: &str) -> Result<String, Str
     }
     let text = serde_json::to_string_pretty(calibration).map_err(|error| error.to_string())?;
     Ok(text + "\n")
+}
+
+/// Measures this host until nothing disturbs it, at most [`ATTEMPTS`] times; with what disturbed the best of them.
+fn measure_in_peace(quick: bool) -> Result<(Calibration, Option<String>), String> {
+    let mut best: Option<(Calibration, Option<String>)> = None;
+    for attempt in 1..=ATTEMPTS {
+        let watched = Watched::begin(cores());
+        let calibration = measure(quick)?;
+        let Some(reason) = disturbance(&calibration.costs, &watched.end()) else {
+            return Ok((calibration, None));
+        };
+        if attempt < ATTEMPTS {
+            eprintln!(
+                "disturbed: {reason}; measuring again ({} of {ATTEMPTS})",
+                attempt + 1
+            );
+        }
+        let tail_ns = |one: &Calibration| one.costs.oversleep_p99_ns;
+        if best
+            .as_ref()
+            .is_none_or(|(best, _)| tail_ns(&calibration) < tail_ns(best))
+        {
+            best = Some((calibration, Some(reason)));
+        }
+    }
+    best.ok_or_else(|| "nothing was measured".to_string())
 }
 
 /// Measures this host.

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use slackwater_connect::{FileDeadLetters, OptionError, TableDefinition};
 use slackwater_engine::budget::Budget;
 use slackwater_engine::checkpoint::Chain;
+use slackwater_engine::chunk::PARTITIONS_PER_SOURCE;
 use slackwater_engine::deploy::{Catalog, SourceParts};
-use slackwater_engine::intake::IntakeSpec;
+use slackwater_engine::intake::{IntakeSpec, Notices};
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::Combine;
 use slackwater_engine::operator::lookup_join::LookupConnector;
@@ -29,6 +30,7 @@ use slackwater_sql::statement::CreateTable;
 use slackwater_sql::table::{CHANGELOG, LATE_ROWS, Table};
 
 use crate::checkpoints::{Restored, Suspected, takes_part};
+use crate::notices::{Noticed, SourceNotices, Tell};
 use crate::slow::{Slowness, slowed};
 
 pub use endings::endings;
@@ -181,9 +183,6 @@ pub struct DeadLetterFile {
     pub first: String,
 }
 
-/// Partitions that one source can have, so that every source's partitions get numbers of their own.
-const PARTITIONS_PER_SOURCE: u32 = 1 << 20;
-
 /// What the nodes of a program stand for, as the engine asks for it.
 pub struct ProgramCatalog<'a> {
     program: &'a Program,
@@ -191,6 +190,8 @@ pub struct ProgramCatalog<'a> {
     /// The dead letters of each node.
     letters_of: Vec<Arc<FileDeadLetters>>,
     bytes_read: HashMap<usize, Arc<AtomicU64>>,
+    /// What each source notices of its rows.
+    notices: HashMap<usize, Arc<SourceNotices>>,
     /// How each source cuts its rows into chunks.
     tunings: HashMap<usize, Arc<Tuning>>,
     /// Whether rows are aggregated before they are sent to each node.
@@ -235,6 +236,19 @@ impl<'a> ProgramCatalog<'a> {
         }
     }
 
+    /// Tells somebody at once what sources notice and can't wait.
+    pub fn tell(&self, tell: Tell) {
+        self.notices
+            .values()
+            .for_each(|notices| notices.tell(&tell));
+    }
+
+    /// What the sources of this process have noticed.
+    pub fn noticed(&self) -> Vec<Noticed> {
+        let notices = self.notices.values();
+        notices.map(|notices| notices.noticed()).collect()
+    }
+
     /// It is one of so many processes that share what the query may hold.
     pub fn share_memory(&mut self, processes: usize) {
         self.processes = processes;
@@ -271,20 +285,24 @@ impl<'a> ProgramCatalog<'a> {
         written::check(program)?;
         let mut letters: HashMap<String, Arc<FileDeadLetters>> = HashMap::new();
         let mut bytes_read = HashMap::new();
-        let mut tunings = HashMap::new();
+        let (mut tunings, mut notices) = (HashMap::new(), HashMap::new());
         let mut fail = false;
         for (number, node) in program.nodes.iter().enumerate() {
             let NodeSpec::Source(source) = node else {
                 continue;
             };
             let definition = definition(&source.table);
-            let made = slackwater_connect::dead_letters(&definition)
+            let made_now = slackwater_connect::dead_letters(&definition)
                 .map_err(|error| option_error(&source.table, error))?;
-            letters.insert(source.table.name.clone(), Arc::new(made));
+            // A table that is read twice has one.
+            let made = letters.entry(source.table.name.clone());
+            let made = Arc::clone(made.or_insert_with(|| Arc::new(made_now)));
             bytes_read.insert(number, Arc::new(AtomicU64::new(0)));
             let settings = &program.settings;
-            let tuning = Tuning::new(settings.linger_ns, settings.chunk_rows);
-            tunings.insert(number, Arc::new(tuning));
+            let tuning = Arc::new(Tuning::new(settings.linger_ns, settings.chunk_rows));
+            let heard = SourceNotices::new(number, source, &made, &tuning);
+            notices.insert(number, Arc::new(heard));
+            tunings.insert(number, tuning);
             fail |= slackwater_connect::table_settings(&definition)
                 .map_err(|error| option_error(&source.table, error))?
                 .on_error_fail;
@@ -324,6 +342,7 @@ impl<'a> ProgramCatalog<'a> {
             letters,
             letters_of,
             bytes_read,
+            notices,
             tunings,
             combining: (program.nodes.iter())
                 .map(|_| Arc::new(AtomicBool::new(program.settings.two_phase == TwoPhase::On)))
@@ -474,6 +493,11 @@ impl Catalog for ProgramCatalog<'_> {
 
     fn recorder(&self) -> Option<Recorder> {
         self.recorder.clone()
+    }
+
+    fn notices(&self, node: usize) -> Option<Arc<dyn Notices>> {
+        let notices = self.notices.get(&node)?;
+        Some(Arc::clone(notices) as Arc<dyn Notices>)
     }
 
     fn budget(&self) -> Budget {

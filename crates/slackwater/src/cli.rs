@@ -12,7 +12,7 @@ use slackwater_sql::program::compile;
 
 use crate::catalog::BuiltIn;
 use crate::costs::Learned;
-use crate::explain::Format;
+use crate::explain::{Format, Predicted};
 use crate::planner::{learns, plan_on};
 use crate::run::{Failure, Finished, Outcome, RunOptions, StateOptions, run_script};
 use crate::script::Script;
@@ -224,16 +224,16 @@ pub fn main() -> ExitCode {
             };
             match explained(&query, &script, format) {
                 Err(error) => complain(&error, USAGE),
-                Ok(explained) if !analyze => {
+                Ok((explained, _)) if !analyze => {
                     print(&explained);
                     ExitCode::SUCCESS
                 }
                 Ok(_) if format != Format::Text => {
                     complain("--analyze adds to the text: leave --format out", USAGE)
                 }
-                Ok(explained) => {
+                Ok((explained, predicted)) => {
                     print(&explained);
-                    analyse(&query, &script, duration)
+                    analyse(&query, &script, duration, &predicted)
                 }
             }
         }
@@ -291,11 +291,17 @@ fn topology(from: Option<&str>, json: bool) -> Result<String, String> {
     crate::machine::describe(&topology, json)
 }
 
-/// The plans of a text in a format.
-fn explained(query: &QueryArguments, script: &Script, format: Format) -> Result<String, String> {
+/// The plans of a text in a format, and what that of its queries predicts.
+fn explained(
+    query: &QueryArguments,
+    script: &Script,
+    format: Format,
+) -> Result<(String, Vec<Predicted>), String> {
     let file = script.name();
     let failed = |error: slackwater_sql::SqlError| script.render(&error);
-    let compiled = compile(script.text(), &query.settings(), &BuiltIn).map_err(failed)?;
+    let mut compiled = compile(script.text(), &query.settings(), &BuiltIn).map_err(failed)?;
+    script.warn(&mut compiled.run);
+    script.warn(&mut compiled.explain);
     let programs = [&compiled.run, &compiled.explain];
     let mut programs = programs.into_iter().filter(|program| !program.is_empty());
     if format != Format::Text && programs.clone().count() > 1 {
@@ -305,18 +311,28 @@ fn explained(query: &QueryArguments, script: &Script, format: Format) -> Result<
         ));
     }
     let machine = query.machine()?;
-    programs.try_fold(String::new(), |written, program| {
+    let mut predicted = Vec::new();
+    let written = programs.try_fold(String::new(), |written, program| {
         let learned = match learns(program) {
             true => Learned::load(),
             false => Learned::default(),
         };
         let plan = plan_on(program, &machine, &learned).map_err(failed)?;
-        Ok(written + &crate::explain::write(program, &plan, format)?)
-    })
+        if std::ptr::eq(program, &compiled.run) {
+            predicted = crate::explain::predicted(program, &plan);
+        }
+        Ok::<String, String>(written + &crate::explain::write(program, &plan, format)?)
+    })?;
+    Ok((written, predicted))
 }
 
 /// Runs a query for what it costs.
-fn analyse(query: &QueryArguments, script: &Script, duration: Option<Duration>) -> ExitCode {
+fn analyse(
+    query: &QueryArguments,
+    script: &Script,
+    duration: Option<Duration>,
+    predicted: &[Predicted],
+) -> ExitCode {
     let machine = match query.machine_here() {
         Ok(machine) => machine,
         Err(error) => return complain(&error, USAGE),
@@ -330,7 +346,7 @@ fn analyse(query: &QueryArguments, script: &Script, duration: Option<Duration>) 
     };
     match run_script(script, &options) {
         Ok(Outcome::Finished(finished)) => {
-            print(&crate::explain::analysed(&finished.report));
+            print(&crate::explain::analysed(&finished.report, predicted));
             say(&format!(
                 "\n{}",
                 finished.report.summary(&finished.dead_letters)
@@ -362,7 +378,9 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
     if !explained.is_empty() && !abandoned {
         print(&explained);
     }
-    if !quiet {
+    // What could not start has no figures: its error is all that there is to say.
+    let has_begun = error.is_none() || figures.has_moved_rows();
+    if !quiet && has_begun {
         say(&format!("\n{}", figures.summary(&dead_letters)));
         if stopped {
             say(match figures.checkpoints.is_some() {

@@ -55,6 +55,15 @@ impl Crew {
         }
     }
 
+    /// CPU time of this process and of all that run the query, as of the last [`Crew::count`].
+    pub fn cpu_s(&self) -> f64 {
+        let own_s = crate::machine::process_cpu_s();
+        match self {
+            Crew::Threads { .. } => own_s,
+            Crew::Processes(children) => own_s + children.cpu_s(),
+        }
+    }
+
     /// Counters of this process's workers.
     pub fn workers(&self) -> Vec<Arc<WorkerCounters>> {
         match self {

@@ -15,7 +15,7 @@ mod latency;
 mod picture;
 mod svg;
 
-pub use latency::analysed;
+pub use latency::{Predicted, analysed, predicted, sink_name};
 
 /// What a plan is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -160,7 +160,7 @@ impl Run<'_, '_> {
             last: self.last.take(),
             restored_from: self.restored_from,
             restarts: self.attempts.saturating_sub(1) as u64,
-            before: self.before,
+            before: std::mem::take(&mut self.before),
             error,
         })
     }

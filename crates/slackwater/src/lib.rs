@@ -19,6 +19,7 @@ mod incarnations;
 mod live;
 pub mod machine;
 pub mod measure;
+mod notices;
 mod parallel;
 pub mod plan;
 pub mod planner;

@@ -13,9 +13,12 @@ use std::time::{Duration, Instant};
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::{Deployment, StepKind};
 use slackwater_engine::latency::{SLOTS, upper_ns};
+use slackwater_sql::program::Program;
 
+use crate::catalog::ProgramCatalog;
 use crate::cli::say;
-use crate::machine;
+use crate::crew::Crew;
+use crate::explain::sink_name;
 use crate::report::count;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -23,18 +26,33 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Columns of the bar.
 const WIDTH: usize = 24;
 
+/// How long before a line worker processes are asked for what they have counted: far longer than an answer takes.
+const ASKED_BEFORE: Duration = Duration::from_millis(100);
+
 struct SinkSlots {
     counters: Arc<InstanceCounters>,
     step: usize,
+    /// Whose rows they are: an index into the targets.
+    target: usize,
     last: Box<[u64; SLOTS]>,
+}
+
+/// A sink with a target.
+struct Target {
+    node: usize,
+    name: String,
+    target_ns: u64,
 }
 
 /// Draws a running query.
 pub struct Live {
     sinks: Vec<SinkSlots>,
-    target_ns: Option<u64>,
+    targets: Vec<Target>,
     began: Instant,
     last: Instant,
+    /// Whoever counts was asked for the next line; threads of this process need not be.
+    is_asked: bool,
+    has_processes: bool,
     rows: u64,
     cpu_s: f64,
     /// The highest rate so far: the bar's full length.
@@ -44,79 +62,139 @@ pub struct Live {
 impl Live {
     /// A drawing of a query that begins now, whose sources say that they bring so many rows per second
     /// at most, or 0.
-    pub fn new(deployment: &Deployment, counters: &[Arc<InstanceCounters>], rate_max: f64) -> Live {
+    pub fn new(program: &Program, deployment: &Deployment, crew: &Crew, rate_max: f64) -> Live {
         let mut sinks = Vec::new();
-        let mut target_ns: Option<u64> = None;
-        for (instance, counters) in deployment.instances.iter().zip(counters) {
+        let mut targets: Vec<Target> = Vec::new();
+        for (instance, counters) in deployment.instances.iter().zip(crew.counters()) {
             for (step, plan) in instance.steps.iter().enumerate() {
                 let StepKind::Sink {
-                    latency_target_ns: Some(target),
+                    latency_target_ns: Some(target_ns),
                 } = plan.kind
                 else {
                     continue;
                 };
-                target_ns = Some(target_ns.map_or(target, |tightest| tightest.min(target)));
+                let known = targets.iter().position(|target| target.node == plan.node);
+                let target = known.unwrap_or_else(|| {
+                    targets.push(Target {
+                        node: plan.node,
+                        name: sink_name(program, plan.node),
+                        target_ns,
+                    });
+                    targets.len() - 1
+                });
                 sinks.push(SinkSlots {
                     counters: counters.clone(),
                     step,
+                    target,
                     last: Box::new([0; SLOTS]),
                 });
             }
         }
         let now = Instant::now();
+        let has_processes = matches!(crew, Crew::Processes(_));
         Live {
             sinks,
-            target_ns,
+            targets,
             began: now,
             last: now,
+            is_asked: !has_processes,
+            has_processes,
             rows: 0,
-            cpu_s: machine::process_cpu_s(),
+            cpu_s: crew.cpu_s(),
             rate_max,
         }
     }
 
-    /// When the next line is due.
+    /// When there is something to do: the next line, or what has to be asked before it.
     pub fn next(&self) -> Instant {
-        self.last + EVERY
+        match self.is_asked {
+            true => self.last + EVERY,
+            false => self.last + EVERY - ASKED_BEFORE,
+        }
     }
 
-    /// Draws a line.
-    pub fn draw(&mut self, counters: &[Arc<InstanceCounters>], workers: Option<&BTreeSet<usize>>) {
+    /// Asks for what was counted, or draws a line; `workers` are those in use.
+    pub fn go_on(
+        &mut self,
+        crew: &Crew,
+        catalog: &ProgramCatalog<'_>,
+        workers: Option<&BTreeSet<usize>>,
+    ) {
+        if !self.is_asked {
+            crew.count(catalog);
+            self.is_asked = true;
+            return;
+        }
+        self.is_asked = !self.has_processes;
+        self.draw(crew, workers);
+    }
+
+    fn draw(&mut self, crew: &Crew, workers: Option<&BTreeSet<usize>>) {
         let now = Instant::now();
         let seconds = now.duration_since(self.last).as_secs_f64().max(1e-3);
         self.last = now;
-        let rows = counters
-            .iter()
-            .map(|slots| InstanceCounters::read(&slots.rows_in));
+        let rows = crew.counters().iter();
+        let rows = rows.map(|slots| InstanceCounters::read(&slots.rows_in));
         let rows = rows.sum::<u64>();
-        let rate = (rows - std::mem::replace(&mut self.rows, rows)) as f64 / seconds;
-        let cpu_s = machine::process_cpu_s();
-        let cores = (cpu_s - std::mem::replace(&mut self.cpu_s, cpu_s)) / seconds;
-        let mut seen = Box::new([0; SLOTS]);
+        // Processes that were started again count from zero.
+        let since = rows.saturating_sub(std::mem::replace(&mut self.rows, rows));
+        let rate = since as f64 / seconds;
+        let cpu_s = crew.cpu_s();
+        let cores = (cpu_s - std::mem::replace(&mut self.cpu_s, cpu_s)).max(0.0) / seconds;
+        let targets = self.targets.iter();
+        let mut seen = targets
+            .map(|_| Box::new([0; SLOTS]))
+            .collect::<Vec<Box<[u64; SLOTS]>>>();
         for sink in &mut self.sinks {
             if let Some(slots) = &sink.counters.steps[sink.step].latency {
-                slots.add_new(&mut sink.last, &mut seen);
+                slots.add_new(&mut sink.last, &mut seen[sink.target]);
             }
         }
+        let latencies = self.targets.iter().zip(&seen);
+        let latencies = latencies.map(|(target, seen)| (target, p99(seen)));
         self.rate_max = self.rate_max.max(rate);
         say(&line(&Figures {
             second: now.duration_since(self.began).as_secs(),
             rate,
             share: rate / self.rate_max.max(1.0),
-            p99_ns: p99(&seen),
-            target_ns: self.target_ns,
+            latency: latency(&latencies.collect::<Vec<_>>()),
             cores,
             workers: workers.map(BTreeSet::len),
         }));
     }
 }
 
+/// The latency of the sink that is nearest to its target, or furthest beyond it; of several with its name.
+fn latency(sinks: &[(&Target, Option<u64>)]) -> String {
+    if sinks.is_empty() {
+        return "no latency target    ".to_string();
+    }
+    let measured = sinks
+        .iter()
+        .filter_map(|(target, p99_ns)| Some((target, (*p99_ns)?)));
+    let share = |(target, p99_ns): &(&&Target, u64)| *p99_ns as f64 / target.target_ns as f64;
+    let worst = measured.max_by(|one, other| share(one).total_cmp(&share(other)));
+    let Some((target, p99_ns)) = worst else {
+        return "no rows went out     ".to_string();
+    };
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let name = match sinks.len() {
+        1 => String::new(),
+        _ => format!(" in {}", target.name),
+    };
+    let late = match p99_ns > target.target_ns {
+        true => " LATE",
+        false => "     ",
+    };
+    let (p99_ms, target_ms) = (ms(p99_ns), ms(target.target_ns));
+    format!("p99 {p99_ms:6.2} of {target_ms} ms{name}{late}")
+}
+
 struct Figures {
     second: u64,
     rate: f64,
     share: f64,
-    p99_ns: Option<u64>,
-    target_ns: Option<u64>,
+    latency: String,
     cores: f64,
     workers: Option<usize>,
 }
@@ -124,27 +202,16 @@ struct Figures {
 fn line(figures: &Figures) -> String {
     let filled = ((figures.share * WIDTH as f64).round() as usize).min(WIDTH);
     let bar = format!("{}{}", "#".repeat(filled), " ".repeat(WIDTH - filled));
-    let ms = |ns: u64| ns as f64 / 1e6;
-    let latency = match (figures.p99_ns, figures.target_ns) {
-        (None, None) => "no latency target    ".to_string(),
-        (None, Some(_)) => "no rows went out     ".to_string(),
-        (Some(p99_ns), Some(target_ns)) => format!(
-            "p99 {:6.2} of {} ms{}",
-            ms(p99_ns),
-            ms(target_ns),
-            if p99_ns > target_ns { " LATE" } else { "     " }
-        ),
-        (Some(p99_ns), None) => format!("p99 {:6.2} ms", ms(p99_ns)),
-    };
     let workers = match figures.workers {
         None => String::new(),
         Some(1) => "  1 worker".to_string(),
         Some(many) => format!("  {many} workers"),
     };
     format!(
-        "{:5} s {:>11} rows/s |{bar}| {latency} {:5.3} cores{workers}\n",
+        "{:5} s {:>11} rows/s |{bar}| {} {:5.3} cores{workers}\n",
         figures.second,
         count(figures.rate as u64),
+        figures.latency,
         figures.cores
     )
 }
@@ -179,22 +246,32 @@ mod tests {
 
     #[test]
     fn late_seconds_stand_out() {
-        let figures = |p99_ns| Figures {
+        let target = |name: &str, target_ms: u64| Target {
+            node: 0,
+            name: name.to_string(),
+            target_ns: target_ms * 1_000_000,
+        };
+        let (quick, slow) = (target("quick", 20), target("slow", 50));
+        let text = line(&Figures {
             second: 12,
             rate: 48_213.0,
             share: 0.25,
-            p99_ns,
-            target_ns: Some(20_000_000),
+            latency: latency(&[(&quick, Some(17_900_000))]),
             cores: 0.1234,
             workers: Some(1),
-        };
-        let text = line(&figures(Some(17_900_000)));
+        });
         assert_eq!(
             text,
             "   12 s      48,213 rows/s |######                  | p99  17.90 of 20 ms      0.123 cores  \
              1 worker\n"
         );
-        assert!(line(&figures(Some(20_000_001))).contains("LATE"));
-        assert!(line(&figures(None)).contains("no rows went out"));
+        assert!(latency(&[(&quick, Some(20_000_001))]).ends_with("LATE"));
+        assert!(latency(&[(&quick, None)]).contains("no rows went out"));
+        assert!(latency(&[]).contains("no latency target"));
+        // Each is measured by its own target.
+        let both = latency(&[(&quick, Some(19_000_000)), (&slow, Some(45_000_000))]);
+        assert_eq!(both, "p99  19.00 of 20 ms in quick     ");
+        let both = latency(&[(&quick, None), (&slow, Some(51_000_000))]);
+        assert_eq!(both, "p99  51.00 of 50 ms in slow LATE");
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Field names are fixed, because scripts read them.
 
+mod sinks;
+
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -52,6 +54,8 @@ pub struct Report {
     pub restarts: u64,
     /// What checkpoints cost; `null` where none were taken.
     pub checkpoints: Option<CheckpointReport>,
+    /// What the user was told of the rows that were read.
+    pub warnings: Vec<String>,
 }
 
 /// What checkpoints cost, in the last incarnation.
@@ -132,12 +136,14 @@ impl From<&Keeper> for CheckpointReport {
 }
 
 /// What incarnations before the last one have counted: it was done, and cost something.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Totals {
     rows_in: u64,
     rows_out: u64,
     rows_late: u64,
     rows_bad: u64,
+    /// Of each source, in the report's order: read, late and bad.
+    sources: Vec<[u64; 3]>,
 }
 
 impl Totals {
@@ -147,6 +153,12 @@ impl Totals {
         self.rows_out += report.rows_out;
         self.rows_late += report.rows_late;
         self.rows_bad += report.rows_bad;
+        self.sources.resize(report.sources.len(), [0; 3]);
+        for (sum, source) in self.sources.iter_mut().zip(&report.sources) {
+            sum[0] += source.rows_in;
+            sum[1] += source.rows_late;
+            sum[2] += source.rows_bad;
+        }
     }
 
     /// Adds all of it to the last one's report.
@@ -155,6 +167,11 @@ impl Totals {
         report.rows_out += self.rows_out;
         report.rows_late += self.rows_late;
         report.rows_bad += self.rows_bad;
+        for (source, sum) in report.sources.iter_mut().zip(&self.sources) {
+            source.rows_in += sum[0];
+            source.rows_late += sum[1];
+            source.rows_bad += sum[2];
+        }
         report.rows_per_s = report.rows_in as f64 / report.wall_s.max(1e-9);
         let cpu_us = report.cpu_s * 1e6;
         report.cpu_us_per_row = (report.rows_in > 0).then(|| cpu_us / report.rows_in as f64);
@@ -382,6 +399,11 @@ pub struct SourceReport {
     pub connector: String,
     /// Records read.
     pub rows_in: u64,
+    /// Those of its rows that came late, once per windowing operator. Rows that an operator could not tell from
+    /// those of other sources are in the total only.
+    pub rows_late: u64,
+    /// Its records that were refused, and rows that were made of them.
+    pub rows_bad: u64,
     /// Bytes read, where the connector counts them.
     pub bytes_read: u64,
     /// Connections that broke, or whose peer left and was waited for.
@@ -405,15 +427,25 @@ pub struct SinkReport {
     pub latency_target_ms: Option<f64>,
     /// Whether its p99 met the target.
     pub target_met: Option<bool>,
-    /// Seconds in which rows left it.
-    pub active_s: Option<u64>,
-    /// Of these, seconds in which more than one row in a hundred was late.
-    pub violated_s: Option<u64>,
+    /// For how long rows left it, by slices of a second.
+    pub active_s: Option<f64>,
+    /// For how much of that more than one row in a hundred was late.
+    pub violated_s: Option<f64>,
     /// Their latency.
     pub latency_ms: Latency,
 }
 
 impl Latency {
+    /// As people read it.
+    fn shown(&self) -> String {
+        match (self.p50, self.p99, self.max) {
+            (Some(p50), Some(p99), Some(max)) => {
+                format!("p50 {p50:.2} ms, p99 {p99:.2} ms, max {max:.2} ms")
+            }
+            _ => "no rows".to_string(),
+        }
+    }
+
     /// From a histogram of microseconds.
     pub fn of(latencies_us: &Histogram<u64>) -> Latency {
         let at = |quantile: f64| {
@@ -431,6 +463,11 @@ impl Latency {
 }
 
 impl Report {
+    /// Whether anything was read or written.
+    pub fn has_moved_rows(&self) -> bool {
+        self.rows_in + self.rows_out > 0
+    }
+
     /// One line about bad and late rows, where there are any: what is said to who wants to hear nothing else.
     pub fn warning(&self, dead_letters: &[DeadLetterFile]) -> Option<String> {
         let mut parts = Vec::new();
@@ -461,6 +498,9 @@ impl Report {
             count(self.rows_bad)
         ));
         line("rows", rows);
+        if let Some(by_table) = sinks::by_table(&self.sources) {
+            line("by table", by_table);
+        }
         line(
             "time",
             format!(
@@ -514,30 +554,13 @@ impl Report {
                 checkpoints.summary(self.restored_from, self.restarts),
             );
         }
-        let latency = &self.latency_ms;
-        let shown = match (latency.p50, latency.p99, latency.max) {
-            (Some(p50), Some(p99), Some(max)) => {
-                format!("p50 {p50:.2} ms, p99 {p99:.2} ms, max {max:.2} ms")
-            }
-            _ => "no rows".to_string(),
+        let of_all = match self.sinks.len() {
+            0 | 1 => "",
+            _ => "all sinks: ",
         };
-        line("latency", shown);
-        if let (Some(target), Some(met)) = (self.latency_target_ms, self.target_met) {
-            let verdict = if met { "met" } else { "missed" };
-            let violated = self.sinks.iter().filter_map(|sink| sink.violated_s).max();
-            let active = self.sinks.iter().filter_map(|sink| sink.active_s).max();
-            let mut text = format!(
-                "{target} ms for 99 of 100 rows: {verdict}, late in {} of {} s",
-                violated.unwrap_or(0),
-                active.unwrap_or(0)
-            );
-            if let Some(tuning) = &self.plan.tuning {
-                text.push_str(&match tuning.delay_ms {
-                    0.0 => ", by interrupts at last".to_string(),
-                    ms => format!(", by sleeps of up to {ms:.2} ms at last"),
-                });
-            }
-            line("target", text);
+        line("latency", format!("{of_all}{}", self.latency_ms.shown()));
+        for (name, value) in sinks::lines(self) {
+            line(name, value);
         }
         if let Some(moved) = &self.plan.rebalancing
             && moved.times + moved.combined as u64 > 0

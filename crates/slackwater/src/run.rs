@@ -17,6 +17,7 @@ use crate::checkpoints::Members;
 use crate::costs::Learned;
 use crate::incarnations::{self, run_saved};
 use crate::machine::{Machine, Used};
+use crate::notices::Notices;
 use crate::plan::deployment;
 use crate::planner::{learns, plan_on};
 use crate::report::Report;
@@ -109,7 +110,9 @@ pub fn run_script(script: &Script, options: &RunOptions) -> Result<Outcome, Fail
 fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     let before = Used::now();
     let usage = |error: SqlError| Failure::Usage(script.render(&error));
-    let compiled = compile(script.text(), &options.settings, &BuiltIn).map_err(usage)?;
+    let mut compiled = compile(script.text(), &options.settings, &BuiltIn).map_err(usage)?;
+    script.warn(&mut compiled.run);
+    script.warn(&mut compiled.explain);
     let machine = options.machine.clone().unwrap_or_else(Machine::this);
     let programs = [&compiled.run, &compiled.explain];
     let mut learned = match programs.into_iter().any(learns) {
@@ -140,6 +143,9 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     if let Some(slowness) = &options.slowness {
         catalog = catalog.with_slowness(Arc::clone(slowness));
     }
+    let notices = Arc::new(Notices::default());
+    let teller = Arc::clone(&notices);
+    catalog.tell(Arc::new(move |said| teller.say(said)));
     let mut plan = plan_on(&program, &machine, &learned).map_err(usage)?;
     let state = program.settings.state.clone().map(|place| StateOptions {
         place,
@@ -188,6 +194,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         before,
         sender,
         news: &news,
+        notices: Arc::clone(&notices),
     };
     let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,

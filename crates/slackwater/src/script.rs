@@ -1,7 +1,7 @@
 //! The text of a program, put together from parts: files, `-e`, what was typed before.
 
-use slackwater_sql::SqlError;
 use slackwater_sql::error::Place;
+use slackwater_sql::{Program, SqlError};
 
 /// A text of several parts, each with a name and lines of its own.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +59,28 @@ impl Script {
         let place = error.place?;
         let mut parts = self.parts.iter();
         parts.rposition(|part| part.lines_before < place.line)
+    }
+
+    /// Adds to a program's warnings what of this text does not go together.
+    pub fn warn(&self, program: &mut Program) {
+        for clash in std::mem::take(&mut program.clashes) {
+            let mut text = clash.text;
+            for (number, place) in clash.places.into_iter().enumerate() {
+                text = text.replace(&format!("{{{number}}}"), &self.name_of(place));
+            }
+            program.warnings.push(text);
+        }
+    }
+
+    /// A place of the text as users find it; without one it is on the command line.
+    fn name_of(&self, place: Option<Place>) -> String {
+        let Some(place) = place else {
+            return "--set".to_string();
+        };
+        let mut parts = self.parts.iter().rev();
+        let part = parts.find(|part| part.lines_before < place.line);
+        let (name, before) = part.map_or(("", 0), |part| (&part.name[..], part.lines_before));
+        format!("{name}:{}", place.line - before)
     }
 
     /// The error as it is shown to the user, with the line of the part that it is in.

@@ -301,7 +301,9 @@ impl Shell {
             Err(Failure::Query(error, None)) => return self.failed(&error),
             Err(Failure::Query(error, Some(finished))) => (finished, Some(error)),
         };
-        self.summary(&finished, kind, rows);
+        if error.is_none() || finished.report.has_moved_rows() {
+            self.summary(&finished, kind, rows);
+        }
         match error {
             Some(error) => self.failed(&error),
             None if finished.stopped => Ok(Went::Stopped),

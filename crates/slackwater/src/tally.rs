@@ -12,6 +12,7 @@ use slackwater_sql::specs::NodeSpec;
 
 use crate::catalog::{DeadLetterFile, ProgramCatalog};
 use crate::machine;
+use crate::notices::{self, Notices};
 use crate::plan::{Plan, instance_name};
 use crate::processes::Farewell;
 use crate::rebalancer::Rebalanced;
@@ -38,6 +39,8 @@ pub struct Ran<'a> {
     pub counters: &'a [Arc<InstanceCounters>],
     /// What worker processes said last.
     pub farewells: &'a [Farewell],
+    /// Who tells the user what was noticed of the input.
+    pub notices: &'a Notices,
     /// What the sinks measured.
     pub sinks: &'a [SinkResult],
     /// What came of tuning it.
@@ -151,6 +154,67 @@ impl Ran<'_> {
         reports
     }
 
+    /// Late and bad rows of each source, in order. Those of an instance that doesn't know whose rows it had
+    /// are its source's if it hears only one.
+    fn refused(&self) -> Vec<(u64, u64)> {
+        let read = InstanceCounters::read;
+        let graph = &self.program.graph;
+        let is_source = |node: &usize| matches!(self.program.nodes[*node], NodeSpec::Source(_));
+        let sources = (0..self.program.nodes.len()).filter(is_source);
+        let sources = sources.collect::<Vec<usize>>();
+        let mut refused = vec![(0, 0); sources.len()];
+        for (instance, slots) in self.deployment.instances.iter().zip(self.counters) {
+            let mut late = read(&slots.rows_late);
+            for (of_source, known) in refused.iter_mut().zip(&slots.late_by_source) {
+                let known = read(known);
+                of_source.0 += known;
+                late = late.saturating_sub(known);
+            }
+            let bad = read(&slots.rows_bad);
+            if late + bad == 0 {
+                continue;
+            }
+            let head = instance.steps.first().map(|step| step.node);
+            let Some(node) = instance.source().or(head) else {
+                continue;
+            };
+            let heard = graph.upstream(node);
+            let mut heard = heard
+                .iter()
+                .filter_map(|node| sources.binary_search(node).ok());
+            if let (Some(only), None) = (heard.next(), heard.next()) {
+                refused[only].0 += late;
+                refused[only].1 += bad;
+            }
+        }
+        refused
+    }
+
+    /// Tells what the sources have noticed of their rows, and why many of them were late.
+    fn tell_of(&self, nodes: &[usize], reports: &[SourceReport]) {
+        let theirs = self.farewells.iter().flat_map(|farewell| &farewell.noticed);
+        let mut noticed = self.catalog.noticed();
+        for theirs in theirs {
+            let same = noticed.iter_mut().find(|own| own.node == theirs.node);
+            same.into_iter().for_each(|own| own.add(theirs.clone()));
+        }
+        for (&node, report) in nodes.iter().zip(reports) {
+            let NodeSpec::Source(source) = &self.program.nodes[node] else {
+                continue;
+            };
+            let Some(noticed) = noticed.iter().find(|noticed| noticed.node == node) else {
+                continue;
+            };
+            let said = [
+                notices::empty_columns(source, noticed),
+                notices::late(source, noticed, report),
+            ];
+            said.into_iter()
+                .flatten()
+                .for_each(|said| self.notices.say(said));
+        }
+    }
+
     fn threads(&self) -> Vec<ThreadReport> {
         let read = InstanceCounters::read;
         let threads = self.workers.iter().map(|slots| ThreadReport {
@@ -175,8 +239,9 @@ impl Ran<'_> {
                 .sum()
         };
         let mut all = Histogram::<u64>::new(3).expect("3 digits are supported");
-        let mut sources = Vec::new();
+        let (mut sources, mut source_nodes) = (Vec::new(), Vec::new());
         let mut sinks = Vec::new();
+        let refused = self.refused();
         for (number, node) in self.program.nodes.iter().enumerate() {
             match node {
                 NodeSpec::Source(source) => {
@@ -188,10 +253,14 @@ impl Ran<'_> {
                         rows_in += InstanceCounters::read(&slots.rows_in);
                         connections_lost += InstanceCounters::read(&slots.connections_lost);
                     }
+                    let (rows_late, rows_bad) = refused[sources.len()];
+                    source_nodes.push(number);
                     sources.push(SourceReport {
                         table: source.table.name.clone(),
                         connector: source.connector.describe().connector,
                         rows_in,
+                        rows_late,
+                        rows_bad,
                         bytes_read: self.catalog.bytes_read(number),
                         connections_lost,
                         dead_letter: self.dead_letter_file(&source.table.name),
@@ -200,15 +269,15 @@ impl Ran<'_> {
                 NodeSpec::Sink(sink) => {
                     let mut latencies = Histogram::<u64>::new(3).expect("3 digits are supported");
                     let (mut rows_out, mut connections_lost) = (0, 0);
-                    let (mut active_s, mut violated_s) = (0, 0);
+                    let (mut active_ns, mut violated_ns) = (0, 0);
                     for result in self.sinks.iter().filter(|result| result.node == number) {
                         // Auto-resizing histograms take any value.
                         let _ = latencies.add(&result.latencies_us);
                         rows_out += result.rows;
                         connections_lost += result.connections_lost;
                         // Of instances side by side the one that was late longest counts.
-                        active_s = active_s.max(result.seconds.active);
-                        violated_s = violated_s.max(result.seconds.violated);
+                        active_ns = active_ns.max(result.seconds.active_ns);
+                        violated_ns = violated_ns.max(result.seconds.violated_ns);
                     }
                     let target_ms = sink.latency_target_ns.map(|ns| ns as f64 / 1e6);
                     let latency_ms = Latency::of(&latencies);
@@ -221,14 +290,15 @@ impl Ran<'_> {
                         connections_lost,
                         latency_target_ms: target_ms,
                         target_met: target_ms.map(keeps),
-                        active_s: target_ms.map(|_| active_s),
-                        violated_s: target_ms.map(|_| violated_s),
+                        active_s: target_ms.map(|_| active_ns as f64 / 1e9),
+                        violated_s: target_ms.map(|_| violated_ns as f64 / 1e9),
                         latency_ms,
                     });
                 }
                 _ => {}
             }
         }
+        self.tell_of(&source_nodes, &sources);
         let rows_in = total(|slots| &slots.rows_in);
         let processes = self.processes();
         let theirs = processes.iter().map(|process| process.cpu_s).sum::<f64>();
@@ -272,6 +342,7 @@ impl Ran<'_> {
             restored_from: None,
             restarts: 0,
             checkpoints: None,
+            warnings: self.notices.all(),
             plan: PlanReport {
                 parallelism: self.plan.parallelism,
                 workers: self.plan.placement.cores.len(),

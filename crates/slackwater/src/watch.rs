@@ -155,9 +155,8 @@ impl Watch<'_> {
             if live.is_some_and(|at| at <= now)
                 && let Some(live) = &mut self.live
             {
-                self.crew.count(self.catalog);
                 let workers = self.tuner.as_ref().map(Tuner::workers_used);
-                live.draw(self.crew.counters(), workers.as_ref());
+                live.go_on(self.crew, self.catalog, workers.as_ref());
             }
             if self.shown.is_due(now) {
                 let counters = self.crew.counters();

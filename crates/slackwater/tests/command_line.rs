@@ -104,6 +104,7 @@ fn the_report_has_exactly_its_fields() {
         "restored_from",
         "restarts",
         "checkpoints",
+        "warnings",
     ];
     let places = fields.map(|field| text.find(&format!("\n  \"{field}\":")).expect(field));
     assert_eq!(report.as_object().unwrap().len(), fields.len());
@@ -135,6 +136,10 @@ fn the_report_has_exactly_its_fields() {
         (&"t".into(), &5.into())
     );
     assert_eq!(source["bytes_read"], 29);
+    assert_eq!(
+        (&source["rows_late"], &source["rows_bad"]),
+        (&0.into(), &1.into())
+    );
     assert_eq!(source["dead_letter"], "slackwater-dead-letter/t.jsonl");
     let sink = &report["sinks"][0];
     assert_eq!(
@@ -155,6 +160,33 @@ fn a_report_without_rows_has_nulls_and_no_zeros_for_what_was_not_measured() {
     assert!(report["cpu_us_per_row"].is_null());
     assert!(report["latency_ms"]["p99"].is_null());
     assert_eq!(report["latency_target_ms"], 20.0);
+}
+
+#[test]
+fn regression_a_query_that_can_not_start_prints_its_error_and_no_summary() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let in_use = format!(
+        "CREATE TABLE t (n INT) WITH ('connector' = 'tcp', 'address' = '{address}', 'mode' = 'listen');
+         SELECT n FROM t;"
+    );
+    let folder = Folder::new();
+    let no_file = "CREATE TABLE t (n INT) WITH ('connector' = 'file', 'path' = 'nowhere.csv'); SELECT n FROM t;";
+    let cases = [
+        (in_use.as_str(), 1, address.to_string()),
+        (no_file, 2, "nowhere.csv".to_string()),
+    ];
+    for (text, code, part) in cases {
+        for arguments in [&[][..], &["--processes", "2", "--workers", "2"]] {
+            let finished = folder.run(text, arguments).fails(code, &[&part]);
+            assert!(
+                finished.err.trim_start().starts_with("error: "),
+                "{}",
+                finished.err
+            );
+            assert!(!finished.err.contains("  rows  "), "{}", finished.err);
+        }
+    }
 }
 
 #[test]

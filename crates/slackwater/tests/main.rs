@@ -25,6 +25,7 @@ mod latency;
 mod links;
 mod mqtt;
 mod nexmark;
+mod notices;
 mod overload;
 mod placement;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]

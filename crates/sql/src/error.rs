@@ -234,7 +234,7 @@ impl fmt::Display for SqlError {
 impl std::error::Error for SqlError {}
 
 /// The token that says `word`: a word, or a text in quotes.
-fn find<'a>(tokens: &'a [TokenWithSpan], word: &str) -> Option<&'a TokenWithSpan> {
+pub(crate) fn find<'a>(tokens: &'a [TokenWithSpan], word: &str) -> Option<&'a TokenWithSpan> {
     // A column with its table is several tokens; the last one is the column.
     let last = word.rsplit('.').next().unwrap_or(word);
     let says = |token: &&TokenWithSpan, wanted: &str, exact: bool| match &token.token {

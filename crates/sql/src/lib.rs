@@ -33,7 +33,7 @@ mod expression;
 pub mod program;
 pub mod specs;
 mod translate;
-mod warnings;
+pub mod warnings;
 
 pub use error::SqlError;
 pub use program::{Program, compile};

@@ -13,7 +13,7 @@ use sqlparser::ast::{Ident, Query};
 use sqlparser::tokenizer::{Span, TokenWithSpan};
 
 use crate::changelog::{self, ChangelogMode};
-use crate::error::{Result, SqlError, nearest};
+use crate::error::{Result, SqlError, find, nearest};
 use crate::late_rows;
 use crate::order;
 use crate::outputs;
@@ -26,6 +26,7 @@ use crate::statement::{
 use crate::table::{LATE_ROWS, Table};
 use crate::translate::Translator;
 use crate::types::{SqlType, of_tables, sql_name};
+use crate::warnings::{Clash, SetAt, Target, beside_targets};
 
 /// Makes sources and sinks from tables; checks their options.
 pub trait Connectors {
@@ -71,6 +72,8 @@ pub struct Program {
     pub modes: Vec<ChangelogMode>,
     /// What the user should know before it runs.
     pub warnings: Vec<String>,
+    /// So should he what of the text does not go together; who has the text knows what its places are called.
+    pub clashes: Vec<Clash>,
 }
 
 /// A statement that moves rows.
@@ -132,6 +135,7 @@ pub fn compile(
     }
     for (key, value) in overrides {
         compiler.session.settings.set(key, value, &options)?;
+        compiler.set_at.remove(key);
     }
     if overrides.iter().any(|(key, _)| key == "parallelism") {
         let parallelism = compiler.session.settings.parallelism;
@@ -164,6 +168,8 @@ struct Compiler<'a> {
     /// Settings before the first SET, and what was set since: RESET takes one back.
     settings_before: Option<Settings>,
     set: Vec<(String, String)>,
+    /// Where settings were set that the command line doesn't set.
+    set_at: SetAt,
 }
 
 /// A statement that moves rows.
@@ -188,6 +194,7 @@ impl<'a> Compiler<'a> {
             created: HashMap::new(),
             settings_before: None,
             set: Vec::new(),
+            set_at: SetAt::new(),
         }
     }
 }
@@ -270,6 +277,9 @@ impl Compiler<'_> {
                 self.settings_before.get_or_insert_with(|| settings.clone());
                 let options = self.connectors.table_options();
                 settings.set(&key, &value, &options)?;
+                if let Some(token) = find(tokens, &key) {
+                    self.set_at.insert(key.clone(), token.span);
+                }
                 self.set.push((key, value));
                 Ok(())
             }
@@ -489,11 +499,16 @@ impl Compiler<'_> {
     fn program(&self, jobs: Vec<Job>) -> Result<Program> {
         let plans = jobs.iter().map(|job| &job.plan).collect::<Vec<_>>();
         let mut translator = Translator::new(&self.session, self.connectors, &plans)?;
-        let mut outputs = Vec::new();
+        let (mut outputs, mut targets) = (Vec::new(), Vec::new());
         for job in &jobs {
             let table = job.table.as_deref();
             let table = table.map(|table| (table.name.as_str(), latency_target(table)));
-            let target_ns = self.session.settings.target_of_sink(table, &job.views);
+            let settings = &self.session.settings;
+            let target_ns = settings.target_of_sink(table, &job.views);
+            targets.extend(target_ns.map(|target_ns| {
+                let (set_at, table) = (&self.set_at, job.table.as_deref());
+                Target::of(target_ns, settings, set_at, table, &job.views)
+            }));
             translator
                 .sink(&job.plan, job.table.clone(), target_ns)
                 .map_err(|error| error.among(&job.tokens))?;
@@ -529,8 +544,10 @@ impl Compiler<'_> {
         warnings.extend(self.session.settings.notes.iter().cloned());
         warnings.extend(late_rows::only_counted(&nodes, &self.session));
         warnings.extend(crate::warnings::gaps(&nodes));
-        warnings.extend(crate::warnings::final_state(&nodes, &self.session.settings));
-        warnings.extend(crate::warnings::idle_emit(&nodes, &self.session.settings));
+        let settings = &self.session.settings;
+        warnings.extend(crate::warnings::final_state(&nodes, settings));
+        warnings.extend(crate::warnings::idle_emit(&nodes, settings));
+        let clashes = beside_targets(&nodes, &targets, settings, &self.set_at);
         if self.session.settings.balancer == Balancer::Auto {
             order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);
         }
@@ -541,6 +558,7 @@ impl Compiler<'_> {
             outputs,
             modes,
             warnings,
+            clashes,
         })
     }
 }

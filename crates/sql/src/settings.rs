@@ -66,6 +66,8 @@ pub struct Settings {
     pub wait: WaitMode,
     /// How long `auto` may let a message lie, in nanoseconds.
     pub wait_delay_ns: u64,
+    /// That was asked for.
+    pub wait_delay_set: bool,
     /// How often a query that takes checkpoints takes one, in nanoseconds.
     pub checkpoint_interval_ns: u64,
     /// Where checkpoints are kept; `None` for a query whose state dies with it.
@@ -250,6 +252,7 @@ impl Default for Settings {
             latency_targets: BTreeMap::new(),
             wait: WaitMode::default(),
             wait_delay_ns: WAIT_DELAY_NS,
+            wait_delay_set: false,
             checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
             state: None,
             restarts: RESTARTS,
@@ -322,6 +325,7 @@ impl Settings {
                 self.wait_delay_ns = parse_duration_ns(value)
                     .filter(|delay_ns| (1..=WAIT_DELAY_MAX_NS).contains(delay_ns))
                     .ok_or_else(|| wrong(key, value))?;
+                self.wait_delay_set = true;
             }
             "state" => match value.trim() {
                 "" => return Err(wrong(key, value)),

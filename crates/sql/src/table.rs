@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::{DFSchema, DataFusionError};
+use datafusion_common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableSource};
 use sqlparser::ast::{BinaryOperator, Expr as AstExpr};
 use sqlparser::tokenizer::Span;
@@ -69,6 +69,27 @@ impl Table {
     /// The column in which a sink says what each row does: the option `changelog`.
     pub fn changelog(&self) -> Option<&str> {
         self.options.get(CHANGELOG).map(String::as_str)
+    }
+
+    /// What the event time counts, where it is `TO_TIMESTAMP_LTZ(number, precision)`: the number as text, and the
+    /// precision.
+    pub fn counted_time(&self) -> Option<(String, u32)> {
+        let (index, _) = self.event_time?;
+        let TableColumn::Computed(Expr::ScalarFunction(call)) = &self.columns[index] else {
+            return None;
+        };
+        let [number, Expr::Literal(precision, _)] = &call.args[..] else {
+            return None;
+        };
+        let ScalarValue::Int64(Some(precision)) = precision else {
+            return None;
+        };
+        let number = match number {
+            Expr::Column(column) => column.name.clone(),
+            _ => "…".to_string(),
+        };
+        let is_count = call.name() == "to_timestamp_ltz";
+        is_count.then_some((number, u32::try_from(*precision).ok()?))
     }
 
     /// Reads a declaration.

@@ -1,10 +1,17 @@
 //! What is no error, and most likely not what was meant.
 
-use slackwater_engine::operator::window::{WindowKind, Windows};
+use std::collections::{BTreeMap, BTreeSet};
 
+use slackwater_engine::operator::window::{WindowKind, Windows};
+use slackwater_engine::runtime::WaitMode;
+use slackwater_engine::time::parse_duration_ns;
+use sqlparser::tokenizer::Span;
+
+use crate::error::{Place, SqlError};
 use crate::explain;
 use crate::settings::Settings;
 use crate::specs::NodeSpec;
+use crate::table::Table;
 
 /// Windows between which rows fall through.
 pub fn gaps(nodes: &[NodeSpec]) -> Vec<String> {
@@ -63,4 +70,131 @@ pub fn idle_emit(nodes: &[NodeSpec], settings: &Settings) -> Option<String> {
          aggregated; what has no window emits its changes as they come"
             .to_string(),
     )
+}
+
+/// Two things of a text that don't go together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clash {
+    /// What is wrong, with `{0}` and `{1}` where the two places belong.
+    pub text: String,
+    /// Where the two stand; `None` on the command line.
+    pub places: [Option<Place>; 2],
+}
+
+/// The target of a sink, and where it was asked for.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// In nanoseconds.
+    pub target_ns: u64,
+    place: Option<Place>,
+}
+
+/// Where the settings of a text were set; those of the command line are not in it.
+pub type SetAt = BTreeMap<String, Span>;
+
+fn place(span: Option<&Span>) -> Option<Place> {
+    SqlError::new("").at(*span?).place
+}
+
+impl Target {
+    /// Where a sink has its target from: [`Settings::target_of_sink`] looks in the same order.
+    pub fn of(
+        target_ns: u64,
+        settings: &Settings,
+        set_at: &SetAt,
+        table: Option<&Table>,
+        views: &BTreeSet<String>,
+    ) -> Target {
+        let setting = |name: &str| place(set_at.get(&format!("latency_target.{name}")));
+        let is_of = |name: &&String| settings.latency_targets.get(*name) == Some(&Some(target_ns));
+        let own = table.filter(|table| settings.latency_targets.contains_key(&table.name));
+        let option = table.and_then(|table| table.option_places.get("latency_target"));
+        let place = match (own, option, views.iter().find(is_of)) {
+            (Some(table), ..) => setting(&table.name),
+            (None, Some(option), _) => place(Some(option)),
+            (None, None, Some(view)) => setting(view),
+            (None, None, None) => place(set_at.get("latency_target")),
+        };
+        Target { target_ns, place }
+    }
+}
+
+fn ms(ns: u64) -> String {
+    format!("{} ms", ns as f64 / 1e6)
+}
+
+/// Settings that let rows wait for longer than a latency target allows, or that a target makes idle.
+pub fn beside_targets(
+    nodes: &[NodeSpec],
+    targets: &[Target],
+    settings: &Settings,
+    set_at: &SetAt,
+) -> Vec<Clash> {
+    let Some(tightest) = targets.iter().min_by_key(|target| target.target_ns) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut clash = |own: Option<Place>, target: &Target, text: String| {
+        let places = [own, target.place];
+        found.push(Clash { text, places });
+    };
+    // A tenth of a target is left for the way itself.
+    let breaks = |ns: u64, target: &Target| ns as f64 > target.target_ns as f64 * 0.9;
+    let setting = |name: &str| place(set_at.get(name));
+    let too_long = |what: &str, ns: u64, target: &Target| {
+        format!(
+            "{what} at {{0}} lets rows wait for up to {}: the latency target of {} at {{1}} can't be met",
+            ms(ns),
+            ms(target.target_ns)
+        )
+    };
+    if settings.linger_set && breaks(settings.linger_ns, tightest) {
+        let text = too_long("'linger'", settings.linger_ns, tightest)
+            + "\n  = leave 'linger' out: the target decides how long sources collect rows";
+        clash(setting("linger"), tightest, text);
+    }
+    if let WaitMode::Sleep(time) = settings.wait
+        && breaks(time.as_nanos() as u64, tightest)
+    {
+        let text = too_long("'wait'", time.as_nanos() as u64, tightest)
+            + "\n  = leave 'wait' out: the target decides how workers wait";
+        clash(setting("wait"), tightest, text);
+    }
+    let sinks = nodes
+        .iter()
+        .filter(|node| matches!(node, NodeSpec::Sink(_)));
+    let has_delay = settings.wait_delay_set && matches!(settings.wait, WaitMode::Auto { .. });
+    if has_delay && sinks.count() == targets.len() {
+        let text = format!(
+            "'wait_delay' = '{}' at {{0}} is not used: the latency target of {} at {{1}} decides how long workers \
+             wait",
+            ms(settings.wait_delay_ns),
+            ms(tightest.target_ns)
+        );
+        clash(setting("wait_delay"), tightest, text);
+    }
+    for node in nodes {
+        let NodeSpec::Sink(sink) = node else { continue };
+        let (Some(table), Some(target_ns)) = (&sink.table, sink.latency_target_ns) else {
+            continue;
+        };
+        for name in ["properties.linger.ms", "properties.queue.buffering.max.ms"] {
+            let value = table.options.get(name);
+            let ns = value.and_then(|value| parse_duration_ns(&format!("{value} ms")));
+            let own = targets.iter().find(|target| target.target_ns == target_ns);
+            if let (Some(ns), Some(target)) = (ns, own)
+                && breaks(ns, target)
+            {
+                let text = format!(
+                    "table '{}': '{name}' at {{0}} lets rows wait in the producer for {}, longer than the latency \
+                     target of {} at {{1}}: that wait comes after what is measured",
+                    table.name,
+                    ms(ns),
+                    ms(target_ns)
+                );
+                clash(place(table.option_places.get(name)), target, text);
+            }
+        }
+    }
+    found
 }

@@ -246,6 +246,7 @@ impl CsvScanner {
     #[cold]
     pub(super) fn no_row(&mut self, record: &[u8], fields: usize, progress: &mut Progress) {
         if std::mem::take(&mut self.header_pending) {
+            progress.header = Some(record.to_vec());
             return;
         }
         let are = if fields == 1 { "field" } else { "fields" };

@@ -14,6 +14,7 @@ mod json;
 mod json_columns;
 mod json_quick;
 mod messages;
+mod names;
 mod number;
 mod pattern;
 mod progress;
@@ -25,13 +26,14 @@ use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
 use arrow_schema::{Schema, SchemaRef};
 use slackwater_engine::chunk::Positions;
-use slackwater_engine::source::Rejected;
+use slackwater_engine::source::{Rejected, Tuning};
 
 use crate::options::{OptionError, Options};
 use crate::time;
 use combined_log::{LogScanner, Part};
 use csv_scan::CsvScanner;
 use json::JsonDecoder;
+use names::FieldNames;
 use pattern::{RegexOptions, RegexScanner};
 use progress::{Progress, each_line};
 
@@ -188,6 +190,7 @@ impl Format {
             null,
             parse_time,
             progress: Progress::new(),
+            names: None,
         }
     }
 }
@@ -227,9 +230,16 @@ pub(crate) struct Decoder {
     null: Option<Vec<u8>>,
     parse_time: ParseTime,
     progress: Progress,
+    names: Option<FieldNames>,
 }
 
 impl Decoder {
+    /// The same, which says now and then what the fields of its records are called.
+    pub(crate) fn naming_fields(mut self, tuning: &Arc<Tuning>) -> Decoder {
+        self.names = FieldNames::of(&self.kind, tuning);
+        self
+    }
+
     /// Reads records from `block[from..]` until there are `rows_max` rows. `last` says that the
     /// partition ends with the block, so that a record without a line end is complete. Returns the
     /// rows, the place behind the last record that was read, and why it stopped.
@@ -261,6 +271,11 @@ impl Decoder {
     /// The rows without those that are condemned already, or that a column condemns.
     fn rows(&mut self, block: &Buffer, mut condemned: Vec<Condemned>) -> DecodedRows {
         let progress = &mut self.progress;
+        if let Some(names) = &mut self.names
+            && !names.look(block, progress)
+        {
+            self.names = None;
+        }
         let columns = match &mut self.kind {
             Kind::Json(decoder) => decoder.finish(),
             _ => {

@@ -34,6 +34,8 @@ pub(crate) struct Progress {
     first: u64,
     /// Positions once they are no longer one run.
     list: Option<Vec<u64>>,
+    /// The record that names the columns, once it was read.
+    pub(crate) header: Option<Vec<u8>>,
 }
 
 impl Progress {

@@ -36,6 +36,7 @@ impl StreamSpec {
 
     pub(crate) fn partition(&self, number: u32) -> StreamPartition {
         let decoder = self.format.decoder(&self.schema, &self.request.projection);
+        let decoder = decoder.naming_fields(&self.request.tuning);
         StreamPartition {
             number,
             records: RecordReader::new(decoder, &self.pool),

@@ -2,7 +2,7 @@
 //! leaves.
 
 use super::{Control, Instance, InstanceInput, Step, Unfinished, isolate};
-use crate::chunk::{Chunk, Message};
+use crate::chunk::{Chunk, Message, Origin};
 use crate::counters::InstanceCounters;
 use crate::error::{Error, Result};
 use crate::operator::Progress;
@@ -78,6 +78,7 @@ impl Instance {
             Step::Sink(sink) => sink.write(&chunk, index, &self.counters),
             Step::Operator { operator, .. } => {
                 self.output.ingest_ns = chunk.ingest_ns;
+                let source = chunk.origin.as_ref().map(Origin::source);
                 let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
                 let is_head = index == 0 && matches!(self.input, InstanceInput::Ports(_));
                 match is_head && !operator.is_stateless() {
@@ -85,6 +86,10 @@ impl Instance {
                     false => isolate::process(operator.as_mut(), port, chunk, &mut self.output)?,
                 }
                 self.counters.steps[index].add(now_ns() - begin_ns, rows);
+                let late_of = source.and_then(|source| self.counters.late_by_source.get(source));
+                if let Some(late_of) = late_of {
+                    InstanceCounters::add(late_of, self.output.rows_late);
+                }
                 self.emitted(index)
             }
         }

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use super::disturbance::implausible;
 use super::{Calibration, FORMAT, Host};
 
 /// The environment variable that names the folder in the place of the usual one.
@@ -107,10 +108,8 @@ fn load_from(path: &Path, host: &Host, version: &str) -> Result<Calibration, Unu
         let measured = calibration.host.describe();
         return Err(stale(&format!("was measured on another host ({measured})")));
     }
-    let costs = calibration.costs;
-    if costs.wake_ns == 0 || costs.sleep_ns == 0 || costs.oversleep_p99_ns < costs.oversleep_p50_ns
-    {
-        return Err(stale("holds costs that can't be"));
+    if let Some(reason) = implausible(&calibration.costs) {
+        return Err(stale(&format!("is not used, because it holds {reason}")));
     }
     Ok(calibration)
 }
@@ -223,12 +222,18 @@ mod tests {
         let whole = serde_json::to_string(&kept).unwrap();
         let format = whole.replacen("\"format\":1", "\"format\":7", 1);
         let zero = whole.replacen("\"sleep_ns\":20000", "\"sleep_ns\":0", 1);
+        let busy = whole.replacen(
+            "\"oversleep_p99_ns\":60000",
+            "\"oversleep_p99_ns\":968000000",
+            1,
+        );
         for (text, expected) in [
             (&whole[..whole.len() / 2], "no calibration"),
             ("", "no calibration"),
             ("{\"format\":1}", "no calibration"),
             (&format, "format 7"),
             (&zero, "can't be"),
+            (&busy, "968.00 ms longer"),
         ] {
             fs::write(&path, text).unwrap();
             let reason = refused(&path, &kept.host, "1.2.3");

@@ -49,15 +49,20 @@ fn prediction(prediction: &Prediction) -> String {
     )
 }
 
-fn path(program: &Program, plan: &PathPlan) -> String {
-    let planned = &plan.planned;
-    let sink = match &program.nodes[plan.path.sink] {
+/// What messages call a sink.
+pub fn sink_name(program: &Program, node: usize) -> String {
+    match &program.nodes[node] {
         NodeSpec::Sink(sink) => match &sink.table {
             Some(table) => table.name.clone(),
             None => "the terminal".to_string(),
         },
         _ => String::new(),
-    };
+    }
+}
+
+fn path(program: &Program, plan: &PathPlan) -> String {
+    let planned = &plan.planned;
+    let sink = sink_name(program, plan.path.sink);
     let rate = format!(
         "{} rows/s ({})",
         count(plan.rows_per_s as u64),
@@ -134,29 +139,67 @@ pub fn targets(program: &Program, plan: &Plan) -> String {
     text
 }
 
+/// What the plan predicts of a sink with a target.
+pub struct Predicted {
+    /// The sink's number among the sinks.
+    sink: usize,
+    name: String,
+    prediction: Prediction,
+    rows_per_s: f64,
+}
+
+/// What the plan predicts, as [`targets`] shows it.
+pub fn predicted(program: &Program, plan: &Plan) -> Vec<Predicted> {
+    let is_sink = |node: &usize| matches!(program.nodes[*node], NodeSpec::Sink(_));
+    let paths = plan_paths(program, plan, crate::calibrate::costs()).into_iter();
+    let predicted = paths.map(|path| Predicted {
+        sink: (0..path.path.sink).filter(is_sink).count(),
+        name: sink_name(program, path.path.sink),
+        prediction: path.planned.chosen.prediction,
+        rows_per_s: path.rows_per_s,
+    });
+    predicted.collect()
+}
+
 /// What was measured, beside what was predicted.
-pub fn analysed(report: &Report) -> String {
+pub fn analysed(report: &Report, predicted: &[Predicted]) -> String {
     let mut text = String::from("\nMeasured\n");
     let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<28} {value}\n"));
-    let ms = |value: Option<f64>| value.map_or("-".to_string(), |ms| format!("{ms:.2} ms"));
-    let percent = |value: Option<f64>| value.map_or("-".to_string(), |p| format!("{p:.2} %"));
-    if let Some(tuning) = &report.plan.tuning {
+    let ms = |value: Option<f64>| value.map_or("-".to_string(), |ms| time(ms * 1e6));
+    for predicted in predicted {
+        let sink = report.sinks.get(predicted.sink);
         line(
-            "p99, predicted : measured",
+            &format!("p99 of {}", predicted.name),
             format!(
-                "{} : {}",
-                ms(tuning.predicted_p99_ms),
-                ms(report.latency_ms.p99)
+                "{} predicted, {} measured",
+                time(predicted.prediction.p99_ns),
+                ms(sink.and_then(|sink| sink.latency_ms.p99))
             ),
         );
+    }
+    let tuning = report.plan.tuning.as_ref();
+    if let Some(measured) = tuning.and_then(|tuning| tuning.measured_cpu_percent) {
+        // Of sinks that share a worker the one that wants most is predicted.
+        let cores = predicted.iter().map(|predicted| predicted.prediction.cores);
         line(
-            "workers, predicted : measured",
+            "CPU time of the workers",
             format!(
-                "{} : {} of a core",
-                percent(tuning.predicted_cpu_percent),
-                percent(tuning.measured_cpu_percent)
+                "{:.2} % of a core predicted, {measured:.2} % measured",
+                cores.fold(0.0, f64::max) * 100.0
             ),
         );
+    }
+    if let Some(rows_per_s) = predicted.iter().map(|one| one.rows_per_s).reduce(f64::max) {
+        line(
+            "rows/s",
+            format!(
+                "{} taken for the prediction, {} measured over the whole run",
+                count(rows_per_s as u64),
+                count(report.rows_per_s as u64)
+            ),
+        );
+    }
+    if let Some(tuning) = tuning {
         line(
             "at last",
             format!(
@@ -169,7 +212,8 @@ pub fn analysed(report: &Report) -> String {
                 tuning.moves
             ),
         );
-    } else {
+    }
+    if predicted.is_empty() {
         line("p99", ms(report.latency_ms.p99));
     }
     for operator in &report.plan.operators {

@@ -18,6 +18,7 @@ use slackwater_sql::settings::LinkKind;
 use crate::catalog::{BuiltIn, ProgramCatalog};
 use crate::checkpoints::{self, Agent, Members, Restored};
 use crate::machine::{self, Machine};
+use crate::notices::{Kind, Said};
 use crate::plan::{Plan, deployment, fingerprint};
 use crate::planner::plan_on;
 use crate::processes::channel::Channel;
@@ -37,6 +38,8 @@ enum News {
     Event(Event),
     Order(Order, Option<OwnedFd>),
     Done(checkpoints::Done),
+    /// What the user should know of what is read.
+    Said(Said),
     /// The parent has died.
     Orphaned,
 }
@@ -96,6 +99,14 @@ fn work(
     }
     let mut catalog = ProgramCatalog::new(&program).map_err(|error| error.to_string())?;
     catalog.share_memory(plan.processes);
+    let (said_sender, said) = mpsc::channel();
+    catalog.tell(Arc::new(move |word: Said| {
+        // Which columns are empty nobody knows who sees a part of the rows.
+        if word.kind != Kind::Columns {
+            // Nobody listens only when the process is ending.
+            let _ = said_sender.send(word);
+        }
+    }));
     let members = Arc::new(Members::new(&program, &deployment));
     if let Some(incarnation) = &start.incarnation {
         let restored = incarnation
@@ -152,7 +163,7 @@ fn work(
         deployed: &deployed,
         channel,
     };
-    worker.serve(events, agent_done)
+    worker.serve(events, agent_done, said)
 }
 
 fn start_runtime(
@@ -202,8 +213,9 @@ impl WorkerProcess<'_> {
         &self,
         events: mpsc::Receiver<Event>,
         done: mpsc::Receiver<checkpoints::Done>,
+        said: mpsc::Receiver<Said>,
     ) -> Result<(), String> {
-        let news = self.listen(events, done)?;
+        let news = self.listen(events, done, said)?;
         let instances = 0..self.deployment.instances.len();
         let own = instances.filter(|&i| self.deployment.process(i) == self.start.process);
         let mut running = own.count();
@@ -224,6 +236,7 @@ impl WorkerProcess<'_> {
                     self.tell(event);
                 }
                 Some(News::Order(order, file)) => self.obey(order, file),
+                Some(News::Said(said)) => self.say(&Word::Said(said)),
                 Some(News::Done(done)) => {
                     if let Some(agent) = &self.agent {
                         let word = agent.borrow_mut().done(done);
@@ -335,8 +348,17 @@ impl WorkerProcess<'_> {
         &self,
         events: mpsc::Receiver<Event>,
         done: mpsc::Receiver<checkpoints::Done>,
+        said: mpsc::Receiver<Said>,
     ) -> Result<mpsc::Receiver<News>, String> {
         let (sender, news) = mpsc::channel();
+        let words = sender.clone();
+        std::thread::spawn(move || {
+            while let Ok(word) = said.recv() {
+                if words.send(News::Said(word)).is_err() {
+                    return;
+                }
+            }
+        });
         let stored = sender.clone();
         std::thread::spawn(move || {
             while let Ok(done) = done.recv() {
@@ -378,6 +400,7 @@ impl WorkerProcess<'_> {
                 .map(|(instance, slots)| (instance, InstanceCounts::of(slots)))
                 .collect(),
             bytes_read: read.filter(|(_, bytes)| *bytes > 0).collect(),
+            cpu_s: machine::process_cpu_s(),
         }
     }
 
@@ -388,6 +411,7 @@ impl WorkerProcess<'_> {
             steps: self.step_counts(),
             links: self.deployed.links.iter().map(LinkCounts::from).collect(),
             dead_letters: self.catalog.dead_letter_files(),
+            noticed: self.catalog.noticed(),
             usage: ProcessUsage {
                 pid: std::process::id(),
                 cpu_s: machine::process_cpu_s(),

@@ -27,6 +27,7 @@ use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{self, Incarnation, Suspected};
 use crate::costs::Learned;
 use crate::machine::Machine;
+use crate::notices::Notices;
 use crate::processes::channel::Channel;
 use crate::processes::protocol::{Farewell, Order, SinkCounts, Start, Word};
 
@@ -60,6 +61,8 @@ pub struct Work<'a> {
     pub tcp: bool,
     /// Where checkpoints are kept, if the query takes any.
     pub incarnation: Option<&'a Incarnation>,
+    /// Who tells the user what processes notice of what they read.
+    pub notices: &'a Arc<Notices>,
 }
 
 /// Bytes that sources have read, with their nodes, for each process.
@@ -71,6 +74,8 @@ pub struct Children {
     orders: Orders,
     counters: Vec<Arc<InstanceCounters>>,
     bytes_read: Arc<Mutex<BytesRead>>,
+    /// CPU time of each process, as of the last [`Children::count`].
+    cpu_s: Arc<Mutex<Vec<f64>>>,
     left: mpsc::Receiver<(usize, Option<Box<Farewell>>)>,
 }
 
@@ -97,6 +102,8 @@ struct Shared {
     words: Words,
     counters: Vec<Arc<InstanceCounters>>,
     bytes_read: Arc<Mutex<BytesRead>>,
+    cpu_s: Arc<Mutex<Vec<f64>>>,
+    notices: Arc<Notices>,
     left: mpsc::Sender<(usize, Option<Box<Farewell>>)>,
     addresses: mpsc::Sender<(usize, Option<std::net::SocketAddr>)>,
 }
@@ -121,6 +128,7 @@ impl Children {
             .map(|instance| Arc::new(instance.counters()));
         let counters = counters.collect::<Vec<_>>();
         let bytes_read = Arc::new(Mutex::new(vec![Vec::new(); work.processes]));
+        let cpu_s = Arc::new(Mutex::new(vec![0.0; work.processes]));
         let (left_sender, left) = mpsc::channel();
         let (addresses, listening) = mpsc::channel();
         let mut started = Vec::new();
@@ -140,6 +148,8 @@ impl Children {
             words,
             counters: counters.clone(),
             bytes_read: bytes_read.clone(),
+            cpu_s: cpu_s.clone(),
+            notices: Arc::clone(work.notices),
             left: left_sender,
             addresses,
         };
@@ -150,6 +160,7 @@ impl Children {
             orders,
             counters,
             bytes_read,
+            cpu_s,
             left,
         };
         let token = token()?;
@@ -219,6 +230,12 @@ impl Children {
     /// Counters of all instances, as of the last [`Children::count`].
     pub fn counters(&self) -> &[Arc<InstanceCounters>] {
         &self.counters
+    }
+
+    /// CPU time of all processes, as of the last [`Children::count`].
+    pub fn cpu_s(&self) -> f64 {
+        let cpu_s = self.cpu_s.lock().expect("no thread panics under it");
+        cpu_s.iter().sum()
     }
 
     /// Ends the sources.
@@ -462,6 +479,7 @@ impl Listener {
                         barrier,
                     });
                 }
+                Word::Said(said) => self.shared.notices.say(said),
                 Word::Finished(last) => {
                     self.store(&last.counts);
                     let all = &self.shared.counters;
@@ -545,6 +563,8 @@ impl Listener {
         }
         let read = self.shared.bytes_read.lock();
         read.expect("no thread panics under it")[self.number] = counts.bytes_read.clone();
+        let cpu_s = self.shared.cpu_s.lock();
+        cpu_s.expect("no thread panics under it")[self.number] = counts.cpu_s;
         std::sync::atomic::fence(Ordering::Release);
     }
 }

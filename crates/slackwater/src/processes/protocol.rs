@@ -15,6 +15,7 @@ use crate::catalog::DeadLetterFile;
 use crate::checkpoints::{self, Incarnation};
 use crate::costs::Learned;
 use crate::machine::Described;
+use crate::notices::{Noticed, Said};
 use crate::processes::moving::{BarrierNote, HandoverNote, StepCounts};
 
 /// From the parent.
@@ -126,6 +127,8 @@ pub enum Word {
         /// The barrier's number.
         barrier: u64,
     },
+    /// What the user should know of what is read.
+    Said(Said),
     /// What it came to; nothing follows.
     Finished(Box<Farewell>),
 }
@@ -171,9 +174,9 @@ pub struct SinkCounts {
     rows: u64,
     /// Latency in microseconds, and how many rows had it.
     latencies_us: Vec<(u64, u64)>,
-    /// Seconds in which rows left, and those that violated the target.
-    active_s: u64,
-    violated_s: u64,
+    /// For how long rows left, and for how much of that the target was violated.
+    active_ns: u64,
+    violated_ns: u64,
     connections_lost: u64,
 }
 
@@ -186,8 +189,8 @@ impl From<&SinkResult> for SinkCounts {
             node: result.node,
             rows: result.rows,
             latencies_us: latencies_us.collect(),
-            active_s: result.seconds.active,
-            violated_s: result.seconds.violated,
+            active_ns: result.seconds.active_ns,
+            violated_ns: result.seconds.violated_ns,
             connections_lost: result.connections_lost,
         }
     }
@@ -204,7 +207,7 @@ impl From<SinkCounts> for SinkResult {
             node: counts.node,
             rows: counts.rows,
             latencies_us,
-            seconds: Seconds::of(counts.active_s, counts.violated_s),
+            seconds: Seconds::of(counts.active_ns, counts.violated_ns),
             connections_lost: counts.connections_lost,
         }
     }
@@ -217,21 +220,58 @@ pub struct Counts {
     pub instances: Vec<(usize, InstanceCounts)>,
     /// Bytes that its sources have read, by node.
     pub bytes_read: Vec<(usize, u64)>,
+    /// CPU time of all its threads.
+    pub cpu_s: f64,
 }
 
-/// The slots of [`InstanceCounters`].
+/// The slots of [`InstanceCounters`], apart from those of its steps; of these only what sinks with a target know of
+/// their latency, which `--live` draws.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct InstanceCounts([u64; 9]);
+pub struct InstanceCounts {
+    slots: [u64; 9],
+    late_by_source: Vec<u64>,
+    /// By step, the slots that hold something.
+    latencies: Vec<(usize, Vec<(usize, u64)>)>,
+}
 
 impl InstanceCounts {
     pub(super) fn of(counters: &InstanceCounters) -> InstanceCounts {
-        InstanceCounts(slots(counters).map(InstanceCounters::read))
+        let mut late_by_source = counters
+            .late_by_source
+            .each_ref()
+            .map(InstanceCounters::read)
+            .to_vec();
+        // Most queries have one source.
+        let used = late_by_source.iter().rposition(|rows| *rows > 0);
+        late_by_source.truncate(used.map_or(0, |last| last + 1));
+        let steps = counters.steps.iter().enumerate();
+        let latencies = steps.filter_map(|(step, slots)| {
+            let latency = slots.latency.as_ref()?;
+            Some((step, latency.filled().collect()))
+        });
+        InstanceCounts {
+            slots: slots(counters).map(InstanceCounters::read),
+            late_by_source,
+            latencies: latencies.collect(),
+        }
     }
 
     /// Puts the counts into slots that nobody else writes.
     pub(super) fn store(&self, counters: &InstanceCounters) {
-        for (slot, count) in slots(counters).into_iter().zip(self.0) {
-            slot.store(count, std::sync::atomic::Ordering::Relaxed);
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        for (slot, count) in slots(counters).into_iter().zip(self.slots) {
+            slot.store(count, relaxed);
+        }
+        for (slot, count) in counters.late_by_source.iter().zip(&self.late_by_source) {
+            slot.store(*count, relaxed);
+        }
+        for (step, filled) in &self.latencies {
+            let slots = counters.steps.get(*step);
+            if let Some(latency) = slots.and_then(|slots| slots.latency.as_ref()) {
+                filled
+                    .iter()
+                    .for_each(|(slot, rows)| latency.store(*slot, *rows));
+            }
         }
     }
 }
@@ -308,6 +348,8 @@ pub struct Farewell {
     pub links: Vec<LinkCounts>,
     /// Dead-letter files that it wrote to.
     pub dead_letters: Vec<DeadLetterFile>,
+    /// What its sources noticed of their rows.
+    pub noticed: Vec<Noticed>,
     /// What it used.
     pub usage: ProcessUsage,
 }

@@ -148,6 +148,7 @@ impl FileSource {
         let packing = Packing::of(path);
         let bytes_read = Arc::clone(&self.request.bytes_read);
         let decoder = format.decoder(&self.schema, &self.request.projection);
+        let decoder = decoder.naming_fields(&self.request.tuning);
         let records = match bookmark.filter(|_| packing.is_none()) {
             None => RecordReader::new(decoder, &self.pool),
             Some(bookmark) => {

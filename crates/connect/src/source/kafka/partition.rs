@@ -94,6 +94,7 @@ impl Partition {
         let waiting = unsafe { EventQueue::partition(client, &place.topic, place.partition) };
         let (of_value, beside) = spec.columns.read(&spec.request.projection);
         let decoder = spec.format.decoder(&spec.columns.values, &of_value);
+        let decoder = decoder.naming_fields(&spec.request.tuning);
         Ok(Partition {
             place: place.clone(),
             waiting,

@@ -49,7 +49,9 @@ impl Partition {
         let (of_value, beside) = columns.read(&request.projection);
         Partition {
             filter,
-            decoder: format.decoder(&columns.values, &of_value),
+            decoder: format
+                .decoder(&columns.values, &of_value)
+                .naming_fields(&request.tuning),
             beside,
             reading: Arc::clone(reading),
             acknowledges: !request.saved,

@@ -31,8 +31,8 @@ pub struct Point {
     pub others_percent: f64,
     /// Latency of the sink's rows.
     pub latency_ms: Latency,
-    /// Seconds in which more than one row in a hundred was later than the target.
-    pub violated_s: u64,
+    /// For how long more than one row in a hundred was later than the target.
+    pub violated_s: f64,
     /// What checkpoints cost; none where none were taken.
     pub checkpoints: Option<Checkpoints>,
     /// What the last checkpoint lies in.
@@ -49,7 +49,7 @@ struct Report {
 
 #[derive(Deserialize)]
 struct SinkReport {
-    violated_s: Option<u64>,
+    violated_s: Option<f64>,
 }
 
 /// Latency as the query reports it.

@@ -142,7 +142,7 @@ fn cost(points: &[Point], spec: Spec) -> Cost {
         p50_ms: of(&|point| point.latency_ms.p50.unwrap_or(0.0)),
         p99_ms: of(&|point| point.latency_ms.p99.unwrap_or(0.0)),
         max_ms: of(&|point| point.latency_ms.max.unwrap_or(0.0)),
-        violated_s: of(&|point| point.violated_s as f64),
+        violated_s: of(&|point| point.violated_s),
         taken: taken(&own),
     }
 }
@@ -229,7 +229,7 @@ pub mod tests {
                 p99: Some(p99_ms),
                 max: Some(p99_ms * 2.0),
             },
-            violated_s: 0,
+            violated_s: 0.0,
             checkpoints: interval_ms.map(|_| Checkpoints {
                 stored: 2,
                 aborted: 0,

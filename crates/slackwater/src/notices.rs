@@ -1,0 +1,262 @@
+//! What a user should know of the rows that a query reads: event times that nobody meant, columns that find no
+//! field, records that moved the watermark too far.
+//!
+//! ```text
+//! engine's intakes ─► SourceNotices, one for each source ─┬─► Said, at once ──────────► Notices ─► standard error
+//!                                                        └─► Noticed, at the end ─► merged, sentences.rs ─┘
+//! ```
+//!
+//! A worker process sends both to the one that the user started. Everything is said once.
+
+mod sentences;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use slackwater_connect::FileDeadLetters;
+use slackwater_engine::intake::{self, Notice, Place};
+use slackwater_engine::source::Tuning;
+use slackwater_sql::specs::SourceSpec;
+
+use crate::cli::say;
+use sentences::About;
+pub use sentences::{empty_columns, late};
+
+/// After so many rows a column without a value is told of; fewer are told of at the end.
+const ROWS_UNTIL_TOLD: u64 = 10_000;
+
+/// What a sentence is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// An event time.
+    Time,
+    /// A header that names other columns.
+    Header,
+    /// Columns that found no field.
+    Columns,
+    /// Late rows.
+    Late,
+}
+
+/// A sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// The table.
+    pub table: String,
+    /// What it is about.
+    pub kind: Kind,
+    /// The sentence, and what to do.
+    pub text: String,
+}
+
+/// Who is told.
+pub type Tell = Arc<dyn Fn(Said) + Send + Sync>;
+
+/// Tells the user: each thing once for each table.
+#[derive(Default)]
+pub struct Notices {
+    said: Mutex<Vec<Said>>,
+}
+
+impl Notices {
+    /// Tells, unless it was told.
+    pub fn say(&self, said: Said) {
+        let mut before = self.lock();
+        let is_same = |other: &Said| (&other.table, other.kind) == (&said.table, said.kind);
+        if !before.iter().any(is_same) {
+            say(&format!("warning: {}\n", said.text));
+            before.push(said);
+        }
+    }
+
+    /// All that was told, for the report.
+    pub fn all(&self) -> Vec<String> {
+        self.lock().iter().map(|said| said.text.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Said>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A row that moved a watermark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Where it is.
+    pub place: String,
+    /// The largest event time before it; `None` for the first row of a partition.
+    pub from_us: Option<i64>,
+    /// Its own.
+    pub to_us: i64,
+}
+
+impl Moved {
+    /// How far.
+    pub fn by_us(&self) -> i64 {
+        self.from_us
+            .map_or(0, |from_us| self.to_us.saturating_sub(from_us))
+    }
+}
+
+/// What a source of this process has noticed of its rows.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Noticed {
+    /// The source.
+    pub node: usize,
+    /// Rows read, without those that could not be.
+    pub rows: u64,
+    /// Columns that have had a value, numbered as [`intake::leaves`].
+    pub filled: BTreeSet<usize>,
+    /// What records call their fields.
+    pub fields: Vec<String>,
+    /// The row that moved a partition's largest event time furthest.
+    pub jump: Option<Moved>,
+    /// The first row of a partition, the one with the largest event time.
+    pub first: Option<Moved>,
+    /// How far behind its watermark a row came at most.
+    pub behind_us: i64,
+}
+
+impl Noticed {
+    fn jumped(&mut self, jump: Moved) {
+        if self
+            .jump
+            .as_ref()
+            .is_none_or(|known| known.by_us() < jump.by_us())
+        {
+            self.jump = Some(jump);
+        }
+    }
+
+    fn began(&mut self, first: Moved) {
+        if self
+            .first
+            .as_ref()
+            .is_none_or(|known| known.to_us < first.to_us)
+        {
+            self.first = Some(first);
+        }
+    }
+
+    /// Adds what the same source has noticed in another process.
+    pub fn add(&mut self, other: Noticed) {
+        self.rows += other.rows;
+        self.filled.extend(other.filled);
+        for field in other.fields {
+            if !self.fields.contains(&field) {
+                self.fields.push(field);
+            }
+        }
+        other.jump.into_iter().for_each(|jump| self.jumped(jump));
+        other.first.into_iter().for_each(|first| self.began(first));
+        self.behind_us = self.behind_us.max(other.behind_us);
+    }
+}
+
+/// Hears what the intakes of one source notice.
+pub struct SourceNotices {
+    about: About,
+    letters: Arc<FileDeadLetters>,
+    tuning: Arc<Tuning>,
+    tell: OnceLock<Tell>,
+    rows: AtomicU64,
+    has_looked_at_header: AtomicBool,
+    has_told_of_columns: AtomicBool,
+    noticed: Mutex<Noticed>,
+}
+
+impl SourceNotices {
+    /// Of the source at `node`; its dead letters know what its partitions are called.
+    pub fn new(
+        node: usize,
+        source: &SourceSpec,
+        letters: &Arc<FileDeadLetters>,
+        tuning: &Arc<Tuning>,
+    ) -> SourceNotices {
+        SourceNotices {
+            about: About::of(source),
+            letters: Arc::clone(letters),
+            tuning: Arc::clone(tuning),
+            tell: OnceLock::new(),
+            rows: AtomicU64::new(0),
+            has_looked_at_header: AtomicBool::new(false),
+            has_told_of_columns: AtomicBool::new(false),
+            noticed: Mutex::new(Noticed {
+                node,
+                ..Noticed::default()
+            }),
+        }
+    }
+
+    /// Tells somebody at once what can't wait; only the first who is named.
+    pub fn tell(&self, tell: &Tell) {
+        let _ = self.tell.set(Arc::clone(tell));
+    }
+
+    /// What was noticed so far.
+    pub fn noticed(&self) -> Noticed {
+        let mut noticed = self.lock().clone();
+        noticed.rows = self.rows.load(Ordering::Relaxed);
+        noticed.fields = self.tuning.fields();
+        noticed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noticed> {
+        self.noticed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, said: Option<Said>) {
+        if let (Some(tell), Some(said)) = (self.tell.get(), said) {
+            tell(said);
+        }
+    }
+
+    fn read(&self, rows: u64) {
+        // Relaxed: a count publishes nothing but itself.
+        let before = self.rows.fetch_add(rows, Ordering::Relaxed);
+        if !self.has_looked_at_header.swap(true, Ordering::Relaxed) {
+            self.say(self.about.header(&self.tuning.fields()));
+        }
+        let is_due = before + rows >= ROWS_UNTIL_TOLD;
+        if is_due && !self.has_told_of_columns.swap(true, Ordering::Relaxed) {
+            self.say(self.about.empty_columns(&self.noticed()));
+        }
+    }
+
+    fn moved(&self, place: Place, from_us: Option<i64>, to_us: i64) -> Moved {
+        Moved {
+            place: self.letters.place_of(place.partition, place.position),
+            from_us,
+            to_us,
+        }
+    }
+}
+
+impl intake::Notices for SourceNotices {
+    fn notice(&self, notice: Notice) {
+        match notice {
+            Notice::Read(rows) => self.read(rows),
+            Notice::Filled(column) => {
+                self.lock().filled.insert(column);
+            }
+            Notice::First(place, time) => {
+                let first = self.moved(place, None, time);
+                self.lock().began(first);
+            }
+            Notice::Jump { place, from, to } => {
+                let jump = self.moved(place, Some(from), to);
+                self.lock().jumped(jump);
+            }
+            Notice::Behind(us) => {
+                let mut noticed = self.lock();
+                noticed.behind_us = noticed.behind_us.max(us);
+            }
+            Notice::OddTime(place, time) => {
+                let place = self.letters.place_of(place.partition, place.position);
+                self.say(Some(self.about.odd_time(&place, time)));
+            }
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! What was noticed, in sentences.
+
+use slackwater_connect::event_time_text;
+use slackwater_engine::intake::{is_plausible, leaves};
+use slackwater_sql::error::nearest;
+use slackwater_sql::specs::SourceSpec;
+
+use super::{Kind, Moved, Noticed, Said};
+use crate::report::{SourceReport, count};
+
+/// Names that a message shows.
+const NAMES_SHOWN: usize = 20;
+
+/// What is known of a source before it is read.
+#[derive(Debug, Clone)]
+pub(super) struct About {
+    table: String,
+    /// Columns that are looked for by name in each record, with their numbers; empty where columns have places.
+    named: Vec<(usize, String)>,
+    /// The table's columns in the order of the declaration, where a header names them, too.
+    placed: Vec<String>,
+    event_time: Option<Time>,
+}
+
+#[derive(Debug, Clone)]
+struct Time {
+    column: String,
+    delay_us: i64,
+    /// What it counts, as it was written, and the precision.
+    counts: Option<(String, u32)>,
+}
+
+impl About {
+    pub(super) fn of(source: &SourceSpec) -> About {
+        let table = &source.table;
+        let option = |name: &str| {
+            table
+                .options
+                .get(name)
+                .map(|value| value.to_ascii_lowercase())
+        };
+        let is_json = option("format").as_deref() == Some("json");
+        let read = source.connector.schema().project(&source.projection);
+        let named = read.map(|read| leaves(&read)).unwrap_or_default();
+        let named = named
+            .into_iter()
+            .enumerate()
+            .filter_map(|(number, (way, name))| {
+                let is_metadata = table.metadata.contains_key(&source.projection[way[0]]);
+                (is_json && !is_metadata).then_some((number, name))
+            });
+        let has_header = option("csv.header").as_deref() == Some("true");
+        let placed = table.physical.fields().iter().filter(|_| has_header);
+        let event_time = table.event_time.map(|(index, delay_us)| Time {
+            column: table.schema.field(index).name().clone(),
+            delay_us,
+            counts: table.counted_time(),
+        });
+        About {
+            table: table.name.clone(),
+            named: named.collect(),
+            placed: placed.map(|field| field.name().clone()).collect(),
+            event_time,
+        }
+    }
+
+    fn said(&self, kind: Kind, text: String) -> Said {
+        Said {
+            table: self.table.clone(),
+            kind,
+            text: format!("table '{}': {text}", self.table),
+        }
+    }
+
+    /// Columns that were NULL in every row, because no record has a field of their name.
+    pub(super) fn empty_columns(&self, noticed: &Noticed) -> Option<Said> {
+        let is_field = |name: &str| noticed.fields.iter().any(|field| field == name);
+        let mut missing: Vec<&str> = Vec::new();
+        for (number, name) in &self.named {
+            if noticed.filled.contains(number) {
+                continue;
+            }
+            // Of a ROW that no record has, the ROW is missing and not each of its fields.
+            let ends = name.match_indices('.').map(|(end, _)| &name[..end]);
+            let missing_one = ends.chain([&name[..]]).find(|name| !is_field(name));
+            if let Some(name) = missing_one.filter(|name| !missing.contains(name)) {
+                missing.push(name);
+            }
+        }
+        if missing.is_empty() || noticed.fields.is_empty() || noticed.rows == 0 {
+            return None;
+        }
+        let columns = if missing.len() == 1 {
+            "column"
+        } else {
+            "columns"
+        };
+        let verb = if missing.len() == 1 { "is" } else { "are" };
+        let quoted = |names: &[&str]| {
+            let names = names.iter().map(|name| format!("'{name}'"));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let near = missing.iter().filter_map(|name| {
+            let other_case = |field: &&String| field.eq_ignore_ascii_case(name);
+            let near = noticed.fields.iter().find(other_case).cloned();
+            near.or_else(|| nearest(name, &noticed.fields))
+        });
+        let near = near.collect::<Vec<String>>();
+        let near = near.iter().map(String::as_str).collect::<Vec<&str>>();
+        let hint = match near.is_empty() {
+            true => String::new(),
+            false => format!("did you mean {}? ", quoted(&near)),
+        };
+        let text = format!(
+            "{columns} {} {verb} NULL in all of the {} rows read: no field of the records has that name, and case \
+             counts\n  = {hint}the fields are: {}",
+            quoted(&missing),
+            count(noticed.rows),
+            shortened(&noticed.fields),
+        );
+        Some(self.said(Kind::Columns, text))
+    }
+
+    /// A header that names the table's columns in another order.
+    pub(super) fn header(&self, header: &[String]) -> Option<Said> {
+        let elsewhere = self.placed.iter().enumerate().find_map(|(number, column)| {
+            let is_it = |name: &String| name.eq_ignore_ascii_case(column);
+            let is_here = header.get(number).is_some_and(is_it);
+            let there = header.iter().position(is_it)?;
+            (!is_here).then_some((column, number, there))
+        });
+        let (column, number, there) = elsewhere?;
+        let text = format!(
+            "column '{column}' is declared as number {}, and the header has it as number {}: columns are read by \
+             their place, not by name\n  = declare them in this order: {}",
+            number + 1,
+            there + 1,
+            shortened(header)
+        );
+        Some(self.said(Kind::Header, text))
+    }
+
+    /// An event time that is most likely not what was meant.
+    pub(super) fn odd_time(&self, place: &str, time_us: i64) -> Said {
+        let column = self.event_time.as_ref().map_or("", |time| &time.column[..]);
+        let side = match time_us < YEAR_2000_US {
+            true => "before 1980",
+            false => "after 2099",
+        };
+        let text = format!(
+            "column '{column}': the event time {} at {place} is {side}",
+            event_time_text(time_us)
+        );
+        let counts = self
+            .event_time
+            .as_ref()
+            .and_then(|time| time.counts.as_ref());
+        let hint = match counts {
+            Some((number, precision)) => match counted(number, *precision, time_us) {
+                Some((meant, us)) => format!(
+                    "\n  = TO_TIMESTAMP_LTZ({number}, {precision}) reads {}: as {meant} it is {}",
+                    unit(*precision),
+                    event_time_text(us)
+                ),
+                None => format!(
+                    "\n  = TO_TIMESTAMP_LTZ({number}, {precision}) reads {}; precision 0 reads seconds, 3 \
+                     milliseconds",
+                    unit(*precision)
+                ),
+            },
+            None => "\n  = such a time moves the watermark or is late; a row whose event time is NULL is bad, and \
+                     moves nothing"
+                .to_string(),
+        };
+        self.said(Kind::Time, text + &hint)
+    }
+
+    /// Why so many rows were late.
+    fn late(&self, noticed: &Noticed, rows_late: u64, rows_in: u64) -> Said {
+        let delay_us = self.event_time.as_ref().map_or(0, |time| time.delay_us);
+        let column = self.event_time.as_ref().map_or("", |time| &time.column[..]);
+        let percent = rows_late as f64 / rows_in.max(1) as f64 * 100.0;
+        let mut text = match rows_late <= rows_in {
+            true => format!(
+                "{} of {} rows were late ({percent:.0} %)",
+                count(rows_late),
+                count(rows_in)
+            ),
+            // Once for each window function.
+            false => format!(
+                "{} rows were late {} times",
+                count(rows_in),
+                count(rows_late)
+            ),
+        };
+        let behind_us = noticed.behind_us.saturating_add(delay_us);
+        let jump = noticed.jump.as_ref();
+        // One row that was far ahead of its time, or many that came out of order.
+        let is_one = jump.is_some_and(|jump| jump.by_us() >= behind_us / 2);
+        let one = match (jump, &noticed.first) {
+            (Some(jump), _) if is_one => Some(jump),
+            (None, Some(first)) => Some(first),
+            _ => None,
+        };
+        let longer = span(round_up(behind_us));
+        match one {
+            Some(Moved {
+                place,
+                from_us: Some(from_us),
+                to_us,
+            }) => text.push_str(&format!(
+                ": the watermark jumped by {} at {place}, from {} to {}",
+                span(to_us - from_us),
+                event_time_text(from_us - delay_us),
+                event_time_text(to_us - delay_us)
+            )),
+            Some(Moved { place, to_us, .. }) => text.push_str(&format!(
+                ": the first row, at {place}, has the largest event time, {}",
+                event_time_text(*to_us)
+            )),
+            None => text.push_str(&format!(
+                ": rows came up to {longer} after rows with larger event times, and the watermark waits for {}",
+                span(delay_us)
+            )),
+        }
+        let far = one.filter(|one| !is_plausible(one.to_us) || behind_us > FAR_US);
+        text.push_str(&match far {
+            Some(_) => format!(
+                "\n  = if that time is wrong, make it NULL (then the row is bad, and moves nothing): {column} AS CASE \
+                 WHEN … THEN … END"
+            ),
+            None => format!(
+                "\n  = a longer delay keeps them: WATERMARK FOR {column} AS {column} - INTERVAL {}",
+                interval(round_up(behind_us))
+            ),
+        });
+        self.said(Kind::Late, text)
+    }
+}
+
+const YEAR_2000_US: i64 = 946_684_800_000_000;
+
+/// Rows that come so far out of order are no business of a watermark's: 30 days.
+const FAR_US: i64 = 30 * DAY_US;
+
+const SECOND_US: i64 = 1_000_000;
+const DAY_US: i64 = 86_400 * SECOND_US;
+
+/// Units of spans, and what an INTERVAL calls them.
+const UNITS: [(i64, &str, &str); 6] = [
+    (365 * DAY_US, "years", "DAY"),
+    (DAY_US, "days", "DAY"),
+    (3_600 * SECOND_US, "hours", "HOUR"),
+    (60 * SECOND_US, "minutes", "MINUTE"),
+    (SECOND_US, "s", "SECOND"),
+    (1_000, "ms", "SECOND"),
+];
+
+fn span(us: i64) -> String {
+    let unit = UNITS.iter().find(|(unit_us, ..)| us >= *unit_us);
+    let Some((unit_us, name, _)) = unit else {
+        return format!("{us} us");
+    };
+    let value = format!("{:.1}", us as f64 / *unit_us as f64);
+    let value = value.trim_end_matches(".0");
+    let name = if value == "1" {
+        name.trim_end_matches('s')
+    } else {
+        name
+    };
+    // The second's own name is one letter.
+    let name = if name.is_empty() { "s" } else { name };
+    format!("{value} {name}")
+}
+
+/// The least whole number of a unit that is at least as long.
+fn round_up(us: i64) -> i64 {
+    let units = UNITS[1..].iter();
+    let mut units = units.filter(|(unit_us, ..)| us >= *unit_us);
+    let unit_us = units.next().map_or(1_000, |(unit_us, ..)| *unit_us);
+    us.saturating_add(unit_us - 1) / unit_us * unit_us
+}
+
+fn interval(us: i64) -> String {
+    let mut units = UNITS[1..].iter().filter(|(unit_us, ..)| us >= *unit_us);
+    match units.next() {
+        Some((unit_us, _, name)) if *unit_us >= SECOND_US => {
+            format!("'{}' {name}", us / unit_us)
+        }
+        _ => format!("'{}' SECOND", us as f64 / SECOND_US as f64),
+    }
+}
+
+fn shortened(names: &[String]) -> String {
+    let mut text = names[..names.len().min(NAMES_SHOWN)].join(", ");
+    if names.len() > NAMES_SHOWN {
+        text.push_str(", …");
+    }
+    text
+}
+
+fn unit(precision: u32) -> &'static str {
+    match precision {
+        0 => "seconds",
+        3 => "milliseconds",
+        6 => "microseconds",
+        _ => "nanoseconds",
+    }
+}
+
+/// What the number of an odd time is most likely: how to write it, and the time that it is then.
+fn counted(number: &str, precision: u32, time_us: i64) -> Option<(String, i64)> {
+    let count = i128::from(time_us) * 10i128.pow(precision) / 1_000_000;
+    [0, 3, 6, 9].into_iter().find_map(|meant| {
+        let us = i64::try_from(count * 1_000_000 / 10i128.pow(meant)).ok()?;
+        let is_meant = meant != precision && is_plausible(us);
+        is_meant.then(|| (format!("TO_TIMESTAMP_LTZ({number}, {meant})"), us))
+    })
+}
+
+/// Tables whose columns found no field, of a source that has come to its end.
+pub fn empty_columns(source: &SourceSpec, noticed: &Noticed) -> Option<Said> {
+    About::of(source).empty_columns(noticed)
+}
+
+/// One row in so many that is late is more than a number.
+const LATE_ONE_IN: u64 = 10;
+
+/// Why many rows of a source were late; `None` where few were.
+pub fn late(source: &SourceSpec, noticed: &Noticed, report: &SourceReport) -> Option<Said> {
+    let is_many = report.rows_late > 0 && report.rows_late * LATE_ONE_IN >= report.rows_in;
+    is_many.then(|| About::of(source).late(noticed, report.rows_late, report.rows_in))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(named: &[&str], placed: &[&str]) -> About {
+        let placed = placed.iter().map(|name| name.to_string());
+        let named = named.iter().enumerate();
+        About {
+            table: "t".to_string(),
+            named: named
+                .map(|(number, name)| (number, name.to_string()))
+                .collect(),
+            placed: placed.collect(),
+            event_time: Some(Time {
+                column: "ts".to_string(),
+                delay_us: SECOND_US,
+                counts: Some(("ms".to_string(), 3)),
+            }),
+        }
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_column_without_a_field_is_named_with_the_field_that_was_meant() {
+        let about = about(
+            &["userId", "ms", "e.Price", "e.size", "gone.a", "gone.b"],
+            &[],
+        );
+        let noticed = Noticed {
+            rows: 12,
+            filled: [1].into(),
+            fields: names(&["userid", "ms", "e", "e.price", "e.size"]),
+            ..Noticed::default()
+        };
+        let text = about.empty_columns(&noticed).unwrap().text;
+        // 'e.size' is a field, and NULL wherever it is.
+        assert!(
+            text.starts_with(
+                "table 't': columns 'userId', 'e.Price', 'gone' are NULL in all of the 12 rows read"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("did you mean 'userid', 'e.price'? the fields are: userid, ms"),
+            "{text}"
+        );
+        let without_names = Noticed {
+            fields: Vec::new(),
+            ..noticed.clone()
+        };
+        assert_eq!(about.empty_columns(&without_names), None);
+        let filled = Noticed {
+            filled: [0, 1, 2, 4, 5].into(),
+            ..noticed
+        };
+        assert_eq!(about.empty_columns(&filled), None);
+    }
+
+    #[test]
+    fn a_header_in_another_order_is_told_of_and_other_names_are_not() {
+        let about = about(&[], &["a", "b", "c"]);
+        let text = about.header(&names(&["A", "C", "b"])).unwrap().text;
+        assert!(
+            text.contains("column 'b' is declared as number 2, and the header has it as number 3"),
+            "{text}"
+        );
+        assert_eq!(about.header(&names(&["A", "b", "c"])), None);
+        assert_eq!(about.header(&names(&["x", "y", "z"])), None);
+        assert_eq!(about.header(&[]), None);
+    }
+
+    #[test]
+    fn a_time_in_another_unit_is_named_with_what_to_write() {
+        // 2024-05-01 in seconds, read as milliseconds.
+        let text = about(&[], &[]).odd_time("in.csv:1", 1_714_521_600_000).text;
+        assert!(
+            text.starts_with(
+                "table 't': column 'ts': the event time 1970-01-20 20:15:21.6 at in.csv:1 is before 1980\n"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("TO_TIMESTAMP_LTZ(ms, 3) reads milliseconds: as TO_TIMESTAMP_LTZ(ms, 0) it is 2024-05-01 00:00:00"),
+            "{text}"
+        );
+        // Milliseconds, read as seconds.
+        let meant = counted("x", 0, 1_714_521_600_000_000_000);
+        assert_eq!(
+            meant,
+            Some(("TO_TIMESTAMP_LTZ(x, 3)".to_string(), 1_714_521_600_000_000))
+        );
+        // 2286 is no slip of the unit.
+        assert_eq!(counted("x", 3, 9_999_999_999_999_000), None);
+        let text = about(&[], &[])
+            .odd_time("in.csv:7", 9_999_999_999_999_000)
+            .text;
+        assert!(text.contains("is after 2099"), "{text}");
+    }
+
+    #[test]
+    fn late_rows_are_explained_by_the_jump_or_by_their_disorder() {
+        let about = about(&[], &[]);
+        let moved = |from_us, to_us| Moved {
+            place: "in.csv:17".to_string(),
+            from_us,
+            to_us,
+        };
+        let start = 1_714_521_600 * SECOND_US;
+        let later = 3_660_681_600 * SECOND_US;
+        let jumped = Noticed {
+            jump: Some(moved(Some(start), later)),
+            first: Some(moved(None, start)),
+            behind_us: later - start,
+            ..Noticed::default()
+        };
+        let text = about.late(&jumped, 99, 100).text;
+        assert!(
+            text.starts_with(
+                "table 't': 99 of 100 rows were late (99 %): the watermark jumped by 61.7 years at in.csv:17, from \
+                 2024-04-30 23:59:59 to 2085-12-31 23:59:59"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("make it NULL"), "{text}");
+        let disordered = Noticed {
+            jump: Some(moved(Some(start), start + 2 * SECOND_US)),
+            behind_us: 3 * 3_600 * SECOND_US + 1,
+            ..jumped.clone()
+        };
+        let text = about.late(&disordered, 50, 100).text;
+        assert!(text.contains("rows came up to 4 hours after rows with larger event times, and the watermark waits for 1 s"), "{text}");
+        assert!(
+            text.contains("WATERMARK FOR ts AS ts - INTERVAL '4' HOUR"),
+            "{text}"
+        );
+        let descending = Noticed {
+            jump: None,
+            ..jumped
+        };
+        let text = about.late(&descending, 99, 100).text;
+        assert!(
+            text.contains("the first row, at in.csv:17, has the largest event time"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn spans_are_short() {
+        assert_eq!(span(0), "0 us");
+        assert_eq!(span(1_500), "1.5 ms");
+        assert_eq!(span(SECOND_US), "1 s");
+        assert_eq!(span(90 * SECOND_US), "1.5 minutes");
+        assert_eq!(span(DAY_US), "1 day");
+        assert_eq!(round_up(DAY_US + 1), 2 * DAY_US);
+        assert_eq!(interval(2 * DAY_US), "'2' DAY");
+        assert_eq!(interval(250_000), "'0.25' SECOND");
+    }
+}
