@@ -21,7 +21,7 @@ use crate::recorder::{Recorder, Suspect};
 use crate::relay::Relay;
 use crate::sink::Sink;
 use crate::source::{DeadLetters, Source};
-use crate::state::BucketSet;
+use crate::state::{BucketSet, KeyedState};
 use crate::time::EventTime;
 
 /// Messages that an in-process link holds at most. With chunks of 8,192 rows of 100 bytes that is
@@ -60,6 +60,21 @@ impl Deployment {
             _ => None,
         });
         links.flatten().copied().collect()
+    }
+
+    /// The links of routes by key, with the columns that these go by.
+    fn keyed(&self) -> HashMap<usize, &[usize]> {
+        let mut keyed = HashMap::new();
+        for step in self.instances.iter().flat_map(|instance| &instance.steps) {
+            if let StepKind::Route {
+                balancer: BalancerPlan::Keyed { columns, .. },
+                links,
+            } = &step.kind
+            {
+                keyed.extend(links.iter().map(|&link| (link, &columns[..])));
+            }
+        }
+        keyed
     }
 
     /// A number for each instance, the same for those that hear the same sources.
@@ -356,6 +371,7 @@ pub fn build(
     let mut ends = Ends::new(deployment, process, waker_of, remote);
     let traits = Traits {
         acknowledged: deployment.acknowledged(),
+        keyed: deployment.keyed(),
         hearing: deployment.hearing(),
     };
     let mut built = Built::default();
@@ -377,14 +393,16 @@ pub fn build(
 }
 
 /// What receivers want to know of their links.
-struct Traits {
+struct Traits<'d> {
     /// Those on which they acknowledge what they take.
     acknowledged: HashSet<usize>,
+    /// The columns that rows are routed by, of those that are links of a keyed route.
+    keyed: HashMap<usize, &'d [usize]>,
     /// As [`Deployment::hearing`].
     hearing: Vec<usize>,
 }
 
-impl Traits {
+impl Traits<'_> {
     /// Whether the senders of these links hear the same sources.
     fn are_in_step(&self, deployment: &Deployment, links: &[usize]) -> bool {
         let mut heard = links
@@ -392,6 +410,25 @@ impl Traits {
             .map(|&link| self.hearing[deployment.links[link].from]);
         let first = heard.next();
         heard.all(|number| Some(number) == first)
+    }
+
+    /// Rows come to where their state is: else what moves or is restored would be lost to them.
+    fn check_routes(&self, plan: &InstancePlan, state: &dyn KeyedState) {
+        let InputPlan::Ports(ports) = &plan.input else {
+            return;
+        };
+        for (input, links) in ports.iter().enumerate() {
+            let placed_by = state.placed_by(input);
+            for link in links {
+                let routed_by = self.keyed.get(link).copied();
+                assert!(
+                    routed_by.is_none() && (plan.of == 1 || placed_by.is_none())
+                        || routed_by == placed_by,
+                    "{}: input {input} is routed by {routed_by:?}, and its state lies by {placed_by:?}",
+                    plan.name
+                );
+            }
+        }
     }
 }
 
@@ -554,6 +591,11 @@ fn instance(
             InstanceInput::Ports(Ports::new(ports.collect()))
         }
     };
+    if let Some((Step::Operator { operator, .. }, _)) = steps.first_mut()
+        && let Some(state) = operator.state()
+    {
+        traits.check_routes(plan, state);
+    }
     let restored = restored(plan, &mut steps, catalog)?;
     let mut instance = Instance::new(
         plan.name.clone(),

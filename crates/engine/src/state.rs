@@ -18,6 +18,12 @@ pub struct Mark(pub u32);
 
 /// Keyed state of one operator in one instance.
 pub trait KeyedState {
+    /// The columns of input `input` that say where its rows belong: whatever a row leaves in the state lies
+    /// in the bucket of their hash ([`crate::hash::hash_rows`]; without columns all rows are of one bucket).
+    /// Senders route rows by the same columns, or state that moves or is restored would not be where its
+    /// rows come to. `None` for an input whose rows come to any instance, or to all.
+    fn placed_by(&self, input: usize) -> Option<&[usize]>;
+
     /// Ends the current interval of changes and begins the next: what changes from now on has
     /// changed *since* the returned mark.
     fn mark(&mut self) -> Mark;

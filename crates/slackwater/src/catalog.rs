@@ -508,6 +508,13 @@ impl Catalog for ProgramCatalog<'_> {
     }
 
     fn restored(&self, node: usize, share: Option<(usize, usize)>) -> Result<Vec<Chain>> {
+        // Earlier versions kept rows of a join without keys wherever they were restored to: the parts don't
+        // say which instance needs them.
+        let is_misplaced = match &self.program.nodes[node] {
+            NodeSpec::Join(join) => join.sides.iter().any(|side| side.keys.is_empty()),
+            _ => false,
+        };
+        let share = share.filter(|_| !is_misplaced);
         match self.restored_of(node) {
             Some(restored) => restored.chains(node, share),
             None => Ok(Vec::new()),

@@ -1,5 +1,7 @@
 //! What the nodes of a query graph stand for, and how the engine's operators are made from it.
 
+mod saved;
+
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
@@ -31,6 +33,7 @@ use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
 use crate::table::Table;
+pub use saved::Saved;
 
 /// What a node stands for.
 #[derive(Clone)]

@@ -135,7 +135,12 @@ fn keep_names(statement: &mut Statement) {
         | Statement::Insert { query, .. }
         | Statement::Select(query) => hints::keep_names(query),
         Statement::Explain(inner) => keep_names(inner),
-        Statement::CreateTable(_) | Statement::Set { .. } => {}
+        Statement::CreateTable(table) => {
+            if let Some(query) = &mut table.query {
+                hints::keep_names(query);
+            }
+        }
+        Statement::Set { .. } | Statement::Reset(_) | Statement::Drop { .. } => {}
     }
 }
 

@@ -405,20 +405,11 @@ impl<'a> Translator<'a> {
             .map(|expression| PhysicalExpression::over(expression, &input))
             .collect::<Result<Vec<Arc<dyn Expression>>>>()?;
         let key = format!("map {expressions:?} {:?}", schema.fields());
-        let inputs = vec![self.edge(stream.node, Exchange::Forward)];
         let spec = NodeSpec::Map {
             expressions,
             schema: schema.clone(),
         };
-        Ok(self.node(
-            "map",
-            detail,
-            NodeKind::Stateless,
-            inputs,
-            spec,
-            schema,
-            &key,
-        ))
+        Ok(self.node("map", detail, &[stream.node], spec, schema, &key))
     }
 
     fn filter(&mut self, input: Stream, predicate: &Expr, plan: &LogicalPlan) -> Result<Stream> {
@@ -427,17 +418,8 @@ impl<'a> Translator<'a> {
         let detail = explain::expression(&condition);
         let condition = PhysicalExpression::over(condition, &schema)?;
         let key = format!("filter {condition:?}");
-        let inputs = vec![self.edge(input.node, Exchange::Forward)];
         let spec = NodeSpec::Filter { condition };
-        let node = self.node(
-            "filter",
-            detail,
-            NodeKind::Stateless,
-            inputs,
-            spec,
-            schema,
-            &key,
-        );
+        let node = self.node("filter", detail, &[input.node], spec, schema, &key);
         // A row that meets the condition no more goes.
         let deletes = input.updates;
         Ok(Stream {
@@ -445,6 +427,13 @@ impl<'a> Translator<'a> {
             deletes,
             ..input
         })
+    }
+
+    /// The inputs of a node.
+    fn edges(&self, spec: &NodeSpec, inputs: &[usize]) -> Vec<Edge> {
+        let inputs = inputs.iter().enumerate();
+        let edges = inputs.map(|(input, &from)| self.edge(from, spec.exchange(input)));
+        edges.collect()
     }
 
     fn edge(&self, from: usize, exchange: Exchange) -> Edge {
@@ -458,18 +447,17 @@ impl<'a> Translator<'a> {
         Edge { from, exchange }
     }
 
-    /// Adds a node, unless there is one that says the same.
-    #[allow(clippy::too_many_arguments)]
+    /// Adds a node over the output of others, unless there is one that says the same.
     fn node(
         &mut self,
         name: &str,
         detail: String,
-        kind: NodeKind,
-        inputs: Vec<Edge>,
+        inputs: &[usize],
         spec: NodeSpec,
         schema: SchemaRef,
         key: &str,
     ) -> usize {
+        let inputs = self.edges(&spec, inputs);
         let key = format!("{key} {inputs:?}");
         if let Some(&node) = self.known.get(&key) {
             return node;
@@ -477,7 +465,7 @@ impl<'a> Translator<'a> {
         let node = self.graph.add(Node {
             name: name.to_string(),
             detail,
-            kind,
+            kind: spec.kind(),
             inputs,
             instances_max: usize::MAX,
         });

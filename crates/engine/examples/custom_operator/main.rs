@@ -84,6 +84,11 @@ impl Operator for ChangeDetector {
 }
 
 impl KeyedState for ChangeDetector {
+    /// Rows come to the instance that has the state of their sensor.
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        Some(&[0])
+    }
+
     fn mark(&mut self) -> Mark {
         self.mark = Mark(self.mark.0 + 1);
         self.mark

@@ -29,6 +29,9 @@ pub struct JoinSpec {
     pub sides: [JoinSide; 2],
     /// The windows of both sides.
     pub windows: Windows,
+    /// Both sides name a row's window by its start, else by its end. By the same edge, since without keys
+    /// that is what brings rows of one window together.
+    pub is_start: bool,
     /// Rows without a partner that are emitted too, padded with NULL.
     pub kind: JoinKind,
     /// A further condition over the columns of both sides (left, then right).
@@ -50,14 +53,23 @@ impl JoinSpec {
 /// One input of a window join.
 #[derive(Debug, Clone)]
 pub struct JoinSide {
-    /// The column with the windows' ends or starts.
+    /// The column with the windows' ends or starts ([`JoinSpec::is_start`]).
     pub window_column: usize,
-    /// It holds starts.
-    pub is_start: bool,
     /// Key columns, in the same order and of the same types on both sides.
     pub keys: Vec<usize>,
     /// Columns of the input.
     pub schema: SchemaRef,
+}
+
+impl JoinSide {
+    /// The columns that say where a row belongs: its key. Without one the windows themselves are spread over
+    /// the instances.
+    pub fn placed_by(&self) -> &[usize] {
+        match self.keys.is_empty() {
+            true => std::slice::from_ref(&self.window_column),
+            false => &self.keys,
+        }
+    }
 }
 
 /// Which rows come out.
@@ -168,7 +180,7 @@ impl Operator for WindowJoin {
     fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let side = &self.spec.sides[input];
         let column = chunk.batch.column(side.window_column).clone();
-        let offset = if side.is_start {
+        let offset = if self.spec.is_start {
             self.spec.windows.size
         } else {
             0

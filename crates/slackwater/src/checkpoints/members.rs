@@ -165,22 +165,10 @@ fn keys(program: &Program) -> HashMap<usize, String> {
         while let Some(node) = open.pop() {
             let inputs = &program.graph.nodes[node].inputs;
             for from in inputs.iter().rev().map(|edge| edge.from) {
-                let kind = match &program.nodes[from] {
-                    NodeSpec::Aggregate { .. } | NodeSpec::Sessions { .. } => "aggregate",
-                    NodeSpec::SessionRows { .. } => "sessions",
-                    NodeSpec::CountWindow(_) => "count window",
-                    NodeSpec::Join(_) => "join",
-                    NodeSpec::IntervalJoin(_) => "interval join",
-                    NodeSpec::Over(_) => "over",
-                    NodeSpec::TemporalJoin(_) => "temporal join",
-                    NodeSpec::ChangelogJoin(_) => "join of streams",
-                    NodeSpec::TopN(_) => "top",
-                    NodeSpec::ByPrimaryKey(_) => "primary key",
-                    NodeSpec::Final(_) => "final",
-                    _ => "",
-                };
-                if !kind.is_empty() && !keys.contains_key(&from) {
-                    keys.insert(from, name(format!("{kind} of {sink}")));
+                if let Some(saved) = program.nodes[from].saved()
+                    && !keys.contains_key(&from)
+                {
+                    keys.insert(from, name(format!("{} of {sink}", saved.word())));
                 }
                 open.push(from);
             }

@@ -89,6 +89,7 @@ mod tests {
             rows_late,
             rows_bad,
             bytes_read: 0,
+            connections_lost: 0,
             dead_letter: None,
         }
     }
@@ -111,6 +112,7 @@ mod tests {
             table: Some("o".to_string()),
             connector: "blackhole".to_string(),
             rows_out: 5,
+            connections_lost: 0,
             latency_target_ms: Some(20.0),
             target_met: Some(false),
             active_s: Some(6.25),

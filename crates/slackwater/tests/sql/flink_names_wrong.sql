@@ -5,7 +5,7 @@ CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
 WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
 --- batch mode
-SET 'execution.runtime-mode' = 'batch';
+SET 'execution.runtime-mode' = 'both';
 
 --- a time zone
 SET 'table.local-time-zone' = 'Europe/Berlin';

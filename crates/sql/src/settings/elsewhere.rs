@@ -51,9 +51,10 @@ pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
         }
         "execution.runtime-mode" | "runtime-mode" => match value.to_lowercase().as_str() {
             "streaming" | "automatic" => Some(Ok(Meant::AsItIs)),
+            "batch" => ours("emit", "final".to_string()),
             _ => refused(
-                format!("'{key}' = '{value}': every query runs as a stream"),
-                "leave it out: a query ends when its inputs do, and its last rows are then the result of a batch",
+                format!("'{key}' = '{value}': there is no such mode"),
+                "'streaming', or 'batch': the result once, when the inputs have ended",
             ),
         },
         "execution.checkpointing.mode" => match value.to_uppercase().as_str() {
@@ -187,7 +188,6 @@ fn in_our_words(key: &str, value: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::super::Settings;
-    use super::*;
 
     #[test]
     fn settings_by_the_names_of_flink() {
@@ -197,7 +197,7 @@ mod tests {
             ("execution.checkpointing.interval", "PT30S"),
             ("parallelism.default", "4"),
             ("execution.buffer-timeout", "5"),
-            ("execution.runtime-mode", "streaming"),
+            ("execution.runtime-mode", "batch"),
             ("table.local-time-zone", "UTC"),
         ] {
             settings.set(key, value, &[]).unwrap();
@@ -205,6 +205,7 @@ mod tests {
         assert_eq!(settings.state_ttl_us, Some(86_400_000_000));
         assert_eq!(settings.checkpoint_interval_ns, 30_000_000_000);
         assert_eq!(settings.linger_ns, 5_000_000);
+        assert!(settings.emit_final);
         assert!(settings.notes.is_empty(), "{:?}", settings.notes);
         settings.set("table.exec.state.ttl", "0 ms", &[]).unwrap();
         assert_eq!(settings.state_ttl_us, None);
@@ -224,7 +225,7 @@ mod tests {
     fn settings_that_mean_something_else_here_are_refused() {
         let mut settings = Settings::default();
         for (key, value, says) in [
-            ("execution.runtime-mode", "batch", "runs as a stream"),
+            ("execution.runtime-mode", "both", "no such mode"),
             ("table.local-time-zone", "Europe/Berlin", "times are in UTC"),
             ("table.exec.source.idle-timeout", "10 s", "each table"),
             (

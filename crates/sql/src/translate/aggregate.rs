@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_schema::{Field, Schema, SchemaRef};
 use datafusion_expr::Expr;
 use datafusion_expr::logical_plan::Aggregate;
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::aggregate::{
     AggregateCall, AggregateSpec, Emit, Refires, WindowKey, output_types,
 };
@@ -192,7 +191,7 @@ impl Translator<'_> {
         };
         let spec = AggregateSpec {
             window,
-            keys: key_columns.clone(),
+            keys: key_columns,
             calls,
             time_column,
             emit,
@@ -207,14 +206,8 @@ impl Translator<'_> {
             schema: schema.clone(),
         };
         let updates = !spec.is_final();
-        let exchange = if key_columns.is_empty() {
-            Exchange::Single
-        } else {
-            Exchange::Key(key_columns)
-        };
         let detail = explain::aggregate(&spec, &before);
         let key = format!("aggregate {merges} {spec:?}");
-        let edge = self.edge(node, exchange);
         let spec = match (window, spec.time_column) {
             (Some(window), Some(time_column)) if merges => NodeSpec::Sessions {
                 sessions: SessionSpec {
@@ -231,15 +224,7 @@ impl Translator<'_> {
                 input: before,
             },
         };
-        let node = self.node(
-            "aggregate",
-            detail,
-            NodeKind::Stateful,
-            vec![edge],
-            spec,
-            schema.clone(),
-            &key,
-        );
+        let node = self.node("aggregate", detail, &[node], spec, schema.clone(), &key);
 
         let first_key = edges.len();
         let mut columns = Vec::new();

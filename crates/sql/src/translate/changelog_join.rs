@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use datafusion_expr::LogicalPlan;
 use datafusion_expr::logical_plan::Join;
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::changelog::join::{ChangelogJoinSide, ChangelogJoinSpec};
 use slackwater_engine::operator::join::JoinKind;
 
@@ -60,13 +59,6 @@ impl Translator<'_> {
             }
         };
         let sides: [ChangelogJoinSide; 2] = sides.try_into().expect("two sides");
-        let edges = [0, 1].map(|side: usize| {
-            let exchange = match sides[side].keys.is_empty() {
-                true => Exchange::Single,
-                false => Exchange::Key(sides[side].keys.clone()),
-            };
-            self.edge(nodes[side], exchange)
-        });
         let key = match kind {
             JoinKind::Inner => self.joined_key(&streams, &sides, starts, &schema),
             JoinKind::Semi | JoinKind::Anti => self.left_key(&streams[0], &sides[0]),
@@ -89,8 +81,7 @@ impl Translator<'_> {
         let node = self.node(
             "join",
             detail,
-            NodeKind::Stateful,
-            edges.to_vec(),
+            &nodes,
             NodeSpec::ChangelogJoin(spec),
             schema,
             &known,

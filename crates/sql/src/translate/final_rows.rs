@@ -4,7 +4,6 @@ use arrow_schema::SortOptions;
 use datafusion_expr::expr::Sort;
 use datafusion_expr::logical_plan::{FetchType, Limit, SkipType};
 use datafusion_expr::{Expr, LogicalPlan};
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::changelog::final_rows::FinalSpec;
 
 use super::{Role, Stream, Translator};
@@ -131,19 +130,10 @@ impl Translator<'_> {
             takes_back: input.updates,
             schema: schema.clone(),
         };
-        let edge = self.edge(node, Exchange::Single);
         let detail = explain::final_rows(&spec);
         let key = format!("final {spec:?}");
-        let (kind, spec) = (NodeKind::Stateful, NodeSpec::Final(spec));
-        let node = self.node(
-            "final",
-            detail,
-            kind,
-            vec![edge],
-            spec,
-            schema.clone(),
-            &key,
-        );
+        let spec = NodeSpec::Final(spec);
+        let node = self.node("final", detail, &[node], spec, schema.clone(), &key);
         let width = input.columns.len();
         Ok(Stream {
             node,

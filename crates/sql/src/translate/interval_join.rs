@@ -10,7 +10,6 @@ use datafusion_expr::expr::Between;
 use datafusion_expr::logical_plan::Join;
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::drop_late::Late;
 use slackwater_engine::operator::interval_join::{IntervalJoinSpec, IntervalSide};
 use slackwater_engine::operator::join::JoinKind;
@@ -319,14 +318,6 @@ impl Translator<'_> {
                 Some(PhysicalExpression::over(bound, &schema)? as _)
             }
         };
-        let inputs = nodes.iter().zip(&sides).map(|(&node, side)| {
-            let exchange = match side.keys.is_empty() {
-                true => Exchange::Single,
-                false => Exchange::Key(side.keys.clone()),
-            };
-            self.edge(node, exchange)
-        });
-        let inputs = inputs.collect();
         let sides: [IntervalSide; 2] = sides.try_into().expect("two sides");
         let times = [0, 1].map(|side| sides[side].time_column + side * width);
         let behind_us = nodes.iter().map(|&node| self.behind_us(node)).max();
@@ -344,8 +335,7 @@ impl Translator<'_> {
         let node = self.node(
             "interval join",
             detail,
-            NodeKind::Stateful,
-            inputs,
+            &nodes,
             NodeSpec::IntervalJoin(spec),
             schema.clone(),
             &key,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use datafusion_common::NullEquality;
 use datafusion_expr::logical_plan::Join;
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::join::{JoinKind, JoinSide, JoinSpec};
 use slackwater_engine::operator::window::Windows;
 
@@ -114,7 +113,6 @@ impl Translator<'_> {
             nodes.push(node);
             sides.push(JoinSide {
                 window_column,
-                is_start,
                 keys,
                 schema,
             });
@@ -139,25 +137,11 @@ impl Translator<'_> {
                 Some(PhysicalExpression::over(bound, &schema)?)
             }
         };
-        let exchanges = sides.iter().map(|side| {
-            // Without keys the window itself spreads the work.
-            let columns = if side.keys.is_empty() {
-                vec![side.window_column]
-            } else {
-                side.keys.clone()
-            };
-            Exchange::Key(columns)
-        });
-        let exchanges = exchanges.collect::<Vec<_>>();
-        let inputs = nodes
-            .iter()
-            .zip(exchanges)
-            .map(|(&node, exchange)| self.edge(node, exchange));
-        let inputs = inputs.collect::<Vec<_>>();
         let sides: [JoinSide; 2] = sides.try_into().expect("two sides");
         let spec = JoinSpec {
             sides,
             windows,
+            is_start,
             kind,
             condition,
             schema,
@@ -165,15 +149,7 @@ impl Translator<'_> {
         let schema = spec.output().clone();
         let detail = explain::join(&spec);
         let key = format!("join {spec:?}");
-        let node = self.node(
-            "join",
-            detail,
-            NodeKind::Stateful,
-            inputs,
-            NodeSpec::Join(spec),
-            schema,
-            &key,
-        );
+        let node = self.node("join", detail, &nodes, NodeSpec::Join(spec), schema, &key);
         // A side that is padded with NULL has no window of its own any more.
         let padded = [
             matches!(kind, JoinKind::Right | JoinKind::Full),

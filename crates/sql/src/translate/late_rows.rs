@@ -8,7 +8,6 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use datafusion_common::ExprSchema;
 use datafusion_expr::{Expr, cast};
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::late_rows::Lateness;
 
 use super::{Stream, Translator};
@@ -39,21 +38,12 @@ impl Translator<'_> {
             table.ok_or_else(|| SqlError::new(format!("there is no table '{}'", late.name)))?;
         let schema = self.schemas[stream.node].clone();
         let detail = format!("by {}", schema.field(time_column).name());
-        let inputs = vec![self.edge(stream.node, Exchange::Forward)];
         let key = format!("late rows {time_column} {lateness:?}");
         let spec = NodeSpec::LateRows {
             time_column,
             lateness,
         };
-        let node = self.node(
-            "late rows",
-            detail,
-            NodeKind::Stateless,
-            inputs,
-            spec,
-            schema,
-            &key,
-        );
+        let node = self.node("late rows", detail, &[stream.node], spec, schema, &key);
         let of_late = Stream {
             node,
             ..stream.clone()
@@ -113,23 +103,12 @@ impl Translator<'_> {
 
     /// Several nodes of the same columns as one.
     fn one_of(&mut self, nodes: &[usize], schema: &SchemaRef) -> usize {
-        let inputs = nodes.iter();
-        let inputs = inputs.map(|&node| self.edge(node, Exchange::Forward));
-        let inputs = inputs.collect::<Vec<_>>();
         let schema: SchemaRef = Arc::new(Schema::new(schema.fields().clone()));
         let spec = NodeSpec::Union {
             schema: schema.clone(),
             changes: false,
         };
-        let detail = format!("{} inputs", inputs.len());
-        self.node(
-            "union",
-            detail,
-            NodeKind::Stateless,
-            inputs,
-            spec,
-            schema,
-            "union",
-        )
+        let detail = format!("{} inputs", nodes.len());
+        self.node("union", detail, nodes, spec, schema, "union")
     }
 }

@@ -10,7 +10,6 @@ use datafusion_common::DFSchema;
 use datafusion_expr::logical_plan::{Join, TableScan};
 use datafusion_expr::{Expr, LogicalPlan, Operator};
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, try_cast};
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::join::JoinKind;
 use slackwater_engine::operator::lookup_join::{LookupConnector, LookupJoinSpec, LookupRequest};
 
@@ -181,17 +180,8 @@ impl Translator<'_> {
         let detail = explain::lookup_join(&spec, &of_stream, &found.table.physical);
         // Tables are told apart by their names: two may be in places that look the same.
         let key = format!("lookup join {} {spec:?}", found.table.name);
-        let inputs = vec![self.edge(node, Exchange::Forward)];
-        let (kind, spec) = (NodeKind::Stateless, NodeSpec::LookupJoin(spec));
-        let node = self.node(
-            "lookup join",
-            detail,
-            kind,
-            inputs,
-            spec,
-            schema.clone(),
-            &key,
-        );
+        let spec = NodeSpec::LookupJoin(spec);
+        let node = self.node("lookup join", detail, &[node], spec, schema.clone(), &key);
         let mut roles = stream.roles.clone();
         roles.resize(columns.len(), Role::Plain);
         Ok(Stream {

@@ -12,7 +12,6 @@ use datafusion_expr::{
     Expr, ExprSchemable, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits,
     WindowFunctionDefinition,
 };
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::accumulator::AggregateFunction;
 use slackwater_engine::operator::drop_late::Late;
 use slackwater_engine::operator::over::{Frame, OverCall, OverFunction, OverSpec};
@@ -107,10 +106,6 @@ impl Translator<'_> {
         });
         let fields = before.fields().iter().cloned().chain(results);
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let exchange = match keys.is_empty() {
-            true => Exchange::Single,
-            false => Exchange::Key(keys.clone()),
-        };
         let spec = OverSpec {
             keys,
             time_column,
@@ -121,12 +116,10 @@ impl Translator<'_> {
         };
         let detail = explain::over(&spec);
         let key = format!("over {spec:?}");
-        let edge = self.edge(node, exchange);
         let node = self.node(
             "over",
             detail,
-            NodeKind::Stateful,
-            vec![edge],
+            &[node],
             NodeSpec::Over(spec),
             schema.clone(),
             &key,

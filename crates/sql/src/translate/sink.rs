@@ -179,14 +179,12 @@ impl Translator<'_> {
             NotNull::around(column, std::mem::take(&mut checked))
         });
         let expressions = expressions.collect::<Vec<Arc<dyn Expression>>>();
-        let inputs = vec![self.edge(node, Exchange::Forward)];
         let key = format!("not null {detail}");
         let spec = NodeSpec::Map {
             expressions,
             schema: schema.clone(),
         };
-        let kind = NodeKind::Stateless;
-        self.node("not null", detail, kind, inputs, spec, schema, &key)
+        self.node("not null", detail, &[node], spec, schema, &key)
     }
 
     /// A node that makes of a query's rows one for each value of the columns `key`, which are not what the
@@ -211,11 +209,10 @@ impl Translator<'_> {
             input: schema.clone(),
             schema: schema.clone(),
         };
-        let inputs = vec![self.edge(node, Exchange::Key(key.to_vec()))];
         let detail = explain::by_primary_key(&spec);
         let known = format!("materialise {spec:?}");
-        let (kind, spec) = (NodeKind::Stateful, NodeSpec::ByPrimaryKey(spec));
-        self.node("by primary key", detail, kind, inputs, spec, schema, &known)
+        let spec = NodeSpec::ByPrimaryKey(spec);
+        self.node("by primary key", detail, &[node], spec, schema, &known)
     }
 
     /// A node whose rows say in a column `name` what they do.
@@ -224,21 +221,12 @@ impl Translator<'_> {
         let own = Arc::new(Field::new(name, DataType::Utf8View, true));
         let fields = [own].into_iter().chain(before.fields().iter().cloned());
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let inputs = vec![self.edge(node, Exchange::Forward)];
         let spec = NodeSpec::ToRows {
             schema: schema.clone(),
         };
         let detail = format!("what each row does in {name}");
         let key = format!("changelog {name}");
-        self.node(
-            "changelog",
-            detail,
-            NodeKind::Stateless,
-            inputs,
-            spec,
-            schema,
-            &key,
-        )
+        self.node("changelog", detail, &[node], spec, schema, &key)
     }
 }
 

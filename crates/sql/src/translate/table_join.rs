@@ -9,7 +9,6 @@ use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::logical_plan::Join;
 use datafusion_expr::{Expr, LogicalPlan, Operator};
 use datafusion_physical_expr::expressions::BinaryExpr;
-use slackwater_control::query::{Edge, Exchange, NodeKind};
 use slackwater_engine::operator::drop_late::Late;
 use slackwater_engine::operator::join::JoinKind;
 use slackwater_engine::operator::table_join::{STREAM, TABLE, TableJoinSpec};
@@ -298,12 +297,8 @@ impl Translator<'_> {
         let schema = self.schemas[node].clone();
         let detail = format!("by {}", schema.field(time_column).name());
         let key = format!("drop late {time_column} {late:?}");
-        let inputs = vec![self.edge(node, Exchange::Forward)];
-        let (kind, spec) = (
-            NodeKind::Stateless,
-            NodeSpec::DropLate { time_column, late },
-        );
-        self.node("drop late", detail, kind, inputs, spec, schema, &key)
+        let spec = NodeSpec::DropLate { time_column, late };
+        self.node("drop late", detail, &[node], spec, schema, &key)
     }
 
     /// The node of a join, and what it makes.
@@ -316,21 +311,12 @@ impl Translator<'_> {
         sides: Sides,
         beside: Beside,
     ) -> Stream {
-        let [stream, table] = beside.nodes;
-        let inputs = vec![
-            self.edge(stream, Exchange::Forward),
-            Edge {
-                from: table,
-                exchange: Exchange::Broadcast,
-            },
-        ];
         let is_alone = beside.spec.only.is_some();
         let schema = match is_alone {
             true => beside.stream,
             false => beside.spec.schema,
         };
-        let (kind, output) = (NodeKind::Stateful, schema.clone());
-        let node = self.node(name, detail, kind, inputs, spec, output, key);
+        let node = self.node(name, detail, &beside.nodes, spec, schema.clone(), key);
         let plans = [&sides.join.left, &sides.join.right];
         let roles = [0, 1].into_iter().flat_map(|side| {
             if side == sides.stream_side {

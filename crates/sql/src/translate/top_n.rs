@@ -9,7 +9,6 @@ use datafusion_expr::expr::{Sort, WindowFunction};
 use datafusion_expr::logical_plan::{Filter, Projection, Window};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{Expr, LogicalPlan, Operator, WindowFunctionDefinition};
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::aggregate::WindowKey;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
 
@@ -157,18 +156,12 @@ impl Translator<'_> {
         };
         let (is_windowed, is_by_key, deletes) =
             (spec.window.is_some(), spec.is_by_key(), spec.deletes());
-        let exchange = match partition.is_empty() {
-            true => Exchange::Single,
-            false => Exchange::Key(partition.clone()),
-        };
-        let edge = self.edge(node, exchange);
         let key = format!("top {spec:?}");
         let detail = explain::top_n(&spec);
         let node = self.node(
             "top",
             detail,
-            NodeKind::Stateful,
-            vec![edge],
+            &[node],
             NodeSpec::TopN(spec),
             schema.clone(),
             &key,

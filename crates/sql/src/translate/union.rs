@@ -2,7 +2,6 @@
 
 use arrow_schema::SchemaRef;
 use datafusion_expr::logical_plan::Union;
-use slackwater_control::query::{Exchange, NodeKind};
 
 use super::{Role, Stream, Translator};
 use crate::error::{Result, SqlError};
@@ -28,7 +27,7 @@ impl Translator<'_> {
         for stream in &streams {
             let time = stream.time.as_ref().filter(|_| keep_time);
             let node = self.materialise(stream, &stream.columns, &names, time)?;
-            inputs.push(self.edge(node, Exchange::Forward));
+            inputs.push(node);
             schema.get_or_insert_with(|| self.schemas[node].clone());
         }
         let schema = schema.ok_or_else(|| SqlError::new("a UNION without inputs"))?;
@@ -47,15 +46,7 @@ impl Translator<'_> {
             changes: streams.iter().any(|stream| stream.updates),
         };
         let detail = format!("{} inputs", inputs.len());
-        let node = self.node(
-            "union",
-            detail,
-            NodeKind::Stateless,
-            inputs,
-            spec,
-            schema.clone(),
-            "union",
-        );
+        let node = self.node("union", detail, &inputs, spec, schema.clone(), "union");
         let columns = (0..names.len())
             .map(|index| column(index, &schema))
             .collect();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion_expr::{Expr, LogicalPlan};
-use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::count_window::CountWindowSpec;
 use slackwater_engine::operator::drop_late::Late;
 use slackwater_engine::operator::late_rows::Lateness;
@@ -121,26 +120,6 @@ impl Translator<'_> {
         })
     }
 
-    /// Adds the node of an operator over the whole input, by its key.
-    #[allow(clippy::too_many_arguments)]
-    fn window_node(
-        &mut self,
-        input: &Stream,
-        name: &str,
-        detail: String,
-        exchange: Option<Exchange>,
-        spec: NodeSpec,
-        schema: SchemaRef,
-        key: &str,
-    ) -> usize {
-        let kind = match exchange {
-            Some(_) => NodeKind::Stateful,
-            None => NodeKind::Stateless,
-        };
-        let inputs = vec![self.edge(input.node, exchange.unwrap_or(Exchange::Forward))];
-        self.node(name, detail, kind, inputs, spec, schema, key)
-    }
-
     /// The schema of the input's node with further columns.
     fn with_fields(&self, input: &Stream, own: &[(&str, DataType)]) -> SchemaRef {
         let before = self.schemas[input.node].clone();
@@ -178,7 +157,7 @@ impl Translator<'_> {
             schema: schema.clone(),
         };
         let detail = self.detail(&windows, &ready);
-        let node = self.window_node(&ready.stream, "window", detail, None, spec, schema, &key);
+        let node = self.node("window", detail, &[ready.stream.node], spec, schema, &key);
         self.windowed(window, ready, node)
     }
 
@@ -240,11 +219,10 @@ impl Translator<'_> {
         };
         let detail = self.detail(&windows, &ready);
         let key = format!("reach {windows:?} {time_column}");
-        let before = self.window_node(
-            &ready.stream,
+        let before = self.node(
             "window",
             detail.clone(),
-            None,
+            &[ready.stream.node],
             spec,
             reach.clone(),
             &key,
@@ -283,22 +261,13 @@ impl Translator<'_> {
         let of_edge = windows.data_type();
         let own = [("window_start", of_edge.clone()), ("window_end", of_edge)];
         let schema = self.with_fields(&ready.stream, &own);
-        let exchange = by_key(&ready.keys);
         let key = format!("sessions {sessions:?}");
         let spec = NodeSpec::SessionRows {
             sessions,
             input: reach,
             schema: schema.clone(),
         };
-        let node = self.window_node(
-            &judged,
-            "sessions",
-            detail,
-            Some(exchange),
-            spec,
-            schema,
-            &key,
-        );
+        let node = self.node("sessions", detail, &[judged.node], spec, schema, &key);
         self.windowed(window, ready, node)
     }
 
@@ -321,17 +290,9 @@ impl Translator<'_> {
             schema: schema.clone(),
         };
         let key = format!("count {spec:?}");
-        let exchange = Some(by_key(&ready.keys));
         let spec = NodeSpec::CountWindow(spec);
-        let node = self.window_node(
-            &ready.stream,
-            "count window",
-            detail,
-            exchange,
-            spec,
-            schema,
-            &key,
-        );
+        let input = ready.stream.node;
+        let node = self.node("count window", detail, &[input], spec, schema, &key);
         self.windowed(window, ready, node)
     }
 
@@ -374,14 +335,6 @@ impl Translator<'_> {
             && places.iter().any(|(_, at)| is_edge(*at))
             && partition.into_iter().all(has)
             && calls.iter().all(|call| reads_input(plan, call))
-    }
-}
-
-/// How rows get to the instance that has their key.
-fn by_key(keys: &[usize]) -> Exchange {
-    match keys {
-        [] => Exchange::Single,
-        keys => Exchange::Key(keys.to_vec()),
     }
 }
 

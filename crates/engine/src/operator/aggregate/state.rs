@@ -83,6 +83,10 @@ impl Groups {
 }
 
 impl KeyedState for Aggregate {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        Some(&self.spec.keys)
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);

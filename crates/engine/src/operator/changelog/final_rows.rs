@@ -177,6 +177,11 @@ impl Operator for FinalRows {
 }
 
 impl KeyedState for FinalRows {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        // There is one instance, which has all buckets.
+        None
+    }
+
     fn mark(&mut self) -> Mark {
         self.rows.mark()
     }

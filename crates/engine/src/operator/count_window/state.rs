@@ -113,6 +113,10 @@ impl CountWindow {
 }
 
 impl KeyedState for CountWindow {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        Some(&self.spec.keys)
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);

@@ -60,6 +60,10 @@ impl IntervalJoin {
 }
 
 impl KeyedState for IntervalJoin {
+    fn placed_by(&self, input: usize) -> Option<&[usize]> {
+        Some(&self.spec.sides[input].keys)
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);

@@ -16,17 +16,15 @@ use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::EventTime;
 
 impl WindowJoin {
-    /// The rows of `batch` (of side `side`) whose keys belong to `buckets`.
+    /// The rows of `batch` (of side `side`) that belong to `buckets`.
     fn rows_in(
         &self,
         side: usize,
         batch: &RecordBatch,
         buckets: &BucketSet,
     ) -> Result<RecordBatch> {
-        let keys = self.spec.sides[side]
-            .keys
-            .iter()
-            .map(|&key| batch.column(key).clone());
+        let keys = self.spec.sides[side].placed_by().iter();
+        let keys = keys.map(|&key| batch.column(key).clone());
         let mut hashes = Vec::new();
         hash_rows(&keys.collect::<Vec<_>>(), batch.num_rows(), &mut hashes)?;
         let keep = hashes.iter().map(|&hash| Some(buckets.contains_hash(hash)));
@@ -36,6 +34,10 @@ impl WindowJoin {
 }
 
 impl KeyedState for WindowJoin {
+    fn placed_by(&self, input: usize) -> Option<&[usize]> {
+        Some(self.spec.sides[input].placed_by())
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);

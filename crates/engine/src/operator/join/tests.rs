@@ -50,7 +50,7 @@ fn random_rows(most: usize) -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-/// Left: text, number, window end, second key. Right: window start, second key, text, number.
+/// Left: text, number, window start, second key. Right: window start, second key, text, number.
 fn chunk(side: usize, rows: &[Row]) -> Chunk {
     let text: ArrayRef = Arc::new(
         rows.iter()
@@ -68,15 +68,14 @@ fn chunk(side: usize, rows: &[Row]) -> Chunk {
     let number: ArrayRef = Arc::new(Int64Array::from_iter_values(
         rows.iter().map(|row| row.number),
     ));
-    let offset = if side == 0 { 0 } else { SIZE };
     let window: ArrayRef = Arc::new(TimestampMillisecondArray::from_iter_values(
-        rows.iter().map(|row| row.end - offset),
+        rows.iter().map(|row| row.end - SIZE),
     ));
     let batch = match side {
         0 => batch(vec![
             ("k", text),
             ("n", number),
-            ("we", window),
+            ("ws", window),
             ("k2", two),
         ]),
         _ => batch(vec![
@@ -96,16 +95,15 @@ const RIGHT_NUMBER: usize = 7;
 fn join(kind: JoinKind, keys: usize, condition: Option<Arc<dyn Expression>>) -> WindowJoin {
     let sides = [0, 1].map(|side| JoinSide {
         window_column: [2, 0][side],
-        is_start: side == 1,
         keys: [[0, 3], [2, 1]][side][..keys].to_vec(),
         schema: chunk(side, &[]).batch.schema(),
     });
     let both = [
         ("k", DataType::Utf8View),
         ("n", DataType::Int64),
-        ("we", MS),
-        ("k2", DataType::Int64),
         ("ws", MS),
+        ("k2", DataType::Int64),
+        ("r.ws", MS),
         ("r.k2", DataType::Int64),
         ("r.k", DataType::Utf8View),
         ("r.n", DataType::Int64),
@@ -113,6 +111,7 @@ fn join(kind: JoinKind, keys: usize, condition: Option<Arc<dyn Expression>>) -> 
     WindowJoin::new(JoinSpec {
         sides,
         windows: Windows::new(SIZE, SIZE, TimeUnit::Millisecond).unwrap(),
+        is_start: true,
         kind,
         condition,
         schema: schema(&both),
@@ -196,7 +195,7 @@ fn expected(
         None => "NULL".to_string(),
     };
     let [left, right] = [0, 1].map(|side| chunk(side, sides[side]).batch);
-    let names = ["k", "n", "we", "k2", "ws", "r.k2", "r.k", "r.n"];
+    let names = ["k", "n", "ws", "k2", "r.ws", "r.k2", "r.k", "r.n"];
     let mut rows = pairs
         .iter()
         .map(|(l, r)| {
@@ -261,23 +260,26 @@ proptest! {
         right in random_rows(30),
         cut in any::<prop::sample::Index>(),
         seed in any::<u64>(),
+        // Without keys rows are spread by their windows.
+        of_keys in 0usize..=2,
     ) {
         for kind in KINDS {
             let (before, after) = left.split_at(cut.index(left.len() + 1));
-            let mut one = join(kind, 2, None);
+            let mut one = join(kind, of_keys, None);
             add(&mut one, 0, before, 4);
             add(&mut one, 1, &right, 4);
             let first = move |bucket: usize| (bucket as u64 ^ seed).wrapping_mul(0x9E37_79B9) >> 13 & 1 == 1;
             let halves = [BucketSet::of(first), BucketSet::of(move |bucket| !first(bucket))];
             let mut together = Vec::new();
             for half in &halves {
-                let mut other = join(kind, 2, None);
+                let mut other = join(kind, of_keys, None);
                 for batch in one.snapshot(half, Mark::default()).unwrap() {
                     other.restore(&batch).unwrap();
                 }
                 let rest = chunk(0, after);
                 let mut hashes = Vec::new();
-                let keys = [rest.batch.column(0).clone(), rest.batch.column(3).clone()];
+                let keys = other.placed_by(0).unwrap().iter();
+                let keys = keys.map(|&key| rest.batch.column(key).clone()).collect::<Vec<_>>();
                 hash_rows(&keys, rest.rows(), &mut hashes).unwrap();
                 let keep = hashes.iter().map(|&hash| Some(half.contains_hash(hash)));
                 let mut output = Output::new(100);
@@ -286,13 +288,13 @@ proptest! {
             }
             together.sort();
             // What is discarded is gone; the rest of the rows goes on.
-            let mut kept = join(kind, 2, None);
+            let mut kept = join(kind, of_keys, None);
             for batch in one.snapshot(&BucketSet::all(), Mark::default()).unwrap() {
                 kept.restore(&batch).unwrap();
             }
             kept.discard(&halves[0]).unwrap();
             prop_assert_eq!(kept.snapshot(&halves[0], Mark::default()).unwrap().len(), 0);
-            let mut other = join(kind, 2, None);
+            let mut other = join(kind, of_keys, None);
             for batch in one.snapshot(&halves[1], Mark::default()).unwrap() {
                 other.restore(&batch).unwrap();
             }
@@ -300,7 +302,7 @@ proptest! {
             // The join that the snapshots were taken of goes on as if there had been none.
             add(&mut one, 0, after, 4);
             let sides = [left.as_slice(), right.as_slice()];
-            let expected = expected(kind, sides, &nested_loop(sides, kind, 2, |_, _| true));
+            let expected = expected(kind, sides, &nested_loop(sides, kind, of_keys, |_, _| true));
             prop_assert_eq!(end(&mut one, 5), expected.clone());
             prop_assert_eq!(together, expected);
         }

@@ -160,6 +160,10 @@ impl Over {
 }
 
 impl KeyedState for Over {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        Some(&self.spec.keys)
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);

@@ -152,6 +152,10 @@ impl Operator for SessionAggregate {
 }
 
 impl KeyedState for SessionAggregate {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        Some(&self.sessions.spec.keys)
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);

@@ -163,6 +163,10 @@ impl Operator for SessionRows {
 }
 
 impl KeyedState for SessionRows {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        Some(&self.sessions.spec.keys)
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);

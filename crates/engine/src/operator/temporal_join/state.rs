@@ -224,6 +224,11 @@ impl TemporalJoin {
 }
 
 impl KeyedState for TemporalJoin {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        // Rows of the stream stay where they are, and versions are everywhere.
+        None
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);

@@ -137,6 +137,10 @@ impl UpdatingAggregate {
 }
 
 impl KeyedState for UpdatingAggregate {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        Some(&self.spec.keys)
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);

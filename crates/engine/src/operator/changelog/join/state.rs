@@ -32,6 +32,10 @@ fn with_side(side: usize, batch: &RecordBatch) -> Result<RecordBatch> {
 }
 
 impl KeyedState for ChangelogJoin {
+    fn placed_by(&self, input: usize) -> Option<&[usize]> {
+        Some(&self.spec.sides[input].keys)
+    }
+
     fn mark(&mut self) -> Mark {
         let [left, right] = &mut self.sides;
         left.mark();

@@ -8,6 +8,10 @@ use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::EventTime;
 
 impl KeyedState for TopN {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        Some(&self.spec.partition)
+    }
+
     fn mark(&mut self) -> Mark {
         self.rows.mark()
     }

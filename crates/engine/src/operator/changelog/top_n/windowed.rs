@@ -155,6 +155,10 @@ impl Operator for WindowTopN {
 }
 
 impl KeyedState for WindowTopN {
+    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
+        Some(&self.spec.partition)
+    }
+
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
