@@ -16,6 +16,10 @@ pub(crate) use dialer::{BackOff, Dialer};
 /// How long the peer may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Connections that wait in the kernel until they are accepted; it allows no more than
+/// `net.core.somaxconn`. Of a burst that is larger some try again after a second.
+const BACKLOG_MAX: i32 = 4_096;
+
 /// The kernel asks a silent peer's host for a sign of life after so long, and gives up after so many
 /// questions: a host that lost its power sends no end of the connection.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -109,7 +113,12 @@ impl Endpoint {
     pub(crate) fn listen(&self) -> Result<TcpListener> {
         let addresses = self.resolve()?;
         TcpListener::bind(&addresses[..])
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                // The standard library lets 128 wait.
+                rustix::net::listen(&listener, BACKLOG_MAX)?;
+                Ok(listener)
+            })
             .map_err(|error| {
                 self.error("listen", &error)
                     .mend("is the port already in use?")
