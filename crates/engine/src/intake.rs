@@ -6,11 +6,12 @@
 //! minimum over its partitions that are neither idle nor ended.
 
 mod notices;
+mod observe;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use arrow_array::{Array, BooleanArray, Int64Array};
+use arrow_array::{Array, BooleanArray};
 use arrow_schema::{SchemaRef, TimeUnit};
 use slackwater_link::Waiter;
 
@@ -26,6 +27,7 @@ use crate::source::{DeadLetters, Rejected, Resume, Source, SourcePoll, SourceRow
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK, now_ns};
 use notices::Looking;
 pub use notices::{Notice, Notices, Place, is_plausible, leaves};
+use observe::{extremes, observe, place};
 
 /// How a source's batches become chunks.
 #[derive(Clone)]
@@ -646,90 +648,6 @@ impl Intake {
             self.ready.push_back(Input::Idle);
         }
     }
-}
-
-/// The least and the most of some ticks; the wrong way round where there are none.
-fn extremes(ticks: &[i64]) -> (i64, i64) {
-    let ends = (i64::MAX, i64::MIN);
-    ticks.iter().fold(ends, |(least, most), &ticks| {
-        (least.min(ticks), most.max(ticks))
-    })
-}
-
-fn place(origin: &Origin, row: usize) -> Place {
-    Place {
-        partition: origin.partition,
-        position: origin.positions.at(row),
-    }
-}
-
-/// Moves the partition's watermark over the rows of `chunk`; returns each row's own watermark where
-/// one of them lies behind it.
-fn observe(
-    partition: &mut Partition,
-    spec: EventTimeSpec,
-    chunk: &Chunk,
-    looking: Option<&mut Looking>,
-) -> Result<Option<Int64Array>> {
-    let column = chunk.batch.column(spec.column);
-    let unit = timestamp_unit(column.data_type()).expect("checked by `check_event_time`");
-    let ticks = timestamp_ticks(column)?;
-    let before = (partition.largest, partition.watermark(spec.delay_us));
-    let mut largest = before.0.unwrap_or(MIN_WATERMARK);
-    let mut watermark = before.1;
-    let mut behind = false;
-    let mut furthest_us = looking
-        .as_ref()
-        .map_or(i64::MAX, |looking| looking.furthest_us);
-    let mut jump = None;
-    for (row, &ticks) in ticks.iter().enumerate() {
-        let time = ticks_to_us(ticks, unit);
-        behind |= time < watermark || (spec.marks_at_watermark && time == watermark);
-        if time > largest {
-            let by_us = time.saturating_sub(largest);
-            if by_us > furthest_us && largest > MIN_WATERMARK {
-                furthest_us = by_us;
-                jump = Some((row, largest, time));
-            }
-            largest = time;
-            watermark = watermark.max(largest - spec.delay_us);
-        }
-    }
-    if !ticks.is_empty() {
-        partition.largest = Some(largest);
-    }
-    let mut looking = looking.zip(chunk.origin.as_ref());
-    if let Some((looking, origin)) = &mut looking {
-        looking.furthest_us = furthest_us;
-        if let (None, Some(&ticks)) = (before.0, ticks.first()) {
-            looking.say(Notice::First(place(origin, 0), ticks_to_us(ticks, unit)));
-        }
-        if let Some((row, from, to)) = jump {
-            let place = place(origin, row);
-            looking.say(Notice::Jump { place, from, to });
-        }
-    }
-    if !behind {
-        return Ok(None);
-    }
-    let mut largest = before.0.unwrap_or(MIN_WATERMARK);
-    let mut watermark = before.1;
-    let mut behind_us = 0;
-    let watermarks = ticks.iter().map(|&ticks| {
-        let own = watermark;
-        let time = ticks_to_us(ticks, unit);
-        behind_us = behind_us.max(own.saturating_sub(time));
-        if time > largest {
-            largest = time;
-            watermark = watermark.max(largest - spec.delay_us);
-        }
-        own
-    });
-    let watermarks = Int64Array::from_iter_values(watermarks);
-    if let Some((looking, _)) = looking {
-        looking.behind(behind_us);
-    }
-    Ok(Some(watermarks))
 }
 
 #[cfg(test)]

@@ -216,11 +216,10 @@ impl SourceNotices {
     fn read(&self, rows: u64) {
         // Relaxed: a count publishes nothing but itself.
         let before = self.rows.fetch_add(rows, Ordering::Relaxed);
-        if !self.has_looked_at_header.swap(true, Ordering::Relaxed) {
+        if is_first(&self.has_looked_at_header) {
             self.say(self.about.header(&self.tuning.fields()));
         }
-        let is_due = before + rows >= ROWS_UNTIL_TOLD;
-        if is_due && !self.has_told_of_columns.swap(true, Ordering::Relaxed) {
+        if before + rows >= ROWS_UNTIL_TOLD && is_first(&self.has_told_of_columns) {
             self.say(self.about.empty_columns(&self.noticed()));
         }
     }
@@ -232,6 +231,11 @@ impl SourceNotices {
             to_us,
         }
     }
+}
+
+/// Whether nobody was there before. Chunk by chunk it is only read.
+fn is_first(has_been: &AtomicBool) -> bool {
+    !has_been.load(Ordering::Relaxed) && !has_been.swap(true, Ordering::Relaxed)
 }
 
 impl intake::Notices for SourceNotices {

@@ -281,6 +281,8 @@ fn regression_what_lets_rows_wait_longer_than_a_target_is_warned_of_with_both_pl
          SET 'latency_target.seen' = '20 ms';",
     );
     let run = |arguments: &[&str]| {
+        // What an earlier one has written.
+        let _ = std::fs::remove_file(folder.path("counts.csv"));
         let run = ["run", "query.sql", "--duration", "100ms"];
         folder.slackwater(&[&run, arguments].concat()).ok().err
     };
