@@ -430,9 +430,16 @@ fn sets_of_inserts_and_tables_from_queries_in_the_shell() {
     let tables = "CREATE TABLE high (bidder STRING COMMENT 'who') WITH ('connector' = 'file', 'path' = 'high.csv');\n\
                   CREATE TABLE low (bidder STRING) WITH ('connector' = 'file', 'path' = 'low.csv');\n";
     let finished = folder
-        .slackwater_with_input(&["sql", "tables.sql"], format!("{tables}\\d high\n{text}").as_bytes())
+        .slackwater_with_input(
+            &["sql", "tables.sql"],
+            format!("{tables}\\d high\n{text}").as_bytes(),
+        )
         .ok();
-    let words = finished.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = finished
+        .out
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     assert!(words.contains("bidder STRING who"), "{words}");
     assert!(words.contains("twice BIGINT"), "{words}");
     assert!(words.contains("twice 20 10"), "{words}");

@@ -29,7 +29,9 @@ impl Piece {
     pub(super) fn words(&self) -> Vec<String> {
         let mut text = self.placed.trim_start();
         while text.starts_with('\\') {
-            text = text.split_once('\n').map_or("", |(_, rest)| rest.trim_start());
+            text = text
+                .split_once('\n')
+                .map_or("", |(_, rest)| rest.trim_start());
         }
         let mut rest = Scanner::default();
         let own = text.chars().filter(|&c| rest.take(c));

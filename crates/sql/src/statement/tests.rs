@@ -261,7 +261,10 @@ fn a_statement_set_is_its_inserts() {
 #[test]
 fn names_of_settings_need_no_quotes() {
     for (text, expected) in [
-        ("SET table.exec.mini-batch.enabled = true", "table.exec.mini-batch.enabled"),
+        (
+            "SET table.exec.mini-batch.enabled = true",
+            "table.exec.mini-batch.enabled",
+        ),
         ("SET 'a.b' = 'c'", "a.b"),
     ] {
         match only(text) {
