@@ -5,6 +5,7 @@
 //! [`SqlError::among`] finds it among the statement's tokens.
 
 mod forms;
+mod functions;
 mod parser;
 mod planner;
 mod secrets;
@@ -145,7 +146,7 @@ impl SqlError {
 
     /// The same error; where an unknown column stands in double quotes, most likely a string was meant.
     fn or_string(mut self, tokens: &[TokenWithSpan]) -> SqlError {
-        const HINT: &str = "strings stand in single quotes";
+        const HINT: &str = "if a string is meant";
         if !self.message.starts_with("there is no column '") || self.mend.starts_with(HINT) {
             return self;
         }
@@ -159,12 +160,10 @@ impl SqlError {
             && word.quote_style == Some('"')
         {
             let text = word.value.replace('\'', "''");
+            let string = format!("{HINT}: '{text}', in single quotes");
             self.mend = match self.mend.is_empty() {
-                true => format!("{HINT}: '{text}'"),
-                false => format!(
-                    "{HINT}: '{text}'; double quotes name a column: {}",
-                    self.mend
-                ),
+                true => string,
+                false => format!("{string}; if a column: {}", self.mend),
             };
         }
         self

@@ -1,5 +1,7 @@
 //! Programs: all statements of a text, compiled.
 
+mod declare;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -18,14 +20,12 @@ use crate::late_rows;
 use crate::order;
 use crate::outputs;
 use crate::session::Session;
-use crate::settings::{Balancer, Parallelism, Settings};
+use crate::settings::{Balancer, Parallelism, Settings, is_parallelism};
 use crate::specs::NodeSpec;
-use crate::statement::{
-    ColumnDefinition, ColumnKind, CreateTable, Hinted, OPTIONS_OF, Placed, Statement, parse,
-};
+use crate::statement::{CreateTable, Hinted, OPTIONS_OF, Placed, Statement, parse};
 use crate::table::{LATE_ROWS, Table};
 use crate::translate::Translator;
-use crate::types::{SqlType, of_tables, sql_name};
+use crate::types::sql_name;
 use crate::warnings::{Clash, SetAt, Target, beside_targets};
 
 /// Makes sources and sinks from tables; checks their options.
@@ -137,7 +137,7 @@ pub fn compile(
         compiler.session.settings.set(key, value, &options)?;
         compiler.set_at.remove(key);
     }
-    if overrides.iter().any(|(key, _)| key == "parallelism") {
+    if overrides.iter().any(|(key, _)| is_parallelism(key)) {
         let parallelism = compiler.session.settings.parallelism;
         let jobs = compiler.jobs.iter_mut();
         jobs.for_each(|job| job.parallelism = parallelism);
@@ -319,122 +319,6 @@ impl Compiler<'_> {
                 self.job(*query, Some(found), &columns, tokens, explain)
             }
         }
-    }
-
-    fn create_table(
-        &mut self,
-        mut create: CreateTable,
-        tokens: &Arc<[TokenWithSpan]>,
-        explain: bool,
-    ) -> Result<()> {
-        let name = create.name.value.clone();
-        if create.unless_known && self.session.tables.contains_key(&name) {
-            return Ok(());
-        }
-        if let Some(like) = create.like.take() {
-            create = like.merged(create, self.other(&like.source)?)?;
-        }
-        let query = create.query.take();
-        if let Some(query) = &query {
-            create.columns = self.columns_of(query)?;
-        }
-        self.connectors.translate(&mut create)?;
-        let table = Table::new(&self.session, &create)?;
-        self.connectors.check(&table)?;
-        self.session.add_table(table)?;
-        self.created.insert(name.clone(), create);
-        match query {
-            None => Ok(()),
-            Some(query) => {
-                let table = self.session.tables.get(&name).cloned();
-                self.job(*query, table, &[], tokens, explain)
-            }
-        }
-    }
-
-    /// The table that another one is to be like.
-    fn other(&self, name: &Ident) -> Result<&CreateTable> {
-        self.created.get(&name.value).ok_or_else(|| {
-            if self.session.is_view(&name.value) {
-                let error = format!("'{}' is a view: LIKE takes a table", name.value);
-                return SqlError::new(error)
-                    .at(name.span)
-                    .mend("CREATE TABLE … WITH (…) AS SELECT * FROM the view");
-            }
-            let known = self.created.keys().cloned().collect::<Vec<String>>();
-            let error = SqlError::new(format!("there is no table '{}'", name.value)).at(name.span);
-            match nearest(&name.value, &known) {
-                Some(near) => error.mend(format!("did you mean '{near}'?")),
-                None => error.mend("declare it first: CREATE TABLE …"),
-            }
-        })
-    }
-
-    /// The columns of a table for the rows of a query.
-    fn columns_of(&self, query: &Query) -> Result<Vec<ColumnDefinition>> {
-        let plan = self.session.plan(query.clone())?;
-        let plan = self.session.analyse(plan)?;
-        let columns = plan.schema().fields().iter().map(|field| {
-            if field.data_type() == &DataType::Null {
-                let error = format!("column '{}' has no type", field.name());
-                return Err(SqlError::new(error).mend("CAST(NULL AS STRING)"));
-            }
-            Ok(ColumnDefinition {
-                name: Ident::new(field.name()),
-                kind: ColumnKind::Physical(SqlType::Given(of_tables(field.data_type()))),
-                not_null: false,
-                comment: None,
-            })
-        });
-        columns.collect()
-    }
-
-    fn drop(&self, name: &Ident, if_known: bool) -> Result<()> {
-        let is_known =
-            self.session.tables.contains_key(&name.value) || self.session.is_view(&name.value);
-        let error = match (is_known, if_known) {
-            (false, true) => return Ok(()),
-            (false, false) => SqlError::new(format!("there is no table or view '{}'", name.value)),
-            (true, _) => SqlError::new(format!(
-                "'{}' can't be dropped: a text says what there is as a whole",
-                name.value
-            )),
-        };
-        Err(error.at(name.span).mend(match is_known {
-            true => "leave DROP and the declaration out, or give the new one another name; \\drop name forgets it in \
-                     the shell",
-            false => "leave it out: nothing outlives a run",
-        }))
-    }
-
-    /// Takes what was set back: one setting, or all.
-    fn reset(&mut self, key: Option<&str>) -> Result<()> {
-        let options = self.connectors.table_options();
-        let known = crate::settings::KNOWN
-            .iter()
-            .any(|(name, _)| Some(*name) == key);
-        let is_set = self.set.iter().any(|(set, _)| Some(set.as_str()) == key);
-        if let Some(key) = key
-            && !known
-            && !is_set
-        {
-            // Says what is wrong with the name.
-            return Settings::default().set(key, "", &options).map_err(|error| {
-                match error.message.starts_with("there is no setting") {
-                    true => error,
-                    false => SqlError::new(format!("'{key}' was not set")),
-                }
-            });
-        }
-        self.set
-            .retain(|(set, _)| key.is_some_and(|key| set != key));
-        if let Some(before) = &self.settings_before {
-            self.session.settings = before.clone();
-        }
-        for (key, value) in &self.set {
-            self.session.settings.set(key, value, &options)?;
-        }
-        Ok(())
     }
 
     fn job(

@@ -34,12 +34,9 @@ fn options_that_are_wrong_are_told_what_is_right() {
     connector("pulsar").fails(
         2,
         &[
-            "'pulsar' is not a choice",
-            "'file'",
-            "'stdin'",
-            "'tcp'",
-            "'kafka'",
-            "'datagen'",
+            "'pulsar' is not supported",
+            "the connectors are file, stdin, tcp, kafka",
+            "datagen",
         ],
     );
     connector("print").fails(2, &["print can only be written", "read from file"]);

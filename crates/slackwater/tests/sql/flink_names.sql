@@ -71,15 +71,19 @@ INSERT INTO result SELECT bidder, COUNT(*) FROM bids GROUP BY bidder;
 
 --- CREATE TABLE … AS SELECT
 CREATE TABLE high WITH ('connector' = 'file', 'path' = 'out/high.csv', 'csv.header' = 'true')
-AS SELECT bidder, price * 2 AS twice, ts, COUNT(*) AS n FROM bids WHERE price > 10 GROUP BY bidder, price, ts;
+AS SELECT bidder, price * 2 AS twice, ts, auction >> 1 AS half FROM bids WHERE price > 10;
+
+--- CREATE TABLE … AS SELECT of a window, read by nothing else
+CREATE TABLE counts WITH ('connector' = 'file', 'path' = 'out/counts.csv', 'csv.header' = 'true')
+AS SELECT window_start, COUNT(*) AS n, APPROX_DISTINCT(bidder) AS bidders FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end;
 
 --- CREATE TABLE … AS SELECT of what there is already
 CREATE TABLE IF NOT EXISTS bids WITH ('connector' = 'blackhole') AS SELECT 1 AS x FROM bids;
 SELECT bidder FROM bids WHERE price > 20;
 
 --- CREATE TABLE … LIKE takes columns, event time and options over
-CREATE TABLE more (twice AS price * 2) LIKE bids;
-SELECT window_start, SUM(twice) AS total FROM TUMBLE(TABLE more, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start;
+CREATE TABLE more (twice AS price * 2, half AS auction >> 1) LIKE bids;
+SELECT window_start, SUM(twice) AS total, SUM(half) AS halves FROM TUMBLE(TABLE more, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start;
 
 --- CREATE TABLE … LIKE without some parts
 CREATE TABLE result (at TIMESTAMP(3)) WITH ('connector' = 'file', 'path' = 'out/result.csv')
@@ -96,7 +100,7 @@ CREATE TEMPORARY VIEW IF NOT EXISTS high AS SELECT bidder, price FROM bids WHERE
 CREATE VIEW IF NOT EXISTS high COMMENT 'the same' AS SELECT bidder, price FROM bids;
 SELECT * FROM high;
 
---- a path with file://, and errors that are ignored
+--- filesystem, and errors that are ignored
 CREATE TABLE result (bidder STRING) WITH ('connector' = 'filesystem', 'path' = 'out/result.csv', 'format' = 'csv');
 CREATE TABLE readings (id INT, n INT) WITH ('connector' = 'filesystem', 'path' = 'data/short.csv', 'format' = 'csv', 'csv.ignore-parse-errors' = 'true');
 INSERT INTO result SELECT CAST(COUNT(*) AS STRING) FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY window_start;

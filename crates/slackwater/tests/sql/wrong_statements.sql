@@ -177,26 +177,14 @@ SET 'parallelism' = '2';
 --- CREATE OR REPLACE VIEW
 CREATE OR REPLACE VIEW v AS SELECT price FROM bids;
 
---- CREATE VIEW IF NOT EXISTS
-CREATE VIEW IF NOT EXISTS v AS SELECT price FROM bids;
-
 --- DEFAULT behind a column
 CREATE TABLE t (a INT DEFAULT 3, b INT) WITH ('connector' = 'blackhole');
-
---- COMMENT behind a column
-CREATE TABLE t (a INT COMMENT 'how many') WITH ('connector' = 'blackhole');
-
---- COMMENT behind the columns
-CREATE TABLE t (a INT) COMMENT 'numbers' WITH ('connector' = 'blackhole');
 
 --- PARTITIONED BY
 CREATE TABLE t (a INT) PARTITIONED BY (a) WITH ('connector' = 'blackhole');
 
 --- CREATE TABLE … AS SELECT
 CREATE TABLE t (a INT) WITH ('connector' = 'blackhole') AS SELECT auction FROM bids;
-
---- CREATE TABLE … LIKE
-CREATE TABLE t (a INT) WITH ('connector' = 'blackhole') LIKE bids;
 
 --- a number with '_'
 SELECT 1_000 FROM bids;

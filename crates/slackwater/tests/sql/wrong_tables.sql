@@ -46,9 +46,6 @@ CREATE TABLE t (a INT, b INT WITH ('connector' = 'blackhole');
 --- a comma too many
 CREATE TABLE t (a INT, b INT,) WITH ('connector' = 'blackhole');
 
---- NOT NULL
-CREATE TABLE t (a INT NOT NULL) WITH ('connector' = 'blackhole');
-
 --- DEFAULT
 CREATE TABLE t (a INT DEFAULT 1) WITH ('connector' = 'blackhole');
 

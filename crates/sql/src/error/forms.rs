@@ -163,7 +163,11 @@ fn operands(text: &str) -> Option<SqlError> {
     if let Some(rest) = text.strip_prefix("Cannot automatically convert ") {
         let (from, to) = rest.split_once(" to ")?;
         let error = format!("{to} is expected here, not {from}");
-        return Some(SqlError::new(error).mend(format!("CAST(… AS {to})")));
+        return Some(SqlError::new(error).mend(match to {
+            // No CAST makes one.
+            "INTERVAL" => "INTERVAL '5' SECOND".to_string(),
+            _ => format!("CAST(… AS {to})"),
+        }));
     }
     if let Some(signs) = text.strip_prefix("Unary operator '") {
         let (sign, _) = signs.split_once('\'')?;
@@ -194,9 +198,8 @@ fn operands(text: &str) -> Option<SqlError> {
                 .mend(cast),
         );
     }
-    if let Some(pair) = text.strip_prefix("Failed to coerce case (") {
-        let (left, rest) = pair.split_once(") and when (")?;
-        let (right, _) = rest.split_once(')')?;
+    if let Some(left) = between(text, "Failed to coerce case (", ") and when (") {
+        let right = between(text, ") and when (", ") to common")?;
         return Some(
             SqlError::new(format!("CASE can't compare {left} with {right}"))
                 .near("CASE")
@@ -227,6 +230,12 @@ fn values(text: &str) -> Option<SqlError> {
         return Some(SqlError::new(format!(
             "'{pattern}' is not a valid regular expression: {reason}"
         )));
+    }
+    if text.starts_with("Typed literal requires a string payload") {
+        return Some(
+            SqlError::new("a literal of a type is written with a string")
+                .mend("DATE '2024-02-29', TIMESTAMP '2024-02-29 12:34:56'"),
+        );
     }
     if text.starts_with("Unsupported Value '") {
         return Some(
@@ -296,7 +305,8 @@ fn clauses(text: &str) -> Option<SqlError> {
     }
     if let Some(columns) = between(text, "Source table contains ", " columns but only ") {
         let names = between(text, " columns but only ", " names")?;
-        let error = format!("the table has {columns} columns, and {names} names are given");
+        let noun = if columns == "1" { "column" } else { "columns" };
+        let error = format!("the table has {columns} {noun}, and {names} names are given");
         return Some(SqlError::new(error).near("AS").mend("name each, or none"));
     }
     if let Some(name) = between(

@@ -55,14 +55,6 @@ pub fn from_parser(error: &ParserError) -> SqlError {
             None => error,
         };
     }
-    if text.starts_with("Typed literal requires a string payload") {
-        let error = SqlError::new("a literal of a type is written with a string");
-        let error = error.mend("DATE '2024-02-29', TIMESTAMP '2024-02-29 12:34:56'");
-        return match place {
-            Some(start) => error.at(span(start, 1)),
-            None => error,
-        };
-    }
     let expected = text.strip_prefix("Expected: ");
     let Some((wanted, found)) = expected.and_then(|text| text.rsplit_once(", found: ")) else {
         return match place {

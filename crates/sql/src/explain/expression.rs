@@ -19,6 +19,20 @@ use crate::types::sql_name;
 
 /// An expression as SQL.
 pub fn expression(expression: &Physical) -> String {
+    // Chains of operators are long: what is called for each of them needs little stack.
+    match as_binary(expression) {
+        Some(binary) => binary_operation(binary),
+        None => single(expression),
+    }
+}
+
+fn as_binary(expression: &Physical) -> Option<&BinaryExpr> {
+    let any = expression.as_ref() as &dyn Any;
+    any.downcast_ref::<BinaryExpr>()
+}
+
+/// An expression that is no operation of two.
+fn single(expression: &Physical) -> String {
     let any = expression.as_ref() as &dyn Any;
     let list = |all: &[Physical]| {
         let all = all.iter().map(self::expression);
@@ -29,8 +43,6 @@ pub fn expression(expression: &Physical) -> String {
         readable(column.name())
     } else if let Some(literal) = any.downcast_ref::<Literal>() {
         self::literal(literal.value())
-    } else if let Some(binary) = any.downcast_ref::<BinaryExpr>() {
-        binary_operation(binary)
     } else if let Some(cast) = any.downcast_ref::<CastExpr>() {
         let of = sql_name(cast.cast_type());
         format!("CAST({} AS {of})", self::expression(cast.expr()))
@@ -74,27 +86,46 @@ fn operand(expression: &Physical) -> String {
 }
 
 fn binary_operation(binary: &BinaryExpr) -> String {
-    let precedence = binary.op().precedence();
-    let side = |of: &Physical, is_right: bool| {
-        let any = of.as_ref() as &dyn Any;
-        let inner = any.downcast_ref::<BinaryExpr>();
-        // a - (b - c) is not a - b - c; AND and OR may stand in any order.
-        let is_loose = matches!(binary.op(), Operator::And | Operator::Or);
-        let needs = inner.is_some_and(|inner| {
-            let own = inner.op().precedence();
-            own == 0 || own < precedence || (own == precedence && is_right && !is_loose)
-        });
-        match needs {
-            true => format!("({})", expression(of)),
-            false => expression(of),
+    // From the outermost to the first operation of the chain a + b + c, which leans to the left.
+    let mut chain = vec![binary];
+    while let Some(inner) = chain.last().and_then(|last| as_binary(last.left())) {
+        chain.push(inner);
+    }
+    let first = chain.last().map_or(binary, |first| first);
+    let mut shown = expression(first.left());
+    let mut inner: Option<u8> = None;
+    for operation in chain.into_iter().rev() {
+        let precedence = operation.op().precedence();
+        if inner.is_some_and(|inner| inner == 0 || inner < precedence) {
+            shown = format!("({shown})");
         }
-    };
-    let sign = match binary.op() {
-        Operator::NotEq => "<>".to_string(),
-        other => other.to_string(),
-    };
-    let (left, right) = (side(binary.left(), false), side(binary.right(), true));
-    format!("{left} {sign} {right}")
+        shown.push_str(sign(operation.op()).as_str());
+        shown.push_str(&right_side(operation));
+        inner = Some(precedence);
+    }
+    shown
+}
+
+fn sign(operator: &Operator) -> String {
+    match operator {
+        Operator::NotEq => " <> ".to_string(),
+        other => format!(" {other} "),
+    }
+}
+
+fn right_side(operation: &BinaryExpr) -> String {
+    let shown = expression(operation.right());
+    let outer = operation.op();
+    // a - (b - c) is not a - b - c; AND and OR may stand in any order.
+    let is_loose = matches!(outer, Operator::And | Operator::Or);
+    let needs = as_binary(operation.right()).is_some_and(|inner| {
+        let (own, around) = (inner.op().precedence(), outer.precedence());
+        own == 0 || own < around || (own == around && !is_loose)
+    });
+    match needs {
+        true => format!("({shown})"),
+        false => shown,
+    }
 }
 
 fn case(case: &CaseExpr) -> String {

@@ -98,6 +98,16 @@ pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
     }
 }
 
+/// Whether it is the setting `parallelism`, by whatever name.
+pub fn is_parallelism(key: &str) -> bool {
+    let names = [
+        "parallelism",
+        "parallelism.default",
+        "table.exec.resource.default-parallelism",
+    ];
+    names.contains(&key)
+}
+
 /// What to know about a setting that is about something that isn't there.
 fn without_meaning(key: &str) -> Option<&'static str> {
     const BY_NAME: [(&str, &str); 27] = [

@@ -186,23 +186,21 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     let name = parsed(parser.parse_identifier())?;
     let mut not_null = false;
     let kind = if parser.parse_keyword(Keyword::AS) {
-        ColumnKind::Computed(Box::new(parsed(parser.parse_expr())?))
+        let expression = parsed(parser.parse_expr())?;
+        if let Some(place) = ends_with_not_null(parser, &expression) {
+            return Err(
+                SqlError::new("NOT NULL is for columns that are read or written")
+                    .at(place)
+                    .mend("leave it out; COALESCE(…, value) gives a value instead of NULL"),
+            );
+        }
+        ColumnKind::Computed(Box::new(expression))
     } else {
         let sql_type = sql_type(parser)?;
         not_null = is_not_null(parser);
         metadata(parser, &name, sql_type)?
     };
-    let place = parser.peek_token();
-    if is_not_null(parser) {
-        if let ColumnKind::Computed(_) = kind {
-            return Err(
-                SqlError::new("NOT NULL is for columns that are read or written")
-                    .at(place.span)
-                    .mend("leave it out; COALESCE(…, value) gives a value instead of NULL"),
-            );
-        }
-        not_null = true;
-    }
+    not_null |= is_not_null(parser);
     let _ = parser.parse_keyword(Keyword::NULL);
     if is_word(&parser.peek_token(), "PRIMARY") {
         primary_key(parser, table, Some(&name))?;
@@ -224,6 +222,20 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         comment,
     });
     Ok(())
+}
+
+/// Where NOT NULL stands after an expression: the parser takes it for IS NOT NULL.
+fn ends_with_not_null(parser: &mut Parser, expression: &Expr) -> Option<Span> {
+    if !matches!(expression, Expr::IsNotNull(_)) {
+        return None;
+    }
+    for _ in 0..3 {
+        parser.prev_token();
+    }
+    let before = parser.next_token();
+    let not = parser.next_token();
+    parser.next_token();
+    (!is_word(&before, "IS")).then_some(not.span)
 }
 
 fn is_not_null(parser: &mut Parser) -> bool {

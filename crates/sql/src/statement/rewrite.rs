@@ -214,13 +214,28 @@ fn partition_by(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, usize)>
     )
 }
 
-/// `>>` as two `>`, for nested ROW types.
+/// `>>` that closes two types as two `>`: `ROW<a ROW<b INT>>`.
 pub fn split_shift(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    tokens
-        .into_iter()
-        .flat_map(|token| match token.token {
-            Token::ShiftRight => vec![TokenWithSpan::new(Token::Gt, token.span); 2],
-            _ => vec![token],
-        })
-        .collect()
+    const WITH_BRACKETS: [&str; 4] = ["ROW", "STRUCT", "ARRAY", "MAP"];
+    let mut open = 0_usize;
+    let mut opens = false;
+    let mut split = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        match token.token {
+            Token::Whitespace(_) => {}
+            Token::Lt if opens => open += 1,
+            Token::Gt => open = open.saturating_sub(1),
+            Token::ShiftRight if open > 0 => {
+                open = open.saturating_sub(2);
+                split.extend(vec![TokenWithSpan::new(Token::Gt, token.span); 2]);
+                continue;
+            }
+            _ => {}
+        }
+        if !matches!(token.token, Token::Whitespace(_)) {
+            opens = WITH_BRACKETS.iter().any(|word| is_word(&token, word));
+        }
+        split.push(token);
+    }
+    split
 }
