@@ -86,6 +86,7 @@ impl Case {
             state: Some(StateOptions {
                 place: self.path("state").display().to_string(),
                 from_scratch,
+                accepts_duplicates: false,
             }),
             ..RunOptions::default()
         };
@@ -413,6 +414,7 @@ fn what_can_not_be_saved_is_said() {
     let state = |place: PathBuf| StateOptions {
         place: place.display().to_string(),
         from_scratch: false,
+        accepts_duplicates: false,
     };
     let options = RunOptions {
         state: Some(state(case.path("state"))),
