@@ -46,12 +46,13 @@ from rounds import Round  # noqa: E402
 PEERS_EVERY = 8
 
 
-def one_round(seed, program, keep):
+def one_round(seed, program, options):
     """Runs a round; returns what was tried, and why it failed (or None) with where it is kept."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"slackwater-chaos-{seed}-"))
     tried = collections.Counter()
-    kind = peers.Round if seed % PEERS_EVERY == PEERS_EVERY - 1 else Round
-    round_ = kind(random.Random(seed), folder, program, tried)
+    is_of_peers = seed % PEERS_EVERY == PEERS_EVERY - 1 and not options.only
+    kind = peers.Round if is_of_peers else Round
+    round_ = kind(random.Random(seed), folder, program, tried, options.only)
     reason = None
     try:
         round_.run()
@@ -65,7 +66,7 @@ def one_round(seed, program, keep):
         reason += "\n" + round_.story()
         (folder / "story.txt").write_text(reason)
         return tried, (reason, folder)
-    if keep:
+    if options.keep:
         return tried, None
     shutil.rmtree(folder, ignore_errors=True)
     return tried, None
@@ -89,6 +90,7 @@ def table(tried):
 
 def main():
     root = pathlib.Path(__file__).resolve().parents[2]
+    known = [step.__name__ for _, step in harm.STEPS]
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--program", help="the program [default: target/release or debug/slackwater]")
     arguments.add_argument("--seed", type=int, default=os.environ.get("SLACKWATER_SEED"), help="only this round")
@@ -96,8 +98,12 @@ def main():
     arguments.add_argument("--rounds", type=int, help="so many rounds")
     arguments.add_argument("--seconds", type=float, help="begin no round after so many seconds")
     arguments.add_argument("--jobs", type=int, default=2, help="rounds at a time [2]")
+    arguments.add_argument("--only", type=lambda names: names.split(","), help="only these kinds of harm (two_runs,damage)")
     arguments.add_argument("--keep", action="store_true", help="keep the folders of all rounds")
     options = arguments.parse_args()
+    unknown = set(options.only or []) - set(known)
+    if unknown:
+        arguments.error(f"--only {','.join(unknown)}: the kinds are {', '.join(known)}")
     built = [root / "target" / profile / "slackwater" for profile in ("release", "debug")]
     program = options.program or next((str(path) for path in built if path.exists()), None)
     if program is None or not os.access(program, os.X_OK):
@@ -122,7 +128,7 @@ def main():
                     return
                 done += 1
                 seed = next(seeds)
-            of_round, failure = one_round(seed, os.path.abspath(program), options.keep)
+            of_round, failure = one_round(seed, os.path.abspath(program), options)
             with lock:
                 tried.update(of_round)
                 if failure is not None:

@@ -8,8 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
-import time
 
 from process import Failed, sleep
 
@@ -46,6 +44,16 @@ def delays(round_):
     nth = rng.randint(1, CALLS[call])
     tracing = ["-e", f"trace={call}", "-e", f"inject={call}:delay_enter={micros}:when={nth}"]
     return tracing, f"{call} {nth} takes {micros / 1e6} s"
+
+
+def names_place(round_, run, what):
+    """A run that could not go on names the file, or the folder, that it could not write."""
+    if run.code == 0:
+        return
+    error = run.said().partition("error: ")[2]
+    places = ["state/", "state:", *(output.path.name for output, _ in round_.outputs)]
+    if not any(place in error for place in places):
+        raise Failed(f"{what}: the message names no place:\n{run.said()}")
 
 
 def kill_parent(round_):
@@ -140,11 +148,14 @@ def failing_calls(round_):
     run = round_.start("--set=restarts=2", tracing=tracing)
     what = f"{call} fails: {error}, {which}"
     round_.ends(f"{call} fails", run, what, {"finished", "failed", "refused"})
+    names_place(round_, run, what)
 
 
 def small_files(round_):
-    run = round_.start("--set=restarts=2", file_bytes_max=round_.rng.choice([0, 100, 1000, 4000, 20_000]))
-    round_.ends("files can't grow", run, "", {"finished", "failed", "refused"})
+    bytes_max = round_.rng.choice([0, 100, 1000, 4000, 20_000])
+    run = round_.start("--set=restarts=2", file_bytes_max=bytes_max)
+    round_.ends("files can't grow", run, f"{bytes_max} bytes", {"finished", "failed", "refused"})
+    names_place(round_, run, "files can't grow")
 
 
 def full_disk(round_):
@@ -159,16 +170,16 @@ def full_disk(round_):
                 file.flush()
         except OSError:
             pass
-        size = file.tell() if not file.closed else 0
     os.truncate(filler, max(0, filler.stat().st_size - left))
     run = round_.start("--set=restarts=2")
     is_freed = round_.rng.random() < 0.5
     when = sleep(round_.rng, MOMENT_S)
     if is_freed:
         filler.unlink()
-    what = f"{left} bytes left of {size}, freed {when}: {is_freed}"
-    round_.ends("full disk", run, what, {"finished"} if is_freed and False else {"finished", "failed", "refused"})
+    what = f"{left} bytes left, freed {when}: {is_freed}"
+    round_.ends("full disk", run, what, {"finished", "failed", "refused"})
     filler.unlink(missing_ok=True)
+    names_place(round_, run, what)
 
 
 def read_only(round_):
@@ -183,6 +194,7 @@ def read_only(round_):
         round_.ends("read-only disk", run, what, {"finished", "failed", "refused"})
     finally:
         round_.remount("rw")
+    names_place(round_, run, what)
 
 
 def damage(round_):
@@ -207,6 +219,7 @@ def damage(round_):
         path.write_bytes(b"")
     elif kind == "remove":
         path.unlink()
+    round_.list_checkpoints()
     place = "a file of rows" if is_rows else f"a file of {path.parent.name}/"
     what = f"{kind} {path.relative_to(round_.folder)}"
     run = round_.start()
@@ -262,17 +275,8 @@ STEPS = [
 ]
 
 
-def step(rng):
-    weights, steps = zip(*STEPS)
+def step(rng, only):
+    """A step by chance; of those named `only`, if any are."""
+    among = [(weight, step) for weight, step in STEPS if not only or step.__name__ in only]
+    weights, steps = zip(*among)
     return rng.choices(steps, weights)[0]
-
-
-def later(seconds, work):
-    """Does something after a while, beside what goes on."""
-    timer = threading.Timer(seconds, work)
-    timer.daemon = True
-    timer.start()
-    return timer
-
-
-__all__ = ["has_strace", "later", "step", "time"]

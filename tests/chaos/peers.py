@@ -21,7 +21,7 @@ class Round:
     """One seed: a listening source, several peers, and a file. Rows are there once at most, and nothing that was
     not sent."""
 
-    def __init__(self, rng, folder, program, tried):
+    def __init__(self, rng, folder, program, tried, _only):
         self.rng, self.folder, self.program, self.tried = rng, folder, program, tried
         self.notes, self.runs = [], []
         self.sent = collections.Counter()

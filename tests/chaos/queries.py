@@ -126,10 +126,12 @@ def query(rng, folder):
 def settings(rng):
     """Random settings of one run."""
     parallelism = rng.randint(1, 3)
+    processes = rng.randint(1, min(2, parallelism))
+    workers = rng.choice([parallelism, parallelism, rng.randint(processes, parallelism)])
     return [
         f"--parallelism={parallelism}",
-        f"--workers={rng.randint(1, parallelism)}" if rng.random() < 0.3 else f"--workers={parallelism}",
-        f"--processes={rng.randint(1, min(2, parallelism))}",
+        f"--workers={workers}",
+        f"--processes={processes}",
         f"--link={rng.choice(['shm', 'tcp'])}",
         f"--set=checkpoint_interval={rng.choice(['20 ms', '50 ms', '150 ms'])}",
         f"--set=chunk_rows={rng.choice([1, 7, 64, 1000])}",

@@ -19,7 +19,8 @@ DISK_KB = 2048
 class Round:
     """One seed."""
 
-    def __init__(self, rng, folder, program, tried):
+    def __init__(self, rng, folder, program, tried, only):
+        self.only = only
         self.rng, self.folder, self.program, self.tried = rng, folder, program, tried
         self.runs, self.notes = [], []
         self.is_relaxed = False
@@ -39,7 +40,7 @@ class Round:
         self.text, self.outputs = queries.query(self.rng, self.folder)
         (self.folder / "query.sql").write_text(self.text)
         for _ in range(self.rng.randint(1, STEPS_MAX)):
-            harm.step(self.rng)(self)
+            harm.step(self.rng, self.only)(self)
             if self.is_finished():
                 break
         self.settle()
@@ -107,6 +108,13 @@ class Round:
         path = self.rng.choice(single).path
         epoch = max(numbers, default=0) + self.rng.choice([1, 1, 2])
         return path.parent / f".{path.name}.{epoch:010}.unfinished"
+
+    def list_checkpoints(self):
+        """`slackwater checkpoints` says what is there, or why it can't."""
+        command = [self.program, "checkpoints", "state"]
+        listed = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
+        if listed.returncode not in (0, 1, 2) or "panicked" in listed.stderr:
+            raise Failed(f"slackwater checkpoints: {listed.returncode}\n{listed.stderr}")
 
     def stored_files(self):
         state = self.folder / "state"

@@ -174,6 +174,7 @@ pub(crate) const FAILED: u8 = 1;
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     quiet_workers();
+    crate::signals::ignore_file_limits();
     let command_line = CommandLine::parse();
     match command_line.command {
         Command::Run {

@@ -2,9 +2,10 @@
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
 /// Calls `tell` for every SIGINT, SIGTERM or SIGHUP until the guard is dropped.
@@ -35,6 +36,12 @@ pub fn ending() -> Vec<i32> {
         signals.push(SIGHUP);
     }
     signals
+}
+
+/// A file that may not grow (`ulimit -f`) is an error of who writes it, and no signal.
+pub fn ignore_file_limits() {
+    // That there is a handler is enough.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 /// A terminal that was closed takes no warnings any more, and what can't be written is a panic. Nobody
