@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-kafka test-mqtt test-postgres test-crash lint bench peers peers-flink duckdb loom build
+.PHONY: demo demo-latency test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -14,6 +14,7 @@ demo-latency: build
 test: duckdb
 	@test -d ../shared/data || echo "note: no ../shared/data beside this checkout: tests of reference answers are skipped"
 	cargo test --workspace $(FEATURES)
+	python3 tests/chaos/chaos.py --program target/debug/slackwater --seconds 40
 	$(MAKE) loom
 
 # DuckDB, which tells the tests the answers to Nexmark's queries: a Python package (20 MB) in target/duckdb.
@@ -67,6 +68,16 @@ test-crash:
 	    kafka::crash:: -- --include-ignored --nocapture; \
 	else echo "note: no java, or no target/kafka (make test-kafka): nothing from kafka to kafka"; fi
 	cargo test --release -p slackwater-checkpoint --lib -- --ignored --nocapture
+
+# Random kills, stops, second runs, slow and failing system calls, damaged files, full disks and hostile peers:
+# ten minutes. CHAOS="--seconds 60 --first 1000" says otherwise, SLACKWATER_SEED=17 repeats a round. System calls
+# are delayed and fail where there is a strace; disks are full and read-only where root may mount.
+CHAOS ?= --seconds 600
+test-chaos:
+	@command -v strace > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends strace; }
+	@command -v strace > /dev/null || { echo "no strace: apt-get install strace"; exit 1; }
+	cargo build -p slackwater
+	python3 tests/chaos/chaos.py --program target/debug/slackwater $(CHAOS)
 
 # Every interleaving of the ring and of falling asleep; a build of its own, so a folder of its own.
 loom:

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! checkpoints/00000000000000000012.json    records: a claim or a manifest each, numbered without gaps
+//! copies/00000000000000000012.json         the same once more
 //! parts/<epoch>-<barrier>-<node>-<instance>-<piece>.arrow
 //! ```
 //!
@@ -15,6 +16,7 @@
 //!   ([`crate::Runner`] is one).
 
 use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,19 +28,24 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload}
 
 use crate::error::{Error, Kind, Result};
 use crate::location;
-use crate::manifest::record::{RECORD_BYTES_MAX, Record, checksum_text};
+use crate::manifest::record::{Record, checksum_text};
 use crate::manifest::{Manifest, Part};
 use crate::part;
 
 mod incarnation;
+mod records;
 mod sweep;
 mod sync;
 
 pub use incarnation::{Incarnation, PartRequest, PartWriter};
 pub use sweep::Swept;
+pub use sync::Beginning;
 
 /// The folder of records.
 const RECORDS: &str = "checkpoints";
+
+/// The folder of their copies.
+const COPIES: &str = "copies";
 
 /// Objects of one folder that are looked at. A checkpoint of 4,096 instances with chains of 16 parts has
 /// 65,536, and a few checkpoints are kept.
@@ -59,6 +66,8 @@ pub struct Found {
     pub manifest: Option<Manifest>,
     /// Newer ones that are not valid, and why: one line each.
     pub warnings: Vec<String>,
+    /// Records that were damaged and are whole again: what was wrong, one line each.
+    pub healed: Vec<String>,
 }
 
 /// Whether an object could be put where none was.
@@ -114,6 +123,52 @@ impl Store {
         Incarnation::begin(self, None, true).await
     }
 
+    /// Keeps others from beginning until it is dropped: between looking whether somebody has begun there, and
+    /// claiming. None where the store is no directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Unavailable`] when somebody else is about to begin, and doesn't get on.
+    pub fn beginning(&self) -> Result<Option<Beginning>> {
+        let Some(directory) = &self.directory else {
+            return Ok(None);
+        };
+        match Beginning::of(directory) {
+            Ok(beginning) => Ok(Some(beginning)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let reason = "another run is about to begin there, and doesn't get on";
+                let error = Error::new(Kind::Unavailable, self.place.as_ref(), reason);
+                Err(error.mend("is it stopped? continue or end it, and start the query again"))
+            }
+            Err(error) => Err(self.failed_io("", &error)),
+        }
+    }
+
+    /// Refuses to go on as somebody who began as `epoch` when another run has begun since.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Fenced`] when one has, [`Kind::Unavailable`] when the store can't be read.
+    pub async fn check_latest(&self, epoch: u64) -> Result<()> {
+        let numbers = self.numbers().await?;
+        for &number in numbers.range(epoch.saturating_add(1)..) {
+            match self.record(number).await {
+                Ok(record) if record.epoch() > epoch => {
+                    return Err(self.fenced(epoch, record.epoch()));
+                }
+                Ok(_) => {}
+                Err(error) if matches!(error.kind, Kind::Missing | Kind::Corrupt) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn fenced(&self, epoch: u64, by: u64) -> Error {
+        let reason = format!("incarnation {by} has taken over from {epoch}, which has to end");
+        Error::new(Kind::Fenced, self.place.as_ref(), reason)
+    }
+
     /// Whether nobody has ever begun there.
     ///
     /// # Errors
@@ -162,15 +217,22 @@ impl Store {
     async fn newest_of(&self, numbers: &BTreeSet<u64>, before: Option<u64>) -> Result<Found> {
         let mut found = Found::default();
         let mut lengths = None;
+        let mut end = before;
         for &number in numbers.iter().rev() {
-            if before.is_some_and(|before| number >= before) {
+            if end.is_some_and(|end| number >= end) {
                 continue;
             }
             let mut warn = |error: Error| found.warnings.push(error.to_string());
             match self.record(number).await {
                 // What is before it was left behind.
                 Ok(Record::Claim(claim)) if claim.from_scratch => return Ok(found),
-                Ok(Record::Claim(_)) => {}
+                // What lies between is what that incarnation has passed over, and has written again since.
+                Ok(Record::Claim(claim)) => {
+                    end = claim
+                        .restored
+                        .map(|restored| restored.saturating_add(1))
+                        .or(end);
+                }
                 Ok(Record::Checkpoint(manifest)) => {
                     let lengths = match &lengths {
                         Some(lengths) => lengths,
@@ -253,13 +315,6 @@ impl Store {
         Ok(batches)
     }
 
-    /// The numbers of all records.
-    async fn numbers(&self) -> Result<BTreeSet<u64>> {
-        let listed = self.list(RECORDS).await?;
-        let number = |(name, _): &(String, u64)| number_of(name);
-        Ok(listed.iter().filter_map(number).collect())
-    }
-
     /// All parts with their lengths.
     async fn lengths(&self) -> Result<HashMap<String, u64>> {
         Ok(self.list(part::PARTS).await?.into_iter().collect())
@@ -280,20 +335,6 @@ impl Store {
             return Err(Error::corrupt(place, reason));
         }
         Ok(())
-    }
-
-    async fn record(&self, number: u64) -> Result<Record> {
-        let name = record_name(number);
-        let bytes = self.get(&name, RECORD_BYTES_MAX).await?;
-        let corrupt = |reason: &str| Error::corrupt(self.name(&name), reason);
-        if bytes.len() as u64 > RECORD_BYTES_MAX {
-            return Err(corrupt("it is longer than a manifest can be"));
-        }
-        let record = Record::decode(&bytes).map_err(|error| error.at(self.name(&name)))?;
-        if record.number() != number {
-            return Err(corrupt("it has another number than its name"));
-        }
-        Ok(record)
     }
 
     /// The names of a folder's objects, and their lengths.
@@ -335,24 +376,47 @@ impl Store {
 
     /// Puts an object where none is, so that it survives the host too.
     async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<Put> {
+        if let Some(directory) = &self.directory {
+            let put = sync::put(directory.clone(), name, bytes).await;
+            return match put {
+                Ok(()) => Ok(Put::Done),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    match directory.join(name).is_file() {
+                        true => Ok(Put::Taken),
+                        // A folder of the store is a file.
+                        false => Err(self.failed_io(name, &error)),
+                    }
+                }
+                Err(error) => Err(self.failed_io(name, &error)),
+            };
+        }
         let options = PutOptions::from(PutMode::Create);
         let path = Path::from(name);
         let put = self
             .objects
             .put_opts(&path, PutPayload::from(bytes), options);
         match put.await {
-            Ok(_) => {}
+            Ok(_) => Ok(Put::Done),
             Err(
                 object_store::Error::AlreadyExists { .. }
                 | object_store::Error::Precondition { .. },
-            ) => return Ok(Put::Taken),
-            Err(error) => return Err(self.failed(name, &error)),
+            ) => Ok(Put::Taken),
+            Err(error) => Err(self.failed(name, &error)),
         }
-        self.sync(name).await?;
-        Ok(Put::Done)
     }
 
-    /// On a file system an object that was put is in the page cache; this brings it to the disk.
+    /// Puts an object where a damaged one may be.
+    async fn replace(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
+        if let Some(directory) = &self.directory {
+            let replaced = sync::replace(directory.clone(), name, bytes).await;
+            return replaced.map_err(|error| self.failed_io(name, &error));
+        }
+        let put = self.objects.put(&Path::from(name), bytes.into()).await;
+        put.map(drop).map_err(|error| self.failed(name, &error))
+    }
+
+    /// On a file system an object that somebody else has put may not be on the disk yet; this brings it
+    /// there.
     async fn sync(&self, name: &str) -> Result<()> {
         let Some(directory) = &self.directory else {
             return Ok(());
@@ -409,8 +473,13 @@ fn record_name(number: u64) -> String {
     format!("{RECORDS}/{number:020}.json")
 }
 
-fn number_of(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix(RECORDS)?.strip_prefix('/')?;
+/// The object that its copy is.
+fn copy_name(number: u64) -> String {
+    format!("{COPIES}/{number:020}.json")
+}
+
+fn number_of(folder: &str, name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(folder)?.strip_prefix('/')?;
     let digits = digits.strip_suffix(".json")?;
     let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()

@@ -66,9 +66,11 @@ pub trait SinkConnector: Send + Sync {
         Ok(())
     }
 
-    /// Before anything of a restored query runs, in the process that restores it: commits what the
-    /// checkpoint has as prepared, and removes what else earlier incarnations have left.
-    fn recover(&self, _prepared: &[String]) -> Result<Recovered> {
+    /// Before anything of the incarnation `epoch` runs, in the process that begins it: commits what the
+    /// checkpoint has as prepared, and removes what else *earlier* incarnations have left, which may
+    /// still be alive; of later ones, which may be alive as well, nothing. `prepared` is none where the
+    /// query begins from nothing, or has not written to this table before.
+    fn recover(&self, _epoch: u64, _prepared: Option<&[String]>) -> Result<Recovered> {
         Ok(Recovered::Committed)
     }
 }

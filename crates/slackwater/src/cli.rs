@@ -66,6 +66,10 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
         /// With --state: do not go on from what is there
         #[arg(long, requires = "state")]
         from_scratch: bool,
+        /// With --state: where the newest checkpoint is damaged, go on from the one before it, though rows
+        /// come again in sinks that would have each of them once
+        #[arg(long, requires = "state")]
+        accept_duplicates: bool,
         /// Write the report as JSON to this file
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
@@ -170,6 +174,7 @@ pub(crate) const FAILED: u8 = 1;
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     quiet_workers();
+    crate::signals::ignore_file_limits();
     let command_line = CommandLine::parse();
     match command_line.command {
         Command::Run {
@@ -177,6 +182,7 @@ pub fn main() -> ExitCode {
             duration,
             state,
             from_scratch,
+            accept_duplicates,
             report,
             quiet,
             live,
@@ -195,6 +201,7 @@ pub fn main() -> ExitCode {
                 state: state.map(|place| StateOptions {
                     place,
                     from_scratch,
+                    accepts_duplicates: accept_duplicates,
                 }),
                 ..RunOptions::default()
             };
@@ -382,7 +389,8 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
     let has_begun = error.is_none() || figures.has_moved_rows();
     if !quiet && has_begun {
         say(&format!("\n{}", figures.summary(&dead_letters)));
-        if stopped {
+        // What could not be saved is the error.
+        if stopped && (error.is_none() || figures.checkpoints.is_none()) {
             say(match figures.checkpoints.is_some() {
                 true => {
                     "  stopped before its inputs ended, and saved: the same command goes on from here\n"

@@ -30,6 +30,9 @@ pub struct StateOptions {
     pub place: String,
     /// What is there is not gone on from.
     pub from_scratch: bool,
+    /// Where the newest checkpoint is damaged the one before it is used, though rows that were committed
+    /// since come again.
+    pub accepts_duplicates: bool,
 }
 
 /// How a query with checkpoints ended.
@@ -64,7 +67,7 @@ pub fn run_saved(
         store: Store::open(&state.place).map_err(usage)?,
         runner: Runner::new().map_err(usage)?,
         claimed: None,
-        has_claimed: false,
+        epoch: None,
         attempts: 0,
         restored_from: None,
         last: None,
@@ -84,7 +87,8 @@ struct Run<'a, 'b> {
     store: Store,
     runner: Runner,
     claimed: Option<Begun>,
-    has_claimed: bool,
+    /// The last incarnation of this run.
+    epoch: Option<u64>,
     /// Incarnations that ran.
     attempts: usize,
     restored_from: Option<u64>,
@@ -190,25 +194,41 @@ impl Run<'_, '_> {
     }
 
     fn claim(&mut self, before: Option<u64>) -> Input {
-        let is_first = !std::mem::replace(&mut self.has_claimed, true);
-        if is_first && let Err(input) = self.check_before_claim() {
+        let failed = |error: Error| Input::ClaimFailed {
+            is_fatal: !matches!(error.kind, Kind::Unavailable | Kind::Missing),
+            reason: error.to_string(),
+        };
+        let is_first = self.epoch.is_none();
+        // Whoever else wants to begin finds this claim, or nothing of what is done before it.
+        let beginning = match self.store.beginning() {
+            Ok(beginning) => beginning,
+            Err(error) => return failed(error),
+        };
+        let checked = match self.epoch {
+            None => self.check_before_claim(),
+            Some(epoch) => self.check_before_next(epoch, before).map_err(failed),
+        };
+        if let Err(input) = checked {
             return input;
+        }
+        if self.refused.is_some() {
+            return Input::Tick;
         }
         let begun = match is_first && self.state.from_scratch {
             true => self.runner.run(self.store.begin_from_scratch()),
             false => self.runner.run(self.store.begin(before)),
         };
+        drop(beginning);
         let (claim, found) = match begun {
             Ok(begun) => begun,
-            Err(error) => {
-                return Input::ClaimFailed {
-                    is_fatal: !matches!(error.kind, Kind::Unavailable | Kind::Missing),
-                    reason: error.to_string(),
-                };
-            }
+            Err(error) => return failed(error),
         };
         let epoch = claim.epoch();
+        self.epoch = Some(epoch);
         let manifest = found.manifest;
+        for reason in found.healed {
+            eprintln!("warning: {reason}; it was written again from its other copy");
+        }
         for reason in found.warnings {
             eprintln!("warning: {reason}; {AGAIN}");
             self.unreadable.push(reason);
@@ -254,17 +274,64 @@ impl Run<'_, '_> {
         } else {
             let found = self.runner.run(self.store.newest(None)).map_err(failed)?;
             match &found.manifest {
-                Some(manifest) => self.check_compatible(manifest),
+                Some(manifest) => {
+                    self.check_passed_over(&found.warnings, Some(manifest.number));
+                    self.check_compatible(manifest);
+                }
                 None => {
                     self.unreadable = found.warnings;
                     self.check_readable();
                 }
             }
         }
-        match self.refused {
-            None => Ok(()),
-            Some(_) => Err(Input::Tick),
+        Ok(())
+    }
+
+    /// The same where this run begins another incarnation.
+    fn check_before_next(&mut self, epoch: u64, before: Option<u64>) -> Result<(), Error> {
+        // Beginning again would take over from the run that has taken over from this one.
+        self.runner.run(self.store.check_latest(epoch))?;
+        let found = self.runner.run(self.store.newest(before))?;
+        if let Some(manifest) = &found.manifest {
+            self.check_passed_over(&found.warnings, Some(manifest.number));
         }
+        Ok(())
+    }
+
+    /// Where sinks have each row once, rows that were committed behind a damaged checkpoint would come again:
+    /// that is not done unasked. What is to be used instead is `before`, where that is known.
+    fn check_passed_over(&mut self, damaged: &[String], before: Option<u64>) {
+        let once = self
+            .catalog
+            .sinks()
+            .filter(|(_, sink)| sink.connector.delivery() == Delivery::ExactlyOnce);
+        let places = once.map(|(_, sink)| sink.connector.describe());
+        let places = places.collect::<Vec<String>>();
+        if damaged.is_empty()
+            || places.is_empty()
+            || self.state.accepts_duplicates
+            || self.refused.is_some()
+        {
+            return;
+        }
+        let reasons = damaged.iter().map(|reason| format!("\n  {reason}"));
+        let before = match before {
+            Some(number) => format!("checkpoint {number}"),
+            None => "the checkpoint before".to_string(),
+        };
+        let error = format!(
+            "{}: the newest checkpoint in {} is damaged:{}\n  \
+             = put the file back as it was, and start the query again; or take --accept-duplicates, which goes \
+             on from {before}: rows that were committed since come again in {}",
+            self.query.script.name(),
+            self.state.place,
+            reasons.collect::<String>(),
+            places.join(", ")
+        );
+        self.refused = Some(match self.attempts {
+            0 => Failure::Usage(error),
+            _ => Failure::Query(error, None),
+        });
     }
 
     /// Where there are checkpoints and none can be read, beginning from nothing would write everything again.
@@ -360,6 +427,10 @@ impl Run<'_, '_> {
                 let reason = error.to_string();
                 match error.kind {
                     Kind::Corrupt | Kind::Missing => {
+                        self.check_passed_over(std::slice::from_ref(&reason), None);
+                        if self.refused.is_some() {
+                            return Input::Tick;
+                        }
                         eprintln!("warning: {reason}; {AGAIN}");
                         self.unreadable.push(reason.clone());
                         Input::Corrupt { epoch, reason }
@@ -374,7 +445,7 @@ impl Run<'_, '_> {
     fn begin(&mut self, epoch: u64) -> Input {
         // Whoever began here first has looked whether there is something of others.
         for (_, sink) in self.catalog.sinks() {
-            if let Err(error) = sink.connector.recover(&[]) {
+            if let Err(error) = sink.connector.recover(epoch, None) {
                 return self.not_begun(epoch, error.to_string(), error.is_final);
             }
         }
@@ -407,6 +478,8 @@ impl Run<'_, '_> {
                 // New in this version of the query.
                 if let Err(refused) = self.query.check_sink(sink) {
                     self.refused = Some(refused);
+                } else if let Err(error) = sink.connector.recover(epoch, None) {
+                    return self.not_begun(epoch, error.to_string(), error.is_final);
                 }
                 continue;
             };
@@ -415,7 +488,7 @@ impl Run<'_, '_> {
                 .iter()
                 .filter_map(|pending| pending.commit.as_str());
             let pending = pending.map(str::to_string).collect::<Vec<String>>();
-            match sink.connector.recover(&pending) {
+            match sink.connector.recover(epoch, Some(&pending)) {
                 Ok(Recovered::Committed) => {}
                 Ok(Recovered::Lost) => {
                     let place = sink.connector.describe();

@@ -40,7 +40,7 @@ pub struct RunOptions {
     pub progress: bool,
     /// Draw a line a second instead: rate, latency against target, cores.
     pub live: bool,
-    /// SIGINT and SIGTERM end the query with its summary.
+    /// SIGINT, SIGTERM and SIGHUP end the query with its summary.
     pub signals: bool,
     /// The program that worker processes run; this one unless it is another program that runs
     /// queries, as the tests are.
@@ -147,12 +147,11 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     let teller = Arc::clone(&notices);
     catalog.tell(Arc::new(move |said| teller.say(said)));
     let mut plan = plan_on(&program, &machine, &learned).map_err(usage)?;
+    let asked = options.state.as_ref();
     let state = program.settings.state.clone().map(|place| StateOptions {
         place,
-        from_scratch: options
-            .state
-            .as_ref()
-            .is_some_and(|state| state.from_scratch),
+        from_scratch: asked.is_some_and(|state| state.from_scratch),
+        accepts_duplicates: asked.is_some_and(|state| state.accepts_duplicates),
     });
     plan.checkpoints = state.is_some();
     // Other modes than `auto` don't ask for them.

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 use slackwater_sql::program::declared;
 use slackwater_sql::session::Session;
 use slackwater_sql::statement::{Statement, parse};
@@ -62,9 +62,9 @@ pub(crate) struct Shell {
     last: String,
     /// Lines of a statement that has not ended.
     unfinished: String,
-    /// SIGTERM came.
+    /// SIGTERM or SIGHUP came.
     is_terminated: Arc<AtomicBool>,
-    /// It waits for a line: SIGTERM ends it at once.
+    /// It waits for a line: these end it at once.
     is_waiting: Arc<AtomicBool>,
 }
 
@@ -109,11 +109,16 @@ fn state_folder() -> Option<PathBuf> {
 impl Shell {
     fn watch_signals(&mut self) -> Result<(), Stop> {
         // Ctrl-C ends queries and lines, never the shell. The flag itself is not read.
-        let interrupted = signal_hook::flag::register(SIGINT, Arc::default());
-        let ended =
-            signal_hook::flag::register_conditional_default(SIGTERM, Arc::clone(&self.is_waiting));
-        let noted = signal_hook::flag::register(SIGTERM, Arc::clone(&self.is_terminated));
-        match interrupted.and(ended).and(noted) {
+        let mut registered = signal_hook::flag::register(SIGINT, Arc::default());
+        let ending = crate::signals::ending().into_iter();
+        for signal in ending.filter(|signal| *signal != SIGINT) {
+            let waiting = Arc::clone(&self.is_waiting);
+            let ended = signal_hook::flag::register_conditional_default(signal, waiting);
+            let terminated = Arc::clone(&self.is_terminated);
+            let noted = signal_hook::flag::register(signal, terminated);
+            registered = registered.and(ended).and(noted);
+        }
+        match registered {
             Ok(_) => Ok(()),
             Err(error) => {
                 say(&format!("error: signals: {error}\n"));

@@ -35,7 +35,7 @@ pub enum News {
     Agent(checkpoints::Done),
     /// From the keeper's thread.
     Stored(Stored),
-    /// SIGINT or SIGTERM.
+    /// SIGINT, SIGTERM or SIGHUP.
     Signal,
 }
 

@@ -1,7 +1,9 @@
 //! `run --state`: what is saved, what a query goes on from, and what is refused.
 
+mod damaged;
 mod final_results;
 mod limits;
+mod one_owner;
 mod operators;
 mod regressions;
 
@@ -87,6 +89,7 @@ impl Case {
             state: Some(StateOptions {
                 place: self.path("state").display().to_string(),
                 from_scratch,
+                accepts_duplicates: false,
             }),
             ..RunOptions::default()
         };
@@ -147,6 +150,13 @@ impl Case {
             .collect::<Vec<PathBuf>>();
         records.sort();
         records
+    }
+}
+
+impl Case {
+    /// The other file of a record.
+    fn copy_of(&self, record: &Path) -> PathBuf {
+        self.path("state/copies").join(record.file_name().unwrap())
     }
 }
 
@@ -304,40 +314,11 @@ fn from_scratch_begins_anew() {
 }
 
 #[test]
-fn what_is_corrupt_is_passed_over_with_a_warning() {
-    let case = Case::new(COUNTS);
-    for damage in ["manifest", "part"] {
-        case.run_for(Some(300), &[], false).unwrap();
-        let newest = case.checkpoints().pop().unwrap();
-        let manifest = std::fs::read_to_string(&newest).unwrap();
-        let damaged = match damage {
-            "manifest" => newest,
-            _ => {
-                let name = manifest.split("\"object\":\"").last().unwrap();
-                case.path("state").join(name.split('"').next().unwrap())
-            }
-        };
-        let mut bytes = std::fs::read(&damaged).unwrap();
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
-        std::fs::write(&damaged, bytes).unwrap();
-        let output = case.program(&["--state", "state", "--duration", "100ms"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
-        assert!(
-            said.contains("warning:") && said.contains("may come again"),
-            "{said}"
-        );
-        let name = damaged.file_name().unwrap().to_string_lossy().into_owned();
-        assert!(said.contains(&name), "{said}");
-    }
-}
-
-#[test]
 fn where_no_checkpoint_can_be_read_nothing_is_begun() {
     let case = Case::new(COUNTS);
     case.run_for(Some(300), &[], false).unwrap();
     for checkpoint in case.checkpoints() {
+        std::fs::write(case.copy_of(&checkpoint), "").unwrap();
         std::fs::write(checkpoint, "").unwrap();
     }
     let before = case.counts();
@@ -414,6 +395,7 @@ fn what_can_not_be_saved_is_said() {
     let state = |place: PathBuf| StateOptions {
         place: place.display().to_string(),
         from_scratch: false,
+        accepts_duplicates: false,
     };
     let options = RunOptions {
         state: Some(state(case.path("state"))),

@@ -93,6 +93,9 @@ impl Incarnation {
             if !is_ours {
                 continue;
             }
+            if let Put::Taken = store.put_copy(&claim).await? {
+                continue;
+            }
             let incarnation = Incarnation {
                 store: store.clone(),
                 epoch: number,
@@ -101,6 +104,12 @@ impl Incarnation {
             };
             // Somebody may have begun behind it already. Trying again would only fence that one in turn.
             incarnation.check_latest().await?;
+            let mut found = found;
+            let first = found
+                .manifest
+                .as_ref()
+                .map_or(0, |manifest| manifest.number);
+            found.healed = store.heal(numbers.range(first..).copied()).await?;
             return Ok((incarnation, found));
         }
         let reason = format!("others have written there {CLAIMS_MAX} times meanwhile");
@@ -172,6 +181,10 @@ impl Incarnation {
                 },
             };
             if is_ours {
+                // Nobody may build upon it before it is there twice.
+                if let Put::Taken = self.store.put_copy(&record).await? {
+                    return Err(self.fenced(number));
+                }
                 self.last = number;
                 self.barrier = barrier;
                 // A number that was removed is free again, but not the last one.
@@ -218,11 +231,7 @@ impl Incarnation {
     }
 
     pub(super) fn fenced(&self, by: u64) -> Error {
-        let reason = format!(
-            "incarnation {by} has taken over from {}, which has to end",
-            self.epoch
-        );
-        Error::new(Kind::Fenced, self.store.place.as_ref(), reason)
+        self.store.fenced(self.epoch, by)
     }
 }
 

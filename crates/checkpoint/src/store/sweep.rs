@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 
-use super::{Incarnation, RECORDS, record_name};
+use super::{COPIES, Incarnation, RECORDS, copy_name, number_of, record_name};
 use crate::error::{Kind, Result};
 use crate::manifest::record::Record;
 use crate::part::{PARTS, PartName};
@@ -65,8 +65,10 @@ impl Incarnation {
         let Some(oldest) = oldest else {
             return Ok(Swept::default());
         };
-        let old = numbers.range(..oldest).map(|&number| record_name(number));
-        let records = self.remove(old.collect()).await?;
+        let old = numbers.range(..oldest).copied();
+        // A copy that is left alone would look like a damaged record.
+        self.remove(old.clone().map(copy_name).collect()).await?;
+        let records = self.remove(old.map(record_name).collect()).await?;
         let stored = PartName {
             epoch: self.epoch,
             barrier: self.barrier,
@@ -103,7 +105,7 @@ impl Incarnation {
         let Some(directory) = &self.store.directory else {
             return;
         };
-        for folder in [RECORDS, PARTS] {
+        for folder in [RECORDS, COPIES, PARTS] {
             let entries = std::fs::read_dir(directory.join(folder));
             for entry in entries.into_iter().flatten().flatten() {
                 let name = entry.file_name();
@@ -120,7 +122,7 @@ impl Incarnation {
     /// Whether nobody who may write can still be at this object.
     fn is_old(&self, folder: &str, object: &str) -> bool {
         let object = format!("{folder}/{object}");
-        let number = super::number_of(&object);
+        let number = number_of(folder, &object);
         let part = PartName::parse(&object);
         number.is_some_and(|number| number <= self.last)
             || part.is_some_and(|part| part.epoch < self.epoch)

@@ -268,8 +268,11 @@ fn the_first_checkpoint_is_known_as_long_as_nothing_was_removed() {
     let claim = place
         .file("checkpoints/")
         .join(&place.files("checkpoints")[0]);
+    let copy = place.file("copies/").join(&place.files("copies")[0]);
     let kept = fs::read(&claim).unwrap();
     fs::write(&claim, b"torn").unwrap();
+    assert!(is_first(first), "there is a copy of it");
+    fs::write(&copy, b"torn").unwrap();
     assert!(!is_first(first));
     fs::write(&claim, kept).unwrap();
     assert!(is_first(first));
@@ -336,14 +339,14 @@ fn places_that_can_not_be_are_refused_with_a_mend() {
 
 #[test]
 fn names_of_records_are_numbers() {
-    assert_eq!(number_of(&record_name(7)), Some(7));
-    assert_eq!(number_of(&record_name(u64::MAX)), Some(u64::MAX));
+    assert_eq!(number_of(RECORDS, &record_name(7)), Some(7));
+    assert_eq!(number_of(RECORDS, &record_name(u64::MAX)), Some(u64::MAX));
     for other in [
         "checkpoints/7.json",
         "parts/00000000000000000007.json",
         "checkpoints/+0000000000000000007.json",
         "checkpoints/99999999999999999999.json",
     ] {
-        assert_eq!(number_of(other), None);
+        assert_eq!(number_of(RECORDS, other), None);
     }
 }

@@ -124,8 +124,9 @@ impl SinkConnector for DatabaseSink {
         self.committer(|connection| staging::commit(connection, prepared))
     }
 
-    fn recover(&self, prepared: &[String]) -> Result<Recovered> {
-        self.committer(|connection| staging::recover(connection, prepared))
+    fn recover(&self, epoch: u64, prepared: Option<&[String]>) -> Result<Recovered> {
+        let prepared = prepared.unwrap_or_default();
+        self.committer(|connection| staging::recover(connection, epoch, prepared))
     }
 }
 

@@ -163,8 +163,12 @@ fn move_rows(client: &mut dyn Client, sink: &str, token: Token) -> Attempt<()> {
     client.note(mark, &[&token, sink, &instance]).map(|_| ())
 }
 
-/// A query goes on from a checkpoint that has this prepared.
-pub(super) fn recover(connection: &mut Connection, prepared: &[String]) -> Result<Recovered> {
+/// The incarnation `epoch` of a query goes on from a checkpoint that has this prepared.
+pub(super) fn recover(
+    connection: &mut Connection,
+    epoch: u64,
+    prepared: &[String],
+) -> Result<Recovered> {
     let tokens = prepared.iter().map(|text| parse(connection, text));
     let mut tokens = tokens.collect::<Result<Vec<Token>>>()?;
     tokens.sort_unstable();
@@ -175,10 +179,24 @@ pub(super) fn recover(connection: &mut Connection, prepared: &[String]) -> Resul
         check_newest(connection, *newest)?;
         commit(connection, &token.to_string())?;
     }
-    let sink = connection.table.sink_name.clone();
-    let remove = "DELETE FROM slackwater_staged WHERE sink = $1";
-    connection.run(|client| client.note(remove, &[&sink]).map(|_| ()))?;
+    remove_earlier(connection, epoch)?;
     Ok(Recovered::Committed)
+}
+
+/// Removes what incarnations before this one have left, and nothing of a later one, which may have begun
+/// meanwhile.
+fn remove_earlier(connection: &mut Connection, epoch: u64) -> Result<()> {
+    let sink = connection.table.sink_name.clone();
+    let read = "SELECT DISTINCT token FROM slackwater_staged WHERE sink = $1";
+    let remove = "DELETE FROM slackwater_staged WHERE sink = $1 AND token = $2";
+    let staged = connection.run(|client| client.note(read, &[&sink]))?;
+    for text in staged {
+        let is_later = Token::parse(&text).is_some_and(|token| token.epoch >= epoch);
+        if !is_later {
+            connection.run(|client| client.note(remove, &[&sink, &text]).map(|_| ()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a checkpoint behind which rows were committed that would come again. With a primary key they

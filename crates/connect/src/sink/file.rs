@@ -118,7 +118,6 @@ impl FileConnector {
             instances,
             place,
             temporary,
-            not_needed: self.one_file.as_ref().map(|file| file.hidden.clone()),
             output: None,
         }
     }
@@ -140,9 +139,10 @@ impl FileConnector {
         let shown = self.path.display();
         let reason = match &self.one_file {
             Some(_) if self.path.exists() => format!("{shown} exists already"),
-            Some(file) if file.is_unfinished() => {
-                format!("an earlier query has left {}", file.hidden.display())
-            }
+            Some(file) => match file.unfinished()?.pop() {
+                Some(left) => format!("an earlier query has left {}", left.display()),
+                None => return Ok(()),
+            },
             None if entries.next().is_some() => format!("folder {shown} is not empty"),
             _ => return Ok(()),
         };
@@ -214,7 +214,7 @@ impl SinkConnector for FileConnector {
 
     fn secure(&self, prepared: &str) -> Result<()> {
         match &self.one_file {
-            Some(file) => file.secure(),
+            Some(file) => file.secure(prepared),
             None => parts::secure(&self.path, prepared),
         }
     }
@@ -226,10 +226,10 @@ impl SinkConnector for FileConnector {
         }
     }
 
-    fn recover(&self, prepared: &[String]) -> Result<Recovered> {
+    fn recover(&self, epoch: u64, prepared: Option<&[String]>) -> Result<Recovered> {
         match &self.one_file {
-            Some(file) => file.recover(prepared)?,
-            None => parts::recover(&self.path, prepared)?,
+            Some(file) => file.recover(epoch, prepared)?,
+            None => parts::recover(&self.path, epoch, prepared, self.overwrite)?,
         }
         Ok(Recovered::Committed)
     }

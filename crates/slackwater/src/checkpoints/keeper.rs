@@ -40,16 +40,16 @@ pub enum Stored {
     Swept(Option<String>),
     /// A later incarnation has begun.
     Fenced(String),
-    /// It may go on.
-    Checked,
+    /// It may go on, and no checkpoint was taken for this reason.
+    Checked(String),
 }
 
 enum Job {
     Put(Box<Manifest>),
     /// Removes old checkpoints, none from this one on.
     Sweep(u64),
-    /// A checkpoint has failed: it may be another's fault.
-    Check,
+    /// A checkpoint has failed for this reason: it may be another's fault.
+    Check(String),
 }
 
 /// What becomes of the incarnation.
@@ -330,7 +330,8 @@ impl Keeper {
                 self.fail(Verdict::Fatal(reason.clone()));
                 self.tell(Input::Fenced { reason }, crew);
             }
-            Stored::Swept(None) | Stored::Checked => {}
+            Stored::Swept(None) => {}
+            Stored::Checked(reason) => self.warn(format!("no checkpoint was taken: {reason}")),
             Stored::Swept(Some(reason)) => {
                 self.warn(format!("old checkpoints can't be removed: {reason}"));
             }
@@ -388,8 +389,7 @@ impl Keeper {
                 reason: Some(reason),
                 ..
             } => {
-                self.give(Job::Check);
-                self.warn(format!("no checkpoint was taken: {reason}"));
+                self.give(Job::Check(reason.clone()));
                 if let Some(Some(_)) = self.stopping {
                     // The sources have ended: there will be no other one.
                     self.fail(Verdict::Fatal(format!(
@@ -457,9 +457,9 @@ fn work(runner: &Runner, incarnation: &mut Incarnation, job: Job) -> Stored {
                 },
             }
         }
-        Job::Check => match runner.run(incarnation.check()) {
+        Job::Check(reason) => match runner.run(incarnation.check()) {
             Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
-            _ => Stored::Checked,
+            _ => Stored::Checked(reason),
         },
         Job::Sweep(committed) => match runner.run(incarnation.sweep_before(committed, KEPT)) {
             Ok(_) => Stored::Swept(None),

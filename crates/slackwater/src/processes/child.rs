@@ -46,10 +46,10 @@ enum News {
 
 /// Runs a worker process whose control socket is `descriptor`, to its end.
 pub fn main(descriptor: RawFd) -> ExitCode {
-    // Ctrl-C reaches every process of a terminal, and a supervisor's SIGTERM every process of a
-    // service; the parent decides what they mean.
+    // Ctrl-C reaches every process of a terminal, a closed one's SIGHUP too, and a supervisor's SIGTERM
+    // every process of a service; the parent decides what they mean.
     let ignored = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in crate::signals::ending() {
         let _ = signal_hook::flag::register(signal, ignored.clone());
     }
     // SAFETY: the parent made it for this process, and nothing else here knows of it. Were it no

@@ -99,6 +99,7 @@ fn joins_and_unions_go_on_where_they_were() {
                 state: Some(StateOptions {
                     place: out(format!("state{nth}")).display().to_string(),
                     from_scratch: false,
+                    accepts_duplicates: false,
                 }),
                 ..RunOptions::default()
             };

@@ -116,11 +116,75 @@ fn regression_the_same_signal_twice_is_one_and_saves() {
     assert_eq!(case.counts(), case.expected());
 }
 
+/// SIGHUP is what a closed terminal sends.
+#[test]
+fn sighup_saves_as_sigterm_does() {
+    let case = Case::new(COUNTS);
+    let output = interrupted(&case, &[], &[rustix::process::Signal::HUP]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let finished = case.run(&[], false).unwrap();
+    assert!(finished.report.restored_from.is_some());
+    assert!(finished.report.rows_in < ROWS, "nothing was saved");
+    assert_eq!(case.counts(), case.expected());
+}
+
+#[test]
+fn regression_what_could_not_be_saved_is_not_called_saved() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let mut case = Case::new(COUNTS);
+    case.rate = RATE / 10;
+    std::fs::write(case.path("query.sql"), case.text()).unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_slackwater"))
+        .args([
+            "run",
+            "query.sql",
+            "--state",
+            "state",
+            "--processes=2",
+            "--parallelism=2",
+        ])
+        .current_dir(case.folder.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", run.id());
+    let until = Instant::now() + Duration::from_secs(20);
+    let worker = loop {
+        let listed = std::fs::read_to_string(&children).unwrap_or_default();
+        let workers = listed.split_whitespace().map(|pid| pid.parse().unwrap());
+        let has_begun = case.path("state/parts").exists();
+        match workers.collect::<Vec<i32>>()[..] {
+            [worker, _] if has_begun => break worker,
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+        assert!(Instant::now() < until, "it did not begin");
+    };
+    // Who doesn't answer the barrier keeps the last checkpoint from being stored.
+    let worker = Pid::from_raw(worker).unwrap();
+    kill_process(worker, Signal::STOP).unwrap();
+    kill_process(Pid::from_raw(run.id() as i32).unwrap(), Signal::TERM).unwrap();
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("stopped before it was saved"), "{said}");
+    assert!(!said.contains("and saved"), "{said}");
+}
+
 #[test]
 fn regression_output_that_is_gone_is_said_at_once() {
     let case = Case::new("INSERT INTO copies SELECT ms, k, v FROM events;");
     case.run_for(Some(300), &[], false).unwrap();
-    std::fs::remove_file(case.path(".copies.csv.unfinished")).unwrap();
+    for entry in std::fs::read_dir(case.folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|ending| ending == "unfinished")
+        {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
     let (reason, report) = failed(case.run(&[], false));
     assert!(reason.contains("copies.csv: neither it nor"), "{reason}");
     assert_eq!(report.restarts, 0);

@@ -58,10 +58,15 @@ fn prepare(writing: &mut Writing) -> String {
     writing.prepare().unwrap().expect("it has rows")
 }
 
+/// The incarnation that recovers: transactions are fenced by their names, and not by it.
+const EPOCH: u64 = u64::MAX;
+
 fn recover(broker: &Broker, topic: &str, prepared: &[&String]) -> Recovered {
     let prepared = prepared.iter().map(|token| token.to_string());
     let prepared = prepared.collect::<Vec<_>>();
-    connector(broker, topic, &[]).recover(&prepared).unwrap()
+    connector(broker, topic, &[])
+        .recover(EPOCH, Some(&prepared))
+        .unwrap()
 }
 
 fn rows_are_there_with_their_commit(broker: &Broker) {
@@ -211,12 +216,15 @@ fn an_earlier_checkpoint_is_refused(broker: &Broker) {
         writing.connector.commit(&tokens[tokens.len() - 1]).unwrap();
     }
     drop(writing);
-    let error = connector(broker, "earlier", &[]).recover(&tokens[..1]);
+    let error = connector(broker, "earlier", &[]).recover(EPOCH, Some(&tokens[..1]));
     let error = error.unwrap_err().to_string();
     assert!(error.contains("1-2 was committed"), "{error}");
     // Rows twice are allowed here, and that says nothing is missing.
     let twice = connector(broker, "earlier", &[AT_LEAST_ONCE]);
-    assert_eq!(twice.recover(&tokens[..1]), Ok(Recovered::Committed));
+    assert_eq!(
+        twice.recover(EPOCH, Some(&tokens[..1])),
+        Ok(Recovered::Committed)
+    );
     // A query that begins from nothing has nothing to do with it.
     let mut anew = Writing::begin(broker, "earlier", &[]);
     anew.write(20..30).unwrap();
@@ -236,14 +244,14 @@ fn what_nobody_knows_is_said(broker: &Broker) {
     drop(writing);
     broker.delete_group("forgotten group");
     let prepared = [first];
-    let error = connector(broker, "forgotten", &named).recover(&prepared);
+    let error = connector(broker, "forgotten", &named).recover(EPOCH, Some(&prepared));
     let error = error.unwrap_err().to_string();
     for part in ["nobody knows", "1-1", "offsets.retention.minutes"] {
         assert!(error.contains(part), "{part:?} is not in: {error}");
     }
     let twice = connector(broker, "forgotten", &[named[0], AT_LEAST_ONCE]);
-    assert_eq!(twice.recover(&prepared), Ok(Recovered::Lost));
-    let none = connector(broker, "forgotten", &named).recover(&[]);
+    assert_eq!(twice.recover(EPOCH, Some(&prepared)), Ok(Recovered::Lost));
+    let none = connector(broker, "forgotten", &named).recover(EPOCH, Some(&[]));
     assert_eq!(none, Ok(Recovered::Committed));
 }
 
@@ -296,7 +304,10 @@ fn rows_are_delivered_before_a_checkpoint_at_least_once(broker: &Broker) {
     writing.write(0..1_000).unwrap();
     assert_eq!(writing.prepare().unwrap(), None);
     assert_committed(broker, "twice", &lines(0..1_000));
-    assert_eq!(connector.recover(&[]), Ok(Recovered::Committed));
+    assert_eq!(
+        connector.recover(EPOCH, Some(&[])),
+        Ok(Recovered::Committed)
+    );
     writing.write(1_000..1_010).unwrap();
     writing.sink.finish(true).unwrap();
     assert_committed(broker, "twice", &lines(0..1_010));
@@ -344,7 +355,9 @@ fn whatever_dies_when(broker: &Broker) {
     let mut lost = 0;
     for epoch in 1..=INCARNATIONS {
         let connector = connector(broker, "chaos", &[]);
-        while connector.recover(&manifests.last().unwrap().pending) == Ok(Recovered::Lost) {
+        while connector.recover(epoch, Some(&manifests.last().unwrap().pending))
+            == Ok(Recovered::Lost)
+        {
             manifests.pop();
             lost += 1;
         }
@@ -357,7 +370,8 @@ fn whatever_dies_when(broker: &Broker) {
         "only {lost} died between a checkpoint and its commit"
     );
     let connector = connector(broker, "chaos", &[]);
-    while connector.recover(&manifests.last().unwrap().pending) == Ok(Recovered::Lost) {
+    while connector.recover(EPOCH, Some(&manifests.last().unwrap().pending)) == Ok(Recovered::Lost)
+    {
         manifests.pop();
     }
     let written = manifests.last().unwrap().written;

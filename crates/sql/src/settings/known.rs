@@ -28,8 +28,9 @@ pub const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "emit",
-        "'changes' (a running aggregate merges changes of a key within a chunk), 'every_row', or such as \
-         'every 1 s' (windows that have changed are emitted before they close, too)",
+        "'changes' (a running aggregate merges changes of a key within a chunk), 'every_row', such as \
+         'every 1 s' (windows that have changed are emitted before they close, too), or 'final' (the result \
+         once, when the inputs have ended)",
     ),
     (
         "late_rows",

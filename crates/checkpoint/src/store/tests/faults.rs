@@ -31,19 +31,90 @@ fn a_torn_or_flipped_manifest_leads_to_the_one_before() {
     let (mut incarnation, one, two) = two(&place);
     let name = record_name(two.number);
     let whole = fs::read(place.file(&name)).unwrap();
+    fs::write(place.file(&copy_name(two.number)), b"").unwrap();
     for length in 0..whole.len() {
         fs::write(place.file(&name), &whole[..length]).unwrap();
-        falls_back(&place, &one, &[&name]);
+        falls_back(&place, &one, &[&name, "and of its copy"]);
         let mut flipped = whole.clone();
         flipped[length] ^= 1 << (length % 8);
         fs::write(place.file(&name), &flipped).unwrap();
-        falls_back(&place, &one, &[&name]);
+        falls_back(&place, &one, &[&name, "and of its copy"]);
     }
     // It is passed over, and so is its number.
     place.checkpoint(&mut incarnation, 3).unwrap();
     let (_, found) = place.begin();
     assert_eq!(found.manifest.unwrap().barrier, 3);
     assert!(found.warnings.is_empty());
+}
+
+#[test]
+fn one_damaged_file_of_a_manifest_is_written_again_from_the_other() {
+    let place = Place::new();
+    let (_, _, two) = two(&place);
+    let (name, copy) = (record_name(two.number), copy_name(two.number));
+    let whole = fs::read(place.file(&name)).unwrap();
+    assert_eq!(fs::read(place.file(&copy)).unwrap(), whole);
+    for damaged in [&name, &copy] {
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 4;
+        for damage in [Some(&b""[..]), Some(&whole[..9]), Some(&flipped), None] {
+            match damage {
+                Some(bytes) => fs::write(place.file(damaged), bytes).unwrap(),
+                None => fs::remove_file(place.file(damaged)).unwrap(),
+            }
+            let found = place.newest();
+            assert_eq!(found.manifest.unwrap().number, two.number, "{damage:?}");
+            assert_eq!(found.warnings, [] as [&str; 0]);
+            let (_, found) = place.begin();
+            assert_eq!(found.manifest.unwrap().number, two.number);
+            assert_eq!(fs::read(place.file(&name)).unwrap(), whole);
+            assert_eq!(fs::read(place.file(&copy)).unwrap(), whole);
+            let is_said = found.healed.iter().any(|said| said.contains(&**damaged));
+            assert_eq!(is_said, !(damage.is_none() && *damaged == copy));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_claim_fences_all_the_same() {
+    let place = Place::new();
+    let (mut old, _) = place.begin();
+    let (new, _) = place.begin();
+    fs::remove_file(place.file(&record_name(new.epoch()))).unwrap();
+    let error = place.checkpoint(&mut old, 1).unwrap_err();
+    assert_eq!(error.kind, Kind::Fenced, "{error}");
+}
+
+#[test]
+fn what_was_passed_over_once_is_not_gone_back_to() {
+    let place = Place::new();
+    let (_, one, two) = two(&place);
+    let part = place.file(&two.nodes[0].parts[0].object);
+    let whole = fs::read(&part).unwrap();
+    fs::write(&part, b"").unwrap();
+    let (mut incarnation, found) = place.begin();
+    assert_eq!(found.manifest.unwrap().number, one.number);
+    // It is not complained of again, and not used when it is back.
+    fs::write(&part, whole).unwrap();
+    let found = place.newest();
+    assert_eq!(found.manifest.unwrap().number, one.number);
+    assert!(found.warnings.is_empty());
+    let three = place.checkpoint(&mut incarnation, 1).unwrap();
+    assert_eq!(place.newest().manifest.unwrap().number, three.number);
+}
+
+#[test]
+fn who_began_before_another_run_is_told() {
+    let place = Place::new();
+    let (mut first, _) = place.begin();
+    place.checkpoint(&mut first, 1).unwrap();
+    let is_latest = |of: &Incarnation| place.runner.run(place.store.check_latest(of.epoch()));
+    assert_eq!(is_latest(&first), Ok(()));
+    let (second, _) = place.begin();
+    let error = is_latest(&first).unwrap_err();
+    assert_eq!(error.kind, Kind::Fenced);
+    assert!(error.to_string().contains("has taken over"), "{error}");
+    assert_eq!(is_latest(&second), Ok(()));
 }
 
 #[test]

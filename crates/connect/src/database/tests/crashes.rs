@@ -114,8 +114,9 @@ impl Query {
                 self.written.truncate(self.stored.0);
                 for _ in 0..times {
                     self.connector = crate::sink(&self.table).unwrap();
-                    let recovered = self.connector.recover(&self.stored.1).unwrap();
-                    assert_eq!(recovered, Recovered::Committed);
+                    let next = self.epoch + 1;
+                    let recovered = self.connector.recover(next, Some(&self.stored.1));
+                    assert_eq!(recovered, Ok(Recovered::Committed));
                 }
                 self.pending.clear();
                 self.committed = self.stored.0;
@@ -189,7 +190,7 @@ fn what_can_not_be_right_is_refused() {
     query.act(Act::Write(3, 5));
     query.act(Act::Checkpoint(true, 1));
     // A checkpoint behind which rows were committed.
-    let error = query.connector.recover(&old.1).unwrap_err();
+    let error = query.connector.recover(2, Some(&old.1)).unwrap_err();
     assert!(
         error.is_final && error.to_string().contains("would be written again"),
         "{error}"
@@ -200,7 +201,8 @@ fn what_can_not_be_right_is_refused() {
     connection
         .execute_batch("DELETE FROM slackwater_staged")
         .unwrap();
-    let error = query.connector.recover(&query.stored.1).unwrap_err();
+    let error = query.connector.recover(2, Some(&query.stored.1));
+    let error = error.unwrap_err();
     assert!(
         error
             .to_string()
@@ -215,7 +217,7 @@ fn what_can_not_be_right_is_refused() {
     );
     // A query that begins from nothing leaves the rows of the one before, and forgets what it had staged.
     query.connector.begin().unwrap();
-    query.connector.recover(&[]).unwrap();
+    query.connector.recover(2, None).unwrap();
     assert_eq!(look(&connection, false).len(), 6);
     // Two commit the same: an earlier incarnation that lives on.
     let mut query = Query::begin(of(folder.path(), &NUMBER_AND_TEXT, &[]));
@@ -230,4 +232,22 @@ fn what_can_not_be_right_is_refused() {
         commit.join().unwrap().unwrap();
     }
     assert_eq!(look(&connection, false).len(), 8);
+}
+
+#[test]
+fn an_earlier_incarnation_removes_nothing_of_a_later_one() {
+    let (folder, connection) = database("CREATE TABLE t (id INT, name TEXT)");
+    let mut query = Query::begin(of(folder.path(), &NUMBER_AND_TEXT, &[]));
+    query.act(Act::Write(2, 5));
+    query.act(Act::Checkpoint(true, 0));
+    query.act(Act::Crash(1));
+    query.act(Act::Write(3, 5));
+    query.act(Act::Checkpoint(true, 0));
+    // One that was slow begins only now, from what was newest before.
+    let slow = crate::sink(&query.table).unwrap();
+    slow.recover(2, Some(&[])).unwrap();
+    for prepared in &query.stored.1 {
+        query.connector.commit(prepared).unwrap();
+    }
+    assert_eq!(look(&connection, false).len(), 5);
 }

@@ -3,15 +3,25 @@
 //! It grows under a hidden name. A checkpoint has its length, to which a restored query cuts it before
 //! it writes on. The last one gives the file its own name.
 //!
-//! A query may be restored to a cut behind which this file has nothing to come: one of several ends
-//! first. Then there is a finished file and no hidden one, and its sink leaves it alone. A finished file
-//! that is to be overwritten therefore has a hidden one beside it from the beginning.
+//! **Who may write.** The hidden name has the number of the incarnation, and a file with a number in its
+//! name is written by that incarnation alone (I9). A later one never writes on in it: it takes the file
+//! over, in [`Growing::recover`], before anything of it runs.
 //!
-//! Who writes it holds a lock, so that an incarnation that was thought dead is found before the file is
-//! cut. The kernel lets go of the lock when its process dies.
+//! - Who writes holds a lock, and has seen *with* the lock that the file still has its name. Who takes
+//!   the file over holds the lock while it cuts and renames it. So an earlier incarnation that comes
+//!   late finds that there is no file of its name, or that the one it has opened has lost it.
+//! - Where an earlier one doesn't let go of the lock, because it is slow, stopped or stuck, what the
+//!   checkpoint has of the file is copied instead. It may write on in its own, which nobody reads.
+//! - A file appears under a number only as a whole: renamed, or copied under another name first. So what
+//!   a checkpoint of incarnation 5 has is the beginning of the file with the number 5 or, where that one
+//!   has been taken over, of any with a later number.
+//!
+//! A query may be restored to a cut behind which this file has nothing to come: one of several ends
+//! first. Then there is a finished file and no hidden one, and its sink leaves it alone.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -27,6 +37,10 @@ use super::{MEND_GONE, unreadable};
 use crate::encode::Encoder;
 use crate::format::Format;
 use crate::packing::Packing;
+
+/// How often it is looked again for a file that others take over at the same time: once for each
+/// incarnation that begins meanwhile.
+const LOOKS_MAX: usize = 16;
 
 /// How long it is waited for whoever writes the file: workers whose parent has died end within a second.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -53,19 +67,80 @@ struct Prepared {
 pub(super) struct Growing {
     path: PathBuf,
     name: String,
-    /// While it grows.
-    pub(super) hidden: PathBuf,
+}
+
+/// A file that has no end yet.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Unfinished {
+    /// The incarnation that writes it; none in files of versions that did not number them.
+    epoch: Option<u64>,
+    path: PathBuf,
 }
 
 impl Growing {
     pub(super) fn new(path: &Path) -> Growing {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let folder = folder_of(path);
         Growing {
             path: path.to_path_buf(),
-            hidden: folder.join(format!(".{name}.unfinished")),
             name: name.into_owned(),
         }
+    }
+
+    fn folder(&self) -> &Path {
+        folder_of(&self.path)
+    }
+
+    /// The file that an incarnation writes.
+    fn hidden(&self, epoch: u64) -> PathBuf {
+        let name = &self.name;
+        self.folder()
+            .join(format!(".{name}.{epoch:010}.unfinished"))
+    }
+
+    /// The name of a copy while it is made.
+    fn copied(&self, epoch: u64) -> PathBuf {
+        let name = &self.name;
+        self.folder().join(format!(".{name}.{epoch:010}.copy"))
+    }
+
+    /// Files of this name that have no end yet, in the order of their incarnations.
+    pub(super) fn unfinished(&self) -> Result<Vec<PathBuf>> {
+        let found = self.look(".unfinished")?.into_iter();
+        Ok(found.map(|found| found.path).collect())
+    }
+
+    /// The hidden files with this ending.
+    fn look(&self, ending: &str) -> Result<Vec<Unfinished>> {
+        let folder = self.folder();
+        let look = |error: std::io::Error| failed(folder, "look for unfinished files", &error);
+        let entries = match folder.read_dir() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(look)?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(look)?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let number = name.and_then(|name| {
+                let name = name.strip_prefix('.')?.strip_prefix(&*self.name)?;
+                name.strip_suffix(ending)
+            });
+            let epoch = match number {
+                None => continue,
+                Some("") => None,
+                Some(number) => {
+                    let digits = number.strip_prefix('.').unwrap_or_default();
+                    match digits.parse::<u64>() {
+                        // Names that only look like ours belong to others.
+                        Ok(epoch) if format!("{epoch:010}") == digits => Some(epoch),
+                        _ => continue,
+                    }
+                }
+            };
+            found.push(Unfinished { epoch, path });
+        }
+        found.sort();
+        Ok(found)
     }
 
     fn parse(&self, text: &str) -> Result<Prepared> {
@@ -79,71 +154,38 @@ impl Growing {
             .mend("name the same path as before, or begin again without the checkpoints"))
     }
 
-    /// Opens the hidden file, which nobody else may write.
-    fn open(&self, creates: bool) -> Result<File> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(creates)
-            .truncate(false)
-            .open(&self.hidden)
-            .map_err(|error| {
-                let folder = folder_of(&self.path).display();
-                let reason = format!("can't write in {folder}: {error}");
-                Error::new(self.path.display().to_string(), reason)
-                    .mend("make the folder, or check its permissions")
-            })?;
-        // A process of an earlier incarnation may take a moment to end.
-        let until = Instant::now() + LOCK_PATIENCE;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => {
-                    std::thread::sleep(LOCK_LOOK);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let place = self.hidden.display().to_string();
-                    return Err(Error::new(place, "is being written by somebody else")
-                        .mend("wait until that process has ended, or end it"));
-                }
-                Err(TryLockError::Error(error)) => {
-                    return Err(failed(&self.hidden, "lock", &error));
-                }
-            }
-        }
-    }
-
-    /// Whether an earlier run has left it without its end.
-    pub(super) fn is_unfinished(&self) -> bool {
-        self.hidden.symlink_metadata().is_ok()
-    }
-
-    /// Removes what an earlier run has left, unless it is still there.
+    /// A query begins from nothing: removes what an earlier one has left, unless it is still there.
     pub(super) fn begin(&self) -> Result<()> {
-        if self.is_unfinished() {
-            let _locked = self.open(false)?;
-            remove(&self.hidden)?;
-        }
-        if self.path.exists() {
-            self.open(true)?;
+        for path in self.unfinished()? {
+            let Some(file) = open(&path)? else { continue };
+            if !locked(&file, &path)? {
+                return Err(busy(&path));
+            }
+            remove(&path)?;
         }
         Ok(())
     }
 
-    /// Gives the file its name.
-    fn settle(&self) -> Result<()> {
-        std::fs::rename(&self.hidden, &self.path)
-            .map_err(|error| failed(&self.path, "give the file its name", &error))?;
-        sync_folder(folder_of(&self.path))
+    /// Gives a file its name.
+    fn settle(&self, hidden: &Path) -> Result<()> {
+        match std::fs::rename(hidden, &self.path) {
+            // Somebody else goes on from the same checkpoint, and was faster.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.path.exists() => {}
+            renamed => {
+                renamed.map_err(|error| failed(&self.path, "give the file its name", &error))?;
+            }
+        }
+        sync_folder(self.folder())
     }
 
     fn finished_bytes(&self) -> Option<u64> {
         self.path.metadata().ok().map(|metadata| metadata.len())
     }
 
-    fn gone(&self) -> Error {
+    fn gone(&self, epoch: u64) -> Error {
         let reason = format!(
             "neither it nor {} is there with what was written",
-            self.hidden.display()
+            self.hidden(epoch).display()
         );
         Error::new(self.path.display().to_string(), reason)
             .mend(MEND_GONE)
@@ -151,62 +193,196 @@ impl Growing {
     }
 
     /// Makes what is prepared durable.
-    pub(super) fn secure(&self) -> Result<()> {
-        match self.is_unfinished() {
-            true => sync_file(&self.hidden),
+    pub(super) fn secure(&self, prepared: &str) -> Result<()> {
+        let hidden = self.hidden(self.parse(prepared)?.epoch);
+        match hidden.exists() {
+            true => sync_file(&hidden),
             // Committed meanwhile.
-            false => sync_file(&self.path),
+            false if self.path.exists() => sync_file(&self.path),
+            false => Err(taken_over(&hidden)),
         }
     }
 
     /// Commits what was prepared: gives the file its name if that was the end.
     pub(super) fn commit(&self, prepared: &str) -> Result<()> {
         let prepared = self.parse(prepared)?;
-        if !self.is_unfinished() {
+        let hidden = self.hidden(prepared.epoch);
+        if !hidden.exists() {
             let is_finished = self.finished_bytes() >= Some(prepared.bytes);
             return if is_finished {
                 Ok(())
             } else {
-                Err(self.gone())
+                Err(self.gone(prepared.epoch))
             };
         }
         match prepared.is_last {
-            true => self.settle(),
+            true => self.settle(&hidden),
             false => Ok(()),
         }
     }
 
-    /// Cuts the file to what the newest of these says, or gives it its name if that was the end.
-    pub(super) fn recover(&self, prepared: &[String]) -> Result<()> {
-        let prepared = prepared.iter().map(|text| self.parse(text));
-        let prepared = prepared.collect::<Result<Vec<Prepared>>>()?;
-        let newest = prepared.iter().max_by_key(|of| (of.epoch, of.number));
-        if !self.is_unfinished() {
-            let bytes = newest.map(|newest| newest.bytes);
-            if bytes.is_some() && self.finished_bytes() != bytes {
-                return Err(self.gone());
+    /// Gives the incarnation `epoch` a file of its own, with what the newest of these has of it; or gives
+    /// that one its name if it was the end. None where the query begins from nothing.
+    pub(super) fn recover(&self, epoch: u64, prepared: Option<&[String]>) -> Result<()> {
+        let prepared = prepared.map(|all| all.iter().map(|text| self.parse(text)));
+        let prepared = prepared.map(|all| all.collect::<Result<Vec<Prepared>>>());
+        let prepared = prepared.transpose()?;
+        let newest = prepared.as_ref().and_then(|all| {
+            let newest = all.iter().max_by_key(|of| (of.epoch, of.number));
+            newest.cloned()
+        });
+        let own = self.hidden(epoch);
+        match newest {
+            Some(newest) => {
+                if self.take_over(epoch, &newest)? && newest.is_last {
+                    self.settle(&own)?;
+                }
             }
-            return Ok(());
+            // It has been finished, and that was committed.
+            None if prepared.is_some() && self.path.exists() => {}
+            None => {
+                File::create(&own).map_err(|error| self.not_made(&error))?;
+                sync_folder(self.folder())?;
+            }
         }
-        let file = self.open(false)?;
-        self.cut(&file, newest.map_or(0, |newest| newest.bytes))?;
-        match newest.is_some_and(|newest| newest.is_last) {
-            true => self.settle(),
-            false => Ok(()),
-        }
+        self.clear_away(epoch)
     }
 
-    fn cut(&self, file: &File, bytes: u64) -> Result<()> {
+    fn not_made(&self, error: &std::io::Error) -> Error {
+        let reason = format!("can't write in {}: {error}", self.folder().display());
+        Error::new(self.path.display().to_string(), reason)
+            .mend("make the folder, or check its permissions")
+    }
+
+    /// Removes what incarnations before this one have left. What such a one still writes goes with it.
+    fn clear_away(&self, epoch: u64) -> Result<()> {
+        let left = [self.look(".unfinished")?, self.look(".copy")?].concat();
+        let mut old = left.into_iter();
+        old.try_for_each(|file| match file.epoch < Some(epoch) {
+            true => remove(&file.path),
+            false => Ok(()),
+        })
+    }
+
+    /// Takes the file over; false where it is finished.
+    fn take_over(&self, epoch: u64, newest: &Prepared) -> Result<bool> {
+        for _ in 0..LOOKS_MAX {
+            let files = self.look(".unfinished")?;
+            let has_it =
+                |file: &&Unfinished| (Some(newest.epoch)..=Some(epoch)).contains(&file.epoch);
+            let is_unnumbered = |file: &&Unfinished| file.epoch.is_none();
+            let file = files.iter().find(has_it);
+            let Some(file) = file.or_else(|| files.iter().find(is_unnumbered)) else {
+                if files.iter().any(|file| file.epoch > Some(epoch)) {
+                    return Err(taken_over(&self.hidden(epoch)));
+                }
+                if self.finished_bytes() != Some(newest.bytes) {
+                    return Err(self.gone(newest.epoch));
+                }
+                return Ok(false);
+            };
+            if self.take(&file.path, epoch, newest.bytes)? {
+                return Ok(true);
+            }
+        }
+        Err(taken_over(&self.hidden(epoch)))
+    }
+
+    /// Takes over the first `bytes` bytes of this file; false where it isn't there any more.
+    fn take(&self, from: &Path, epoch: u64, bytes: u64) -> Result<bool> {
+        let Some(mut file) = open(from)? else {
+            return Ok(false);
+        };
+        let own = self.hidden(epoch);
+        let is_locked = locked(&file, from)?;
+        if !is_at(&file, from) {
+            return Ok(false);
+        }
         let metadata = file.metadata();
-        let metadata = metadata.map_err(|error| failed(&self.hidden, "look at it", &error))?;
-        if metadata.len() < bytes {
-            let (place, found) = (self.hidden.display().to_string(), metadata.len());
+        let length = metadata.map_err(|error| failed(from, "look at it", &error))?;
+        if length.len() < bytes {
+            let (place, found) = (from.display().to_string(), length.len());
             let reason = format!("has {found} bytes, but {bytes} were written");
             return Err(Error::new(place, reason).mend(MEND_GONE).final_one());
         }
-        let cut = file.set_len(bytes).and_then(|()| file.sync_all());
-        cut.map_err(|error| failed(&self.hidden, "cut", &error))
+        let renamed = match is_locked {
+            true => {
+                let cut = file.set_len(bytes).and_then(|()| file.sync_all());
+                cut.map_err(|error| failed(from, "cut", &error))?;
+                from.to_path_buf()
+            }
+            false => {
+                let copy = self.copied(epoch);
+                let copied = self.copy(&mut file, bytes, &copy);
+                copied.map_err(|error| failed(&copy, "copy what was written", &error))?;
+                copy
+            }
+        };
+        match std::fs::rename(&renamed, &own) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            renamed => {
+                renamed.map_err(|error| failed(&own, "give the file its name", &error))?;
+            }
+        }
+        sync_folder(self.folder())?;
+        Ok(true)
     }
+
+    fn copy(&self, file: &mut File, bytes: u64, to: &Path) -> std::io::Result<()> {
+        let mut copy = File::create(to)?;
+        // The kernel shares the blocks where the file system can.
+        let copied = std::io::copy(&mut file.take(bytes), &mut copy)?;
+        if copied != bytes {
+            return Err(std::io::Error::other("it was cut meanwhile"));
+        }
+        copy.sync_all()
+    }
+}
+
+/// Opens a file for who writes it or takes it over; none where it isn't there.
+fn open(path: &Path) -> Result<Option<File>> {
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(path, "open", &error)),
+    }
+}
+
+/// Whether it could be locked. Who holds the lock may take a moment to end.
+fn locked(file: &File, path: &Path) -> Result<bool> {
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                std::thread::sleep(LOCK_LOOK);
+            }
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(failed(path, "lock", &error)),
+        }
+    }
+}
+
+/// Whether this file still has that name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let of = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let open = file.metadata().map(of).ok();
+    let named = path.metadata().map(of).ok();
+    open.is_some() && open == named
+}
+
+fn busy(path: &Path) -> Error {
+    Error::new(
+        path.display().to_string(),
+        "is being written by somebody else",
+    )
+    .mend("wait until that process has ended, or end it")
+}
+
+/// There is no file of this incarnation.
+fn taken_over(hidden: &Path) -> Error {
+    let reason = "is gone: a later run has taken over, or somebody has removed it";
+    Error::new(hidden.display().to_string(), reason).mend("let one run write the file")
 }
 
 /// Writes the file.
@@ -241,13 +417,22 @@ impl GrowingSink {
 
 impl Sink for GrowingSink {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
-        if !self.file.is_unfinished() && self.file.path.exists() {
-            return Ok(());
+        let hidden = self.file.hidden(self.epoch);
+        let Some(mut file) = open(&hidden)? else {
+            if self.file.path.exists() {
+                return Ok(());
+            }
+            return Err(taken_over(&hidden));
+        };
+        if !locked(&file, &hidden)? {
+            return Err(busy(&hidden));
         }
-        let mut file = self.file.open(true)?;
+        // From here on nobody takes it over without noticing who holds it.
+        if !is_at(&file, &hidden) {
+            return Err(taken_over(&hidden));
+        }
         let length = file.seek(SeekFrom::End(0));
-        let length = length.map_err(|error| failed(&self.file.hidden, "seek", &error))?;
-        sync_folder(folder_of(&self.file.path))?;
+        let length = length.map_err(|error| failed(&hidden, "seek", &error))?;
         let mut format = self.format.clone();
         if let Format::Csv(options) = &mut format
             && length > 0
@@ -255,7 +440,7 @@ impl Sink for GrowingSink {
             options.header = false;
         }
         let path = &self.file.path;
-        let output = Output::new(file, length, &self.file.hidden, Packing::of(path));
+        let output = Output::new(file, length, &hidden, Packing::of(path));
         self.output = Some((Encoder::new(&format, &self.schema), output));
         Ok(())
     }

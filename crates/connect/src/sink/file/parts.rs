@@ -2,7 +2,8 @@
 //!
 //! A part is written under a hidden name. At a checkpoint it is ended, then synced, and gets its own name
 //! when the checkpoint is stored. Its name has the incarnation, so two that are alive at the same time
-//! never write the same file.
+//! never write the same file; and an incarnation removes what earlier ones have left, never what later
+//! ones write.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -71,8 +72,12 @@ pub(super) fn is_part(name: &str) -> bool {
 
 /// Whether a file with this name is a part that is not committed.
 pub(super) fn is_hidden_part(name: &str) -> bool {
-    let name = name.strip_prefix('.').and_then(|n| n.strip_suffix(".tmp"));
-    name.is_some_and(is_part)
+    hidden_part(name).is_some()
+}
+
+/// The part that a hidden file is to be.
+fn hidden_part(name: &str) -> Option<PartName> {
+    PartName::parse(name.strip_prefix('.')?.strip_suffix(".tmp")?)
 }
 
 /// The number of a part of a query that took no checkpoints.
@@ -104,6 +109,9 @@ pub(super) fn remove_where(folder: &Path, is_meant: impl Fn(&Path, &str) -> bool
 struct Prepared {
     hidden: String,
     name: String,
+    /// Its length; earlier versions did not note it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
 }
 
 impl Prepared {
@@ -113,6 +121,20 @@ impl Prepared {
         prepared
             .filter(|part| is_part(&part.name) && part.hidden == hidden(&part.name))
             .ok_or_else(|| unreadable(folder, text))
+    }
+
+    /// Refuses a part that is not as long as it was written.
+    fn check_length(&self, path: &Path) -> Result<()> {
+        let (Some(bytes), Ok(metadata)) = (self.bytes, path.metadata()) else {
+            return Ok(());
+        };
+        if metadata.len() == bytes {
+            return Ok(());
+        }
+        let reason = format!("has {} bytes, but {bytes} were written", metadata.len());
+        Err(Error::new(path.display().to_string(), reason)
+            .mend(MEND_GONE)
+            .final_one())
     }
 }
 
@@ -132,6 +154,7 @@ pub(super) fn secure(folder: &Path, prepared: &str) -> Result<()> {
 pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
     let part = Prepared::parse(folder, prepared)?;
     let (from, to) = (folder.join(&part.hidden), folder.join(&part.name));
+    part.check_length(&from)?;
     match std::fs::rename(&from, &to) {
         Ok(()) => sync_folder(folder),
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -148,12 +171,24 @@ pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
     }
 }
 
-/// Commits what is prepared and removes all else that is not committed.
-pub(super) fn recover(folder: &Path, prepared: &[String]) -> Result<()> {
-    for prepared in prepared {
+/// Commits what is prepared and removes what else earlier incarnations have not committed. Where the query
+/// begins from nothing (`prepared` is none) nothing that they have committed may stay either.
+pub(super) fn recover(
+    folder: &Path,
+    epoch: u64,
+    prepared: Option<&[String]>,
+    overwrites: bool,
+) -> Result<()> {
+    for prepared in prepared.unwrap_or_default() {
         commit(folder, prepared)?;
     }
-    remove_where(folder, |_, name| is_hidden_part(name))
+    let is_old = |part: Option<PartName>| part.is_some_and(|part| part.epoch < epoch);
+    // First: what has lost its hidden file can't be committed any more.
+    remove_where(folder, |_, name| is_old(hidden_part(name)))?;
+    if prepared.is_none() && overwrites {
+        remove_where(folder, |_, name| is_old(PartName::parse(name)))?;
+    }
+    Ok(())
 }
 
 /// Writes the parts of one instance.
@@ -253,6 +288,7 @@ impl Sink for PartSink {
         let prepared = Prepared {
             hidden: hidden(&name),
             name,
+            bytes: Some(part.output.length()),
         };
         let text = serde_json::to_string(&prepared);
         let text = text.map_err(|error| Error::new(prepared.name, error.to_string()))?;

@@ -17,6 +17,8 @@ use crate::source::tests::{read_all, request};
 use crate::table::TableDefinition;
 use crate::table::tests::table;
 
+mod fenced;
+
 fn of_file(path: &Path, options: &[(&str, &str)]) -> TableDefinition {
     let columns = [("n", DataType::Int64), ("s", DataType::Utf8View)];
     let own = [("connector", "file"), ("path", path.to_str().unwrap())];
@@ -98,6 +100,7 @@ struct Query {
     pending: Vec<String>,
     /// The rows and what was pending in the stored checkpoint.
     stored: (usize, Vec<String>),
+    is_stored: bool,
 }
 
 impl Query {
@@ -113,7 +116,9 @@ impl Query {
             rows: vec![],
             pending: vec![],
             stored: (0, vec![]),
+            is_stored: false,
         };
+        query.connector.recover(1, None).unwrap();
         query.run(instances);
         query
     }
@@ -148,6 +153,7 @@ impl Query {
 
     fn store(&mut self) {
         self.stored = (self.rows.len(), self.pending.clone());
+        self.is_stored = true;
     }
 
     fn commit(&mut self, times: usize) {
@@ -164,8 +170,10 @@ impl Query {
     fn recover(&mut self, times: usize) {
         for _ in 0..times {
             self.connector = crate::sink(&self.table).unwrap();
-            let recovered = self.connector.recover(&self.stored.1).unwrap();
-            assert_eq!(recovered, Recovered::Committed);
+            // Until something is stored it begins from nothing.
+            let prepared = Some(&*self.stored.1).filter(|_| self.is_stored);
+            let recovered = self.connector.recover(self.epoch + 1, prepared);
+            assert_eq!(recovered, Ok(Recovered::Committed));
         }
         self.pending.clear();
     }
@@ -296,6 +304,7 @@ fn parts_appear_with_their_checkpoints() {
     let connector = crate::sink(&of_file(&path, &[("csv.header", "true")])).unwrap();
     assert_eq!(connector.delivery(), Delivery::ExactlyOnce);
     connector.begin().unwrap();
+    connector.recover(7, None).unwrap();
     let mut sink = sink_of(&*connector, 2, 3, 7);
     assert_eq!(sink.prepare(false).unwrap(), None, "it holds no rows");
     sink.write(&chunk(&[1, 2])).unwrap();
@@ -323,7 +332,9 @@ fn parts_appear_with_their_checkpoints() {
     // Files of others stay.
     fs::write(path.join(".part-1.csv.tmp"), "").unwrap();
     fs::write(path.join(".part-00000-0000000006-0000000003.csv.tmp"), "").unwrap();
-    connector.recover(&[first.clone(), second]).unwrap();
+    connector
+        .recover(8, Some(&[first.clone(), second]))
+        .unwrap();
     assert_eq!(
         names(&path),
         [
@@ -345,6 +356,7 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
     let table = of_file(&path, &[("csv.header", "true")]);
     let connector = crate::sink(&table).unwrap();
     connector.begin().unwrap();
+    connector.recover(1, None).unwrap();
     let mut sink = sink_of(&*connector, 0, 1, 1);
     let empty = sink.prepare(false).unwrap().unwrap();
     sink.write(&chunk(&[1])).unwrap();
@@ -355,34 +367,31 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
         "also without rows"
     );
     connector.commit(&second).unwrap();
-    assert_eq!(names(folder.path()), [".out.csv.unfinished"]);
-    // Somebody still writes.
-    let other = crate::sink(&table).unwrap();
-    let error = other.recover(std::slice::from_ref(&empty)).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("is being written by somebody else")
-    );
+    assert_eq!(names(folder.path()), [".out.csv.0000000001.unfinished"]);
     sink.write(&chunk(&[2])).unwrap();
     sink.flush().unwrap();
     drop(sink);
-    connector.recover(&[empty.clone(), second.clone()]).unwrap();
+    let prepared = [empty.clone(), second.clone()];
+    connector.recover(2, Some(&prepared)).unwrap();
+    assert_eq!(names(folder.path()), [".out.csv.0000000002.unfinished"]);
     let mut sink = sink_of(&*connector, 0, 1, 2);
     sink.write(&chunk(&[3])).unwrap();
     let last = sink.prepare(true).unwrap().unwrap();
     sink.finish(true).unwrap();
     // It is not committed yet: the query may still go on from before the end.
-    assert_eq!(names(folder.path()), [".out.csv.unfinished"]);
-    for _ in 0..2 {
-        connector.commit(&second).unwrap();
+    assert_eq!(names(folder.path()), [".out.csv.0000000002.unfinished"]);
+    for epoch in [2, 3] {
         connector.commit(&last).unwrap();
-        connector.recover(&[second.clone(), last.clone()]).unwrap();
+        let prepared = [second.clone(), last.clone()];
+        connector.recover(epoch, Some(&prepared)).unwrap();
         assert_eq!(names(folder.path()), ["out.csv"]);
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), "n,s\n1,x\n3,xxx\n");
-    let error = connector.recover(&[second]).unwrap_err().to_string();
-    assert!(error.contains("out.csv: neither it nor"), "{error}");
+    let error = connector.recover(4, Some(&[second])).unwrap_err();
+    assert!(
+        error.to_string().contains("out.csv: neither it nor"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -403,26 +412,30 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
         connector
     };
     // An unfinished file is the work of a query that may go on.
-    let connector = over(&file);
-    drop(sink_of(&*connector, 0, 1, 1));
+    over(&file).recover(1, None).unwrap();
+    refused(&file, "an earlier query has left");
+    over(&file);
+    assert_eq!(names(folder.path()), ["parts"]);
+    // So is that of an earlier version.
+    fs::write(folder.path().join(".out.csv.unfinished"), "").unwrap();
     refused(&file, "an earlier query has left");
     over(&file);
     assert_eq!(names(folder.path()), ["parts"]);
     fs::write(&file, "old").unwrap();
     refused(&file, "exists already");
     let connector = over(&file);
-    let begun = [".out.csv.unfinished", "out.csv", "parts"];
-    assert_eq!(names(folder.path()), begun);
     let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
     sink.open(&mut Waiter::new().unwrap()).unwrap();
     sink.finish(false).unwrap();
-    assert_eq!(names(folder.path()), begun[1..]);
+    assert_eq!(names(folder.path()), ["out.csv", "parts"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
     // What is finished is left alone.
     let mut sink = sink_of(&*connector, 0, 1, 2);
     assert_eq!(sink.prepare(true).unwrap(), None);
     let error = sink.write(&chunk(&[1])).unwrap_err();
     assert!(error.reason.contains("is finished"), "{error}");
+    connector.recover(2, Some(&[])).unwrap();
+    assert_eq!(names(folder.path()), ["out.csv", "parts"]);
 
     let connector = over(&parts);
     let mut sink = sink_of(&*connector, 0, 1, 1);
@@ -443,6 +456,9 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     connector.commit(&prepared).unwrap();
     let part = "part-00000-0000000001-0000000000.csv";
     assert_eq!(names(&parts), ["notes", "part-0.txt", part]);
+    // Nothing of it stays where a later incarnation begins from nothing all the same.
+    connector.recover(2, None).unwrap();
+    assert_eq!(names(&parts), ["notes", "part-0.txt"]);
     // A query without checkpoints replaces them at its end.
     let connector = crate::sink(&of_file(&parts, &[("overwrite", "true")])).unwrap();
     let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
@@ -464,7 +480,7 @@ fn a_full_disk_is_an_error_that_names_the_file() {
             .unwrap_err()
     };
     let folder = tempfile::tempdir().unwrap();
-    let hidden = folder.path().join(".out.csv.unfinished");
+    let hidden = folder.path().join(".out.csv.0000000001.unfinished");
     let parts = folder.path().join("parts");
     fs::create_dir(&parts).unwrap();
     let part = parts.join(".part-00000-0000000001-0000000000.csv.tmp");
@@ -491,19 +507,22 @@ fn what_can_not_be_prepared_or_committed_is_said() {
         for connector in [&to_parts, &to_file] {
             let error = connector.commit(broken).unwrap_err().to_string();
             assert!(error.contains("can't be read"), "{error}");
-            assert!(connector.recover(&[broken.to_string()]).is_err());
+            assert!(connector.recover(1, Some(&[broken.to_string()])).is_err());
         }
     }
     let other = r#"{"file":"b.csv","bytes":1,"epoch":1,"number":0,"is_last":false}"#;
     let error = to_file.commit(other).unwrap_err().to_string();
     assert!(error.contains("name the same path as before"), "{error}");
     // Cut by somebody.
+    to_file.recover(1, None).unwrap();
     let mut sink = sink_of(&*to_file, 0, 1, 1);
     sink.write(&chunk(&[1, 2, 3])).unwrap();
     let prepared = sink.prepare(false).unwrap().unwrap();
     drop(sink);
-    fs::write(folder.path().join(".out.csv.unfinished"), "1").unwrap();
-    let error = to_file.recover(&[prepared]).unwrap_err().to_string();
+    let grown = folder.path().join(".out.csv.0000000001.unfinished");
+    fs::write(grown, "1").unwrap();
+    let error = to_file.recover(2, Some(&[prepared]));
+    let error = error.unwrap_err().to_string();
     assert!(
         error.contains("has 1 bytes, but 15 were written"),
         "{error}"
@@ -513,6 +532,14 @@ fn what_can_not_be_prepared_or_committed_is_said() {
     let missing = r#"{"hidden":".part-00000-0000000002-0000000000.csv.tmp","name":"part-00000-0000000002-0000000000.csv"}"#;
     let error = to_parts.secure(missing).unwrap_err();
     assert!(error.reason.contains("can't sync"), "{error}");
+    let mut sink = sink_of(&*to_parts, 0, 1, 3);
+    sink.write(&chunk(&[1, 2])).unwrap();
+    let prepared = sink.prepare(false).unwrap().unwrap();
+    let hidden = parts.join(".part-00000-0000000003-0000000000.csv.tmp");
+    fs::write(&hidden, "1").unwrap();
+    let error = to_parts.commit(&prepared).unwrap_err().to_string();
+    assert!(error.contains("has 1 bytes, but "), "{error}");
+    fs::remove_file(hidden).unwrap();
     // The folder goes away under its sink.
     let mut sink = sink_of(&*to_parts, 0, 1, 1);
     fs::remove_dir(&parts).unwrap();
@@ -521,6 +548,7 @@ fn what_can_not_be_prepared_or_committed_is_said() {
     assert!(error.mend.contains("removed"), "{error}");
     // The place of the file is taken by a folder.
     let to_file = crate::sink(&of_file(&folder.path().join("b.csv"), &[])).unwrap();
+    to_file.recover(1, None).unwrap();
     let mut sink = sink_of(&*to_file, 0, 1, 1);
     let prepared = sink.prepare(true).unwrap().unwrap();
     sink.finish(true).unwrap();

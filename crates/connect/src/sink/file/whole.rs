@@ -8,7 +8,7 @@ use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::Sink;
 
-use super::output::{Output, failed, folder_of, remove};
+use super::output::{Output, failed, folder_of};
 use super::parts::{self, is_part};
 use crate::encode::FileEncoder;
 use crate::packing::Packing;
@@ -23,8 +23,6 @@ pub(super) struct WholeSink {
     pub(super) instances: usize,
     pub(super) place: PathBuf,
     pub(super) temporary: PathBuf,
-    /// What was begun for a query with checkpoints.
-    pub(super) not_needed: Option<PathBuf>,
     pub(super) output: Option<Output>,
 }
 
@@ -42,7 +40,6 @@ impl WholeSink {
 impl Sink for WholeSink {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
         let folder = folder_of(&self.place);
-        self.not_needed.as_deref().map_or(Ok(()), remove)?;
         if self.is_part {
             std::fs::create_dir_all(folder)
                 .map_err(|error| failed(&self.place, "make the folder", &error))?;

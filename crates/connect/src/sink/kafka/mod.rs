@@ -177,8 +177,11 @@ impl SinkConnector for KafkaConnector {
         self.transactions.commit(Token::parse(prepared)?)
     }
 
-    fn recover(&self, prepared: &[String]) -> Result<Recovered> {
-        let prepared = prepared.iter().map(|prepared| Token::parse(prepared));
+    fn recover(&self, _epoch: u64, prepared: Option<&[String]>) -> Result<Recovered> {
+        let prepared = prepared
+            .unwrap_or_default()
+            .iter()
+            .map(|prepared| Token::parse(prepared));
         let newest = prepared.collect::<Result<Vec<_>>>()?.into_iter().max();
         recovery::recover(&self.transactions, newest, self.delivering.exactly_once)
     }
