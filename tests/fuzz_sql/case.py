@@ -1,0 +1,168 @@
+"""A case: tables and queries, as the program's SQL and as DuckDB's; and how it is run."""
+
+import csv
+import os
+import re
+import signal
+import subprocess
+from collections import Counter
+from dataclasses import dataclass, field
+
+from . import values
+from .relations import Duck, Ours
+
+PATIENCE = 60
+"""Seconds that any run may take."""
+
+
+@dataclass
+class Query:
+    name: str
+    kind: str
+    relation: object
+
+    def columns(self):
+        return self.relation.columns()
+
+
+@dataclass
+class Case:
+    seed: str
+    tables: list
+    queries: list
+    head: list = field(default_factory=list)
+    """SETs that belong to the queries and not to how they run."""
+    lateness: int = 0
+
+    def sql(self, rate=0):
+        """The file, and the line of each query."""
+        to = Ours()
+        inserts = [(query.name, f"INSERT INTO {query.name} {query.relation.query(to)};") for query in self.queries]
+        lines = list(self.head)
+        for table in self.tables:
+            table.rate = rate if table.time else 0
+            lines.append(table.ddl())
+        for query in self.queries:
+            columns = ", ".join(f"{column.name} {column.kind}" for column in query.columns())
+            lines.append(f"CREATE TABLE {query.name} ({columns}) WITH ('connector' = 'file', 'path' = '{query.name}.csv', 'csv.null' = '{values.NULL}', 'changelog' = 'op', 'overwrite' = 'true');")
+        lines += to.views.values()
+        found = {}
+        for name, insert in inserts:
+            lines.append(insert)
+            found[name] = len(lines)
+        return "\n".join(lines) + "\n", found
+
+    def rows(self):
+        return max([table.row_count() for table in self.tables if table.time] or [1])
+
+    def write(self, folder, rate=0):
+        for table in self.tables:
+            table.write(folder)
+        text, lines = self.sql(rate)
+        with open(os.path.join(folder, "q.sql"), "w", encoding="utf-8") as out:
+            out.write(text)
+        return lines
+
+
+class Refused(Exception):
+    """The program says that a query is not possible."""
+
+    def __init__(self, message, line):
+        super().__init__(message)
+        self.line = line
+
+
+class Broken(Exception):
+    """The program fails, hangs, or writes what can't be read."""
+
+
+def run(case, setting, folder, binary):
+    """Each query's answer: a Counter of rows."""
+    lines = case.write(folder, setting.rate)
+    for start in setting.starts:
+        command = [binary, "run", "q.sql", "-q", "--report", "report.json", *setting.arguments(start)]
+        patience = start.kill_ms / 1000 if start.kill_ms is not None else PATIENCE
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            _, errors = process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            _, errors = process.communicate()
+            if start.kill_ms is None:
+                raise Broken(f"hangs: no end within {PATIENCE} s: {' '.join(command[1:])}")
+            continue
+        errors = errors.decode(errors="replace")
+        if "panicked" in errors:
+            raise Broken("panic: " + errors.strip()[-600:])
+        if process.returncode == 2:
+            at = re.search(r"q\.sql:(\d+)", errors) or re.search(r"line (\d+)", errors)
+            raise Refused(errors.strip(), int(at.group(1)) if at else None)
+        if process.returncode != 0:
+            raise Broken(f"exit code {process.returncode}: {errors.strip()[-600:]}")
+    return {query.name: answer(query, folder) for query in case.queries}
+
+
+def answer(query, folder):
+    """The table that a file's changelog stands for."""
+    path = os.path.join(folder, query.name + ".csv")
+    if not os.path.exists(path):
+        raise Broken(f"{query.name}: no output file")
+    columns, table = query.columns(), Counter()
+    with open(path, newline="", encoding="utf-8") as lines:
+        for number, row in enumerate(csv.reader(lines), 1):
+            try:
+                op, fields = row[0], row[1:]
+                if len(fields) != len(columns):
+                    raise ValueError(f"{len(fields)} fields")
+                cells = tuple(values.same(c.kind, values.parse(c.kind, text), c.approximate) for c, text in zip(columns, fields))
+            except (ValueError, IndexError, KeyError, ArithmeticError) as error:
+                raise Broken(f"{query.name}.csv:{number}: {error}: {','.join(row)}") from error
+            if op in ("+I", "+U"):
+                table[cells] += 1
+            else:
+                # Less than none is an error, too: what was never there can't be taken back.
+                table[cells] -= 1
+    return Counter({cells: count for cells, count in table.items() if count})
+
+
+def wanted(case, duckdb):
+    """Each query's answer by DuckDB and the model, and how many rows are late for windows; or the error of a query that DuckDB can't do."""
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    for table in case.tables:
+        load(connection, table)
+    found = {}
+    for query in case.queries:
+        to = Duck(connection, query.name, case.lateness)
+        columns = query.columns()
+        text = query.name
+        try:
+            shown = ", ".join(f"{values.duck_seen(c.kind, c.name)} AS {c.name}" for c in columns)
+            text = f"SELECT {shown} FROM ({query.relation.query(to)})"
+            rows = connection.execute(text).fetchall()
+        except duckdb.Error as error:
+            found[query.name] = f"{error}\n{text}"
+            continue
+        found[query.name] = Counter(tuple(values.same(c.kind, cell, c.approximate) for c, cell in zip(columns, row)) for row in rows)
+    connection.close()
+    return found
+
+
+def load(connection, table):
+    """The rows that the program reads, with their partitions, positions and watermarks."""
+    visible, rows = table.visible(), table.read()
+    texts = [[None if cells[n] is None else values.duck_text(c.kind, cells[n]) for cells, *_ in rows] for n, c in enumerate(visible)]
+    hidden = [[row[n] for row in rows] for n in (3, 1, 2)]
+    names = [column.name for column in visible] + ["_wm", "_p", "_pos"]
+    chosen = [f"{values.duck_cell(c.kind, c.name)} AS {c.name}" for c in visible] + names[-3:]
+    unnested = ", ".join(f"unnest(?::{'BIGINT' if name.startswith('_') else 'VARCHAR'}[]) AS {name}" for name in names)
+    connection.execute(f"CREATE TABLE {table.name} AS SELECT {', '.join(chosen)} FROM (SELECT {unnested})", texts + hidden)
+
+
+def difference(want, got):
+    """Rows that are missing and rows that are too many, the most telling ones first."""
+    missing, extra = want - got, got - want
+    for cells, count in got.items():
+        if count < 0:
+            extra[cells] = count
+    return missing, extra

@@ -1,0 +1,246 @@
+"""One case from its seed: generated, answered by DuckDB and the model, run at random settings, compared, and reduced if it goes wrong."""
+
+import copy
+import os
+import random
+import re
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+
+from . import plain, tables
+from .case import Broken, Case, Query, Refused, difference, run, wanted
+from .expressions import Expr
+from .finding import Finding
+from .known import known
+from .queries import Generator
+from .reduce import Reducer
+from .relations import Relation
+from .settings import random_setting
+
+try:
+    import duckdb
+except ImportError:
+    duckdb = None
+
+
+@dataclass
+class Options:
+    binary: str
+    seed: str
+    data: str = None
+    """Where real tables are."""
+    reduce_seconds: float = 60
+    out: str = "target/fuzz-sql"
+    kinds: str = None
+    """A pattern of the kinds of queries that are made, to look at some alone."""
+
+
+@dataclass
+class Outcome:
+    number: int
+    counts: Counter = field(default_factory=Counter)
+    """By (table of the summary, what)."""
+    findings: list = field(default_factory=list)
+
+    def count(self, table, what, by=1):
+        self.counts[table, what] += by
+
+
+def make(number, options):
+    """The case of a number: its tables and queries."""
+    rng = random.Random(f"{options.seed}/{number}")
+    made = [tables.stream(rng, "t"), tables.stream(rng, "u"), tables.stream(rng, "r", rows=rng.choice([0, 5, 20]), times=False)]
+    if options.data and rng.random() < 0.08:
+        made[0] = tables.real(rng, "t", rng.choice(list(tables.REAL)), options.data, rng.choice([50, 300]))
+        made[1] = tables.real(rng, "u", rng.choice(list(tables.REAL)), options.data, rng.choice([50, 300]))
+    generator = Generator(rng, made)
+    queries = []
+    for at in range(rng.choice([1, 3, 5, 6])):
+        kind, relation = generator.query(options.kinds)
+        queries.append(Query(f"o{at + 1}", kind, relation))
+    if rng.random() < 0.3:
+        queries.append(plain.query(rng, f"o{len(queries) + 1}", made))
+    return rng, Case(f"{options.seed}/{number}", made, queries)
+
+
+def work(number, options):
+    outcome = Outcome(number)
+    rng, case = make(number, options)
+    for table in case.tables:
+        outcome.count("tables", "real" if table.real else f"{len(table.files)} partition(s)")
+        outcome.count("tables", "rows", table.row_count())
+        outcome.count("tables", "bad records", table.bad())
+        outcome.count("tables", "empty", table.row_count() == 0)
+    answers = answered(case, outcome)
+    how = None
+    seen = {}
+    for _ in range(rng.choice([1, 2])):
+        setting = random_setting(rng, case.rows(), how)
+        problem = one_run(case, setting, answers, seen, options, outcome)
+        if problem:
+            report(case, setting, problem, options, outcome)
+            break
+        if not case.queries:
+            break
+    for query in case.queries:
+        outcome.count("queries", query.kind)
+        for what in tried(query.relation):
+            outcome.count("parts", what)
+    return outcome
+
+
+def answered(case, outcome):
+    """What is wanted of each query: by DuckDB, by the model alone, or by nobody but the other run."""
+    answers = wanted(case, duckdb) if duckdb else {}
+    for query in case.queries:
+        if query.kind == plain.KIND:
+            # By the model in Python, with DuckDB or without.
+            answers[query.name] = plain.wanted(query, case.tables)
+            outcome.count("compared", "with the naive model")
+        elif not duckdb:
+            outcome.count("compared", "between settings only")
+        elif isinstance(answers[query.name], str):
+            outcome.count("not possible in DuckDB", answers[query.name].split("\n")[0][:120])
+            del answers[query.name]
+        else:
+            outcome.count("compared", "with DuckDB, and rows" if answers[query.name] else "with DuckDB, without a row")
+    return answers
+
+
+def one_run(case, setting, answers, seen, options, outcome):
+    """Runs a case, without the queries that are refused. Returns (query's name, problem) if something is wrong."""
+    while case.queries:
+        try:
+            got = in_folder(case, setting, options)
+        except Refused as refusal:
+            refused = [query for query, line in zip(case.queries, case.sql()[1].values()) if line == refusal.line]
+            for query in refused or case.queries:
+                outcome.count("refused", query.kind + ": " + re.sub(r"'[^']*'", "'…'", first_line(str(refusal))))
+            case.queries = [query for query in case.queries if query not in refused] if refused else []
+            continue
+        except Broken as broken:
+            return None, str(broken)
+        for what in setting.tried():
+            outcome.count("settings", what)
+        for query in case.queries:
+            outcome.count("answers", query.kind)
+            problem = compare(answers.get(query.name), got[query.name]) or compare(seen.get(query.name), got[query.name])
+            if problem:
+                return query.name, problem
+            seen[query.name] = got[query.name]
+        return None
+    return None
+
+
+def first_line(message):
+    line = next((line for line in message.split("\n") if line.startswith("error")), message.split("\n")[0])
+    return re.sub(r"q\.sql(:\d+:\d+)?: ", "", line)[:140]
+
+
+def compare(want, got):
+    if want is None or want == got:
+        return None
+    missing, extra = difference(want, got)
+    return f"{sum(want.values())} rows wanted, {sum(got.values())} got, {sum(missing.values())} missing, {sum(map(abs, extra.values()))} too many"
+
+
+def in_folder(case, setting, options, keep=None):
+    folder = keep or tempfile.mkdtemp(prefix="fuzz-sql-")
+    try:
+        return run(case, setting, folder, options.binary)
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def tried(node):
+    """The names of all parts and expressions of a query."""
+    if isinstance(node, Expr):
+        for part in node.walk():
+            if part.what:
+                yield part.what
+    elif isinstance(node, Relation):
+        name = type(node).__name__
+        yield " ".join(filter(None, [name, getattr(node, "kind", None), getattr(node, "way", None), getattr(node, "form", None)]))
+    if isinstance(node, (list, tuple)):
+        for part in node:
+            yield from tried(part)
+    elif hasattr(node, "__dataclass_fields__"):
+        for value in vars(node).values():
+            if isinstance(value, (list, tuple)) or hasattr(value, "__dataclass_fields__"):
+                if not isinstance(value, tables.Table):
+                    yield from tried(value)
+
+
+def symptom(problem):
+    """What stays the same while a case is reduced."""
+    if problem.startswith("panic"):
+        return "panic"
+    return re.sub(r"[\d.]+", "0", problem)[:25] if not re.match(r"\d+ rows wanted", problem) else "rows"
+
+
+def report(case, setting, found, options, outcome):
+    """Reduces what went wrong, and writes it down."""
+    name, problem = found
+    want_symptom = symptom(problem)
+    original = copy.deepcopy(case)
+    if name:
+        case = copy.deepcopy(case)
+        case.queries.sort(key=lambda query: query.name != name)
+    # What depends on timing is tried more than once before it counts as gone.
+    timed = setting.state or setting.starts[-1].parallelism > 1 or setting.starts[-1].processes > 1
+
+    def wrong(smaller, changed):
+        smaller = copy.deepcopy(smaller)
+        again = check(smaller, changed, options, 3 if timed else 1)
+        return again is not None and symptom(again[1]) == want_symptom
+
+    reducer = Reducer(wrong, options.reduce_seconds)
+    small, less = reducer.reduce(case, setting)
+    last = check(copy.deepcopy(small), less, options, 6)
+    if last is None:
+        small, less, last = original, setting, found
+    text = small.sql()[0]
+    reason = known(text, last[1])
+    finding = Finding(outcome.number, options.seed, small, less, last[1], reason, reducer.steps)
+    if duckdb:
+        finding.write(options, wanted(small, duckdb), run_again(small, less, options))
+    outcome.findings.append((finding.folder, finding.title(), reason))
+
+
+def check(case, setting, options, tries):
+    """What is wrong of a case in one of several tries, None if nothing is."""
+    answers = wanted(case, duckdb) if duckdb else {}
+    for query in case.queries:
+        if query.kind == plain.KIND:
+            answers[query.name] = plain.wanted(query, case.tables)
+        elif isinstance(answers.get(query.name), str):
+            # DuckDB can't do it: a step of reduction that makes no sense.
+            return None
+    first = {}
+    for _ in range(tries):
+        try:
+            got = in_folder(case, setting, options)
+        except Refused:
+            return None
+        except Broken as broken:
+            return None, str(broken)
+        for query in case.queries:
+            problem = compare(answers.get(query.name), got[query.name]) or compare(first.get(query.name), got[query.name])
+            if problem:
+                return query.name, problem
+            first[query.name] = got[query.name]
+    return None
+
+
+def run_again(case, setting, options):
+    for _ in range(6):
+        try:
+            got = in_folder(case, setting, options)
+        except (Refused, Broken) as error:
+            return str(error)
+        if any(compare(want, got[name]) for name, want in wanted(case, duckdb).items() if not isinstance(want, str)):
+            return got
+    return got
