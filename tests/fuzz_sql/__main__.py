@@ -56,7 +56,7 @@ def main():
     if not given.seconds and not given.queries:
         given.queries = 300
     with multiprocessing.Pool(given.jobs) as pool:
-        for outcome in windowed_map(pool, tasks, given.jobs * 2):
+        for outcome in windowed_map(pool, tasks, given.jobs * 20):
             cases += 1
             counts.update(outcome.counts)
             queries = sum(by for (table, _), by in counts.items() if table == "queries")
@@ -66,6 +66,7 @@ def main():
                 else:
                     new.append((folder, title))
                     print(f"FOUND, case {outcome.number}: {title}\n  {folder}", flush=True)
+            sys.stdout.flush()
             if given.seconds and time.monotonic() - begun > given.seconds or given.queries and queries >= given.queries or len(new) >= given.stop_after:
                 pool.terminate()
                 break

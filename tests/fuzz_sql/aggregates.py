@@ -4,6 +4,8 @@ from . import values
 from .expressions import Expr, Maker, call
 
 MOMENTS = ["STDDEV", "STDDEV_POP", "VAR_POP", "VAR"]
+FILTER = "<filter>"
+"""Where a FILTER goes that doesn't stand at the end."""
 PAIRS = ["CORR", "COVAR_SAMP", "COVAR_POP", "REGR_SLOPE", "REGR_AVGX", "REGR_AVGY", "REGR_COUNT", "REGR_SXX", "REGR_SXY", "REGR_R2", "REGR_INTERCEPT"]
 DUCK = {"VAR": "VAR_SAMP"}
 
@@ -18,10 +20,11 @@ def aggregate(rng, scope, order=None, changes=False, over=False):
     if rng.random() < 0.2 and "WITHIN" not in made.ours and not (over and "_VALUE" in made.ours):
         condition = maker.make("boolean", 1)
         holder = "{" + str(len(made.args)) + "}"
-        duck = made.duck[:-1] + f" AND {holder})" if made.duck.endswith("NOT NULL)") else made.duck + f" FILTER (WHERE {holder})"
+        duck = made.duck.replace(FILTER, f" FILTER (WHERE {holder})") if FILTER in made.duck else made.duck[:-1] + f" AND {holder})" if made.duck.endswith("NOT NULL)") else made.duck + f" FILTER (WHERE {holder})"
         # IGNORE NULLS stands behind FILTER.
         call_, nulls, _ = made.ours.partition(" IGNORE NULLS")
         made = Expr(made.kind, call_ + f" FILTER (WHERE {holder})" + nulls, duck, made.args + [condition], made.bound, made.what + " FILTER", approximate=made.approximate)
+    made.duck = made.duck.replace(FILTER, "")
     return made
 
 
@@ -76,11 +79,16 @@ def plain(rng, maker, order, changes, over):
         if rng.random() < 0.4:
             return call("DOUBLE", "MEDIAN({0})", [a], approximate=True)
         return call("DOUBLE", f"PERCENTILE_CONT({part}) WITHIN GROUP (ORDER BY {{0}})", [a], f"quantile_cont({{0}}, {part})", approximate=True, what="PERCENTILE_CONT")
+    if over:
+        return None
     a, b = maker.make("double", 1, True), maker.make("double", 1, True)
     if a.bound is None or b.bound is None or "DOUBLE" not in (a.kind, b.kind) or a.kind != b.kind:
         return None
     name = rng.choice(PAIRS)
-    return call("BIGINT" if name == "REGR_COUNT" else "DOUBLE", name + "({0}, {1})", [a, b], approximate=name != "REGR_COUNT")
+    if name == "REGR_COUNT":
+        return call("BIGINT", name + "({0}, {1})", [a, b])
+    # Where the values are all the same the slope is NULL, as in PostgreSQL; DuckDB says NaN.
+    return call("DOUBLE", name + "({0}, {1})", [a, b], f"nullif({name}({{0}}, {{1}}){FILTER}, 'nan'::DOUBLE)", approximate=True)
 
 
 def summed(rng, maker, name):

@@ -65,6 +65,11 @@ def call(kind, ours, args, duck=None, bound=None, what=None, **more):
     return Expr(kind, ours, duck or ours, list(args), bound, what or ours.split("(")[0].strip("{0} ") or ours, **more)
 
 
+def whole_number(kind):
+    """A string as a whole number: ours takes blanks around it, but no exponent; DuckDB's TRY_CAST does, and rounds '1.5'."""
+    return f"CASE WHEN regexp_full_match({{0}}, '\\s*[+-]?[0-9]+\\s*') THEN TRY_CAST({{0}} AS {values.duck_type(kind)}) END"
+
+
 WIDER = {"TINYINT": 0, "SMALLINT": 1, "INT": 2, "BIGINT": 3}
 UNITS = ["SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"]
 COMPARE = ["=", "<>", "<", "<=", ">", ">="]
@@ -198,9 +203,8 @@ class Maker:
         a = self.column("string")
         if a is None:
             return None
-        # Ours takes no blanks and no exponents; DuckDB's TRY_CAST does, and rounds '1.5'.
         kind = rng.choice(["INT", "BIGINT"])
-        duck = f"CASE WHEN regexp_full_match({{0}}, '[+-]?[0-9]+') THEN TRY_CAST({{0}} AS {values.duck_type(kind)}) END"
+        duck = whole_number(kind)
         return call(kind, f"TRY_CAST({{0}} AS {kind})", [a], duck, what="TRY_CAST string to int")
 
     def arithmetic(self, depth):
@@ -283,9 +287,10 @@ class Maker:
         if which == 9:
             b = self.leaf("time")
             if rng.random() < 0.5:
-                form = {"TIMESTAMP(0)": "%Y-%m-%d %H:%M:%S", "TIMESTAMP(3)": "%Y-%m-%d %H:%M:%S.%g", "TIMESTAMP(6)": "%Y-%m-%d %H:%M:%S.%f"}
-                # A literal has the decimals that it is written with.
-                return call("STRING", f"CAST(CAST({{0}} AS {b.kind}) AS STRING)", [b], f"strftime({{0}}, '{form[b.kind]}')", what="CAST time to string")
+                # As many decimals as it needs, of 0, 3 and 6.
+                forms = [f"strftime({{0}}, '%Y-%m-%d %H:%M:%S{decimals}')" for decimals in ("", ".%g", ".%f")]
+                duck = f"CASE WHEN epoch_us({{0}}) % 1000000 = 0 THEN {forms[0]} WHEN epoch_us({{0}}) % 1000 = 0 THEN {forms[1]} ELSE {forms[2]} END"
+                return call("STRING", "CAST({0} AS STRING)", [b], duck, what="CAST time to string")
             return call("STRING", "DATE_FORMAT({0}, 'yyyy-MM-dd HH:mm:ss')", [b], "strftime({0}, '%Y-%m-%d %H:%M:%S')")
         if which == 10:
             i = rng.randint(0, 2)
@@ -341,10 +346,10 @@ class Maker:
         if which < 15:
             form = rng.choice(["DISTINCT FROM", "NOT DISTINCT FROM"])
             if rng.random() < 0.4:
-                return call("BOOLEAN", f"({{0}} IS {form} {{1}})", [a, b], what="IS DISTINCT FROM")
+                return call("BOOLEAN", f"({{0}} IS {form} {{1}})", [a, b], what=f"{values.family(a.kind)} IS DISTINCT FROM {values.family(b.kind)}")
             c = self.literal(family)
             not_ = rng.choice(["", "NOT "])
-            return call("BOOLEAN", f"({{0}} {not_}BETWEEN {{1}} AND {{2}})", [a, b, c], what="BETWEEN")
+            return call("BOOLEAN", f"({{0}} {not_}BETWEEN {{1}} AND {{2}})", [a, b, c], what=f"{values.family(a.kind)} BETWEEN {values.family(b.kind)}")
         op = rng.choice(COMPARE)
         return call("BOOLEAN", f"({{0}} {op} {{1}})", [a, b], what=f"{values.family(a.kind)} {op} {values.family(b.kind)}")
 
@@ -407,10 +412,10 @@ class Maker:
         which = rng.randrange(4)
         if which == 0 and (a := self.column("string")):
             kind = rng.choice(["INT", "BIGINT"])
-            cast = f"CASE WHEN regexp_full_match({{0}}, '[+-]?[0-9]+') THEN TRY_CAST({{0}} AS {values.duck_type(kind)}) END"
+            cast = whole_number(kind)
             return call(kind, f"CAST({{0}} AS {kind})", [a], cast, rejects=f"({{0}} IS NOT NULL AND ({cast}) IS NULL)", what="CAST that fails")
         if which == 1 and (b := self.column("int", True)):
-            return call("BIGINT", "(100 / {0})", [b], "(100 // {0})", rejects="({0} = 0)", what="division by zero", bound=100)
+            return call("BIGINT", "(100 / {0})", [b], "(100 // {0})", rejects="COALESCE({0} = 0, FALSE)", what="division by zero", bound=100)
         if which == 2 and (a := self.column("int")):
             kind = rng.choice(["TINYINT", "SMALLINT", "INT"])
             cast = f"TRY_CAST({{0}} AS {values.duck_type(kind)})"

@@ -5,10 +5,34 @@ import re
 from . import values
 from .aggregates import aggregate
 from .expressions import Expr, Maker, Seen, call, lit
-from .relations import Aggregate, Base, Exists, Frame, Items, Join, Over, Project, Scalar, Temporal, TopN, Union, View, Windowed
+from .known import MADE, known
+from .relations import Aggregate, Base, Exists, Frame, Items, Join, Ours, Over, Project, Relation, Scalar, Temporal, TopN, Union, View, Windowed
 from .values import HOUR, MINUTE, SECOND
 
 SIZES = [SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, MINUTE, SECOND // 2, 7 * SECOND]
+
+
+def sql(relation):
+    """The query, its views, and the names of its parts: what known findings are told by."""
+    to = Ours()
+    return "\n".join([relation.query(to), *to.views.values(), *sorted(set(tried(relation)))])
+
+
+def tried(node):
+    """The names of all parts and expressions of a query."""
+    if isinstance(node, Expr):
+        for part in node.walk():
+            if part.what:
+                yield part.what
+    elif isinstance(node, Relation):
+        name = type(node).__name__
+        yield " ".join(filter(None, [name, getattr(node, "kind", None), getattr(node, "way", None), getattr(node, "form", None)]))
+    if isinstance(node, (list, tuple)):
+        for part in node:
+            yield from tried(part)
+    elif isinstance(node, (Relation, Items, Frame, Expr)) and not (isinstance(node, Expr) and not isinstance(node, Scalar)):
+        for value in vars(node).values():
+            yield from tried(value)
 
 
 class Generator:
@@ -61,6 +85,8 @@ class Generator:
                 continue
             if self.chance(0.15):
                 made = self.wrapped(made)
+            if known(sql(made)) and not self.chance(MADE):
+                continue
             return kind, made
 
     # Inputs.

@@ -203,10 +203,15 @@ def inside(node):
 
 def of_list(holder, name):
     values = getattr(holder, name)
-    for number in range(len(values)):
-        if len(values) > 1 or name in ("on", "partition", "keys", "functions"):
+    for number, value in enumerate(values):
+        # Without them the join is of another kind, with other rules of lateness.
+        if isinstance(value, Expr) and value.what in ("interval", "join by window"):
+            continue
+        if len(values) > 1 or name in ("on", "partition", "keys"):
             yield lambda number=number: values.pop(number) and None
     for number, value in enumerate(values):
+        if isinstance(value, Expr) and value.what in ("interval", "join by window"):
+            continue
         if isinstance(value, Expr):
             yield from of_expr(value, lambda new, number=number: values.__setitem__(number, new))
         elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Expr):

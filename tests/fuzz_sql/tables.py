@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from . import values
 from .columns import Column
+from .known import FAR_TIMES
 from .values import DAY, HOUR, MINUTE, SECOND
 
 START = 1_704_067_200 * SECOND
@@ -116,7 +117,8 @@ def cell(rng, column):
         return rng.choice([0, -1, 1, 19782, 19783, 19784, -719162, 2932896, 11016, 19782 + rng.randint(-400, 400)])
     if values.is_time(kind):
         unit = 10 ** (6 - values.digits(kind))
-        micros = rng.choice([0, -1, 1, -SECOND // 2, START, START + rng.randint(-2, 2) * HOUR, START + rng.randint(-DAY, DAY), -62135596800 * SECOND, 253402300799 * SECOND])
+        far = [-62135596800 * SECOND, 253402300799 * SECOND] if FAR_TIMES else [-9_000_000_000 * SECOND, 9_000_000_000 * SECOND]
+        micros = rng.choice([0, -1, 1, -SECOND // 2, START, START + rng.randint(-2, 2) * HOUR, START + rng.randint(-DAY, DAY), *far])
         return micros // unit * unit
     return rng.choice(NUMBERS if name == "s" else STRINGS if rng.random() < 0.2 else STRINGS[:4])
 
@@ -168,9 +170,11 @@ def stream(rng, name, rows=None, times=True, rate=0):
         table.files[rng.randrange(partitions)].append(cells)
         if rng.random() < 0.003:
             table.files[0].append("not a record of this table")
-    if rng.random() < 0.1 and rows > 3 and partitions == 1:
-        # A row from a long time ago, and one from the future, behind which all are late.
-        table.files[0][rng.randrange(len(table.files[0]))] = [rows + 1] + table.files[0][0][1:] if not isinstance(table.files[0][0], str) else "x"
+    if times and rows > 3 and rng.random() < 0.05:
+        # A row far ahead: what comes behind it in its partition is late.
+        cells = rng.choice([row for rows in table.files for row in rows if not isinstance(row, str)])
+        if cells[1] is not None:
+            cells[1] += 1000 * DAY // (1000 if computed else 1)
     return table
 
 

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 
 from . import plain, tables
 from .case import Broken, Case, Query, Refused, difference, run, wanted
-from .expressions import Expr
 from .finding import Finding
 from .known import known
-from .queries import Generator
+from .queries import Generator, sql, tried
 from .reduce import Reducer
-from .relations import Relation
 from .settings import random_setting
 
 try:
@@ -155,25 +153,6 @@ def in_folder(case, setting, options, keep=None):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def tried(node):
-    """The names of all parts and expressions of a query."""
-    if isinstance(node, Expr):
-        for part in node.walk():
-            if part.what:
-                yield part.what
-    elif isinstance(node, Relation):
-        name = type(node).__name__
-        yield " ".join(filter(None, [name, getattr(node, "kind", None), getattr(node, "way", None), getattr(node, "form", None)]))
-    if isinstance(node, (list, tuple)):
-        for part in node:
-            yield from tried(part)
-    elif hasattr(node, "__dataclass_fields__"):
-        for value in vars(node).values():
-            if isinstance(value, (list, tuple)) or hasattr(value, "__dataclass_fields__"):
-                if not isinstance(value, tables.Table):
-                    yield from tried(value)
-
-
 def symptom(problem):
     """What stays the same while a case is reduced."""
     if problem.startswith("panic"):
@@ -202,8 +181,7 @@ def report(case, setting, found, options, outcome):
     last = check(copy.deepcopy(small), less, options, 6)
     if last is None:
         small, less, last = original, setting, found
-    text = small.sql()[0]
-    reason = known(text, last[1])
+    reason = known("\n".join(sql(query.relation) for query in small.queries), last[1])
     finding = Finding(outcome.number, options.seed, small, less, last[1], reason, reducer.steps)
     if duckdb:
         finding.write(options, wanted(small, duckdb), run_again(small, less, options))
