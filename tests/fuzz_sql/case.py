@@ -1,10 +1,12 @@
 """A case: tables and queries, as the program's SQL and as DuckDB's; and how it is run."""
 
 import csv
+import glob
 import os
 import re
 import signal
 import subprocess
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -20,9 +22,16 @@ class Query:
     name: str
     kind: str
     relation: object
+    folder: bool = False
+    """Written as a folder of parts, by as many instances as there are."""
+    late: str = None
+    """The table that its late rows are written to."""
 
     def columns(self):
         return self.relation.columns()
+
+    def path(self):
+        return self.name if self.folder else self.name + ".csv"
 
 
 @dataclass
@@ -30,26 +39,32 @@ class Case:
     seed: str
     tables: list
     queries: list
-    head: list = field(default_factory=list)
-    """SETs that belong to the queries and not to how they run."""
+    sets: dict = field(default_factory=dict)
+    """Settings that belong to the queries and not to how they run."""
     lateness: int = 0
 
     def sql(self, rate=0):
         """The file, and the line of each query."""
         to = Ours()
-        inserts = [(query.name, f"INSERT INTO {query.name} {query.relation.query(to)};") for query in self.queries]
-        lines = list(self.head)
+        inserts = [(query, f"INSERT INTO {query.name} {to.statement(query.relation)};") for query in self.queries]
+        lines = [f"SET '{key}' = '{value}';" for key, value in self.sets.items()]
         for table in self.tables:
             table.rate = rate if table.time else 0
             lines.append(table.ddl())
         for query in self.queries:
             columns = ", ".join(f"{column.name} {column.kind}" for column in query.columns())
-            lines.append(f"CREATE TABLE {query.name} ({columns}) WITH ('connector' = 'file', 'path' = '{query.name}.csv', 'csv.null' = '{values.NULL}', 'changelog' = 'op', 'overwrite' = 'true');")
+            lines.append(f"CREATE TABLE {query.name} ({columns}) WITH ('connector' = 'file', 'path' = '{query.path()}', 'csv.null' = '{values.NULL}', 'changelog' = 'op', 'overwrite' = 'true');")
+            if query.late:
+                lines.append(f"CREATE TABLE {query.late} (id BIGINT) WITH ('connector' = 'file', 'path' = '{query.late}.csv', 'csv.null' = '{values.NULL}', 'overwrite' = 'true');")
         lines += to.views.values()
         found = {}
-        for name, insert in inserts:
+        for query, insert in inserts:
+            if query.late:
+                lines.append(f"SET 'late_rows' = '{query.late}';")
             lines.append(insert)
-            found[name] = len(lines)
+            found[query.name] = len(lines)
+            if query.late:
+                lines.append("SET 'late_rows' = 'none';")
         return "\n".join(lines) + "\n", found
 
     def rows(self):
@@ -62,6 +77,9 @@ class Case:
         with open(os.path.join(folder, "q.sql"), "w", encoding="utf-8") as out:
             out.write(text)
         return lines
+
+
+CHANGES = {"+I": 1, "+U": 1, "-U": -1, "-D": -1}
 
 
 class Refused(Exception):
@@ -83,6 +101,9 @@ def run(case, setting, folder, binary):
         command = [binary, "run", "q.sql", "-q", "--report", "report.json", *setting.arguments(start)]
         patience = start.kill_ms / 1000 if start.kill_ms is not None else PATIENCE
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        if start.kill_worker_ms is not None:
+            time.sleep(start.kill_worker_ms / 1000)
+            kill_worker(process.pid)
         try:
             _, errors = process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
@@ -99,30 +120,49 @@ def run(case, setting, folder, binary):
             raise Refused(errors.strip(), int(at.group(1)) if at else None)
         if process.returncode != 0:
             raise Broken(f"exit code {process.returncode}: {errors.strip()[-600:]}")
-    return {query.name: answer(query, folder) for query in case.queries}
+    found = {query.name: answer(query, folder) for query in case.queries}
+    for query in case.queries:
+        if query.late:
+            found[query.late] = late_rows(query, folder)
+    return found
+
+
+def kill_worker(parent):
+    """Kills one of the worker processes, which the program starts again."""
+    try:
+        with open(f"/proc/{parent}/task/{parent}/children", encoding="ascii") as children:
+            workers = children.read().split()
+        if workers:
+            os.kill(int(workers[-1]), signal.SIGKILL)
+    except OSError:
+        pass  # It has ended already.
 
 
 def answer(query, folder):
-    """The table that a file's changelog stands for."""
-    path = os.path.join(folder, query.name + ".csv")
-    if not os.path.exists(path):
-        raise Broken(f"{query.name}: no output file")
+    """The table that a changelog stands for, of one file or of the parts of a folder."""
+    path = os.path.join(folder, query.path())
+    paths = sorted(glob.glob(os.path.join(path, "part-*"))) if query.folder else [path]
     columns, table = query.columns(), Counter()
-    with open(path, newline="", encoding="utf-8") as lines:
-        for number, row in enumerate(csv.reader(lines), 1):
-            try:
-                op, fields = row[0], row[1:]
-                if len(fields) != len(columns):
-                    raise ValueError(f"{len(fields)} fields")
-                cells = tuple(values.same(c.kind, values.parse(c.kind, text), c.approximate) for c, text in zip(columns, fields))
-            except (ValueError, IndexError, KeyError, ArithmeticError) as error:
-                raise Broken(f"{query.name}.csv:{number}: {error}: {','.join(row)}") from error
-            if op in ("+I", "+U"):
-                table[cells] += 1
-            else:
+    for path in paths:
+        if not os.path.exists(path):
+            raise Broken(f"{query.name}: no output file")
+        with open(path, newline="", encoding="utf-8") as lines:
+            for number, row in enumerate(csv.reader(lines), 1):
+                try:
+                    op, fields = row[0], row[1:]
+                    if len(fields) != len(columns) or op not in CHANGES:
+                        raise ValueError(f"{len(fields)} fields behind '{op}'")
+                    cells = tuple(values.same(c.kind, values.parse(c.kind, text), c.approximate) for c, text in zip(columns, fields))
+                except (ValueError, IndexError, KeyError, ArithmeticError) as error:
+                    raise Broken(f"{os.path.basename(path)}:{number}: {error}: {','.join(row)}") from error
                 # Less than none is an error, too: what was never there can't be taken back.
-                table[cells] -= 1
+                table[cells] += CHANGES[op]
     return Counter({cells: count for cells, count in table.items() if count})
+
+
+def late_rows(query, folder):
+    with open(os.path.join(folder, query.late + ".csv"), encoding="utf-8") as lines:
+        return Counter((line.strip(),) for line in lines)
 
 
 def wanted(case, duckdb):
@@ -130,7 +170,7 @@ def wanted(case, duckdb):
     connection = duckdb.connect()
     # One thread: cases run beside each other. No rewriting of expressions: what tells the answers is to be plain (1.4.5 loses
     # rows of `date_trunc('second', ts) NOT BETWEEN …`).
-    connection.execute("SET threads = 1; SET disabled_optimizers = 'expression_rewriter'")
+    connection.execute("SET threads = 1; SET disabled_optimizers = 'expression_rewriter,statistics_propagation'")
     for table in case.tables:
         load(connection, table)
     found = {}

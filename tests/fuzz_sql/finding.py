@@ -30,7 +30,7 @@ class Finding:
         resets = "rm -rf state *.tmp-* .o*.unfinished\n" if self.setting.state else ""
         script = ["#!/bin/bash", "# The program to try: SLACKWATER, or slackwater of the path.", 'cd "$(dirname "$0")"', resets + "shopt -s expand_aliases"]
         script += ['SLACKWATER="${SLACKWATER:-slackwater}"'] + self.setting.commands('"$SLACKWATER"')
-        script += [f"echo '--- {query.name}.csv, as it came'; cat {query.name}.csv" for query in self.case.queries] + ["echo '--- wanted, as a table'; cat wanted"]
+        script += [f"echo '--- {query.name}.csv, as it came'; cat {query.path()}{'/part-*' if query.folder else ''}" for query in self.case.queries] + ["echo '--- wanted, as a table'; cat wanted"]
         self.put("repro.sh", "\n".join(script) + "\n")
         os.chmod(os.path.join(self.folder, "repro.sh"), 0o755)
         self.put("wanted", shown(self.case, want))

@@ -23,6 +23,7 @@ KNOWN = [
     (r"~ '\.\*'", "NULL ~ '.*'"),
     (r"CAST\([^()]* AS \w+(\(12, 1\))?\) " + COMPARED, "a cast that is compared with a constant"),
     (r"date_trunc\.rs:\d+:\d+:\s+attempt to subtract", "date_trunc of NULL panics in a build that checks for overflow"),
+    (r"union #\d+: .*column types must match", "a union of tables with times of different precision, beside another reader"),
     (r"double \S+( \S+)* decimal|decimal \S+( \S+)* double", "a DECIMAL compared with a DOUBLE"),
     (r"(FIRST|LAST)_VALUE.*(SESSION|COUNT_WINDOW)\(", "FIRST_VALUE of rows of one time behind SESSION and in COUNT_WINDOW"),
     (r"(PERCENTILE_CONT|MEDIAN).*SESSION\(", "percentiles of sessions that merge"),

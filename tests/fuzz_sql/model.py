@@ -22,16 +22,16 @@ def is_late(end, watermark, lateness=0):
 
 
 def assign(kind, sizes, rows, tick, lateness=0):
-    """The windows of each row, and how many rows were late for all of theirs."""
+    """The windows of each row, and the numbers of the rows that were late for all of theirs."""
     if kind == "SESSION":
         return sessions(rows, sizes[0], tick)
     if kind == "COUNT_WINDOW":
         return counted(rows, sizes, tick)
-    found, late = [], 0
+    found, late = [], []
     for number, time, watermark, *_ in rows:
         edges = list(windows_of(kind, sizes, time))
         kept = [(start, end) for start, end in edges if not is_late(end, watermark, lateness)]
-        late += bool(edges) and not kept
+        late += [number] if edges and not kept else []
         found += [Assigned(number, start, end, end - tick) for start, end in kept]
     return found, late
 
@@ -83,7 +83,7 @@ def sessions(rows, gap, tick):
         for group in groups.values():
             start, end = min(row[1] for row in group), max(row[1] for row in group) + gap
             found += [Assigned(row[0], start, end, end - tick) for row in group]
-    return found, len(rows) - len(in_time)
+    return found, outside(rows, in_time)
 
 
 def counted(rows, sizes, tick):
@@ -101,4 +101,9 @@ def counted(rows, sizes, tick):
             window = members[first : first + size]
             start, last = window[0][1], window[-1][1]
             found += [Assigned(row[0], start, last + tick, last, number + 1) for row in window]
-    return found, len(rows) - len(in_time)
+    return found, outside(rows, in_time)
+
+
+def outside(rows, in_time):
+    kept = {row[0] for row in in_time}
+    return [row[0] for row in rows if row[0] not in kept]

@@ -22,10 +22,12 @@ def query(rng, name, tables):
     edges = ["window_start", "window_end"] + (["window_number"] if windowed.kind == "COUNT_WINDOW" else []) + windowed.partition
     keys = [(f"k{n}", Seen(f"a.{edge}", windowed.column(edge).kind).expr()) for n, edge in enumerate(edges)]
     aggregates = [("n", call("BIGINT", "COUNT(*)", [], what="COUNT(*)")), ("total", call("BIGINT", "SUM({0})", [Seen("a.id", "BIGINT", 2000).expr()], what="SUM int")), ("least", call("BIGINT", "MIN({0})", [Seen("a.id", "BIGINT", 2000).expr()]))]
-    return Query(name, KIND, Aggregate(windowed, "a", keys, Items(aggregates), windowed=True))
+    late = name + "_late" if windowed.kind != "SESSION" and rng.random() < 0.6 else None
+    return Query(name, KIND, Aggregate(windowed, "a", keys, Items(aggregates), windowed=True), late=late)
 
 
 def wanted(query, tables):
+    """The answer, and the late rows by their ids."""
     windowed = query.relation.input
     table = next(table for table in tables if table.name == windowed.input.name)
     names = [column.name for column in table.visible()]
@@ -33,7 +35,7 @@ def wanted(query, tables):
     rows = table.read()
     # NULL is a key like others.
     given = [(n, cells[time], watermark, partition, position, cells[key] if key is not None else 0) for n, (cells, partition, position, watermark) in enumerate(rows)]
-    windows, _ = model.assign(windowed.kind, windowed.sizes, given, windowed.tick())
+    windows, late = model.assign(windowed.kind, windowed.sizes, given, windowed.tick())
     groups = {}
     for window in windows:
         cells = rows[window.row][0]
@@ -43,4 +45,4 @@ def wanted(query, tables):
     for at, ids in groups.items():
         cells = list(at) + [len(ids), sum(ids), min(ids)]
         found[tuple(values.same(c.kind, cell) for c, cell in zip(query.columns(), cells))] += 1
-    return found
+    return found, Counter((str(rows[row][0][number]),) for row in late)

@@ -15,7 +15,7 @@ SIZES = [SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, MINUTE, SECOND // 2, 7 * S
 def sql(relation):
     """The query, its views, and the names of its parts: what known findings are told by."""
     to = Ours()
-    return "\n".join([relation.query(to), *to.views.values(), *sorted(set(tried(relation)))])
+    return "\n".join([to.statement(relation), *to.views.values(), *sorted(set(tried(relation)))])
 
 
 def tried(node):
@@ -37,7 +37,7 @@ def tried(node):
 
 class Generator:
     def __init__(self, rng, tables):
-        self.rng, self.names, self.views = rng, 0, []
+        self.rng, self.names, self.views, self.deep = rng, 0, [], 0
         bases = [Base(t.name, [column for column in t.visible()], t.time) for t in tables]
         self.streams = [base for base in bases if base.time]
         self.ended = [base for base in bases if not base.time]
@@ -97,8 +97,33 @@ class Generator:
     def rows(self, time=False):
         """Rows that stay: a table, a part of it, a view."""
         rng = self.rng
+        if self.deep < 2 and self.chance(0.15):
+            self.deep += 1
+            made = rng.choice([self.union_rows, self.interval_join, self.table_join, self.temporal_join, self.over, lambda: self.window_aggregate(time=True)])()
+            self.deep -= 1
+            if made is not None and made.time and not made.changes:
+                return made
         base = rng.choice(self.streams if time or not self.ended or self.chance(0.8) else self.ended)
         return self.part(base) if self.chance(0.4) else base
+
+    def union_rows(self):
+        """The rows of two tables together: each keeps the watermark of its own partition."""
+        first, second = self.rng.choice(self.streams), self.rng.choice(self.streams)
+        if first.column(first.time).kind != second.column(second.time).kind:
+            return None
+        names, inputs = {}, []
+        for column in first.columns():
+            if column.name == first.time or any(column == other for other in second.columns()):
+                names[column.name] = self.name()
+        for base in (first, second):
+            alias, time = self.name("a"), {first.time: base.time}
+            items = []
+            for name, new in names.items():
+                column = base.column(time.get(name, name))
+                items.append((new, Seen(f"{alias}.{column.name}", column.kind, column.bound).expr()))
+            where = Maker(self.rng, self.scope(base, alias)).make("boolean", 2) if self.chance(0.4) else None
+            inputs.append(Project(base, alias, Items(items), where))
+        return Union(inputs, True, names[first.time])
 
     def part(self, base):
         """Some columns and rows of a table, perhaps as a view; views are used again by other queries."""
@@ -108,7 +133,7 @@ class Generator:
                 return self.rng.choice(fitting)
         made = self.projected(base, keep_time=True)
         if self.chance(0.5):
-            made = View(made, self.name("v"))
+            made = View(made, self.name("v"), self.chance(0.4))
             self.views.append(made)
         return made
 
@@ -271,10 +296,10 @@ class Generator:
         on = self.same(left, la, right, ra, pairs) + self.equal(left, la, right, ra, rng.choice([0, 1, 1]))
         if self.chance(0.3):
             on.append(self.condition([(left, la), (right, ra)]))
-        kind = rng.choice(["INNER", "INNER", "LEFT", "RIGHT", "FULL"])
-        items, renamed = self.join_items([(left, la), (right, ra)])
+        kind = rng.choice(["INNER", "INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
+        items, renamed = self.join_items([(left, la), (right, ra)] if kind[5:] not in ("SEMI", "ANTI") else [(left, la)])
         made = Join(left, la, right, ra, kind, on, Items(items), "window", comma=self.chance(0.2))
-        if kind in ("INNER", "LEFT"):
+        if kind not in ("RIGHT", "FULL"):
             made.edges_of = (renamed[la, left.edges_of[0]], renamed[la, left.edges_of[1]])
         return made
 
@@ -290,10 +315,12 @@ class Generator:
         on = self.within(la, left, ra, right, low, high) + self.equal(left, la, right, ra, rng.choice([0, 1, 1]))
         if self.chance(0.3):
             on.append(self.condition([(left, la), (right, ra)]))
-        kind = rng.choice(["INNER", "INNER", "LEFT", "RIGHT", "FULL"])
-        items, renamed = self.join_items([(left, la), (right, ra)])
-        unique = tuple(renamed[alias, name] for side, alias in ((left, la), (right, ra)) for name in side.unique)
-        time = renamed[la, left.time] if kind in ("INNER", "LEFT") else None
+        kind = rng.choice(["INNER", "INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
+        items, renamed = self.join_items([(left, la), (right, ra)] if kind[5:] not in ("SEMI", "ANTI") else [(left, la)])
+        unique = tuple(renamed[alias, name] for side, alias in ((left, la), (right, ra)) for name in side.unique if (alias, name) in renamed)
+        time = renamed[la, left.time] if kind not in ("RIGHT", "FULL") else None
+        if not left.unique or not right.unique:
+            unique = ()
         return Join(left, la, right, ra, kind, on, Items(items), "interval", time, unique=unique, comma=self.chance(0.2))
 
     def within(self, la, left, ra, right, low, high):
@@ -321,8 +348,8 @@ class Generator:
         on = self.equal(left, la, right, ra, rng.choice([1, 1, 2]) if self.chance(0.9) else 0)
         if self.chance(0.35) or not on:
             on.append(self.condition([(left, la), (right, ra)]))
-        kind = rng.choice(["INNER", "INNER", "LEFT", "RIGHT", "FULL"])
-        items, renamed = self.join_items([(left, la), (right, ra)])
+        kind = rng.choice(["INNER", "INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
+        items, renamed = self.join_items([(left, la), (right, ra)] if kind[5:] not in ("SEMI", "ANTI") else [(left, la)])
         return Join(left, la, right, ra, kind, on, Items(items), "stream", comma=self.chance(0.2))
 
     def table_join(self):
@@ -333,13 +360,18 @@ class Generator:
         if self.chance(0.4):
             right = self.projected(right)
         la, ra = self.name("l"), self.name("r")
-        kind = rng.choice(["INNER", "INNER", "LEFT", "CROSS"])
+        kind = rng.choice(["INNER", "INNER", "LEFT", "CROSS", "RIGHT", "LEFT SEMI", "LEFT ANTI"])
+        if kind == "RIGHT":
+            left, right = right, left
         on = self.equal(left, la, right, ra, rng.choice([0, 1, 1, 2]))
         if (self.chance(0.3) or not on) and kind != "CROSS":
             on.append(self.condition([(left, la), (right, ra)]))
-        items, renamed = self.join_items([(left, la), (right, ra)])
-        unique = tuple(renamed[alias, name] for side, alias in ((left, la), (right, ra)) for name in side.unique)
-        made = Join(left, la, right, ra, kind, on, Items(items), "table", renamed[la, left.time], unique=unique, comma=self.chance(0.2))
+        items, renamed = self.join_items([(left, la), (right, ra)] if kind[5:] not in ("SEMI", "ANTI") else [(left, la)])
+        unique = tuple(renamed[alias, name] for side, alias in ((left, la), (right, ra)) for name in side.unique if (alias, name) in renamed)
+        if not left.unique or not right.unique:
+            unique = ()
+        time = renamed[ra, right.time] if kind == "RIGHT" else renamed[la, left.time]
+        made = Join(left, la, right, ra, kind, on, Items(items), "table", time, unique=unique, comma=self.chance(0.2))
         if self.chance(0.3):
             return self.window_aggregate(self.windowed(made, ["TUMBLE", "HOP", "SESSION"]))
         return made
@@ -520,6 +552,8 @@ class Generator:
         subsets = {tuple(n for n in range(len(others)) if self.chance(0.6)) for _ in range(rng.randint(1, 3))} | {tuple(range(len(others)))}
         numbered = [[len(edges) + n for n in chosen] for chosen in sorted(subsets)]
         made = Aggregate(made.input, made.alias, edges + others, made.aggregates, made.where, None, numbered, made.windowed)
+        if self.chance(0.3):
+            made.form = rng.choice(["ROLLUP", "CUBE"])
         if self.chance(0.5):
             refs = ", ".join(e.ours for _, e in others)
             made.aggregates.items.append((self.name(), call("BIGINT", f"GROUPING({refs})", [], bound=8, what="GROUPING")))
@@ -551,7 +585,9 @@ class Generator:
         if x is None or y is None:
             return None
         name = rng.choice(["AVG", "MAX", "MIN", "COUNT", "SUM"])
-        inner = Aggregate(other, b, [], Items([(self.name(), call("BIGINT", name + "({0})", [y]))]), right.make("boolean", 1) if self.chance(0.4) else None)
+        equal = self.equal(other, b, input, a) if self.chance(0.4) else []
+        where = equal[0] if equal else right.make("boolean", 1) if self.chance(0.4) else None
+        inner = Aggregate(other, b, [], Items([(self.name(), call("BIGINT", name + "({0})", [y]))]), where)
         sub = Scalar("BIGINT", "", "", what="scalar subquery", sub=inner)
         test = call("BOOLEAN", f"({{0}} {rng.choice(['>', '<=', '<>', '='])} {{1}})", [x, sub], what="scalar subquery")
         items, _ = self.join_items([(input, a)])

@@ -31,9 +31,12 @@ class Reducer:
             return False
 
     def reduce(self, case, setting):
-        case, setting = self.single_query(case, setting), setting
+        case = self.single_query(case, setting)
+        for change in ({"sets": {}, "lateness": 0}, {"queries": [dataclasses.replace(query, folder=False) for query in case.queries]}):
+            smaller = dataclasses.replace(case, **change)
+            if self.tries(smaller, setting):
+                case = smaller
         while time.monotonic() < self.end:
-            before = self.steps_done = 0
             setting = self.settings(case, setting)
             case = self.rows(case, setting)
             case, changed = self.query(case, setting)
@@ -197,7 +200,7 @@ def inside(node):
             yield from of_expr(value, lambda new, node=node, name=field.name: setattr(node, name, new))
         elif isinstance(value, list):
             yield from of_list(node, field.name)
-        elif value is True and field.name in ("distinct", "comma", "qualify"):
+        elif value is True and field.name in ("distinct", "comma", "qualify", "cte"):
             yield lambda node=node, name=field.name: setattr(node, name, False)
 
 

@@ -31,7 +31,16 @@ class Ours:
     ours = True
 
     def __init__(self):
-        self.views = {}
+        self.views, self.ctes = {}, {}
+
+    def statement(self, relation):
+        """A query with the WITH that it needs."""
+        outer, self.ctes = self.ctes, {}
+        text = relation.query(self)
+        if self.ctes:
+            text = "WITH " + ", ".join(f"{name} AS ({query})" for name, query in self.ctes.items()) + " " + text
+        self.ctes = outer
+        return text
 
 
 class Duck:
@@ -41,7 +50,6 @@ class Duck:
 
     def __init__(self, connection, prefix, lateness=0):
         self.connection, self.prefix, self.lateness, self.made = connection, prefix, lateness, 0
-        self.late = 0
 
     def materialise(self, windowed):
         """A table of the input's rows with their windows."""
@@ -51,8 +59,7 @@ class Duck:
         key = f"dense_rank() OVER (ORDER BY {', '.join(windowed.partition)})" if windowed.partition else "0"
         found = connection.execute(f"SELECT _n, epoch_us({windowed.input.time}), _wm, _p, _pos, {key} FROM {rows}").fetchall()
         lateness = self.lateness if windowed.kind in ("TUMBLE", "HOP", "CUMULATE") else 0
-        windows, late = model.assign(windowed.kind, windowed.sizes, found, windowed.tick(), lateness)
-        self.late += late
+        windows, _ = model.assign(windowed.kind, windowed.sizes, found, windowed.tick(), lateness)
         names = ["n", "s", "e", "t", "w"]
         columns = [[str(getattr(window, name)) for window in windows] for name in ("row", "start", "end", "time")]
         columns.append([None if window.number is None else str(window.number) for window in windows])
@@ -115,8 +122,11 @@ class Base(Relation):
 
 @dataclass
 class View(Relation):
+    """A view, or a name in WITH."""
+
     input: Relation
     name: str
+    cte: bool = False
 
     def __post_init__(self):
         for what in ("time", "changes", "ordered", "unique", "key", "edges_of", "table"):
@@ -128,8 +138,10 @@ class View(Relation):
     def source(self, to, alias):
         if not to.ours:
             return self.input.source(to, alias)
-        if self.name not in to.views:
-            text = self.input.query(to)
+        if self.cte:
+            to.ctes[self.name] = self.input.query(to)
+        elif self.name not in to.views:
+            text = to.statement(self.input)
             to.views[self.name] = f"CREATE VIEW {self.name} AS {text};"
         return f"{self.name} AS {alias}"
 
@@ -252,6 +264,8 @@ class Aggregate(Relation):
     """GROUPING SETS: a list of lists of numbers of keys."""
     windowed: bool = False
     time: str = None
+    form: str = None
+    """`ROLLUP` or `CUBE` instead of the sets."""
 
     def __post_init__(self):
         self.changes = not self.windowed
@@ -271,7 +285,9 @@ class Aggregate(Relation):
         if self.sets is not None:
             edges = [key for key, (_, e) in zip(keys, self.keys) if self.windowed and ".window_" in e.ours]
             sets = ", ".join("(" + ", ".join(keys[i] for i in chosen) + ")" for chosen in self.sets)
-            by = " GROUP BY " + ", ".join(edges + [f"GROUPING SETS ({sets})"])
+            if self.form:
+                sets = ", ".join(key for key in keys if key not in edges)
+            by = " GROUP BY " + ", ".join(edges + [f"{self.form or 'GROUPING SETS'} ({sets})"])
         elif keys:
             by = " GROUP BY " + ", ".join(keys)
         having = [self.having.text(to)] if self.having else []
@@ -328,7 +344,8 @@ class Join(Relation):
 
     def hidden(self):
         # A join with a table passes a stream's rows on as they are.
-        return f"{self.la}._wm, NULL::BIGINT AS _p, NULL::BIGINT AS _pos" if self.way == "table" and self.kind != "RIGHT" else HIDDEN
+        stream = self.ra if self.kind == "RIGHT" else self.la
+        return f"{stream}._wm, NULL::BIGINT AS _p, NULL::BIGINT AS _pos" if self.way == "table" else HIDDEN
 
 
 @dataclass

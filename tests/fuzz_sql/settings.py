@@ -30,6 +30,8 @@ class Start:
     """Stopped, and saved, after so long."""
     kill_ms: int = None
     """Killed after so long."""
+    kill_worker_ms: int = None
+    """One of its worker processes is killed after so long, and started again by it."""
 
 
 @dataclass
@@ -59,6 +61,8 @@ class Setting:
         for start in self.starts:
             words = [f"'{word}'" if " " in word else word for word in self.arguments(start)]
             command = f"{binary} run q.sql -q {' '.join(words)}"
+            if start.kill_worker_ms is not None:
+                command = f"({command} & sleep {start.kill_worker_ms / 1000:.3f}; pkill -KILL -n -P $!; wait)"
             lines.append(f"timeout -s KILL {start.kill_ms / 1000:.3f} {command}" if start.kill_ms is not None else command)
         return lines
 
@@ -73,6 +77,8 @@ class Setting:
                 yield "stopped and resumed"
             if start.kill_ms is not None:
                 yield "killed and resumed"
+            if start.kill_worker_ms is not None:
+                yield "a worker process killed"
         if self.state:
             yield "--state"
 
@@ -80,8 +86,8 @@ class Setting:
 def random_start(rng):
     start = Start(parallelism=rng.choice([1, 1, 2, 3, 4]))
     if rng.random() < 0.15:
-        start.processes, start.link = 2, rng.choice(["auto", "shm", "tcp"])
-        start.parallelism = max(2, start.parallelism)
+        start.processes, start.link = rng.choice([2, 2, 3]), rng.choice(["auto", "shm", "tcp"])
+        start.parallelism = max(start.processes, start.parallelism)
     return start
 
 
@@ -116,4 +122,7 @@ def random_setting(rng, rows, how=None):
         else:
             start.kill_ms = rng.randint(20, 250)
         setting.starts.insert(0, start)
+    last = setting.starts[-1]
+    if last.processes > 1 and rng.random() < 0.6:
+        last.kill_worker_ms = rng.randint(20, 250)
     return setting

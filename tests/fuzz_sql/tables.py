@@ -151,7 +151,7 @@ def stream(rng, name, rows=None, times=True, rate=0):
     if times:
         columns.append(Column("ms", "BIGINT") if computed else Column("ts", precision))
     columns += POOL[:3] + sorted(rng.sample(POOL[3:], rng.randint(2, 6)), key=lambda column: column.name)
-    rows = rows if rows is not None else rng.choice([0, 1, 5, 20, 40, 60, 100, 160])
+    rows = rows if rows is not None else rng.choices([0, 1, 5, 20, 40, 60, 100, 160], [1, 1, 2, 4, 6, 6, 4, 4])[0]
     partitions = rng.choice([1, 1, 1, 2, 3])
     table = Table(name, columns, [[] for _ in range(partitions)], "ts" if times else None, computed=computed, rate=rate)
     span = rng.choice([10, 60, 600]) * SECOND

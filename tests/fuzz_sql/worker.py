@@ -49,18 +49,36 @@ class Outcome:
 def make(number, options):
     """The case of a number: its tables and queries."""
     rng = random.Random(f"{options.seed}/{number}")
-    made = [tables.stream(rng, "t"), tables.stream(rng, "u"), tables.stream(rng, "r", rows=rng.choice([0, 5, 20]), times=False)]
+    made = [tables.stream(rng, "t"), tables.stream(rng, "u"), tables.stream(rng, "r", rows=rng.choice([0, 5, 10, 20, 20]), times=False)]
     if options.data and rng.random() < 0.08:
         made[0] = tables.real(rng, "t", rng.choice(list(tables.REAL)), options.data, rng.choice([50, 300]))
         made[1] = tables.real(rng, "u", rng.choice(list(tables.REAL)), options.data, rng.choice([50, 300]))
     generator = Generator(rng, made)
+    if rng.random() < 0.05:
+        return rng, updated_windows(rng, number, options, made, generator)
     queries = []
     for at in range(rng.choice([1, 3, 5, 6])):
         kind, relation = generator.query(options.kinds)
-        queries.append(Query(f"o{at + 1}", kind, relation))
+        queries.append(Query(f"o{at + 1}", kind, relation, rng.random() < 0.25))
     if rng.random() < 0.3:
         queries.append(plain.query(rng, f"o{len(queries) + 1}", made))
     return rng, Case(f"{options.seed}/{number}", made, queries)
+
+
+def updated_windows(rng, number, options, made, generator):
+    """Windows that are emitted before they close, and take rows after it."""
+    queries = []
+    for at in range(rng.randint(1, 3)):
+        relation = generator.window_aggregate(generator.windowed(kinds=["TUMBLE", "HOP", "CUMULATE"]))
+        if not known(sql(relation)):
+            queries.append(Query(f"o{len(queries) + 1}", "windows that are updated", relation))
+    case = Case(f"{options.seed}/{number}", made, queries)
+    if rng.random() < 0.5:
+        case.sets["emit"] = rng.choice(["every 1 ms", "every 20 ms", "every 1 s"])
+    if rng.random() < 0.7:
+        case.lateness = rng.choice([500_000, 2_000_000, 60_000_000])
+        case.sets["allowed_lateness"] = f"{case.lateness // 1000} ms"
+    return case
 
 
 def work(number, options):
@@ -76,6 +94,8 @@ def work(number, options):
     seen = {}
     for _ in range(rng.choice([1, 2])):
         setting = random_setting(rng, case.rows(), how)
+        if "emit" in case.sets:
+            setting.sets.pop("emit", None)
         problem = one_run(case, setting, answers, seen, options, outcome)
         if problem:
             report(case, setting, problem, options, outcome)
@@ -95,7 +115,7 @@ def answered(case, outcome):
     for query in case.queries:
         if query.kind == plain.KIND:
             # By the model in Python, with DuckDB or without.
-            answers[query.name] = plain.wanted(query, case.tables)
+            plain_answers(query, case, answers)
             outcome.count("compared", "with the naive model")
         elif not duckdb:
             outcome.count("compared", "between settings only")
@@ -105,6 +125,16 @@ def answered(case, outcome):
         else:
             outcome.count("compared", "with DuckDB, and rows" if answers[query.name] else "with DuckDB, without a row")
     return answers
+
+
+def plain_answers(query, case, answers):
+    answers[query.name], late = plain.wanted(query, case.tables)
+    if query.late:
+        answers[query.late] = late
+
+
+def names(query):
+    return [query.name] + ([query.late] if query.late else [])
 
 
 def one_run(case, setting, answers, seen, options, outcome):
@@ -124,10 +154,11 @@ def one_run(case, setting, answers, seen, options, outcome):
             outcome.count("settings", what)
         for query in case.queries:
             outcome.count("answers", query.kind)
-            problem = compare(answers.get(query.name), got[query.name]) or compare(seen.get(query.name), got[query.name])
-            if problem:
-                return query.name, problem
-            seen[query.name] = got[query.name]
+            for name in names(query):
+                problem = compare(answers.get(name), got[name]) or compare(seen.get(name), got[name])
+                if problem:
+                    return query.name, problem + (" (late rows)" if name != query.name else "")
+                seen[name] = got[name]
         return None
     return None
 
@@ -193,7 +224,7 @@ def check(case, setting, options, tries):
     answers = wanted(case, duckdb) if duckdb else {}
     for query in case.queries:
         if query.kind == plain.KIND:
-            answers[query.name] = plain.wanted(query, case.tables)
+            plain_answers(query, case, answers)
         elif isinstance(answers.get(query.name), str):
             # DuckDB can't do it: a step of reduction that makes no sense.
             return None
@@ -206,10 +237,11 @@ def check(case, setting, options, tries):
         except Broken as broken:
             return None, str(broken)
         for query in case.queries:
-            problem = compare(answers.get(query.name), got[query.name]) or compare(first.get(query.name), got[query.name])
-            if problem:
-                return query.name, problem
-            first[query.name] = got[query.name]
+            for name in names(query):
+                problem = compare(answers.get(name), got[name]) or compare(first.get(name), got[name])
+                if problem:
+                    return query.name, problem + (" (late rows)" if name != query.name else "")
+                first[name] = got[name]
     return None
 
 
