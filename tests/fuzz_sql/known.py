@@ -45,12 +45,19 @@ def several_overs(text):
     return len(set(partitions)) > 1 and "TopN" not in text
 
 
+def window_only(text):
+    """Whether there is a join over the same window alone, whose state is kept in one place."""
+    return "join by window" in text and not re.search(r"join by (int|string|boolean|date|double|decimal)", text)
+
+
 def known(text, problem=""):
     """Why a finding is known, None for a new one. `text` is the queries' SQL, without the tables."""
     if unused_over(text):
         return "an OVER that is not used finds no row late"
     if several_overs(text):
         return "OVER by different keys in one query loses the order of rows of one time"
+    if window_only(text):
+        return "a join over the same window alone loses rows when keys move and when resumed at another parallelism"
     for pattern, reason in KNOWN:
         if re.search(pattern, text) or re.search(pattern, problem):
             return reason

@@ -207,7 +207,8 @@ def report(case, setting, found, options, outcome):
         again = check(smaller, changed, options, 3 if timed else 1)
         return again is not None and symptom(again[1]) == want_symptom
 
-    reducer = Reducer(wrong, options.reduce_seconds)
+    # Stops and kills take their time, too.
+    reducer = Reducer(wrong, options.reduce_seconds * (3 if len(setting.starts) > 1 else 1))
     small, less = reducer.reduce(case, setting)
     last = check(copy.deepcopy(small), less, options, 6)
     if last is None:
