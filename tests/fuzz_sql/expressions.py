@@ -6,6 +6,7 @@ Where the two differ by design, the translation says how; nothing is left out of
 from dataclasses import dataclass, field
 
 from . import values
+from .functions import ADDED, FUNCTIONS
 from .values import DAY, SECOND
 
 
@@ -122,7 +123,7 @@ class Maker:
         if depth <= 0 or self.rng.random() < 0.25:
             return self.leaf(family, small)
         for _ in range(5):
-            made = getattr(self, "of_" + family)(depth - 1)
+            made = self.function(family, depth - 1) if self.rng.random() < 0.15 else getattr(self, "of_" + family)(depth - 1)
             if made is None or (small and made.bound is None):
                 continue
             if any("." in part.ours and not part.args for part in made.walk()) or not self.scope or self.rng.random() < 0.05:
@@ -158,6 +159,22 @@ class Maker:
             name = rng.choice(["GREATEST", "LEAST"])
             return call(a.kind, name + "({0}, {1})", [a, b], bound=bound)
         return None
+
+    def function(self, family, depth):
+        """One of the functions that are texts alone."""
+        rng = self.rng
+        if family == "time" and rng.random() < 0.5:
+            a = self.column("time")
+            ours, duck = rng.choice(ADDED)
+            return a and call(a.kind, ours, [a], duck)
+        fitting = [f for f in FUNCTIONS if values.family(f[0]) == family]
+        kind, wanted, ours, duck, bound = rng.choice(fitting)
+        args = [self.make(name.split(" ")[-1], depth if name != "time" else 0, name.startswith("small")) for name in wanted]
+        if any(name.startswith("small") and (arg.bound is None or arg.bound > 100_000) for name, arg in zip(wanted, args)):
+            return None
+        if "ARRAY[" in ours and args[0].kind != args[-1].kind:
+            return None
+        return call(args[1].kind if ours.endswith("[2]") else kind, ours, args, duck, bound)
 
     def of_int(self, depth):
         rng = self.rng

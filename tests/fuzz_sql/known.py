@@ -50,6 +50,11 @@ def window_only(text):
     return "join by window" in text and not re.search(r"join by (int|string|boolean|date|double|decimal)", text)
 
 
+def no_columns(text):
+    """Whether a table is joined of which perhaps no column is read."""
+    return re.search(r"(Join|Exists).* table\b|^table$", text, re.M) is not None and not re.search(r"join by (int|string|boolean|date|double|decimal)", text)
+
+
 def known(text, problem=""):
     """Why a finding is known, None for a new one. `text` is the queries' SQL, without the tables."""
     if unused_over(text):
@@ -58,6 +63,8 @@ def known(text, problem=""):
         return "OVER by different keys in one query loses the order of rows of one time"
     if window_only(text):
         return "a join over the same window alone loses rows when keys move and when resumed at another parallelism"
+    if no_columns(text):
+        return "a table of which no column is read"
     for pattern, reason in KNOWN:
         if re.search(pattern, text) or re.search(pattern, problem):
             return reason

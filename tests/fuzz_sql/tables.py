@@ -2,6 +2,7 @@
 
 import csv
 import decimal
+import json
 import os
 from dataclasses import dataclass
 
@@ -27,16 +28,20 @@ class Table:
     rate: int = 0
     computed: bool = False
     real: bool = False
+    json: bool = False
 
     def visible(self):
         """The columns that a query sees."""
         return self.columns + ([Column("ts", "TIMESTAMP(3)")] if self.computed else [])
 
     def path(self, number):
-        return f"{self.name}-{number}.csv" if len(self.files) > 1 else f"{self.name}.csv"
+        return f"{self.name}-{number}.{self.extension()}" if len(self.files) > 1 else f"{self.name}.{self.extension()}"
 
     def pattern(self):
-        return f"{self.name}-*.csv" if len(self.files) > 1 else f"{self.name}.csv"
+        return self.path("*")
+
+    def extension(self):
+        return "json" if self.json else "csv"
 
     def ddl(self):
         columns = [f"{column.name} {column.kind}" for column in self.columns]
@@ -45,7 +50,7 @@ class Table:
         if self.time:
             delay = f" - INTERVAL '{self.delay / SECOND:.6f}' SECOND" if self.delay else ""
             columns.append(f"WATERMARK FOR {self.time} AS {self.time}{delay}")
-        options = f"'connector' = 'file', 'path' = '{self.pattern()}', 'csv.null' = '{values.NULL}'"
+        options = f"'connector' = 'file', 'path' = '{self.pattern()}', " + ("'format' = 'json'" if self.json else f"'csv.null' = '{values.NULL}'")
         options += f", 'replay_rate' = '{self.rate}/s'" if self.rate else ""
         return f"CREATE TABLE {self.name} ({', '.join(columns)}) WITH ({options});"
 
@@ -53,8 +58,17 @@ class Table:
         for number, rows in enumerate(self.files):
             with open(os.path.join(folder, self.path(number)), "w", encoding="utf-8") as out:
                 for row in rows:
-                    fields = row if isinstance(row, str) else ",".join(map(values.field, self.kinds(), row))
-                    out.write(fields + "\n")
+                    out.write((row if isinstance(row, str) else self.record(row)) + "\n")
+
+    def record(self, row):
+        if not self.json:
+            return ",".join(map(values.field, self.kinds(), row))
+        cells = {}
+        for column, value in zip(self.columns, row):
+            plain = value is None or isinstance(value, (bool, float, str)) or column.kind in values.INTEGERS
+            # A number that is exact in a double, or the value as CSV has it.
+            cells[column.name] = value if plain else float(value) if values.is_decimal(column.kind) else values.text(column.kind, value)
+        return json.dumps({name: value for name, value in cells.items() if value is not None or len(name) > 1})
 
     def kinds(self):
         return [column.kind for column in self.columns]
@@ -153,7 +167,10 @@ def stream(rng, name, rows=None, times=True, rate=0):
     columns += POOL[:3] + sorted(rng.sample(POOL[3:], rng.randint(2, 6)), key=lambda column: column.name)
     rows = rows if rows is not None else rng.choices([0, 1, 5, 20, 40, 60, 100, 160], [1, 1, 2, 4, 6, 6, 4, 4])[0]
     partitions = rng.choice([1, 1, 1, 2, 3])
-    table = Table(name, columns, [[] for _ in range(partitions)], "ts" if times else None, computed=computed, rate=rate)
+    # JSON has no NaN and no infinity.
+    in_json = rng.random() < 0.2
+    columns = [column for column in columns if column.name != "e" or not in_json]
+    table = Table(name, columns, [[] for _ in range(partitions)], "ts" if times else None, computed=computed, rate=rate, json=in_json)
     span = rng.choice([10, 60, 600]) * SECOND
     start = rng.choice([START, START, START, 0, -3 * DAY, START + 1_234_567])
     disorder = rng.choice([0, 0, SECOND, 5 * SECOND, span])
