@@ -10,7 +10,7 @@ import time
 import traceback
 from collections import Counter, defaultdict
 
-from . import worker
+from . import known, worker
 
 
 def arguments():
@@ -26,6 +26,7 @@ def arguments():
     parser.add_argument("--data", default="../shared/data")
     parser.add_argument("--kinds", help="a regular expression: only queries of these kinds")
     parser.add_argument("--stop-after", type=int, default=20, help="new findings after which it ends")
+    parser.add_argument("--known", action="store_true", help="make as many queries with known findings as others, to look for their fixes")
     return parser.parse_args()
 
 
@@ -50,6 +51,8 @@ def main():
         print("note: no DuckDB (make duckdb): answers are compared between settings, and those of windows with the model, only")
     if data is None:
         print(f"note: no {given.data}: no real tables")
+    if given.known:
+        known.MADE, known.FAR_TIMES = 1, True
     counts, new, old, cases, queries = Counter(), [], Counter(), 0, 0
     begun = time.monotonic()
     tasks = ((number, options) for number in itertools.count(given.first))

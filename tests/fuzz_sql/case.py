@@ -119,7 +119,8 @@ def run(case, setting, folder, binary):
             at = re.search(r"q\.sql:(\d+)", errors) or re.search(r"line (\d+)", errors)
             raise Refused(errors.strip(), int(at.group(1)) if at else None)
         if process.returncode != 0:
-            raise Broken(f"exit code {process.returncode}: {errors.strip()[-600:]}")
+            said = errors[errors.index("error:") :] if "error:" in errors else errors
+            raise Broken(f"exit code {process.returncode}: {said.strip()[-600:]}")
     found = {query.name: answer(query, folder) for query in case.queries}
     for query in case.queries:
         if query.late:
@@ -153,7 +154,7 @@ def answer(query, folder):
                     if len(fields) != len(columns) or op not in CHANGES:
                         raise ValueError(f"{len(fields)} fields behind '{op}'")
                     cells = tuple(values.same(c.kind, values.parse(c.kind, text), c.approximate) for c, text in zip(columns, fields))
-                except (ValueError, IndexError, KeyError, ArithmeticError) as error:
+                except (ValueError, IndexError, KeyError, AttributeError, ArithmeticError) as error:
                     raise Broken(f"{os.path.basename(path)}:{number}: {error}: {','.join(row)}") from error
                 # Less than none is an error, too: what was never there can't be taken back.
                 table[cells] += CHANGES[op]

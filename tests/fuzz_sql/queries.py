@@ -2,10 +2,9 @@
 
 import re
 
-from . import values
+from . import known, values
 from .aggregates import aggregate
 from .expressions import Expr, Maker, Seen, call, lit
-from .known import MADE, known
 from .relations import Aggregate, Base, Exists, Frame, Items, Join, Ours, Over, Project, Relation, Scalar, Temporal, TopN, Union, View, Windowed
 from .values import HOUR, MINUTE, SECOND
 
@@ -85,7 +84,7 @@ class Generator:
                 continue
             if self.chance(0.15):
                 made = self.wrapped(made)
-            if known(sql(made)) and not self.chance(MADE):
+            if known.known(sql(made)) and not self.chance(known.MADE):
                 continue
             return kind, made
 

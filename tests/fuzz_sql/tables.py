@@ -6,9 +6,8 @@ import json
 import os
 from dataclasses import dataclass
 
-from . import values
+from . import known, values
 from .columns import Column
-from .known import FAR_TIMES
 from .values import DAY, HOUR, MINUTE, SECOND
 
 START = 1_704_067_200 * SECOND
@@ -131,7 +130,7 @@ def cell(rng, column):
         return rng.choice([0, -1, 1, 19782, 19783, 19784, -719162, 2932896, 11016, 19782 + rng.randint(-400, 400)])
     if values.is_time(kind):
         unit = 10 ** (6 - values.digits(kind))
-        far = [-62135596800 * SECOND, 253402300799 * SECOND] if FAR_TIMES else [-9_000_000_000 * SECOND, 9_000_000_000 * SECOND]
+        far = [-62135596800 * SECOND, 253402300799 * SECOND] if known.FAR_TIMES else [-9_000_000_000 * SECOND, 9_000_000_000 * SECOND]
         micros = rng.choice([0, -1, 1, -SECOND // 2, START, START + rng.randint(-2, 2) * HOUR, START + rng.randint(-DAY, DAY), *far])
         return micros // unit * unit
     return rng.choice(NUMBERS if name == "s" else STRINGS if rng.random() < 0.2 else STRINGS[:4])

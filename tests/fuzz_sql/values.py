@@ -5,6 +5,7 @@ A cell is None, an int, a float, a Decimal, a str or a bool; a DATE is its day a
 
 import datetime
 import decimal
+import re
 import struct
 
 NULL = "\\N"
@@ -101,13 +102,19 @@ def duck_seen(kind, column):
     return column
 
 
+def parse_day(written):
+    """The day of a date; years beyond 9999, which Python has none of, repeat every 400."""
+    year, month, day = re.fullmatch(r"([+-]?\d+)-(\d\d)-(\d\d)", written).groups()
+    cycles = 0 if 1 <= int(year) <= 9999 else int(year) // 400 - 5
+    return (datetime.date(int(year) - 400 * cycles, int(month), int(day)) - EPOCH).days + 146_097 * cycles
+
+
 def parse_time(written):
     day, _, clock = written.partition(" ")
     hours, minutes, seconds = clock.split(":")
     seconds, _, fraction = seconds.partition(".")
-    date = datetime.date.fromisoformat(day)
     whole = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
-    return (date - EPOCH).days * DAY + whole * SECOND + int((fraction + "000000")[:6])
+    return parse_day(day) * DAY + whole * SECOND + int((fraction + "000000")[:6])
 
 
 def parse(kind, written):
@@ -123,7 +130,7 @@ def parse(kind, written):
     if kind == "BOOLEAN":
         return {"true": True, "false": False}[written]
     if kind == "DATE":
-        return (datetime.date.fromisoformat(written) - EPOCH).days
+        return parse_day(written)
     if is_time(kind):
         return parse_time(written)
     return written

@@ -204,13 +204,13 @@ def report(case, setting, found, options, outcome):
 
     def wrong(smaller, changed):
         smaller = copy.deepcopy(smaller)
-        again = check(smaller, changed, options, 3 if timed else 1)
+        again = check(smaller, changed, options, 3 if timed else 1, want_symptom == "rows")
         return again is not None and symptom(again[1]) == want_symptom
 
     # Stops and kills take their time, too.
     reducer = Reducer(wrong, options.reduce_seconds * (3 if len(setting.starts) > 1 else 1))
     small, less = reducer.reduce(case, setting)
-    last = check(copy.deepcopy(small), less, options, 6)
+    last = check(copy.deepcopy(small), less, options, 6, want_symptom == "rows")
     if last is None:
         small, less, last = original, setting, found
     reason = known("\n".join(sql(query.relation) for query in small.queries), last[1])
@@ -220,9 +220,9 @@ def report(case, setting, found, options, outcome):
     outcome.findings.append((finding.folder, finding.title(), reason))
 
 
-def check(case, setting, options, tries):
-    """What is wrong of a case in one of several tries, None if nothing is."""
-    answers = wanted(case, duckdb) if duckdb else {}
+def check(case, setting, options, tries, compared):
+    """What is wrong of a case in one of several tries, None if nothing is. Answers are `compared`, or it is an error that is looked for."""
+    answers = wanted(case, duckdb) if duckdb and compared else {}
     for query in case.queries:
         if query.kind == plain.KIND:
             plain_answers(query, case, answers)
