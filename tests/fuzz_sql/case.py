@@ -26,9 +26,16 @@ class Query:
     """Written as a folder of parts, by as many instances as there are."""
     late: str = None
     """The table that its late rows are written to."""
+    plain: bool = False
+    """Written without a changelog: of a result that changes the last row of each key counts."""
 
     def columns(self):
         return self.relation.columns()
+
+    def counts(self):
+        """The name of the first aggregate if it is a COUNT(*), which grows with every row of its key."""
+        name, made = self.relation.aggregates.items[0]
+        return name if made.ours == "COUNT(*)" else None
 
     def path(self):
         return self.name if self.folder else self.name + ".csv"
@@ -53,7 +60,8 @@ class Case:
             lines.append(table.ddl())
         for query in self.queries:
             columns = ", ".join(f"{column.name} {column.kind}" for column in query.columns())
-            lines.append(f"CREATE TABLE {query.name} ({columns}) WITH ('connector' = 'file', 'path' = '{query.path()}', 'csv.null' = '{values.NULL}', 'changelog' = 'op', 'overwrite' = 'true');")
+            changelog = "" if query.plain else ", 'changelog' = 'op'"
+            lines.append(f"CREATE TABLE {query.name} ({columns}) WITH ('connector' = 'file', 'path' = '{query.path()}', 'csv.null' = '{values.NULL}'{changelog}, 'overwrite' = 'true');")
             if query.late:
                 lines.append(f"CREATE TABLE {query.late} (id BIGINT) WITH ('connector' = 'file', 'path' = '{query.late}.csv', 'csv.null' = '{values.NULL}', 'overwrite' = 'true');")
         lines += to.views.values()
@@ -144,20 +152,30 @@ def answer(query, folder):
     path = os.path.join(folder, query.path())
     paths = sorted(glob.glob(os.path.join(path, "part-*"))) if query.folder else [path]
     columns, table = query.columns(), Counter()
+    last = {}
     for path in paths:
         if not os.path.exists(path):
             raise Broken(f"{query.name}: no output file")
         with open(path, newline="", encoding="utf-8") as lines:
             for number, row in enumerate(csv.reader(lines), 1):
                 try:
-                    op, fields = row[0], row[1:]
+                    op, fields = ("+I", row) if query.plain else (row[0], row[1:])
                     if len(fields) != len(columns) or op not in CHANGES:
                         raise ValueError(f"{len(fields)} fields behind '{op}'")
                     cells = tuple(values.same(c.kind, values.parse(c.kind, text), c.approximate) for c, text in zip(columns, fields))
                 except (ValueError, IndexError, KeyError, AttributeError, ArithmeticError) as error:
                     raise Broken(f"{os.path.basename(path)}:{number}: {error}: {','.join(row)}") from error
+                if query.plain and query.relation.changes:
+                    key = cells[: len(query.relation.key)]
+                    counted = cells[len(key)] if columns[len(key)].name == query.counts() else None
+                    if counted is not None and counted == last.get(key, (None,) * len(cells))[len(key)]:
+                        raise Broken(f"{os.path.basename(path)}:{number}: a row twice")
+                    last[key] = cells
+                    continue
                 # Less than none is an error, too: what was never there can't be taken back.
                 table[cells] += CHANGES[op]
+    if last:
+        return Counter(last.values())
     return Counter({cells: count for cells, count in table.items() if count})
 
 

@@ -206,6 +206,11 @@ class Maker:
                 return None
             # Ours cuts towards zero, as Rust and Flink do; DuckDB's CAST rounds.
             return call("BIGINT", "CAST({0} AS BIGINT)", [a], "CAST(trunc({0}) AS BIGINT)", bound=a.bound, what=f"CAST {values.family(a.kind)} to int")
+        if which == 13 and rng.random() < 0.3:
+            # A column with itself, which is 0, or 1, or itself, but where it is NULL.
+            a = self.column("int", True)
+            ours, duck = rng.choice([("({0} - {0})", None), ("({0} ^ {0})", "xor({0}, {0})"), ("({0} & {0})", None), ("({0} | {0})", None), ("({0} * 0)", None), ("({0} % 1)", None), ("(0 / (ABS({0}) + 1))", "(0 // (abs({0}) + 1))"), ("({0} & 0)", None)])
+            return a and call("BIGINT" if "0" in ours.replace("{0}", "") or "1" in ours else a.kind, ours, [a], duck, bound=a.bound, what="a column twice: " + ours)
         if which == 13:
             a, b = self.make("int", depth, True), self.make("int", depth, True)
             operator, duck = rng.choice([("&", "({0} & {1})"), ("|", "({0} | {1})"), ("^", "xor({0}, {1})")])
@@ -317,7 +322,9 @@ class Maker:
 
     def of_boolean(self, depth):
         rng = self.rng
-        which = rng.randrange(20)
+        which = rng.randrange(21)
+        if which == 20:
+            return self.twice()
         if which == 0:
             return self.common("boolean", depth)
         if which < 5:
@@ -369,6 +376,22 @@ class Maker:
             return call("BOOLEAN", f"({{0}} {not_}BETWEEN {{1}} AND {{2}})", [a, b, c], what=f"{values.family(a.kind)} BETWEEN {values.family(b.kind)}")
         op = rng.choice(COMPARE)
         return call("BOOLEAN", f"({{0}} {op} {{1}})", [a, b], what=f"{values.family(a.kind)} {op} {values.family(b.kind)}")
+
+    def twice(self):
+        """Conditions that look at one column twice, which optimisers like to simplify, and forget NULL."""
+        rng = self.rng
+        a = self.column(rng.choice(["int", "string", "double", "date", "boolean", "decimal"]))
+        if a is None:
+            return None
+        family = values.family(a.kind)
+        b, c = self.literal(family), self.literal(family)
+        form = rng.choice([
+            "({0} NOT IN ({1}) OR {0} NOT IN ({2}))", "({0} IN ({1}, {2}) AND {0} IN ({2}))", "({0} IN ({1}) AND {0} IN ({2}))", "({0} = {0})", "({0} <> {0})", "({0} <= {0})",
+            "({0} = {1} OR {0} <> {1})", "({0} < {1} AND {0} > {2})", "(NOT ({0} < {1} OR {0} >= {1}))", "({0} IS NULL OR {0} = {1} OR {0} <> {1})", "({0} BETWEEN {1} AND {2} AND {0} NOT BETWEEN {1} AND {2})",
+            "({0} = {1} AND {0} = {2})", "({0} IN ({1}, {2}) OR {0} = {1})", "({0} <> {1} AND {0} <> {2})", "(({0} = {1}) = ({0} = {2}))", "(({0} > {1}) IS NOT TRUE)", "(NULLIF({0}, {1}) = {1})", "(COALESCE({0}, {1}) = {1})",
+            "({0} NOT IN ({1}, {2}) AND {0} IN ({1}))", "({0} >= {1} OR {0} IS NULL)",
+        ])
+        return call("BOOLEAN", form, [a, b, c], what="a column twice: " + form)
 
     def any_leaf(self):
         return self.rng.choice(self.scope).expr() if self.scope else self.literal("int")

@@ -205,9 +205,20 @@ class Generator:
             keys_ += self.keys(inner, rng.choice([0, 1, 1, 2]) if keys is None else keys)
         order = f"{alias}.{windowed.input.time}, {alias}._p, {alias}._pos" if windowed.ordered else None
         aggregates = [(self.name(), aggregate(rng, inner, order)) for _ in range(rng.randint(1, 4))]
+        aggregates += self.alike(aggregates)
         having = self.having(inner, aggregates) if self.chance(0.25) else None
         where = Maker(rng, inner).make("boolean", 2) if self.chance(0.25) else None
         return Aggregate(windowed, alias, keys_, Items(aggregates), where, having, windowed=True, time=at)
+
+    def alike(self, aggregates):
+        """Sometimes one of the aggregates again, of its argument cast to another type: the two must not be taken for one."""
+        _, made = self.rng.choice(aggregates)
+        if self.chance(0.15) and len(made.args) == 1 and made.what.startswith(("SUM", "COUNT", "MIN", "MAX")) and values.family(made.args[0].kind) in ("int", "double") and made.args[0].bound is not None:
+            kind = "DOUBLE" if values.family(made.args[0].kind) == "int" else "BIGINT"
+            inner = "CAST({0} AS DOUBLE)" if kind == "DOUBLE" else "CAST(trunc({0}) AS BIGINT)"
+            cast = call(kind, f"CAST({{0}} AS {kind})", made.args, inner, bound=made.args[0].bound, what="the same aggregate of a CAST")
+            return [(self.name(), Expr(made.kind if made.what.startswith("COUNT") else kind, made.ours, made.duck, [cast], made.bound, made.what))]
+        return []
 
     def keys(self, scope, count):
         """Columns, mostly of few values, and sometimes expressions."""
@@ -518,6 +529,7 @@ class Generator:
         keys = self.keys(scope, rng.choice([0, 1, 1, 1, 2]))
         order = f"{alias}.{input.time}, {alias}._p, {alias}._pos" if input.ordered and input.time and not input.changes else None
         aggregates = [(self.name(), aggregate(rng, scope, order, changes=input.changes)) for _ in range(rng.randint(1, 3))]
+        aggregates += self.alike(aggregates)
         having = self.having(scope, aggregates) if self.chance(0.25) else None
         where = Maker(rng, scope).make("boolean", 2) if self.chance(0.2) else None
         return Aggregate(input, alias, keys, Items(aggregates), where, having)
