@@ -19,11 +19,12 @@ test: duckdb
 
 # Random queries over random tables at random settings, against DuckDB and a naive model of lateness, for ten minutes:
 # make fuzz-sql SECONDS=3600, QUERIES=5000 instead of a time, SEED=17 for the same ones again, FIRST=41 from that case on,
-# KINDS='OVER|join' for these alone. Findings are reduced, and written to target/fuzz-sql. CONTRIBUTING.md says more.
+# KINDS='OVER|join' for these alone, HOW=stops (plain, state, kills) for such runs alone. Findings are reduced, and written
+# to target/fuzz-sql. CONTRIBUTING.md says more.
 fuzz-sql: duckdb
 	cargo build -p slackwater $(FEATURES)
 	$(FUZZ_SQL) --out target/fuzz-sql $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) \
-	  $(if $(KINDS),--kinds '$(KINDS)') $(if $(QUERIES),--queries $(QUERIES),--seconds $(or $(SECONDS),600))
+	  $(if $(KINDS),--kinds '$(KINDS)') $(if $(HOW),--how $(HOW)) $(if $(QUERIES),--queries $(QUERIES),--seconds $(or $(SECONDS),600))
 
 # The same 300 queries each time, half a minute; `make test` has built the program.
 fuzz-sql-test: duckdb

@@ -25,6 +25,7 @@ def arguments():
     parser.add_argument("--out", default="target/fuzz-sql")
     parser.add_argument("--data", default="../shared/data")
     parser.add_argument("--kinds", help="a regular expression: only queries of these kinds")
+    parser.add_argument("--how", choices=["plain", "state", "stops", "kills"], help="all runs are of that kind")
     parser.add_argument("--stop-after", type=int, default=20, help="new findings after which it ends")
     parser.add_argument("--known", action="store_true", help="make as many queries with known findings as others, to look for their fixes")
     return parser.parse_args()
@@ -45,7 +46,7 @@ def main():
     if not os.access(given.binary, os.X_OK):
         sys.exit(f"no program at {given.binary}: cargo build -p slackwater")
     data = given.data if os.path.isdir(given.data) else None
-    options = worker.Options(os.path.abspath(given.binary), given.seed, data, given.reduce_seconds, given.out, given.kinds)
+    options = worker.Options(os.path.abspath(given.binary), given.seed, data, given.reduce_seconds, given.out, given.how, given.kinds)
     print(f"seed {given.seed}; findings go to {given.out}")
     if worker.duckdb is None:
         print("note: no DuckDB (make duckdb): answers are compared between settings, and those of windows with the model, only")
