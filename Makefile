@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
+.PHONY: demo demo-latency test fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -14,8 +14,25 @@ demo-latency: build
 test: duckdb
 	@test -d ../shared/data || echo "note: no ../shared/data beside this checkout: tests of reference answers are skipped"
 	cargo test --workspace $(FEATURES)
+	$(MAKE) fuzz-sql-test
 	python3 tests/chaos/chaos.py --program target/debug/slackwater --seconds 40
 	$(MAKE) loom
+
+# Random queries over random tables at random settings, against DuckDB and a naive model of lateness, for ten minutes:
+# make fuzz-sql SECONDS=3600, QUERIES=5000 instead of a time, SEED=17 for the same ones again, FIRST=41 from that case on,
+# KINDS='OVER|join' for these alone, HOW=stops (plain, state, kills) for such runs alone. Findings are reduced, and written
+# to target/fuzz-sql. CONTRIBUTING.md says more.
+fuzz-sql: duckdb
+	cargo build -p slackwater $(FEATURES)
+	$(FUZZ_SQL) --out target/fuzz-sql $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) \
+	  $(if $(KINDS),--kinds '$(KINDS)') $(if $(HOW),--how $(HOW)) $(if $(QUERIES),--queries $(QUERIES),--seconds $(or $(SECONDS),600))
+
+# The same 300 queries each time, half a minute; `make test` has built the program.
+fuzz-sql-test: duckdb
+	@test -x target/debug/slackwater || cargo build -p slackwater $(FEATURES)
+	$(FUZZ_SQL) --out target/fuzz-sql-test --seed 1 --queries 300 --reduce-seconds 30
+
+FUZZ_SQL = PYTHONPATH=tests $$(test -x target/duckdb/bin/python && echo target/duckdb/bin/python || echo python3) -m fuzz_sql
 
 # DuckDB, which tells the tests the answers to Nexmark's queries: a Python package (20 MB) in target/duckdb.
 DUCKDB = 1.4.5
@@ -23,7 +40,7 @@ duckdb:
 	@target/duckdb/bin/python -c "import duckdb; assert duckdb.__version__ == '$(DUCKDB)'" 2> /dev/null || { \
 	  python3 -m venv --system-site-packages target/duckdb && \
 	  target/duckdb/bin/pip install --quiet duckdb==$(DUCKDB); } || \
-	echo "note: DuckDB can't be installed: where Python has none, Nexmark's answers are not checked"
+	echo "note: DuckDB can't be installed: where Python has none, Nexmark's answers and fuzz-sql's are not checked"
 
 # The kafka source and sink against a real broker: Apache Kafka from Maven Central (43 MB, kept in
 # target/kafka), started on free ports of the loopback address and killed in between. Builds librdkafka.
