@@ -51,6 +51,7 @@ impl Live {
             for (step, plan) in instance.steps.iter().enumerate() {
                 let StepKind::Sink {
                     latency_target_ns: Some(target),
+                    ..
                 } = plan.kind
                 else {
                     continue;

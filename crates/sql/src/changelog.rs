@@ -264,6 +264,7 @@ fn over_grows(spec: &OverSpec, detail: &str) -> Option<String> {
 fn keeps_values(function: &AggregateFunction) -> bool {
     match function {
         AggregateFunction::Distinct { function, .. } => !function.needs_order(),
+        AggregateFunction::Quantile { .. } => true,
         AggregateFunction::Other(factory) => factory.keeps_values(),
         _ => false,
     }

@@ -1,6 +1,7 @@
 //! DataFusion's physical expressions as the engine's.
 
 mod decimal;
+mod floats;
 
 use std::any::Any;
 use std::fmt;
@@ -95,6 +96,9 @@ pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
     let expression = rewritten(expression, schema)?;
     let made = create_physical_expr(&expression, schema, &properties, &context)?;
     let checked = made.transform_up(|part| {
+        if let Some(compared) = floats::compared(&part, schema.as_arrow())? {
+            return Ok(Transformed::yes(compared));
+        }
         let any = part.as_ref() as &dyn Any;
         if let Some(cast) = any.downcast_ref::<CastExpr>()
             && is_text(cast.cast_type())

@@ -197,6 +197,7 @@ impl Translator<'_> {
             emit,
             refires,
             takes_back: input.updates,
+            starts_empty: false,
             emits_before: false,
             retention_us: self
                 .session
@@ -204,6 +205,10 @@ impl Translator<'_> {
                 .state_ttl_us
                 .filter(|_| window.is_none()),
             schema: schema.clone(),
+        };
+        let spec = AggregateSpec {
+            starts_empty: spec.is_total() && input.deletes,
+            ..spec
         };
         let exchange = if key_columns.is_empty() {
             Exchange::Single

@@ -83,7 +83,7 @@ impl Translator<'_> {
             instances_max,
         });
         // Who reads rows without their key has to see which one goes.
-        let wants_before = changelog.is_some() || (table.is_none() && stream.key.is_none());
+        let wants_before = changelog.is_some() || stream.key.is_none();
         self.specs.push(NodeSpec::Sink(SinkSpec {
             table,
             connector,

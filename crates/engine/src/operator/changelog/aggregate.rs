@@ -30,6 +30,8 @@ pub struct UpdatingAggregate {
     mark: Mark,
     /// What the last snapshot was taken since: groups that went before need no mention any more.
     saved: Mark,
+    /// A unit of work has ended: the row of a total is there.
+    has_ended: bool,
     hashes: Vec<u64>,
     groups: Vec<u32>,
 }
@@ -108,6 +110,7 @@ impl UpdatingAggregate {
             table,
             mark: Mark(1),
             saved: Mark::default(),
+            has_ended: false,
             hashes: Vec::new(),
             groups: Vec::new(),
         })
@@ -302,6 +305,26 @@ impl UpdatingAggregate {
         Ok(())
     }
 
+    /// Whether the row of a total is still to go out: it is there over no rows, too.
+    fn lacks_total(&self) -> bool {
+        self.spec.is_total() && !self.has_ended && self.table.keys.len() == 0
+    }
+
+    /// What a total is over no rows.
+    fn emit_total(&mut self, output: &mut Output) -> Result<()> {
+        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
+        hash_rows(&[], 1, &mut hashes)?;
+        let keys = &mut self.table.keys;
+        keys.groups(&[], &hashes, false, &mut groups)?;
+        self.table.resize();
+        for &group in &groups {
+            self.table.of_group[group as usize].touched = self.mark;
+        }
+        let before = self.results(&groups, 0)?;
+        let after = self.results(&groups, usize::MAX)?;
+        self.emit(before, after, output.ingest_ns, output)
+    }
+
     /// Which rows have the same values.
     fn are_same(&self, before: &RecordBatch, after: &RecordBatch) -> Result<Vec<bool>> {
         let mut same = vec![true; before.num_rows()];
@@ -384,7 +407,22 @@ impl Operator for UpdatingAggregate {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn due_ns(&self) -> Option<u64> {
+        (self.spec.starts_empty && self.lacks_total()).then_some(0)
+    }
+
+    fn on_time(&mut self, output: &mut Output) -> Result<Progress> {
+        if self.lacks_total() {
+            self.emit_total(output)?;
+        }
+        Ok(Progress::Done)
+    }
+
+    fn finalise(&mut self, output: &mut Output) -> Result<()> {
+        if self.lacks_total() {
+            self.emit_total(output)?;
+        }
+        self.has_ended = true;
         self.table = self.new_table()?;
         self.retention.restart();
         Ok(())

@@ -13,7 +13,7 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef, IntervalUnit, Schema, TimeUnit};
 
 use crate::barrier::{Barrier, BucketMove};
-use crate::chunk::{Chunk, Message, Origin, Positions};
+use crate::chunk::{Chunk, Message, Origin, Partitions, Positions};
 
 /// SplitMix64: small, and the same everywhere.
 pub struct Random(pub u64);
@@ -296,7 +296,7 @@ pub fn chunk(random: &mut Random, batch: RecordBatch) -> Chunk {
             Int64Array::from_iter_values(watermarks)
         });
         chunk.origin = Some(Origin {
-            partition: random.next() as u32,
+            partitions: Partitions::One(random.next() as u32),
             positions,
             watermarks,
         });

@@ -248,6 +248,7 @@ fn change(key: u8, retracts: bool) -> Change {
 const PLAIN: Form = Form {
     keyed: true,
     takes_back: false,
+    starts_empty: false,
     emits_before: false,
     every_row: false,
 };
@@ -317,6 +318,7 @@ fn what_is_forgotten_is_gone_from_the_next_snapshot_too() {
 fn groups_without_rows_make_room() {
     let form = Form {
         takes_back: true,
+        starts_empty: false,
         ..PLAIN
     };
     let mut operator = aggregate(form, None);
@@ -350,6 +352,7 @@ fn groups_without_rows_make_room() {
 fn an_overflowing_sum_goes_and_comes_back() {
     let form = Form {
         takes_back: true,
+        starts_empty: false,
         emits_before: true,
         ..PLAIN
     };
