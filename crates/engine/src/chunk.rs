@@ -380,3 +380,57 @@ impl Message {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{batch, rows};
+
+    fn chunk(kinds: &[RowKind]) -> Chunk {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..kinds.len() as i64));
+        let kinds = kinds.iter().map(|&kind| kind as i8);
+        Chunk {
+            kinds: Some(Int8Array::from_iter_values(kinds)),
+            ..Chunk::new(batch(vec![("n", numbers)]), 0)
+        }
+    }
+
+    fn kinds(chunk: &Chunk) -> Vec<&'static str> {
+        let kinds = chunk.kinds.as_ref().unwrap().values().iter();
+        kinds.map(|&kind| RowKind::symbol(kind)).collect()
+    }
+
+    #[test]
+    fn an_update_whose_before_is_left_out_is_still_one() {
+        use RowKind::{Delete, Insert, Update, UpdateBefore};
+        let all = chunk(&[Insert, UpdateBefore, Update, Delete]);
+        let without = all.without(&[UpdateBefore]).unwrap();
+        assert_eq!(kinds(&without), ["+I", "+U", "-D"]);
+        assert_eq!(rows(&[without.into_owned()]), ["n=0", "n=2", "n=3"]);
+        let added = all.without(&[UpdateBefore, Delete]).unwrap();
+        assert_eq!(kinds(&added), ["+I", "+U"]);
+        assert!(matches!(all.without(&[]).unwrap(), Cow::Borrowed(_)));
+        let none = chunk(&[UpdateBefore, Delete]);
+        assert_eq!(none.without(&[UpdateBefore, Delete]).unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn rows_keep_their_places_when_they_are_put_into_another_order() {
+        let places = [(1, 7), (0, 3), (Partitions::NONE, 0), (1, 8)];
+        let mut chunk = chunk(&[RowKind::Insert; 4]);
+        chunk.origin = Origin::of_places(places.into_iter());
+        let picked = chunk.take(&UInt32Array::from(vec![3, 1])).unwrap();
+        assert_eq!([picked.place(0), picked.place(1)], [(1, 8), (0, 3)]);
+        let part = chunk.slice(1, 2);
+        assert_eq!(
+            [part.place(0), part.place(1)],
+            [(0, 3), (Partitions::NONE, 0)]
+        );
+        let one = Origin::of_places([(4, 1), (4, 9)].into_iter()).unwrap();
+        assert!(matches!(one.partitions, Partitions::One(4)));
+        let none = [(Partitions::NONE, 0); 2];
+        assert!(Origin::of_places(none.into_iter()).is_none());
+        chunk.origin = None;
+        assert_eq!(chunk.place(2), (Partitions::NONE, 0));
+    }
+}

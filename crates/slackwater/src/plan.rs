@@ -316,7 +316,7 @@ fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
         NodeSpec::Sink(sink) if sink.connector.accepts() == Accepts::Rows => {
             &[RowKind::UpdateBefore, RowKind::Delete]
         }
-        NodeSpec::Sink(sink) if !sink.wants_before => &[RowKind::UpdateBefore],
+        NodeSpec::Sink(sink) if !sink.hears_before => &[RowKind::UpdateBefore],
         _ => &[],
     }
 }

@@ -284,6 +284,8 @@ files! {
     over
     lookup_joins
     aggregates
+    quantiles
+    places
     grouping_sets
     running
     changelog

@@ -5,6 +5,7 @@ use datafusion_common::{DataFusionError, Diagnostic, SchemaError};
 use sqlparser::tokenizer::{Location, Span};
 
 use super::{SqlError, from_parser, nearest};
+use crate::explain::readable;
 use crate::functions;
 use crate::statement::WINDOW_FUNCTIONS;
 use crate::types::with_sql_types;
@@ -500,6 +501,12 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
                 None => error.mend(format!("the columns are: {}", names.join(", "))),
             }
         }
+        SchemaError::DuplicateUnqualifiedField { name } => SqlError::new(format!(
+            "GROUP BY has '{}' twice, cast to different types",
+            readable(name)
+        ))
+        .near("GROUP")
+        .mend("cast in a subquery: FROM (SELECT CAST(x AS INT) AS a, CAST(x AS STRING) AS b FROM t) GROUP BY a, b"),
         SchemaError::AmbiguousReference { field } => {
             let error = SqlError::new(format!("column '{}' is in more than one table", field.name));
             let error = match field.spans.first() {

@@ -91,6 +91,7 @@ impl Translator<'_> {
             latency_target_ns,
             changes: stream.changes(),
             wants_before,
+            hears_before: wants_before,
         }));
         self.schemas.push(schema);
         debug_assert_eq!(sink + 1, self.specs.len());

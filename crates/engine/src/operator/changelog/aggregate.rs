@@ -269,6 +269,7 @@ impl UpdatingAggregate {
             kinds.push(kind as i8);
         };
         let emitted = Chunk::new(after.batch.clone(), ingest_ns);
+        let is_every_row = self.spec.emit == Emit::EveryRow;
         for (row, &is_same) in is_same.iter().enumerate() {
             // A row that has no value was refused, and is not there for anybody behind this.
             let was_there = before.is_there[row] && before.failed[row].is_none();
@@ -279,7 +280,8 @@ impl UpdatingAggregate {
             }
             let is_there = after.is_there[row] && after.failed[row].is_none();
             match (was_there, is_there) {
-                (true, true) if is_same => {}
+                // One update for each row, also for who shares it with a reader of changes.
+                (true, true) if is_same && (self.spec.takes_back || !is_every_row) => {}
                 (true, true) => {
                     if self.spec.emits_before {
                         push(row, RowKind::UpdateBefore);
