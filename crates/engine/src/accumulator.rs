@@ -9,6 +9,7 @@ mod count;
 mod distinct;
 mod extreme;
 mod first_last;
+mod quantile;
 mod retract;
 mod sum;
 
@@ -136,6 +137,13 @@ pub enum AggregateFunction {
         /// Type of the argument and of the result.
         of: DataType,
     },
+    /// PERCENTILE_CONT or MEDIAN of `Float32` or `Float64` values; keeps all of them.
+    Quantile {
+        /// Between 0 and 1.
+        fraction: f64,
+        /// Type of the argument and of the result.
+        of: DataType,
+    },
     /// `function(DISTINCT …)`.
     Distinct {
         /// The function over distinct rows.
@@ -191,6 +199,9 @@ impl AggregateFunction {
                 ignore_nulls,
                 of,
             } => Box::new(first_last::FirstLast::new(*last, *ignore_nulls, of)?),
+            AggregateFunction::Quantile { fraction, of } => {
+                Box::new(quantile::Quantile::new(*fraction, of)?)
+            }
             // The first of the distinct values is the first of all.
             AggregateFunction::Distinct { function, .. } if function.needs_order() => {
                 function.accumulator()?
@@ -226,6 +237,7 @@ impl AggregateFunction {
             AggregateFunction::Average => DataType::Float64,
             AggregateFunction::Extreme { of, .. } => of.clone(),
             AggregateFunction::FirstLast { of, .. } => of.clone(),
+            AggregateFunction::Quantile { of, .. } => of.clone(),
             AggregateFunction::Distinct { function, .. } => function.data_type(),
             AggregateFunction::Other(factory) => factory.data_type(),
         }

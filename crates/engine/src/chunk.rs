@@ -4,6 +4,7 @@
 //! while something downstream needs it, where its rows came from ([`Origin`]) and what they do to
 //! the result ([`RowKind`]).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -44,20 +45,30 @@ pub struct KeyHashes {
 /// source `n` of a query begin at `n` times this.
 pub const PARTITIONS_PER_SOURCE: u32 = 1 << 20;
 
-/// The source partition that the rows of a chunk came from. One chunk has rows of one partition.
+/// Where the rows of a chunk came from.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// Number of the partition in its source.
-    pub partition: u32,
-    /// Position of each row in the partition.
+    /// The source partition of each row.
+    pub partitions: Partitions,
+    /// Position of each row in its partition.
     pub positions: Positions,
     /// Each row's watermark: the largest event time seen earlier in the partition minus the
     /// delay. `None` when no row of the chunk lies behind its own watermark, the usual case.
     pub watermarks: Option<Int64Array>,
 }
 
-/// Positions of a chunk's rows in their partition: line numbers for text (the first is 1), else
-/// the record's ordinal. They increase within a chunk.
+/// The source partitions of a chunk's rows, by their numbers.
+#[derive(Debug, Clone)]
+pub enum Partitions {
+    /// All rows are of one partition, as sources read them.
+    One(u32),
+    /// One partition per row: an operator has put rows into an order of its own.
+    /// [`Partitions::NONE`] for a row that has none.
+    Each(UInt32Array),
+}
+
+/// Positions of a chunk's rows in their partitions: line numbers for text (the first is 1), else
+/// the record's ordinal. They increase within a chunk as sources read it.
 #[derive(Debug, Clone)]
 pub enum Positions {
     /// Row `i` has position `first + i`.
@@ -100,6 +111,30 @@ impl RowKind {
     }
 }
 
+impl Partitions {
+    /// The partition of a row that a stateful operator has made. Its position is 0.
+    pub const NONE: u32 = u32::MAX;
+
+    /// Partition of row `row`.
+    pub fn at(&self, row: usize) -> u32 {
+        match self {
+            Partitions::One(partition) => *partition,
+            Partitions::Each(list) => list.value(row),
+        }
+    }
+
+    fn pick(&self, rows: &UInt32Array) -> Partitions {
+        match self {
+            Partitions::One(partition) => Partitions::One(*partition),
+            Partitions::Each(list) => {
+                let rows = rows.values().iter();
+                let picked = rows.map(|&row| list.value(row as usize));
+                Partitions::Each(UInt32Array::from_iter_values(picked))
+            }
+        }
+    }
+}
+
 impl Positions {
     /// Position of row `row`.
     pub fn at(&self, row: usize) -> u64 {
@@ -123,9 +158,44 @@ impl Positions {
 }
 
 impl Origin {
-    /// The source, numbered among those of the query.
-    pub fn source(&self) -> usize {
-        (self.partition / PARTITIONS_PER_SOURCE) as usize
+    /// The source that all rows are of, numbered among those of the query; `None` where an operator has made
+    /// some, or they are of several.
+    pub fn source(&self) -> Option<usize> {
+        let of = |partition: u32| {
+            let source = (partition / PARTITIONS_PER_SOURCE) as usize;
+            (partition != Partitions::NONE).then_some(source)
+        };
+        match &self.partitions {
+            Partitions::One(partition) => of(*partition),
+            Partitions::Each(list) => {
+                let mut sources = list.values().iter().map(|&partition| of(partition));
+                let first = sources.next()??;
+                sources.all(|source| source == Some(first)).then_some(first)
+            }
+        }
+    }
+
+    /// The origin of rows that an operator passes on in an order of its own, by their partitions and
+    /// positions; `None` where no row has one.
+    pub fn of_places(places: impl Iterator<Item = (u32, u64)> + Clone) -> Option<Origin> {
+        let partitions = places.clone().map(|(partition, _)| partition);
+        let first = partitions.clone().next()?;
+        let partitions = match partitions.clone().all(|partition| partition == first) {
+            true if first == Partitions::NONE => return None,
+            true => Partitions::One(first),
+            false => Partitions::Each(UInt32Array::from_iter_values(partitions)),
+        };
+        let positions = places.map(|(_, position)| position);
+        Some(Origin {
+            partitions,
+            positions: Positions::List(UInt64Array::from_iter_values(positions)),
+            watermarks: None,
+        })
+    }
+
+    /// Partition and position of row `row`.
+    pub fn place(&self, row: usize) -> (u32, u64) {
+        (self.partitions.at(row), self.positions.at(row))
     }
 
     /// Row `row`'s watermark; [`crate::time::MIN_WATERMARK`] when the row can't be late.
@@ -174,6 +244,31 @@ impl Chunk {
         )?))
     }
 
+    /// Partition and position of row `row`; those of a row without an origin are ([`Partitions::NONE`], 0).
+    pub fn place(&self, row: usize) -> (u32, u64) {
+        let origin = self.origin.as_ref();
+        origin.map_or((Partitions::NONE, 0), |origin| origin.place(row))
+    }
+
+    /// The rows without those of some kinds. The others are what they were: an update whose `-U` is
+    /// left out is still one, unlike in [`Chunk::filter`].
+    pub fn without(&self, left_out: &[RowKind]) -> Result<Cow<'_, Chunk>> {
+        let is_left_out = |kind: i8| left_out.iter().any(|&of| of as i8 == kind);
+        let Some(kinds) = &self.kinds else {
+            return Ok(Cow::Borrowed(self));
+        };
+        if !kinds.values().iter().any(|&kind| is_left_out(kind)) {
+            return Ok(Cow::Borrowed(self));
+        }
+        let rows = kinds.values().iter().enumerate();
+        let rows = rows.filter(|&(_, &kind)| !is_left_out(kind));
+        let (rows, kinds): (Vec<u32>, Vec<i8>) =
+            rows.map(|(row, &kind)| (row as u32, kind)).unzip();
+        let mut others = self.take(&UInt32Array::from(rows))?;
+        others.kinds = Some(Int8Array::from(kinds));
+        Ok(Cow::Owned(others))
+    }
+
     /// The rows where `keep` is true (NULL counts as false).
     pub fn filter(&self, keep: &BooleanArray) -> Result<Chunk> {
         let kept = keep.true_count();
@@ -199,7 +294,7 @@ impl Chunk {
             arrow_select::take::take_record_batch(&self.batch, rows)?
         };
         let origin = self.origin.as_ref().map(|origin| Origin {
-            partition: origin.partition,
+            partitions: origin.partitions.pick(rows),
             positions: origin.positions.pick(rows),
             watermarks: origin.watermarks.as_ref().map(|watermarks| {
                 rows.values()
@@ -225,7 +320,10 @@ impl Chunk {
             batch: self.batch.slice(offset, length),
             ingest_ns: self.ingest_ns,
             origin: self.origin.as_ref().map(|origin| Origin {
-                partition: origin.partition,
+                partitions: match &origin.partitions {
+                    Partitions::One(partition) => Partitions::One(*partition),
+                    Partitions::Each(list) => Partitions::Each(list.slice(offset, length)),
+                },
                 positions: match &origin.positions {
                     Positions::Run { first } => Positions::Run {
                         first: first + offset as u64,
@@ -303,5 +401,59 @@ impl Message {
             self,
             Message::EndOfWork { .. } | Message::EndOfStream { .. } | Message::Barrier(_)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{batch, rows};
+
+    fn chunk(kinds: &[RowKind]) -> Chunk {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..kinds.len() as i64));
+        let kinds = kinds.iter().map(|&kind| kind as i8);
+        Chunk {
+            kinds: Some(Int8Array::from_iter_values(kinds)),
+            ..Chunk::new(batch(vec![("n", numbers)]), 0)
+        }
+    }
+
+    fn kinds(chunk: &Chunk) -> Vec<&'static str> {
+        let kinds = chunk.kinds.as_ref().unwrap().values().iter();
+        kinds.map(|&kind| RowKind::symbol(kind)).collect()
+    }
+
+    #[test]
+    fn an_update_whose_before_is_left_out_is_still_one() {
+        use RowKind::{Delete, Insert, Update, UpdateBefore};
+        let all = chunk(&[Insert, UpdateBefore, Update, Delete]);
+        let without = all.without(&[UpdateBefore]).unwrap();
+        assert_eq!(kinds(&without), ["+I", "+U", "-D"]);
+        assert_eq!(rows(&[without.into_owned()]), ["n=0", "n=2", "n=3"]);
+        let added = all.without(&[UpdateBefore, Delete]).unwrap();
+        assert_eq!(kinds(&added), ["+I", "+U"]);
+        assert!(matches!(all.without(&[]).unwrap(), Cow::Borrowed(_)));
+        let none = chunk(&[UpdateBefore, Delete]);
+        assert_eq!(none.without(&[UpdateBefore, Delete]).unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn rows_keep_their_places_when_they_are_put_into_another_order() {
+        let places = [(1, 7), (0, 3), (Partitions::NONE, 0), (1, 8)];
+        let mut chunk = chunk(&[RowKind::Insert; 4]);
+        chunk.origin = Origin::of_places(places.into_iter());
+        let picked = chunk.take(&UInt32Array::from(vec![3, 1])).unwrap();
+        assert_eq!([picked.place(0), picked.place(1)], [(1, 8), (0, 3)]);
+        let part = chunk.slice(1, 2);
+        assert_eq!(
+            [part.place(0), part.place(1)],
+            [(0, 3), (Partitions::NONE, 0)]
+        );
+        let one = Origin::of_places([(4, 1), (4, 9)].into_iter()).unwrap();
+        assert!(matches!(one.partitions, Partitions::One(4)));
+        let none = [(Partitions::NONE, 0); 2];
+        assert!(Origin::of_places(none.into_iter()).is_none());
+        chunk.origin = None;
+        assert_eq!(chunk.place(2), (Partitions::NONE, 0));
     }
 }

@@ -9,6 +9,7 @@ use slackwater_link::{FrameReceiver, FrameSender, Waker, channel};
 use crate::balancer::{BalancerPlan, Route, first_owners};
 use crate::budget::Budget;
 use crate::checkpoint::{self, Chain, PartitionState};
+use crate::chunk::RowKind;
 use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
 use crate::exchange::{LinkReceiver, LinkSender};
@@ -200,7 +201,8 @@ impl InstancePlan {
             matches!(
                 step.kind,
                 StepKind::Sink {
-                    latency_target_ns: Some(_)
+                    latency_target_ns: Some(_),
+                    ..
                 }
             )
         });
@@ -250,6 +252,8 @@ pub enum StepKind {
     Sink {
         /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
         latency_target_ns: Option<u64>,
+        /// Rows of these kinds are not for it.
+        leaves_out: &'static [RowKind],
     },
     /// Sends over links.
     Route {
@@ -530,9 +534,12 @@ fn instance(
                 operator: catalog.combiner(step.node)?,
                 dead_letters: catalog.dead_letters(step.node),
             },
-            StepKind::Sink { latency_target_ns } => {
+            StepKind::Sink {
+                latency_target_ns,
+                leaves_out,
+            } => {
                 let sink = catalog.sink(step.node, plan.index, plan.of)?;
-                Step::Sink(SinkStep::new(sink, *latency_target_ns))
+                Step::Sink(SinkStep::new(sink, *latency_target_ns, leaves_out))
             }
             StepKind::Route {
                 balancer: balancer @ BalancerPlan::Broadcast { .. },

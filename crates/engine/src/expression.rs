@@ -146,7 +146,10 @@ fn find_failing(
 /// Row `row` of `chunk` as a refused record.
 pub fn reject(chunk: &Chunk, row: usize, reason: String) -> Rejected {
     Rejected {
-        partition: chunk.origin.as_ref().map(|origin| origin.partition),
+        partition: chunk
+            .origin
+            .as_ref()
+            .map(|origin| origin.partitions.at(row)),
         position: chunk.origin.as_ref().map(|origin| origin.positions.at(row)),
         reason,
         record: row_text(&chunk.batch, row),

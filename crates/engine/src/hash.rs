@@ -235,11 +235,10 @@ fn hash_column(column: &ArrayRef, hashes: &mut [u64]) -> Result<()> {
     Ok(())
 }
 
-/// Key columns as they are compared: floating-point numbers with -0 as 0 and one NaN, as they are hashed. Equal
-/// keys have equal `arrow-row` encodings then.
+/// Columns as they are compared: floating-point numbers with -0 as 0 and one NaN, the greatest of all, as they are
+/// hashed. Equal keys have equal `arrow-row` encodings then, and those stand in the order of SQL.
 pub fn canonical(columns: &[ArrayRef]) -> Cow<'_, [ArrayRef]> {
-    let is_float = |column: &ArrayRef| column.data_type().is_floating();
-    if !columns.iter().any(is_float) {
+    if columns.iter().all(is_canonical) {
         return Cow::Borrowed(columns);
     }
     let columns = columns.iter().map(|column| -> ArrayRef {
@@ -257,6 +256,26 @@ pub fn canonical(columns: &[ArrayRef]) -> Cow<'_, [ArrayRef]> {
         }
     });
     Cow::Owned(columns.collect())
+}
+
+/// Whether no value is -0 or NaN: looking costs less than writing a column.
+fn is_canonical(column: &ArrayRef) -> bool {
+    const NEGATIVE_ZERO: u64 = (-0.0f64).to_bits();
+    const NEGATIVE_ZERO_32: u32 = (-0.0f32).to_bits();
+    // No `any`: without a way out of the loop it takes several values at a time.
+    match column.data_type() {
+        DataType::Float64 => {
+            let values = column.as_primitive::<Float64Type>().values();
+            let is_other = |v: &f64| (v.to_bits() == NEGATIVE_ZERO) | v.is_nan();
+            !values.iter().fold(false, |found, v| found | is_other(v))
+        }
+        DataType::Float32 => {
+            let values = column.as_primitive::<Float32Type>().values();
+            let is_other = |v: &f32| (v.to_bits() == NEGATIVE_ZERO_32) | v.is_nan();
+            !values.iter().fold(false, |found, v| found | is_other(v))
+        }
+        _ => true,
+    }
 }
 
 fn one_zero(value: f64) -> f64 {

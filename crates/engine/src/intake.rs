@@ -17,7 +17,7 @@ use slackwater_link::Waiter;
 
 use crate::budget::Budget;
 use crate::checkpoint::PartitionState;
-use crate::chunk::{Chunk, Origin};
+use crate::chunk::{Chunk, Origin, Partitions};
 use crate::error::Result;
 use crate::expression::{Expression, evaluate, reject};
 use crate::operator::window::{EVENT_TIME_MAX_US, ticks_to_us, timestamp_ticks, timestamp_unit};
@@ -464,7 +464,7 @@ impl Intake {
         }
         let mut chunk = Chunk::new(rows.batch, rows.ingest_ns);
         chunk.origin = Some(Origin {
-            partition: self.spec.partition_base + rows.partition,
+            partitions: Partitions::One(self.spec.partition_base + rows.partition),
             positions: rows.positions,
             watermarks: None,
         });

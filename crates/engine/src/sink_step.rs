@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use slackwater_link::Waiter;
 
 use crate::checkpoint::Prepared;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, RowKind};
 use crate::counters::InstanceCounters;
 use crate::error::Result;
 use crate::latency::Seconds;
@@ -28,6 +28,8 @@ const LEAVING_CHUNKS_MAX: usize = 64;
 pub struct SinkStep {
     sink: Box<dyn Sink>,
     target_ns: Option<u64>,
+    /// Rows of these kinds are not written.
+    leaves_out: &'static [RowKind],
     /// Latency of each row in microseconds.
     latencies_us: Histogram<u64>,
     seconds: Seconds,
@@ -57,12 +59,17 @@ pub struct SinkResult {
 
 impl SinkStep {
     /// A step that writes to `sink`, where the 99th percentile of latencies is to be below
-    /// `target_ns`.
-    pub fn new(sink: Box<dyn Sink>, target_ns: Option<u64>) -> SinkStep {
+    /// `target_ns`, of the rows that are not of the kinds `leaves_out`.
+    pub fn new(
+        sink: Box<dyn Sink>,
+        target_ns: Option<u64>,
+        leaves_out: &'static [RowKind],
+    ) -> SinkStep {
         let latencies_us = Histogram::new_with_bounds(1, LATENCY_MAX_US, 3);
         SinkStep {
             sink,
             target_ns,
+            leaves_out,
             latencies_us: latencies_us.expect("the bounds are constants that it accepts"),
             seconds: Seconds::since(now_ns()),
             leaving: Vec::with_capacity(LEAVING_CHUNKS_MAX),
@@ -86,9 +93,13 @@ impl SinkStep {
         step: usize,
         counters: &Arc<InstanceCounters>,
     ) -> Result<()> {
-        let rows = chunk.rows() as u64;
         let begin_ns = now_ns();
-        self.sink.write(chunk)?;
+        let chunk = chunk.without(self.leaves_out)?;
+        let rows = chunk.rows() as u64;
+        if rows == 0 {
+            return Ok(());
+        }
+        self.sink.write(&chunk)?;
         counters.steps[step].add(now_ns() - begin_ns, rows);
         self.rows += rows;
         self.leaving.push((chunk.ingest_ns, rows));

@@ -98,6 +98,8 @@ mod flags {
     pub const WATERMARKS: u8 = 4;
     /// Chunk: rows have kinds.
     pub const KINDS: u8 = 8;
+    /// Chunk: the origin's partitions are a list.
+    pub const PARTITIONS: u8 = 16;
     /// End of stream, and the barrier of a checkpoint: the query is stopped.
     pub const STOPPED: u8 = 1;
 }

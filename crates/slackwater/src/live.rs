@@ -69,6 +69,7 @@ impl Live {
             for (step, plan) in instance.steps.iter().enumerate() {
                 let StepKind::Sink {
                     latency_target_ns: Some(target_ns),
+                    ..
                 } = plan.kind
                 else {
                     continue;

@@ -6,10 +6,12 @@ use slackwater_control::place::{Placement, Question, Strategy, place};
 use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
 use slackwater_control::split::{Subqueries, split_each};
 use slackwater_engine::balancer::BalancerPlan;
+use slackwater_engine::chunk::RowKind;
 use slackwater_engine::deploy::{
     Deployment, InputPlan, InstancePlan, LinkPlan, RelayPlan, StepKind, StepPlan,
 };
 use slackwater_engine::runtime::WaitMode;
+use slackwater_engine::sink::Accepts;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Processes, TwoPhase};
 use slackwater_sql::specs::NodeSpec;
@@ -223,6 +225,7 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
             kind: match graph.nodes[node].kind {
                 NodeKind::Sink => StepKind::Sink {
                     latency_target_ns: latency_target(program, node),
+                    leaves_out: leaves_out(program, node),
                 },
                 _ => StepKind::Operator,
             },
@@ -302,6 +305,19 @@ fn latency_target(program: &Program, node: usize) -> Option<u64> {
     match &program.nodes[node] {
         NodeSpec::Sink(sink) => sink.latency_target_ns,
         _ => None,
+    }
+}
+
+/// What is not for a sink of the rows that come to it: another reader of the same rows may have asked for
+/// what they were before their update, and one that can only add rows takes none back, also not a sum
+/// that overflows.
+fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
+    match &program.nodes[node] {
+        NodeSpec::Sink(sink) if sink.connector.accepts() == Accepts::Rows => {
+            &[RowKind::UpdateBefore, RowKind::Delete]
+        }
+        NodeSpec::Sink(sink) if !sink.hears_before => &[RowKind::UpdateBefore],
+        _ => &[],
     }
 }
 

@@ -290,6 +290,8 @@ files! {
     over
     lookup_joins
     aggregates
+    quantiles
+    places
     grouping_sets
     running
     changelog

@@ -100,6 +100,15 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
             ignore_nulls: params.null_treatment == Some(NullTreatment::IgnoreNulls),
             of: of.clone(),
         }),
+        ("median" | "percentile_cont", [of, ..]) if is_float(of) => {
+            let of = of.clone();
+            let function =
+                fraction(call).map(|fraction| AggregateFunction::Quantile { fraction, of });
+            if function.is_some() {
+                arguments.truncate(1);
+            }
+            function
+        }
         _ => (call.func.inner().as_ref() as &dyn Any)
             .downcast_ref::<UserAggregate>()
             .map(|user| AggregateFunction::Other(user.factory().clone())),
@@ -130,6 +139,26 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
         function,
         arguments,
     })
+}
+
+fn is_float(of: &DataType) -> bool {
+    matches!(of, DataType::Float32 | DataType::Float64)
+}
+
+/// Which quantile MEDIAN or PERCENTILE_CONT asks for; `None` where that is not one, and the planner says so.
+fn fraction(call: &AggregateExpr) -> Option<f64> {
+    let fraction = match call.params.args.get(1) {
+        None => 0.5,
+        Some(Expr::Literal(ScalarValue::Float64(Some(fraction)), _)) => *fraction,
+        Some(_) => return None,
+    };
+    let is_descending = call.params.order_by.first().is_some_and(|sort| !sort.asc);
+    (0.0..=1.0)
+        .contains(&fraction)
+        .then_some(match is_descending {
+            true => 1.0 - fraction,
+            false => fraction,
+        })
 }
 
 fn is_decimal(of: &DataType) -> bool {
@@ -346,8 +375,13 @@ impl Accumulator for PerGroup {
     }
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> slackwater_engine::Result<()> {
+        // One by one: of several states some of DataFusion's accumulators take the first alone.
         self.by_group(groups, states, |accumulator, rows| {
-            accumulator.merge_batch(rows)
+            let rows_of_group = rows.first().map_or(0, |column| column.len());
+            (0..rows_of_group).try_for_each(|row| {
+                let state = rows.iter().map(|column| column.slice(row, 1));
+                accumulator.merge_batch(&state.collect::<Vec<ArrayRef>>())
+            })
         })
     }
 

@@ -59,11 +59,36 @@ impl fmt::Display for ChangelogMode {
     }
 }
 
-/// Tells whoever makes changes in which form they are wanted; what each node emits then.
+/// Tells whoever makes changes in which form they are wanted, and sinks which kinds of rows are not for them;
+/// what each node emits then.
 pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> {
+    for node in 0..nodes.len() {
+        if !matches!(nodes[node], NodeSpec::Sink(_)) {
+            continue;
+        }
+        // Whoever reads the same rows may want to hear what they were. What goes to this sink is what it
+        // would get without that reader.
+        let upstream = graph.upstream(node);
+        let alone = settle_among(graph, &mut nodes.to_vec(), |other| {
+            upstream.contains(&other)
+        });
+        let mode = alone[graph.nodes[node].inputs[0].from];
+        if let NodeSpec::Sink(sink) = &mut nodes[node] {
+            sink.hears_before = mode.befores;
+        }
+    }
+    settle_among(graph, nodes, |_| true)
+}
+
+/// The same of some nodes and all that they read.
+fn settle_among(
+    graph: &QueryGraph,
+    nodes: &mut [NodeSpec],
+    is_among: impl Fn(usize) -> bool,
+) -> Vec<ChangelogMode> {
     let mut wanted = vec![false; nodes.len()];
     // Consumers have larger numbers.
-    for node in (0..nodes.len()).rev() {
+    for node in (0..nodes.len()).rev().filter(|&node| is_among(node)) {
         let wants = wanted[node];
         match &mut nodes[node] {
             NodeSpec::Aggregate { spec, .. } if !spec.is_final() => spec.emits_before = wants,
@@ -264,6 +289,7 @@ fn over_grows(spec: &OverSpec, detail: &str) -> Option<String> {
 fn keeps_values(function: &AggregateFunction) -> bool {
     match function {
         AggregateFunction::Distinct { function, .. } => !function.needs_order(),
+        AggregateFunction::Quantile { .. } => true,
         AggregateFunction::Other(factory) => factory.keeps_values(),
         _ => false,
     }

@@ -1,6 +1,7 @@
 //! DataFusion's physical expressions as the engine's.
 
 mod checked;
+mod floats;
 mod not_null;
 
 pub use checked::INTERVAL;
@@ -99,7 +100,13 @@ pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
     let context = PhysicalPlanningContext::default();
     let expression = rewritten(expression, schema)?;
     let made = create_physical_expr(&expression, schema, &properties, &context)?;
-    let checked = made.transform_up(|part| checked(part, schema.as_arrow()))?;
+    let checked = made.transform_up(|part| match floats::compared(&part, schema.as_arrow())? {
+        Some(compared) => {
+            let checked = checked(compared, schema.as_arrow())?;
+            Ok(Transformed::yes(checked.data))
+        }
+        None => checked(part, schema.as_arrow()),
+    })?;
     Ok(checked.data)
 }
 
@@ -281,12 +288,14 @@ impl PhysicalExpression {
     }
 }
 
+// Nodes that say the same are one, and this is how they say it: so it shows the whole tree. As SQL shows it,
+// without types and quotes, `s = 'a AND t = b'` would be `s = 'a' AND t = 'b'`.
 impl fmt::Debug for PhysicalExpression {
     /// With `{:#?}` as a reader of SQL would write it; else with what tells it from every other one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
             true => f.write_str(&explain::expression(&self.expression)),
-            false => write!(f, "{}", self.expression),
+            false => fmt::Debug::fmt(&self.expression, f),
         }
     }
 }
@@ -335,4 +344,37 @@ fn reason(error: DataFusionError) -> String {
         plain = rest;
     }
     with_sql_types(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_schema::Field;
+    use datafusion_expr::{col, lit};
+
+    fn columns() -> DFSchema {
+        let fields = ["s", "t"].map(|name| Field::new(name, DataType::Utf8, true));
+        DFSchema::try_from(Schema::new(fields.to_vec())).unwrap()
+    }
+
+    fn over_texts(expression: &Expr) -> Arc<dyn Expression> {
+        let schema: SchemaRef = Arc::new(columns().as_arrow().clone());
+        PhysicalExpression::over(physical(expression, &columns()).unwrap(), &schema).unwrap()
+    }
+
+    #[test]
+    fn expressions_that_read_alike_are_different_ones() {
+        let two = col("s").eq(lit("a")).and(col("t").eq(lit("b")));
+        let one = col("s").eq(lit("a AND t@1 = b"));
+        let shown = |of: &Expr| explain::expression(&physical(of, &columns()).unwrap());
+        assert_eq!(shown(&two), shown(&one));
+        assert_ne!(
+            format!("{:?}", over_texts(&two)),
+            format!("{:?}", over_texts(&one))
+        );
+        assert_eq!(
+            format!("{:?}", over_texts(&two)),
+            format!("{:?}", over_texts(&two.clone()))
+        );
+    }
 }

@@ -2,10 +2,12 @@
 //! stand. The planner would find most of them later, without a place.
 
 use arrow_schema::DataType;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, Result};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
+use datafusion_expr::planner::{
+    ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawFieldAccessExpr, RawWindowExpr,
+};
 use datafusion_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion_expr::{Expr, ExprSchemable, GetFieldAccess, LogicalPlan, Operator, lit};
 use sqlparser::ast::BinaryOperator;
@@ -55,6 +57,23 @@ impl ExprPlanner for Operands {
         )
     }
 
+    fn plan_aggregate(&self, raw: RawAggregateExpr) -> Result<PlannerResult<RawAggregateExpr>> {
+        Ok(PlannerResult::Original(RawAggregateExpr {
+            args: all_named(raw.args)?,
+            filter: boxed_named(raw.filter)?,
+            ..raw
+        }))
+    }
+
+    fn plan_window(&self, raw: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
+        Ok(PlannerResult::Original(RawWindowExpr {
+            args: all_named(raw.args)?,
+            partition_by: all_named(raw.partition_by)?,
+            filter: boxed_named(raw.filter)?,
+            ..raw
+        }))
+    }
+
     fn plan_field_access(
         &self,
         raw: RawFieldAccessExpr,
@@ -67,6 +86,35 @@ impl ExprPlanner for Operands {
             _ => PlannerResult::Original(raw),
         })
     }
+}
+
+/// The planner tells the results of aggregates apart by their names, and leaves casts out of these: SUM(x) would
+/// be SUM(CAST(x AS BIGINT)). So what is cast gets a name that says so.
+fn with_casts_named(expression: Expr) -> Result<Expr> {
+    let named = expression.transform_up(|part| {
+        let (word, inner, field) = match &part {
+            Expr::Cast(cast) => ("CAST", &cast.expr, &cast.field),
+            Expr::TryCast(cast) => ("TRY_CAST", &cast.expr, &cast.field),
+            _ => return Ok(Transformed::no(part)),
+        };
+        // Constants are looked at: a percentile's fraction.
+        if !inner.any_column_refs() {
+            return Ok(Transformed::no(part));
+        }
+        let of = sql_name(field.data_type());
+        let name = format!("{word}({} AS {of})", inner.schema_name());
+        Ok(Transformed::yes(part.alias(name)))
+    });
+    Ok(named?.data)
+}
+
+fn all_named(expressions: Vec<Expr>) -> Result<Vec<Expr>> {
+    expressions.into_iter().map(with_casts_named).collect()
+}
+
+fn boxed_named(expression: Option<Box<Expr>>) -> Result<Option<Box<Expr>>> {
+    let named = expression.map(|expression| with_casts_named(*expression).map(Box::new));
+    named.transpose()
 }
 
 /// Refuses `FILTER (WHERE x)` where `x` is no condition: the planner would cast it to one.

@@ -175,6 +175,9 @@ pub struct SinkSpec {
     pub order: RowOrder,
     /// Wants to hear what a row was before its update.
     pub wants_before: bool,
+    /// Hears it: it wants to, or what is between it and whoever makes the changes needs it
+    /// ([`crate::changelog::settle`]).
+    pub hears_before: bool,
 }
 
 /// What rows may do to those before them.

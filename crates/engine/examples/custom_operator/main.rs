@@ -167,6 +167,7 @@ fn main() -> Result<()> {
             2,
             StepKind::Sink {
                 latency_target_ns: None,
+                leaves_out: &[],
             },
             vec![],
         ),

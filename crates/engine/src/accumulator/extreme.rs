@@ -10,6 +10,7 @@ use arrow_schema::{DataType, TimeUnit};
 
 use super::{Accumulator, OrderKey, Values};
 use crate::error::Result;
+use crate::hash::canonical;
 
 /// The accumulator of MIN or MAX over values of type `of`.
 pub fn extreme(largest: bool, of: &DataType) -> Result<Box<dyn Accumulator>> {
@@ -38,7 +39,7 @@ pub fn extreme(largest: bool, of: &DataType) -> Result<Box<dyn Accumulator>> {
     })
 }
 
-/// Over values of fixed width. NaN is the largest double, as `ORDER BY` has it.
+/// Over values of fixed width. NaN is the largest double, and -0 is 0, as `ORDER BY` has it.
 struct Primitive<T: ArrowPrimitiveType> {
     largest: bool,
     of: DataType,
@@ -57,6 +58,7 @@ where
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         use arrow_array::ArrowNativeTypeOp;
+        let arguments = canonical(&arguments[..1]);
         let column = arguments[0].as_primitive::<T>();
         let all_valid = column.null_count() == 0;
         for (row, (&group, &value)) in groups.iter().zip(column.values()).enumerate() {
@@ -120,7 +122,8 @@ impl Accumulator for Encoded {
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
-        let rows = self.converter.convert_columns(&arguments[..1])?;
+        let arguments = canonical(&arguments[..1]);
+        let rows = self.converter.convert_columns(&arguments)?;
         for (row, &group) in groups.iter().enumerate() {
             if arguments[0].is_null(row) {
                 continue;

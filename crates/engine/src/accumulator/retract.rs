@@ -18,7 +18,7 @@ pub fn retractable(
         AggregateFunction::Count => Box::new(super::count::Count::default()),
         AggregateFunction::Sum { to } => Box::new(sums::Sums::sum(to)?),
         AggregateFunction::Average => Box::new(sums::Sums::average()),
-        AggregateFunction::Extreme { .. } => {
+        AggregateFunction::Extreme { .. } | AggregateFunction::Quantile { .. } => {
             Box::new(multiset::Multiset::new(function.clone(), arguments)?)
         }
         AggregateFunction::Distinct {

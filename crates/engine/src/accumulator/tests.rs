@@ -318,6 +318,22 @@ proptest! {
     }
 
     #[test]
+    fn quantiles_of_doubles(case in cases()) {
+        for (of, fraction) in [(DataType::Float64, 0.5), (DataType::Float32, 0.25), (DataType::Float64, 1.0)] {
+            let column = case.column(&of);
+            let function = AggregateFunction::Quantile { fraction, of: of.clone() };
+            check(&function, &[column], &case, |group| {
+                let mut values = case.present(group);
+                values.sort_unstable();
+                let place = fraction * (values.len().checked_sub(1)? as f64);
+                let (low, high) = (values[place.floor() as usize], values[place.ceil() as usize]);
+                let value = low as f64 + (high - low) as f64 * place.fract();
+                Some(format!("{value:?}"))
+            });
+        }
+    }
+
+    #[test]
     fn first_and_last_by_time_partition_and_position(case in cases()) {
         for of in [DataType::Int64, DataType::Utf8View, DataType::Boolean] {
             let column = case.column(&of);

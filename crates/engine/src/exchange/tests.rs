@@ -10,7 +10,7 @@ use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
 
 use super::*;
 use crate::balancer::{BalancerPlan, Route};
-use crate::chunk::{Chunk, Origin, Positions};
+use crate::chunk::{Chunk, Origin, Partitions, Positions};
 use crate::counters::InstanceCounters;
 use crate::testing::batch;
 
@@ -45,7 +45,7 @@ fn chunk(first: i64, rows: i64) -> Message {
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
     let mut chunk = Chunk::new(batch(vec![("n", numbers), ("text", texts)]), 7);
     chunk.origin = Some(Origin {
-        partition: 3,
+        partitions: Partitions::One(3),
         positions: Positions::Run { first: 1 },
         watermarks: None,
     });

@@ -78,7 +78,7 @@ impl Instance {
             Step::Sink(sink) => sink.write(&chunk, index, &self.counters),
             Step::Operator { operator, .. } => {
                 self.output.ingest_ns = chunk.ingest_ns;
-                let source = chunk.origin.as_ref().map(Origin::source);
+                let source = chunk.origin.as_ref().and_then(Origin::source);
                 let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
                 let is_head = index == 0 && matches!(self.input, InstanceInput::Ports(_));
                 match is_head && !operator.is_stateless() {

@@ -18,9 +18,10 @@ pub(super) fn extremes(ticks: &[i64]) -> (i64, i64) {
 }
 
 pub(super) fn place(origin: &Origin, row: usize) -> Place {
+    let (partition, position) = origin.place(row);
     Place {
-        partition: origin.partition,
-        position: origin.positions.at(row),
+        partition,
+        position,
     }
 }
 

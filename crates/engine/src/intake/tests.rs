@@ -124,7 +124,7 @@ fn late(inputs: &[Input]) -> Vec<(u32, u64)> {
         for (row, time) in times.iter().enumerate() {
             let end = time - time.rem_euclid(10) + 10;
             if end * 1000 <= origin.watermark(row) {
-                late.push((origin.partition - BASE, origin.positions.at(row)));
+                late.push((origin.partitions.at(row) - BASE, origin.positions.at(row)));
             }
         }
     }
@@ -603,7 +603,11 @@ fn with_watermarks(inputs: &[Input]) -> Vec<(u32, u64, EventTime)> {
             let origin = chunk.origin.as_ref().unwrap();
             for row in 0..chunk.rows() {
                 let watermark = origin.watermark(row);
-                found.push((origin.partition, origin.positions.at(row), watermark));
+                found.push((
+                    origin.partitions.at(row),
+                    origin.positions.at(row),
+                    watermark,
+                ));
             }
         }
     }

@@ -52,6 +52,9 @@ pub struct AggregateSpec {
     pub refires: Option<Refires>,
     /// The input of a running aggregation takes rows back.
     pub takes_back: bool,
+    /// The input's rows may all go, and what a total ([`AggregateSpec::is_total`]) is then goes out before the
+    /// first of them comes: whether one ever came, for a moment, depends on chunks.
+    pub starts_empty: bool,
     /// What a row was goes out before its update.
     pub emits_before: bool,
     /// Groups that nothing touches are kept for so many microseconds of event time; `None` for ever.
@@ -91,6 +94,11 @@ impl AggregateSpec {
         }
     }
 
+    /// Whether it is one row, also over no rows: a running aggregation without keys.
+    pub fn is_total(&self) -> bool {
+        self.window.is_none() && self.keys.is_empty() && !self.calls.is_empty()
+    }
+
     /// Whether it is [`super::changelog::aggregate::UpdatingAggregate`]'s.
     pub fn is_updating(&self) -> bool {
         let is_more = self.takes_back || self.emits_before || self.retention_us.is_some();
@@ -107,7 +115,8 @@ impl AggregateCall {
         match &self.function {
             AggregateFunction::Count
             | AggregateFunction::Extreme { .. }
-            | AggregateFunction::FirstLast { .. } => true,
+            | AggregateFunction::FirstLast { .. }
+            | AggregateFunction::Quantile { .. } => true,
             AggregateFunction::Sum { to } => !to.is_floating(),
             AggregateFunction::Average => arguments.all(|field| !field.data_type().is_floating()),
             AggregateFunction::Distinct { function, .. } => {
@@ -144,12 +153,12 @@ pub struct Aggregate {
     /// [`SPARE_TABLES`].
     spare: Vec<Groups>,
     watermark: EventTime,
-    /// All was emitted already, before a restart.
-    has_ended: bool,
     /// When it is to be asked for what has changed ([`Refires`]).
     due_ns: Option<u64>,
     /// Encodes what rows were, where that goes out before their updates.
     befores: Option<arrow_row::RowConverter>,
+    /// A unit of work has ended, or all of them had before a restart: the row of a total is there.
+    has_ended: bool,
     mark: Mark,
     hashes: Vec<u64>,
     groups: Vec<u32>,
@@ -183,8 +192,8 @@ impl Aggregate {
             firing: None,
             spare,
             watermark: MIN_WATERMARK,
-            has_ended: false,
             due_ns: None,
+            has_ended: false,
             mark: Mark(1),
             hashes: Vec::new(),
             groups: Vec::new(),
@@ -356,6 +365,25 @@ impl Aggregate {
         )
     }
 
+    /// What a total is over no rows, if none has come: the input has ended.
+    fn emit_total(&mut self, output: &mut Output) -> Result<()> {
+        if self.has_ended || self.tables.contains_key(&RUNNING) {
+            return Ok(());
+        }
+        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
+        hash_rows(&[], 1, &mut hashes)?;
+        let schema = self.spec.schema.clone();
+        let table = self.table(RUNNING)?;
+        table.keys.groups(&[], &hashes, false, &mut groups)?;
+        table.resize();
+        let (batch, failed) = table.result(&groups, &[], &schema)?;
+        let chunk = Chunk {
+            kinds: Some(Int8Array::from(vec![RowKind::Insert as i8])),
+            ..Chunk::new(batch, output.ingest_ns)
+        };
+        emit_updates(chunk, &failed, output)
+    }
+
     fn process_every_row(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         let mut before = self.add(RUNNING, &chunk)?;
         let order = order_keys(&self.spec, &chunk)?;
@@ -415,7 +443,7 @@ impl Aggregate {
             return Ok(Progress::Done);
         }
         if self.firing.is_none() {
-            if self.spec.keys.is_empty() && !self.has_ended {
+            if self.spec.is_total() && !self.has_ended {
                 // The group of all rows, if there were none.
                 let mut hashes = Vec::new();
                 hash_rows(&[], 1, &mut hashes)?;
@@ -495,10 +523,8 @@ pub(super) fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<Orde
     Ok((0..chunk.rows())
         .map(|row| {
             let time = times.map_or(0, |times| times[row]);
-            match &chunk.origin {
-                Some(origin) => (time, origin.partition, origin.positions.at(row)),
-                None => (time, u32::MAX, 0),
-            }
+            let (partition, position) = chunk.place(row);
+            (time, partition, position)
         })
         .collect())
 }
@@ -542,11 +568,14 @@ impl Operator for Aggregate {
         Ok(Progress::More)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn finalise(&mut self, output: &mut Output) -> Result<()> {
+        if self.spec.is_total() && self.spec.emit != Emit::AtEnd {
+            self.emit_total(output)?;
+        }
+        self.has_ended = true;
         let tables = std::mem::take(&mut self.tables);
         tables.into_values().for_each(|table| self.recycle(table));
         self.watermark = MIN_WATERMARK;
-        self.has_ended = false;
         self.due_ns = None;
         Ok(())
     }

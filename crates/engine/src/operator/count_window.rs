@@ -14,7 +14,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 
 use super::aggregate::Keys;
-use super::kept::{KeptRow, RowKeeper};
+use super::kept::{KeptRow, RowKeeper, origin};
 use super::window::{
     Windows, scale, ticks_to_us, timestamp_column, timestamp_ticks, timestamp_unit,
 };
@@ -183,7 +183,11 @@ impl CountWindow {
         columns.push(timestamp_column(starts, unit));
         columns.push(timestamp_column(ends, unit));
         columns.push(Arc::new(Int64Array::from_iter_values(numbers)));
-        output.emit_batch(RecordBatch::try_new(self.spec.schema.clone(), columns)?);
+        let batch = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
+        output.emit(Chunk {
+            origin: origin(rows.iter().map(|of| &of.row)),
+            ..Chunk::new(batch, output.ingest_ns)
+        });
         Ok(())
     }
 

@@ -82,14 +82,14 @@ mod tests {
     use arrow_array::{Int64Array, TimestampMillisecondArray};
 
     use super::*;
-    use crate::chunk::{Origin, Positions};
+    use crate::chunk::{Origin, Partitions, Positions};
     use crate::testing::{batch, rows};
 
     fn chunk(times_ms: Vec<Option<i64>>, watermarks_us: Option<Vec<i64>>) -> Chunk {
         let times = Arc::new(TimestampMillisecondArray::from(times_ms));
         let mut chunk = Chunk::new(batch(vec![("ts", times)]), 0);
         chunk.origin = Some(Origin {
-            partition: 0,
+            partitions: Partitions::One(0),
             positions: Positions::Run { first: 5 },
             watermarks: watermarks_us.map(Int64Array::from),
         });

@@ -6,7 +6,7 @@ use arrow_row::{RowConverter, SortField};
 use arrow_schema::Schema;
 
 use crate::accumulator::OrderKey;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Origin};
 use crate::error::Result;
 
 /// A row, and where it stands among the rows of its key: rows compare by event time, partition and
@@ -43,12 +43,12 @@ impl RowKeeper {
     /// The first columns of a chunk's rows, as many as the schema has, with these event times.
     pub fn keep(&self, columns: &[ArrayRef], chunk: &Chunk, times: &[i64]) -> Result<Vec<KeptRow>> {
         let rows = self.converter.convert_columns(columns)?;
-        let kept = times.iter().enumerate().map(|(row, &time)| KeptRow {
-            order: match &chunk.origin {
-                Some(origin) => (time, origin.partition, origin.positions.at(row)),
-                None => (time, u32::MAX, 0),
-            },
-            bytes: rows.row(row).as_ref().into(),
+        let kept = times.iter().enumerate().map(|(row, &time)| {
+            let (partition, position) = chunk.place(row);
+            KeptRow {
+                order: (time, partition, position),
+                bytes: rows.row(row).as_ref().into(),
+            }
         });
         Ok(kept.collect())
     }
@@ -75,6 +75,11 @@ impl RowKeeper {
         });
         Ok(kept.collect())
     }
+}
+
+/// Where rows that are passed on came from.
+pub fn origin<'a>(rows: impl Iterator<Item = &'a KeptRow> + Clone) -> Option<Origin> {
+    Origin::of_places(rows.map(|row| (row.order.1, row.order.2)))
 }
 
 /// Partition and position of rows, as columns.

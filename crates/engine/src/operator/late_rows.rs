@@ -114,7 +114,7 @@ mod tests {
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..times.len() as i64));
         let mut chunk = Chunk::new(batch(vec![("ts", times), ("n", numbers)]), 0);
         chunk.origin = Some(Origin {
-            partition: 0,
+            partitions: crate::chunk::Partitions::One(0),
             positions: Positions::Run { first: 0 },
             watermarks: Some(Int64Array::from_iter_values(watermarks)),
         });

@@ -25,7 +25,7 @@ use super::table_join::index::{converter, encode};
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Operator, Output, Progress};
 use crate::accumulator::AggregateFunction;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Origin};
 use crate::error::{Error, Result};
 use crate::expression::reject;
 use crate::state::{KeyedState, Mark};
@@ -318,7 +318,8 @@ impl Over {
             failed.extend(values.failed);
         }
         let batch = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
-        let chunk = Chunk::new(batch, output.ingest_ns);
+        let mut chunk = Chunk::new(batch, output.ingest_ns);
+        chunk.origin = Origin::of_places(piece.places());
         if failed.is_empty() {
             output.emit(chunk);
             return Ok(());
@@ -348,11 +349,13 @@ impl Operator for Over {
             chunk = chunk.filter(&in_time)?;
             times.retain(|&time| time > complete);
         }
-        let origin = chunk.origin.as_ref();
-        let arrival = |row: usize| Arrival {
-            partition: origin.map_or(u32::MAX, |origin| origin.partition),
-            position: origin.map_or(0, |origin| origin.positions.at(row)),
-            is_done: false,
+        let arrival = |row: usize| {
+            let (partition, position) = chunk.place(row);
+            Arrival {
+                partition,
+                position,
+                is_done: false,
+            }
         };
         self.keep(&chunk.batch, &times, (0..times.len()).map(arrival))
     }

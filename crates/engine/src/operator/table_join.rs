@@ -18,7 +18,7 @@ use arrow_schema::SchemaRef;
 
 use super::join::copy_views;
 use super::{Operator, Output, Progress};
-use crate::chunk::{Chunk, Origin, Positions};
+use crate::chunk::{Chunk, Origin, Partitions, Positions};
 use crate::error::{Error, Result};
 use crate::expression::{Expression, evaluate};
 use index::{Cursor, Index, Pairs, Search};
@@ -218,7 +218,7 @@ pub(super) fn holding(
     // Their positions are their numbers for a moment: they tell which are left.
     let numbers = UInt64Array::from_iter_values(0..rows.len() as u64);
     candidates.origin = Some(Origin {
-        partition: 0,
+        partitions: Partitions::One(0),
         positions: Positions::List(numbers),
         watermarks: None,
     });
@@ -227,7 +227,7 @@ pub(super) fn holding(
     for mut rejected in evaluated.rejected {
         let row = rows[rejected.position.unwrap_or(0) as usize];
         let origin = chunk.origin.as_ref();
-        rejected.partition = origin.map(|origin| origin.partition);
+        rejected.partition = origin.map(|origin| origin.partitions.at(row as usize));
         rejected.position = origin.map(|origin| origin.positions.at(row as usize));
         output.reject(rejected);
         failed.push(row);
@@ -241,7 +241,8 @@ pub(super) fn holding(
 /// The rows in memory of their own: neither the link's frame nor the source's block is held by them.
 pub(super) fn copied(batch: RecordBatch) -> Result<RecordBatch> {
     let all = UInt32Array::from_iter_values(0..batch.num_rows() as u32);
-    copy_views(arrow_select::take::take_record_batch(&batch, &all)?)
+    // A chunk knows how many rows it has where it has no columns.
+    copy_views(Chunk::new(batch, 0).take(&all)?.batch)
 }
 
 #[cfg(test)]

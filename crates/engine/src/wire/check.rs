@@ -4,7 +4,7 @@
 use arrow_buffer::{Buffer, MutableBuffer};
 
 use super::{ALIGNMENT_BYTES, Decoder, Encoder, kind};
-use crate::chunk::{Chunk, Message, Origin, Positions};
+use crate::chunk::{Chunk, Message, Origin, Partitions, Positions};
 
 /// A frame's length, in the input of [`fuzz_decode`], says with this bit that the frame starts one
 /// byte beside an aligned place.
@@ -102,5 +102,10 @@ fn same_origin(one: &Origin, other: &Origin) -> bool {
         (Positions::List(one), Positions::List(other)) => one == other,
         _ => false,
     };
-    one.partition == other.partition && one.watermarks == other.watermarks && same_positions
+    let same_partitions = match (&one.partitions, &other.partitions) {
+        (Partitions::One(one), Partitions::One(other)) => one == other,
+        (Partitions::Each(one), Partitions::Each(other)) => one == other,
+        _ => false,
+    };
+    same_partitions && one.watermarks == other.watermarks && same_positions
 }

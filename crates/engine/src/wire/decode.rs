@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, Int8Array, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array, make_array,
+    ArrayRef, Int8Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
+    make_array,
 };
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
@@ -16,7 +17,7 @@ use super::{
     MOVE_BYTES, SCHEMA_BYTES_MAX, VERSION, WATERMARK_BYTES, error_at, flags, kind, schema,
 };
 use crate::barrier::{BASES_MAX, Barrier, BucketMove, MOVES_MAX, Purpose};
-use crate::chunk::{Chunk, Message, Origin, Positions, RowKind};
+use crate::chunk::{Chunk, Message, Origin, Partitions, Positions, RowKind};
 use crate::error::{Error, Result};
 use crate::hash::BUCKETS;
 
@@ -101,13 +102,13 @@ impl Decoder {
     }
 
     fn chunk(&mut self, mut header: Header, frame: &Buffer) -> Result<Chunk> {
-        const ORIGINS: u8 = flags::POSITIONS | flags::WATERMARKS;
+        const ORIGINS: u8 = flags::PARTITIONS | flags::POSITIONS | flags::WATERMARKS;
         header.expect_flags(flags::ORIGIN | ORIGINS | flags::KINDS)?;
         let has = |flag: u8| header.flags & flag != 0;
         if has(ORIGINS) && !has(flags::ORIGIN) {
             return Err(error_at(
                 2,
-                "rows have positions or watermarks, but no origin",
+                "rows have partitions, positions or watermarks, but no origin",
             ));
         }
         let rows = header.count as usize;
@@ -118,7 +119,8 @@ impl Decoder {
         let table = rest.length("length of the table")?;
         let partition = rest.u32("partition")?;
         let first = rest.u64("first position")?;
-        if !has(flags::ORIGIN) && partition != 0 || !has_run(header.flags) && first != 0 {
+        let has_one = has(flags::ORIGIN) && !has(flags::PARTITIONS);
+        if !has_one && partition != 0 || !has_run(header.flags) && first != 0 {
             return Err(error_at(
                 28,
                 "an origin, where the flags say that there is none",
@@ -172,6 +174,12 @@ impl Rows {
         }
         let mut origin = None;
         if self.has(flags::ORIGIN) {
+            let partitions = if self.has(flags::PARTITIONS) {
+                let list = self.plain(columns, &DataType::UInt32, "partitions")?;
+                Partitions::Each(UInt32Array::from(list))
+            } else {
+                Partitions::One(self.partition)
+            };
             let positions = if has_run(self.flags) {
                 Positions::Run { first: self.first }
             } else {
@@ -188,7 +196,7 @@ impl Rows {
                 None
             };
             origin = Some(Origin {
-                partition: self.partition,
+                partitions,
                 positions,
                 watermarks,
             });

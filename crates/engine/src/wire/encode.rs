@@ -9,7 +9,7 @@ use super::{
     HEADER_BYTES, MOVE_BYTES, VERSION, WATERMARK_BYTES, flags, kind, schema, too_large,
 };
 use crate::barrier::{Barrier, Purpose};
-use crate::chunk::{Chunk, Message, Positions};
+use crate::chunk::{Chunk, Message, Partitions, Positions};
 use crate::error::Result;
 
 /// Buffers of at most so many bytes are copied between their neighbours: that is cheaper than to
@@ -164,7 +164,13 @@ fn chunk_frame(parts: &mut Parts, chunk: &Chunk, schema_number: u32) -> Result<V
     let (mut partition, mut first) = (0, 0);
     if let Some(origin) = &chunk.origin {
         flags |= flags::ORIGIN;
-        partition = origin.partition;
+        match &origin.partitions {
+            Partitions::One(of_all) => partition = *of_all,
+            Partitions::Each(list) => {
+                flags |= flags::PARTITIONS;
+                parts.array(list)?;
+            }
+        }
         match &origin.positions {
             Positions::Run { first: position } => first = *position,
             Positions::List(list) => {

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use super::check::{place, same};
 use super::*;
-use crate::chunk::{Chunk, Message, Origin, Positions};
+use crate::chunk::{Chunk, Message, Origin, Partitions, Positions};
 use crate::testing::batch;
 use random::Random;
 
@@ -223,7 +223,7 @@ fn rows_without_columns_are_counted() {
     let batch = RecordBatch::try_new_with_options(schema, vec![], &options).unwrap();
     let mut chunk = Chunk::new(batch, 5);
     chunk.origin = Some(Origin {
-        partition: 3,
+        partitions: Partitions::One(3),
         positions: Positions::Run { first: 1000 },
         watermarks: None,
     });

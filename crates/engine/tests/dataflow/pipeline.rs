@@ -305,6 +305,7 @@ impl Pipeline {
             node: 3,
             kind: StepKind::Sink {
                 latency_target_ns: None,
+                leaves_out: &[],
             },
             next: vec![],
         };
@@ -391,6 +392,7 @@ impl Catalog for Pipeline {
             emit: Emit::Changes,
             refires: None,
             takes_back: false,
+            starts_empty: false,
             emits_before: false,
             retention_us: None,
             schema: schema(&[

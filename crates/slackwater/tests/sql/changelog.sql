@@ -116,3 +116,32 @@ EXPLAIN INSERT INTO out_table SELECT n FROM (SELECT k, COUNT(*) AS n FROM endles
 CREATE TABLE out_table (bidder STRING, n BIGINT, bidders BIGINT, PRIMARY KEY (bidder) NOT ENFORCED) WITH ('connector' = 'blackhole');
 EXPLAIN INSERT INTO out_table SELECT a.bidder, a.n, b.bidders FROM per_bidder AS a
 JOIN (SELECT n, COUNT(*) AS bidders FROM per_bidder GROUP BY n) AS b ON a.n = b.n;
+
+--- a plain file beside a reader that wants to hear what rows were
+CREATE TABLE names (bidder STRING, n BIGINT) WITH ('connector' = 'file', 'path' = 'out/names.csv');
+CREATE TABLE numbers (n BIGINT, c BIGINT) WITH ('connector' = 'blackhole');
+SET 'emit' = 'every_row';
+INSERT INTO names SELECT bidder, n FROM per_bidder;
+INSERT INTO numbers SELECT n, COUNT(*) FROM per_bidder GROUP BY n;
+
+--- the terminal beside such a reader
+CREATE TABLE numbers (n BIGINT, c BIGINT) WITH ('connector' = 'blackhole');
+SET 'emit' = 'every_row';
+SELECT bidder, n FROM per_bidder;
+INSERT INTO numbers SELECT n, COUNT(*) FROM per_bidder GROUP BY n;
+
+--- a total over groups that are all gone
+-- last per 0
+SELECT COUNT(*) AS n, SUM(n) AS s, MAX(bidder) AS b FROM (SELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder HAVING COUNT(*) < 1);
+
+--- groups that come and go, in a total
+-- last per 0
+SELECT COUNT(*) AS n, SUM(n) AS s FROM (SELECT auction % 1 AS k, COUNT(*) AS n FROM bids GROUP BY auction % 1 HAVING COUNT(*) < 2);
+
+--- a total over rows that none is left of, in a file of changes
+CREATE TABLE totals (n BIGINT) WITH ('connector' = 'file', 'path' = 'out/totals.csv', 'changelog' = 'op');
+INSERT INTO totals SELECT COUNT(*) FROM (SELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder HAVING COUNT(*) < 1);
+
+--- a total that groups have none of
+-- table
+SELECT k, COUNT(*) AS n FROM (SELECT auction % 1 AS k, bidder, COUNT(*) AS n FROM bids GROUP BY auction % 1, bidder HAVING COUNT(*) < 1) GROUP BY k;

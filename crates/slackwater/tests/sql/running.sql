@@ -64,3 +64,9 @@ WITH ('connector' = 'file', 'path' = 'data/parts/*.csv', 'unit_of_work' = 'file'
 CREATE TABLE result (k STRING, n BIGINT, total BIGINT) WITH ('connector' = 'file', 'path' = 'out/result.csv');
 SET 'emit' = 'every_row';
 INSERT INTO result SELECT k, COUNT(*), SUM(v) FROM parts GROUP BY k;
+
+--- a total of no rows
+SELECT COUNT(*) AS n, COUNT(price) AS c, SUM(price) AS s, MIN(bidder) AS b, AVG(price) AS a, FIRST_VALUE(price) AS f FROM bids WHERE price > 1000;
+
+--- a group of no rows is none
+SELECT auction, COUNT(*) AS n FROM bids WHERE price > 1000 GROUP BY auction;

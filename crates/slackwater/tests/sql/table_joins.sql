@@ -200,3 +200,24 @@ CREATE TABLE keyed_rates (ms BIGINT, auction INT, rate DOUBLE, ts AS TO_TIMESTAM
 WITH ('connector' = 'file', 'path' = 'data/rates.csv');
 SELECT b.ms, b.price * r.rate AS worth FROM bids AS b
 JOIN keyed_rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
+
+--- a table of which no column is read
+SELECT ms FROM bids WHERE EXISTS (SELECT 1 FROM people) AND auction = 3;
+SELECT ms FROM bids WHERE NOT EXISTS (SELECT 1 FROM people);
+SELECT ms FROM bids WHERE NOT EXISTS (SELECT 1 FROM people WHERE 1 = 0) AND auction = 3;
+
+--- a product of which no column is read
+-- last per 0
+SELECT COUNT(*) AS n FROM bids CROSS JOIN cities CROSS JOIN people;
+
+--- a product of tables of every format
+-- last per 0
+CREATE TABLE a (x STRING) WITH ('connector' = 'file', 'path' = 'data/lines.txt', 'format' = 'raw');
+CREATE TABLE b (id BIGINT) WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
+CREATE TABLE c (id BIGINT) WITH ('connector' = 'file', 'path' = 'data/orders.arrow', 'format' = 'arrow');
+CREATE TABLE d (n INT, word STRING) WITH ('connector' = 'file', 'path' = 'data/packed.csv.zst');
+SELECT COUNT(*) AS n FROM bids, a, b, c, d WHERE EXISTS (SELECT 1 FROM a) AND EXISTS (SELECT 1 FROM d);
+
+--- streams of which no column is read
+-- last per 0
+SELECT COUNT(*) AS n FROM bids AS a CROSS JOIN bids AS b;

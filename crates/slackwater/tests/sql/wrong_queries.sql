@@ -134,3 +134,6 @@ SELECT price AS x, auction AS x FROM bids;
 
 --- the same view twice in a name
 SELECT price FROM bids AS x, people AS x;
+
+--- a column that GROUP BY casts to two types
+SELECT CAST(auction AS STRING) AS a, CAST(auction AS BIGINT) AS b, COUNT(*) AS n FROM bids GROUP BY CAST(auction AS STRING), CAST(auction AS BIGINT);

@@ -5,6 +5,7 @@ use datafusion_common::{DataFusionError, Diagnostic, SchemaError};
 use sqlparser::tokenizer::{Location, Span};
 
 use super::{SqlError, forms, from_parser, functions, nearest};
+use crate::explain::readable;
 use crate::types::with_sql_types;
 
 impl From<DataFusionError> for SqlError {
@@ -414,6 +415,12 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
                 None => error.mend(format!("the columns are: {}", names.join(", "))),
             }
         }
+        SchemaError::DuplicateUnqualifiedField { name } => SqlError::new(format!(
+            "GROUP BY has '{}' twice, cast to different types",
+            readable(name)
+        ))
+        .near("GROUP")
+        .mend("cast in a subquery: FROM (SELECT CAST(x AS INT) AS a, CAST(x AS STRING) AS b FROM t) GROUP BY a, b"),
         SchemaError::AmbiguousReference { field } => {
             let error = SqlError::new(format!("column '{}' is in more than one table", field.name));
             let error = match field.spans.first() {
@@ -425,10 +432,6 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
         SchemaError::DuplicateQualifiedField { qualifier, .. } => {
             SqlError::new(format!("two tables are named '{qualifier}'"))
                 .mend("give one of them another name with AS")
-        }
-        other => {
-            let text = with_sql_types(&without_literal_types(&other.to_string()));
-            forms::known(&text).unwrap_or_else(|| forms::shown(&text))
         }
     }
 }

@@ -197,6 +197,7 @@ impl Translator<'_> {
             emit,
             refires,
             takes_back: input.updates,
+            starts_empty: false,
             emits_before: false,
             retention_us: self
                 .session
@@ -206,6 +207,10 @@ impl Translator<'_> {
             schema: schema.clone(),
         };
         let updates = !spec.is_final();
+        let spec = AggregateSpec {
+            starts_empty: spec.is_total() && input.deletes && !at_end,
+            ..spec
+        };
         let detail = explain::aggregate(&spec, &before);
         let key = format!("aggregate {merges} {spec:?}");
         let spec = match (window, spec.time_column) {

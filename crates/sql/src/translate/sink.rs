@@ -119,7 +119,7 @@ impl Translator<'_> {
             instances_max,
         });
         // Who reads rows without their key has to see which one goes.
-        let wants_before = changelog.is_some() || (table.is_none() && stream.key.is_none());
+        let wants_before = changelog.is_some() || stream.key.is_none();
         self.specs.push(NodeSpec::Sink(SinkSpec {
             table,
             connector,
@@ -128,6 +128,7 @@ impl Translator<'_> {
             changes: stream.changes(),
             order: self.order_of(node),
             wants_before,
+            hears_before: wants_before,
         }));
         self.schemas.push(schema);
         debug_assert_eq!(sink + 1, self.specs.len());

@@ -13,6 +13,7 @@ use arrow_schema::DataType;
 
 use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Values, first_last};
 use crate::error::{Error, Result};
+use crate::hash::canonical;
 
 /// A function over values that are kept.
 pub struct Multiset {
@@ -58,7 +59,8 @@ impl Multiset {
 
     fn add_rows(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
         let skips_null = matches!(self.function, AggregateFunction::Extreme { .. });
-        let rows = self.converter.convert_columns(arguments)?;
+        let arguments = canonical(arguments);
+        let rows = self.converter.convert_columns(&arguments)?;
         for (row, &group) in groups.iter().enumerate() {
             if !(skips_null && arguments[0].is_null(row)) {
                 self.add(group, rows.row(row).as_ref(), times);

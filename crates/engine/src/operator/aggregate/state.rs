@@ -193,10 +193,12 @@ impl KeyedState for Aggregate {
             };
             let is_open = |end: i64| kept_until(end) > watermark;
             self.tables.retain(|&end, _| is_open(end));
-        } else if self.spec.emit == Emit::AtEnd && watermark == MAX_WATERMARK {
-            // The input had ended, so all groups were emitted.
-            self.tables.clear();
+        } else if watermark == MAX_WATERMARK {
+            // The input had ended, so a total was emitted, and with `Emit::AtEnd` all groups were.
             self.has_ended = true;
+            if self.spec.emit == Emit::AtEnd {
+                self.tables.clear();
+            }
         }
         self.watermark = self.watermark.max(watermark);
         Ok(())

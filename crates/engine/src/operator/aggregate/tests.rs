@@ -14,7 +14,7 @@ use arrow_schema::TimeUnit;
 use proptest::prelude::*;
 
 use super::*;
-use crate::chunk::{Origin, Positions};
+use crate::chunk::{Origin, Partitions, Positions};
 use crate::testing::{advance, batch, rows, schema, sorted_rows, texts};
 use crate::time::MAX_WATERMARK;
 
@@ -102,7 +102,7 @@ pub(super) fn chunk(rows: &[Row]) -> Chunk {
     let positions = rows.iter().map(|row| row.position);
     Chunk {
         origin: Some(Origin {
-            partition: 0,
+            partitions: Partitions::One(0),
             positions: Positions::List(UInt64Array::from_iter_values(positions)),
             watermarks: None,
         }),
@@ -183,6 +183,7 @@ pub(super) fn refiring_aggregate(
         emit,
         refires,
         takes_back: false,
+        starts_empty: false,
         emits_before: false,
         retention_us: None,
         schema: schema(&fields),
@@ -422,6 +423,7 @@ fn keys_of_every_type_come_out_as_they_went_in() {
             emit: Emit::Changes,
             refires: None,
             takes_back: false,
+            starts_empty: false,
             emits_before: false,
             retention_us: None,
             schema: schema(&[("key", of.clone()), ("count", DataType::Int64)]),

@@ -27,13 +27,13 @@ pub struct UpdatingAggregate {
     argument_types: Vec<Vec<DataType>>,
     table: Table,
     retention: Retention,
-    /// All was emitted already, before a restart.
-    has_ended: bool,
     /// The next group to emit, where all are emitted at the end of the input.
     emitted: usize,
     mark: Mark,
     /// What the last snapshot was taken since: groups that went before need no mention any more.
     saved: Mark,
+    /// A unit of work has ended, or all of them had before a restart: the row of a total is there.
+    has_ended: bool,
     hashes: Vec<u64>,
     groups: Vec<u32>,
 }
@@ -110,10 +110,10 @@ impl UpdatingAggregate {
             key_types,
             argument_types,
             table,
-            has_ended: false,
             emitted: 0,
             mark: Mark(1),
             saved: Mark::default(),
+            has_ended: false,
             hashes: Vec::new(),
             groups: Vec::new(),
         })
@@ -268,12 +268,8 @@ impl UpdatingAggregate {
 
     /// Emits up to a chunk of the groups that have rows; without keys the only group, rows or not.
     fn emit_at_end(&mut self, output: &mut Output) -> Result<Progress> {
-        if self.stays_empty() && self.table.keys.len() == 0 && !self.has_ended {
-            let mut hashes = Vec::new();
-            hash_rows(&[], 1, &mut hashes)?;
-            let keys = &mut self.table.keys;
-            keys.groups(&[], &hashes, false, &mut Vec::new())?;
-            self.table.resize();
+        if self.lacks_total() {
+            self.make_total()?;
         }
         let until = (self.emitted + output.chunk_rows).min(self.table.keys.len());
         let stays_empty = self.stays_empty();
@@ -309,6 +305,7 @@ impl UpdatingAggregate {
             kinds.push(kind as i8);
         };
         let emitted = Chunk::new(after.batch.clone(), ingest_ns);
+        let is_every_row = self.spec.emit == Emit::EveryRow;
         for (row, &is_same) in is_same.iter().enumerate() {
             // A row that has no value was refused, and is not there for anybody behind this.
             let was_there = before.is_there[row] && before.failed[row].is_none();
@@ -319,7 +316,8 @@ impl UpdatingAggregate {
             }
             let is_there = after.is_there[row] && after.failed[row].is_none();
             match (was_there, is_there) {
-                (true, true) if is_same => {}
+                // One update for each row, also for who shares it with a reader of changes.
+                (true, true) if is_same && (self.spec.takes_back || !is_every_row) => {}
                 (true, true) => {
                     if self.spec.emits_before {
                         push(row, RowKind::UpdateBefore);
@@ -343,6 +341,32 @@ impl UpdatingAggregate {
             ..Chunk::new(batch, ingest_ns)
         });
         Ok(())
+    }
+
+    /// Whether the row of a total is still to go out: it is there over no rows, too.
+    fn lacks_total(&self) -> bool {
+        self.spec.is_total() && !self.has_ended && self.table.keys.len() == 0
+    }
+
+    /// Makes the group of a total that has no rows yet.
+    fn make_total(&mut self) -> Result<Vec<u32>> {
+        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
+        hash_rows(&[], 1, &mut hashes)?;
+        let keys = &mut self.table.keys;
+        keys.groups(&[], &hashes, false, &mut groups)?;
+        self.table.resize();
+        for &group in &groups {
+            self.table.of_group[group as usize].touched = self.mark;
+        }
+        Ok(groups)
+    }
+
+    /// What a total is over no rows.
+    fn emit_total(&mut self, output: &mut Output) -> Result<()> {
+        let groups = self.make_total()?;
+        let before = self.results(&groups, 0)?;
+        let after = self.results(&groups, usize::MAX)?;
+        self.emit(before, after, output.ingest_ns, output)
     }
 
     /// Which rows have the same values.
@@ -430,9 +454,23 @@ impl Operator for UpdatingAggregate {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn due_ns(&self) -> Option<u64> {
+        (self.spec.starts_empty && self.lacks_total()).then_some(0)
+    }
+
+    fn on_time(&mut self, output: &mut Output) -> Result<Progress> {
+        if self.lacks_total() {
+            self.emit_total(output)?;
+        }
+        Ok(Progress::Done)
+    }
+
+    fn finalise(&mut self, output: &mut Output) -> Result<()> {
+        if self.spec.emit != Emit::AtEnd && self.lacks_total() {
+            self.emit_total(output)?;
+        }
+        (self.has_ended, self.emitted) = (true, 0);
         self.table = self.new_table()?;
-        (self.has_ended, self.emitted) = (false, 0);
         self.retention.restart();
         Ok(())
     }

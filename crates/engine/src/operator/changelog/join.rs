@@ -220,8 +220,8 @@ impl ChangelogJoin {
             own.batch.columns().to_vec(),
             others.columns().to_vec(),
         );
-        let pairs = RecordBatch::try_new(self.spec.schema.clone(), columns)?;
-        let pairs = Chunk::new(pairs, pending.chunk.ingest_ns);
+        let pairs = own.with_columns(self.spec.schema.clone(), columns)?;
+        let pairs = Chunk::new(pairs.batch, pending.chunk.ingest_ns);
         let judged = evaluate(std::slice::from_ref(condition), pairs.clone())?;
         if !judged.rejected.is_empty() {
             return self.judge_each(condition, &pairs, counts, output);

@@ -173,9 +173,11 @@ impl KeyedRows {
             false => vec![false; batch.num_rows()],
         };
         let in_order = self.order.iter();
-        let columns = in_order.map(|&(column, _)| batch.column(column).clone());
-        let columns = columns.chain(batch.columns().iter().cloned());
-        let columns = columns.collect::<Vec<ArrayRef>>();
+        let in_order = in_order.map(|&(column, _)| batch.column(column).clone());
+        let in_order = in_order.collect::<Vec<ArrayRef>>();
+        // What rows are ordered by is as it compares, and what they are is as it came.
+        let mut columns = canonical(&in_order).into_owned();
+        columns.extend(batch.columns().iter().cloned());
         Ok(Encoded {
             hashes,
             keys: match keys.is_empty() {

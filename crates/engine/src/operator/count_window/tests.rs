@@ -6,7 +6,7 @@ use arrow_array::{StringViewArray, TimestampMillisecondArray, UInt64Array};
 use proptest::prelude::*;
 
 use super::*;
-use crate::chunk::{Origin, Positions};
+use crate::chunk::{Origin, Partitions, Positions};
 use crate::state::BucketSet;
 use crate::testing::{batch, schema, sorted_rows};
 
@@ -32,7 +32,7 @@ fn chunk(partition: usize, position: usize, rows: &[Row]) -> Chunk {
     let positions = position as u64..(position + rows.len()) as u64;
     Chunk {
         origin: Some(Origin {
-            partition: partition as u32,
+            partitions: Partitions::One(partition as u32),
             positions: Positions::List(UInt64Array::from_iter_values(positions)),
             watermarks: None,
         }),

@@ -162,7 +162,7 @@ impl Matching {
                 0..left.len() as u64,
             ));
             chunk.origin = Some(crate::chunk::Origin {
-                partition: 0,
+                partitions: crate::chunk::Partitions::One(0),
                 positions: crate::chunk::Positions::List(pairs.as_primitive().clone()),
                 watermarks: None,
             });

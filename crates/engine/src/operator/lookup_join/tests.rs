@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use proptest::prelude::*;
 
 use super::*;
-use crate::chunk::{Origin, Positions};
+use crate::chunk::{Origin, Partitions, Positions};
 use crate::testing::{batch, schema};
 
 /// A table of which key `k` has the rows `0..k % 4`; key 5 can't be read.
@@ -120,7 +120,7 @@ fn chunk(keys: &[Option<i64>], first: usize) -> Chunk {
         first: first as u64,
     };
     chunk.origin = Some(Origin {
-        partition: 2,
+        partitions: Partitions::One(2),
         positions,
         watermarks: None,
     });

@@ -37,6 +37,8 @@ pub struct Piece {
     segments: Vec<Segment>,
     /// Event times of all rows.
     times: Vec<EventTime>,
+    /// Their partitions and positions.
+    places: Vec<(u32, u64)>,
     /// Columns of all rows.
     columns: Vec<ArrayRef>,
     /// Which rows are to be computed.
@@ -67,6 +69,8 @@ impl Piece {
         let values = places().map(|place: &Place| parser.parse(&place.values));
         let columns = converter.convert_rows(values)?;
         let times = places().map(|place| place.time).collect::<Vec<_>>();
+        let of_origin = places().map(|place| (place.partition, place.position));
+        let of_origin = of_origin.collect::<Vec<_>>();
         let mut rows = Vec::new();
         let mut first = 0;
         for of in &segments {
@@ -77,6 +81,7 @@ impl Piece {
         Ok(Piece {
             segments,
             times,
+            places: of_origin,
             columns,
             rows,
         })
@@ -95,6 +100,11 @@ impl Piece {
     /// The event times of the rows that are to be computed.
     pub fn times(&self) -> impl Iterator<Item = EventTime> {
         self.rows.iter().map(|&row| self.times[row as usize])
+    }
+
+    /// The partitions and positions of the rows that are to be computed.
+    pub fn places(&self) -> impl Iterator<Item = (u32, u64)> + Clone {
+        self.rows.iter().map(|&row| self.places[row as usize])
     }
 
     /// One column of the rows that are to be computed.

@@ -9,7 +9,7 @@ use crate::time::EventTime;
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub time: EventTime,
-    /// `u32::MAX` for a row without an origin; its position is 0.
+    /// [`crate::chunk::Partitions::NONE`] for a row without an origin; its position is 0.
     pub partition: u32,
     pub position: u64,
     /// Encoded, in an order of their own.

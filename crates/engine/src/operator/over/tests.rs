@@ -9,7 +9,7 @@ use arrow_schema::{Field, Schema, TimeUnit};
 use proptest::prelude::*;
 
 use super::*;
-use crate::chunk::{Origin, Positions};
+use crate::chunk::{Origin, Partitions, Positions};
 use crate::hash::hash_rows;
 use crate::state::BucketSet;
 use crate::testing::instances::{Instance, Instances};
@@ -89,7 +89,7 @@ fn chunk(of: &[Row], partition: Option<u32>) -> Chunk {
         3,
     );
     chunk.origin = partition.map(|partition| Origin {
-        partition,
+        partitions: Partitions::One(partition),
         positions: Positions::List(UInt64Array::from_iter_values(
             of.iter().map(|row| row.number as u64),
         )),

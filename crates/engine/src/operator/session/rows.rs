@@ -13,7 +13,7 @@ use super::{KeyedSessions, Session, SessionSpec, edges, wrong_snapshot};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::hash::hash_rows;
-use crate::operator::kept::{KeptRow, RowKeeper, fit, own_column, places};
+use crate::operator::kept::{KeptRow, RowKeeper, fit, origin, own_column, places};
 use crate::operator::{Operator, Output, Progress};
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
@@ -89,7 +89,11 @@ impl SessionRows {
         let sessions = rows.iter().map(|(session, _)| *session);
         let sessions = sessions.collect::<Vec<Session>>();
         columns.extend(edges(&sessions, &self.sessions.spec.windows));
-        output.emit_batch(RecordBatch::try_new(self.schema.clone(), columns)?);
+        let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
+        output.emit(Chunk {
+            origin: origin(rows.iter().map(|(_, row)| row)),
+            ..Chunk::new(batch, output.ingest_ns)
+        });
         Ok(())
     }
 

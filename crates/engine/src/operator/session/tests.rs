@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::accumulator::AggregateFunction;
-use crate::chunk::{Origin, Positions};
+use crate::chunk::{Origin, Partitions, Positions};
 use crate::operator::aggregate::{AggregateCall, AggregateSpec, Emit, WindowKey};
 use crate::operator::window::AssignWindows;
 use crate::operator::{Operator, Progress};
@@ -118,7 +118,7 @@ fn chunk(partition: usize, position: usize, rows: &[Row], watermarks: &[i64]) ->
     let watermarks = watermarks.iter().map(|&ms| ms.saturating_mul(1000));
     Chunk {
         origin: Some(Origin {
-            partition: partition as u32,
+            partitions: Partitions::One(partition as u32),
             positions: Positions::List(UInt64Array::from_iter_values(positions)),
             watermarks: Some(Int64Array::from_iter_values(watermarks)),
         }),
@@ -169,6 +169,7 @@ fn aggregate() -> SessionAggregate {
         emit: Emit::Changes,
         refires: None,
         takes_back: false,
+        starts_empty: false,
         emits_before: false,
         retention_us: None,
         schema: schema(&[

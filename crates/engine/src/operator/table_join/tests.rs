@@ -23,7 +23,7 @@ fn chunk(of: &[Row], first: usize) -> Chunk {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
     let mut chunk = Chunk::new(batch(vec![("k", texts), ("l", twos), ("n", numbers)]), 7);
     chunk.origin = Some(Origin {
-        partition: 2,
+        partitions: crate::chunk::Partitions::One(2),
         positions: Positions::Run {
             first: first as u64,
         },

@@ -25,7 +25,7 @@ use arrow_select::concat::concat_batches;
 
 use super::versions::Place;
 use super::{KEPT_BEHIND_US, STREAM, TABLE, TemporalJoin, Waiting, encode};
-use crate::chunk::{Chunk, Origin, Positions};
+use crate::chunk::{Chunk, Origin, Partitions, Positions};
 use crate::error::{Error, Result};
 use crate::hash::bucket;
 use crate::state::{BucketSet, KeyedState, Mark};
@@ -92,7 +92,7 @@ impl<'b> Own<'b> {
         }
         let mut chunk = Chunk::new(rows.slice(from, length), 0);
         chunk.origin = partition.map(|partition| Origin {
-            partition,
+            partitions: Partitions::One(partition),
             positions: Positions::List(positions),
             watermarks: has_watermarks.then(|| self.watermark.slice(from, length)),
         });
@@ -157,7 +157,8 @@ impl TemporalJoin {
         ];
         if let Some(origin) = &chunk.origin {
             let positions = (0..rows).map(|row| origin.positions.at(row));
-            own[1] = Arc::new(UInt32Array::from(vec![origin.partition; rows]));
+            let partitions = (0..rows).map(|row| origin.partitions.at(row));
+            own[1] = Arc::new(UInt32Array::from_iter_values(partitions));
             own[2] = Arc::new(UInt64Array::from_iter_values(positions));
             if let Some(watermarks) = &origin.watermarks {
                 own[3] = Arc::new(watermarks.clone());

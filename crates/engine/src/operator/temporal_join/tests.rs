@@ -9,7 +9,7 @@ use proptest::prelude::*;
 mod snapshots;
 
 use super::*;
-use crate::chunk::{Origin, Positions};
+use crate::chunk::{Origin, Partitions, Positions};
 use crate::expression::Expression;
 use crate::testing::{advance, batch, schema};
 use crate::time::MAX_WATERMARK;
@@ -35,7 +35,7 @@ fn chunk(of: &[Row]) -> Chunk {
     ];
     let mut chunk = Chunk::new(batch(columns), 3);
     chunk.origin = Some(Origin {
-        partition: 0,
+        partitions: Partitions::One(0),
         positions: Positions::Run {
             first: of.first().map_or(0, |row| row.number as u64),
         },

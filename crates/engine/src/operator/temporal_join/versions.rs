@@ -85,7 +85,7 @@ impl Versions {
         let before = self.arrived;
         self.arrived += chunk.rows() as u64;
         let place = |row: usize| match &chunk.origin {
-            Some(origin) => (origin.partition, origin.positions.at(row)),
+            Some(origin) => origin.place(row),
             None => (0, before + row as u64),
         };
         (0..chunk.rows()).map(place).collect()

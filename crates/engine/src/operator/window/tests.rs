@@ -23,7 +23,7 @@ fn assign(
     );
     let mut chunk = Chunk::new(batch.unwrap(), 0);
     chunk.origin = Some(Origin {
-        partition: 0,
+        partitions: crate::chunk::Partitions::One(0),
         positions: Positions::Run { first: 0 },
         watermarks: watermarks.map(|ms| Int64Array::from_iter_values(ms.iter().map(|w| w * 1000))),
     });
@@ -170,7 +170,7 @@ fn windows_take_rows_until_their_lateness_is_over() {
     let times = timestamp_column(vec![1, 2, 3], TimeUnit::Millisecond);
     let mut chunk = Chunk::new(crate::testing::batch(vec![("ts", times)]), 0);
     chunk.origin = Some(Origin {
-        partition: 0,
+        partitions: crate::chunk::Partitions::One(0),
         positions: Positions::Run { first: 0 },
         watermarks: Some(Int64Array::from(vec![10_000, 14_999, 15_000])),
     });

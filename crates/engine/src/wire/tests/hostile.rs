@@ -39,7 +39,7 @@ pub fn messages() -> Vec<Message> {
         let columns = columns.map(|(name, of)| (name, random::array(&mut random, of, 11, true)));
         let mut chunk = Chunk::new(batch(columns.collect()), 12);
         chunk.origin = Some(Origin {
-            partition: 2,
+            partitions: crate::chunk::Partitions::One(2),
             positions: Positions::List(arrow_array::UInt64Array::from_iter_values(5..16)),
             watermarks: Some(Int64Array::from_iter_values(0..11)),
         });
@@ -411,7 +411,7 @@ fn headers_that_make_no_sense_are_refused() {
 fn positions_that_overflow_are_refused() {
     let mut chunk = Chunk::new(longs(3), 1);
     chunk.origin = Some(Origin {
-        partition: 0,
+        partitions: crate::chunk::Partitions::One(0),
         positions: Positions::Run { first: u64::MAX },
         watermarks: None,
     });

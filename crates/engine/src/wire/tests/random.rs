@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BinaryViewArray, Int8Array, Int64Array, LargeBinaryArray,
-    LargeStringArray, RecordBatch, RecordBatchOptions, StringArray, StringViewArray, UInt64Array,
-    make_array,
+    LargeStringArray, RecordBatch, RecordBatchOptions, StringArray, StringViewArray, UInt32Array,
+    UInt64Array, make_array,
 };
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef, IntervalUnit, Schema, TimeUnit};
 
 use crate::barrier::{Barrier, BucketMove};
-use crate::chunk::{Chunk, Message, Origin, Positions};
+use crate::chunk::{Chunk, Message, Origin, Partitions, Positions};
 
 /// SplitMix64: small, and the same everywhere.
 pub struct Random(pub u64);
@@ -296,7 +296,13 @@ pub fn chunk(random: &mut Random, batch: RecordBatch) -> Chunk {
             Int64Array::from_iter_values(watermarks)
         });
         chunk.origin = Some(Origin {
-            partition: random.next() as u32,
+            partitions: match random.one_in(2) {
+                true => Partitions::One(random.next() as u32),
+                false => {
+                    let each = (0..rows).map(|_| random.next() as u32);
+                    Partitions::Each(UInt32Array::from_iter_values(each))
+                }
+            },
             positions,
             watermarks,
         });

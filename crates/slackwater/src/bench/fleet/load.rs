@@ -303,7 +303,7 @@ impl Sink for Arrivals {
             // The rest of the message is still on its way.
             return Ok(());
         }
-        let last = origin.partition == LAST;
+        let last = origin.partitions.at(0) == LAST;
         if last || matches!(phase.pace, Pace::Spaced { .. }) {
             self.times_ns.push(now_ns());
         }

@@ -173,6 +173,7 @@ fn line(workers: usize) -> Deployment {
 fn sink() -> StepKind {
     StepKind::Sink {
         latency_target_ns: None,
+        leaves_out: &[],
     }
 }
 

@@ -214,10 +214,12 @@ impl KeyedState for UpdatingAggregate {
 
     fn expire(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
-        if self.spec.emit == Emit::AtEnd && watermark == MAX_WATERMARK {
-            // The input had ended, so all groups were emitted.
-            self.table = self.new_table()?;
+        if watermark == MAX_WATERMARK {
+            // The input had ended, so a total was emitted, and with `Emit::AtEnd` all groups were.
             self.has_ended = true;
+            if self.spec.emit == Emit::AtEnd {
+                self.table = self.new_table()?;
+            }
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::operator::changelog::tests::{
     random_changes, remaining, row_schema, shown,
 };
 use crate::state::BucketSet;
-use crate::testing::schema;
+use crate::testing::{rows, schema};
 
 const FLOAT: usize = 3;
 
@@ -86,6 +86,7 @@ fn aggregate(form: Form, retention_us: Option<i64>) -> UpdatingAggregate {
             Emit::Changes
         },
         takes_back: form.takes_back,
+        starts_empty: form.takes_back && !form.keyed,
         emits_before: form.emits_before,
         retention_us,
         refires: None,
@@ -378,4 +379,61 @@ fn an_overflowing_sum_goes_and_comes_back() {
         .flat_map(|chunk| chunk.kinds.unwrap().values().to_vec());
     let (insert, delete) = (RowKind::Insert as i8, RowKind::Delete as i8);
     assert_eq!(kinds.collect::<Vec<i8>>(), [insert, delete, insert]);
+}
+
+#[test]
+fn a_total_over_rows_that_may_go_is_there_from_the_start() {
+    let form = Form {
+        keyed: false,
+        takes_back: true,
+        emits_before: true,
+        ..PLAIN
+    };
+    let all = BucketSet::all();
+    let mut operator = aggregate(form, None);
+    let mut output = Output::new(100);
+    assert_eq!(operator.due_ns(), Some(0));
+    operator.on_time(&mut output).unwrap();
+    assert_eq!(operator.due_ns(), None, "once");
+    let first = output.take_chunks();
+    assert!(rows(&first)[0].starts_with("n=0, numbers=0, sum=NULL"));
+    // A row that comes and goes between two chunks leaves the table as it was.
+    let mut table = Shown::default();
+    table.apply(&first);
+    let before = table.0.clone();
+    table.apply(&feed(
+        &mut operator,
+        &[change(1, false), change(1, true)],
+        1,
+        &all,
+    ));
+    assert_eq!(table.0, before);
+    // One that is restored has it already, and one that ends has nothing to add.
+    let mut restored = aggregate(form, None);
+    let snapshot = operator.snapshot(&all, Mark::default()).unwrap();
+    snapshot
+        .iter()
+        .for_each(|batch| restored.restore(batch).unwrap());
+    assert_eq!(restored.due_ns(), None);
+    restored.finalise(&mut output).unwrap();
+    assert!(output.take_chunks().is_empty());
+}
+
+#[test]
+fn a_total_of_no_rows_goes_out_at_the_end() {
+    let form = Form {
+        keyed: false,
+        ..PLAIN
+    };
+    let mut output = Output::new(100);
+    let mut operator = aggregate(form, None);
+    assert_eq!(operator.due_ns(), None, "no row can go, so none is missing");
+    operator.finalise(&mut output).unwrap();
+    assert_eq!(output.take_chunks().len(), 1);
+    // The end of the last unit of work is not that of another.
+    operator.finalise(&mut output).unwrap();
+    assert!(output.take_chunks().is_empty());
+    let mut keyed = aggregate(PLAIN, None);
+    keyed.finalise(&mut output).unwrap();
+    assert!(output.take_chunks().is_empty());
 }

@@ -190,7 +190,11 @@ fn beside(chunk: &Chunk) -> String {
     let rows = (0..chunk.rows()).map(|row| {
         let origin = chunk.origin.as_ref().map(|origin| {
             let watermark = origin.watermarks.as_ref().map(|w| w.value(row));
-            (origin.partition, origin.positions.at(row), watermark)
+            (
+                origin.partitions.at(row),
+                origin.positions.at(row),
+                watermark,
+            )
         });
         (origin, chunk.kinds.as_ref().map(|kinds| kinds.value(row)))
     });
@@ -210,7 +214,7 @@ fn origins_and_kinds_outlive_a_restart() {
     let plain = chunk(&rows(0));
     let mut listed = chunk(&rows(10));
     if let Some(origin) = &mut listed.origin {
-        origin.partition = 4;
+        origin.partitions = Partitions::One(4);
         origin.positions = Positions::List(vec![2, 3, 5, 7, 11].into());
         origin.watermarks = Some(vec![0, 1, 2, 3, 4].into());
     }
