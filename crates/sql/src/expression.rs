@@ -229,11 +229,14 @@ impl PhysicalExpression {
     }
 }
 
-// Nodes that say the same are one, and this is how they say it: so it shows the whole tree. As SQL shows it,
-// without types and quotes, `s = 'a AND t = b'` would be `s = 'a' AND t = 'b'`.
+// As SQL shows it; `{:#?}` shows the whole tree, by which nodes that say the same are known. As SQL shows it, without
+// types and quotes, `s = 'a AND t = b'` would be `s = 'a' AND t = 'b'`.
 impl fmt::Debug for PhysicalExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.expression, f)
+        match f.alternate() {
+            true => fmt::Debug::fmt(&self.expression, f),
+            false => fmt::Display::fmt(&self.expression, f),
+        }
     }
 }
 
@@ -306,12 +309,12 @@ mod tests {
         let shown = |of: &Expr| explain::expression(&physical(of, &columns()).unwrap());
         assert_eq!(shown(&two), shown(&one));
         assert_ne!(
-            format!("{:?}", over_texts(&two)),
-            format!("{:?}", over_texts(&one))
+            format!("{:#?}", over_texts(&two)),
+            format!("{:#?}", over_texts(&one))
         );
         assert_eq!(
-            format!("{:?}", over_texts(&two)),
-            format!("{:?}", over_texts(&two.clone()))
+            format!("{:#?}", over_texts(&two)),
+            format!("{:#?}", over_texts(&two.clone()))
         );
     }
 }

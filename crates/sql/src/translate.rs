@@ -398,7 +398,7 @@ impl<'a> Translator<'a> {
             .into_iter()
             .map(|expression| PhysicalExpression::over(expression, &input))
             .collect::<Result<Vec<Arc<dyn Expression>>>>()?;
-        let key = format!("map {expressions:?} {:?}", schema.fields());
+        let key = format!("map {expressions:#?} {:?}", schema.fields());
         let inputs = vec![self.edge(stream.node, Exchange::Forward)];
         let spec = NodeSpec::Map {
             expressions,
@@ -420,7 +420,7 @@ impl<'a> Translator<'a> {
         let condition = self.bind(predicate, &input, plan)?;
         let detail = explain::expression(&condition);
         let condition = PhysicalExpression::over(condition, &schema)?;
-        let key = format!("filter {condition:?}");
+        let key = format!("filter {condition:#?}");
         let inputs = vec![self.edge(input.node, Exchange::Forward)];
         let spec = NodeSpec::Filter { condition };
         let node = self.node(

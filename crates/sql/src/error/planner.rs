@@ -519,7 +519,6 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
             SqlError::new(format!("two tables are named '{qualifier}'"))
                 .mend("give one of them another name with AS")
         }
-        other => SqlError::new(with_sql_types(&without_literal_types(&other.to_string()))),
     }
 }
 

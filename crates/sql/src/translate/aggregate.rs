@@ -216,7 +216,7 @@ impl Translator<'_> {
             Exchange::Key(key_columns)
         };
         let detail = explain::aggregate(&spec, &before);
-        let key = format!("aggregate {merges} {spec:?}");
+        let key = format!("aggregate {merges} {spec:#?}");
         let edge = self.edge(node, exchange);
         let spec = match (window, spec.time_column) {
             (Some(window), Some(time_column)) if merges => NodeSpec::Sessions {

@@ -85,7 +85,7 @@ impl Translator<'_> {
         let schema = spec.output().clone();
         let updates = spec.makes_updates();
         let detail = explain::changelog_join(&spec);
-        let known = format!("changelog join {spec:?}");
+        let known = format!("changelog join {spec:#?}");
         let node = self.node(
             "join",
             detail,

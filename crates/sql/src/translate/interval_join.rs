@@ -306,7 +306,7 @@ impl Translator<'_> {
         };
         let schema = spec.output().clone();
         let detail = explain::interval_join(&spec);
-        let key = format!("interval join {spec:?}");
+        let key = format!("interval join {spec:#?}");
         let node = self.node(
             "interval join",
             detail,

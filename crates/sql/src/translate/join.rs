@@ -164,7 +164,7 @@ impl Translator<'_> {
         };
         let schema = spec.output().clone();
         let detail = explain::join(&spec);
-        let key = format!("join {spec:?}");
+        let key = format!("join {spec:#?}");
         let node = self.node(
             "join",
             detail,

@@ -180,7 +180,7 @@ impl Translator<'_> {
         };
         let detail = explain::lookup_join(&spec, &of_stream, &found.table.physical);
         // Tables are told apart by their names: two may be in places that look the same.
-        let key = format!("lookup join {} {spec:?}", found.table.name);
+        let key = format!("lookup join {} {spec:#?}", found.table.name);
         let inputs = vec![self.edge(node, Exchange::Forward)];
         let (kind, spec) = (NodeKind::Stateless, NodeSpec::LookupJoin(spec));
         let node = self.node(

@@ -120,7 +120,7 @@ impl Translator<'_> {
             schema: schema.clone(),
         };
         let detail = explain::over(&spec);
-        let key = format!("over {spec:?}");
+        let key = format!("over {spec:#?}");
         let edge = self.edge(node, exchange);
         let node = self.node(
             "over",

@@ -122,7 +122,7 @@ impl Translator<'_> {
         };
         let inputs = vec![self.edge(node, Exchange::Key(key.to_vec()))];
         let detail = explain::by_primary_key(&spec);
-        let known = format!("materialise {spec:?}");
+        let known = format!("materialise {spec:#?}");
         let (kind, spec) = (NodeKind::Stateful, NodeSpec::ByPrimaryKey(spec));
         self.node("by primary key", detail, kind, inputs, spec, schema, &known)
     }

@@ -89,7 +89,7 @@ impl Translator<'_> {
         let mut beside = self.beside(&sides, keeps_unmatched, filter, None)?;
         beside.spec.only = only;
         let detail = explain::table_join(&beside.spec, &beside.stream);
-        let key = format!("table join {:?}", beside.spec);
+        let key = format!("table join {:#?}", beside.spec);
         let spec = NodeSpec::TableJoin(beside.spec.clone());
         Ok(self.joined("table join", detail, spec, &key, sides, beside))
     }
@@ -138,7 +138,7 @@ impl Translator<'_> {
             join: beside.spec.clone(),
             times: beside.times.expect("given just above"),
         };
-        let key = format!("temporal join {spec:?}");
+        let key = format!("temporal join {spec:#?}");
         let spec = NodeSpec::TemporalJoin(spec);
         Ok(self.joined("temporal join", detail, spec, &key, sides, beside))
     }

@@ -162,7 +162,7 @@ impl Translator<'_> {
             false => Exchange::Key(partition.clone()),
         };
         let edge = self.edge(node, exchange);
-        let key = format!("top {spec:?}");
+        let key = format!("top {spec:#?}");
         let detail = explain::top_n(&spec);
         let node = self.node(
             "top",

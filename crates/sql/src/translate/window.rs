@@ -320,7 +320,7 @@ impl Translator<'_> {
             input: self.schemas[ready.stream.node].clone(),
             schema: schema.clone(),
         };
-        let key = format!("count {spec:?}");
+        let key = format!("count {spec:#?}");
         let exchange = Some(by_key(&ready.keys));
         let spec = NodeSpec::CountWindow(spec);
         let node = self.window_node(
