@@ -288,10 +288,9 @@ impl PhysicalExpression {
     }
 }
 
-// Nodes that say the same are one, and this is how they say it: so it shows the whole tree. As SQL shows it,
-// without types and quotes, `s = 'a AND t = b'` would be `s = 'a' AND t = 'b'`.
+// The whole tree, by which nodes that say the same are known: as SQL shows it, without types and quotes,
+// `s = 'a AND t = b'` would be `s = 'a' AND t = 'b'`. `{:#?}` is as a reader of SQL would write it.
 impl fmt::Debug for PhysicalExpression {
-    /// With `{:#?}` as a reader of SQL would write it; else with what tells it from every other one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
             true => f.write_str(&explain::expression(&self.expression)),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, TimestampMicrosecondArray, UInt64Array,
 };
@@ -380,6 +382,7 @@ impl Run {
 
     fn advance(&mut self, watermark: EventTime) {
         let told = self.watermark.saturating_sub(self.tried.behind_us);
+        let has_origin = self.tried.has_origin;
         for Instance {
             operator: over,
             output,
@@ -389,8 +392,15 @@ impl Run {
             advance(over, watermark, output);
             assert_eq!((output.rows_late(), output.rejected().len()), (0, 0));
             let chunks = output.take_chunks();
-            assert!(chunks.iter().all(|chunk| chunk.origin.is_none()));
             for chunk in &chunks {
+                let numbers = chunk.batch.column(3).as_primitive::<Int64Type>();
+                for (row, &number) in numbers.values().iter().enumerate() {
+                    let place = match has_origin {
+                        true => ((number % 2) as u32, number as u64),
+                        false => (Partitions::NONE, 0),
+                    };
+                    assert_eq!(chunk.place(row), place, "a row keeps its place");
+                }
                 assert!(
                     over.times(&chunk.batch)
                         .unwrap()
