@@ -1,5 +1,6 @@
 //! `run --state`: what is saved, what a query goes on from, and what is refused.
 
+mod everywhere;
 mod limits;
 mod operators;
 mod regressions;

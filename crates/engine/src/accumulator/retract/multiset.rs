@@ -1,6 +1,7 @@
 //! Functions over all the values of a group, each kept with how often it is there: MIN and MAX are its
 //! ends; others are computed anew from it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use arrow_schema::DataType;
 
 use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Values, first_last};
 use crate::error::{Error, Result};
+use crate::hash::canonical;
 
 /// A function over values that are kept.
 pub struct Multiset {
@@ -20,6 +22,8 @@ pub struct Multiset {
     converter: RowConverter,
     /// Values by their encoding, whose order is theirs, with how often each is there.
     groups: Vec<BTreeMap<Box<[u8]>, i64>>,
+    /// Of values that are there more than once one counts.
+    is_distinct: bool,
     bytes: usize,
 }
 
@@ -34,7 +38,17 @@ impl Multiset {
             function,
             converter: RowConverter::new(fields.collect())?,
             groups: Vec::new(),
+            is_distinct: false,
             bytes: 0,
+        })
+    }
+
+    /// `function` over distinct arguments.
+    pub fn distinct(function: AggregateFunction, arguments: &[DataType]) -> Result<Multiset> {
+        let all = Multiset::new(function, arguments)?;
+        Ok(Multiset {
+            is_distinct: true,
+            ..all
         })
     }
 
@@ -57,10 +71,15 @@ impl Multiset {
     }
 
     fn add_rows(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
-        let skips_null = matches!(self.function, AggregateFunction::Extreme { .. });
-        let rows = self.converter.convert_columns(arguments)?;
+        let skips_null =
+            self.is_distinct || matches!(self.function, AggregateFunction::Extreme { .. });
+        let arguments = match self.is_distinct {
+            true => canonical(arguments),
+            false => Cow::Borrowed(arguments),
+        };
+        let rows = self.converter.convert_columns(&arguments)?;
         for (row, &group) in groups.iter().enumerate() {
-            if !(skips_null && arguments[0].is_null(row)) {
+            if !(skips_null && arguments.iter().any(|argument| argument.is_null(row))) {
                 self.add(group, rows.row(row).as_ref(), times);
             }
         }
@@ -74,7 +93,8 @@ impl Multiset {
         let copies = values.filter(|(_, count)| **count > 0);
         let copies = copies.flat_map(|(value, &count)| {
             let row = parser.parse(value);
-            std::iter::repeat_n(row, count as usize)
+            let times = if self.is_distinct { 1 } else { count };
+            std::iter::repeat_n(row, times as usize)
         });
         let arguments = self.converter.convert_rows(copies)?;
         let rows = arguments.first().map_or(0, |argument| argument.len());
