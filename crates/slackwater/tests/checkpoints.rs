@@ -1,6 +1,7 @@
 //! `run --state`: what is saved, what a query goes on from, and what is refused.
 
 mod damaged;
+mod everywhere;
 mod final_results;
 mod limits;
 mod one_owner;

@@ -1,4 +1,10 @@
-//! Aggregate functions: the engine's own where it has one, DataFusion's accumulators for the rest.
+//! Aggregate functions: the engine's own where it has one, DataFusion's accumulators for the rest, as far as
+//! their states can be taken and given to another one without a change of their value.
+
+mod digests;
+mod moments;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::fmt;
@@ -19,6 +25,8 @@ use slackwater_engine::accumulator::{
 use crate::error::{Result, SqlError};
 use crate::expression::Physical;
 use crate::functions::UserAggregate;
+use digests::{Digests, Percentile};
+use moments::{Moment, Moments};
 
 /// A call as it is planned: the function, and the expressions it is called with.
 pub struct PlannedCall {
@@ -113,27 +121,29 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
             .downcast_ref::<UserAggregate>()
             .map(|user| AggregateFunction::Other(user.factory().clone())),
     };
-    let own = match own {
-        // The smallest of distinct values is the smallest of all.
-        Some(
-            function @ (AggregateFunction::Extreme { .. } | AggregateFunction::FirstLast { .. }),
-        ) => Some(function),
-        Some(function) if params.distinct => {
-            let types = arguments.iter().map(|argument| argument.get_type(schema));
-            let types = types.collect::<datafusion_common::Result<Vec<DataType>>>()?;
-            Some(AggregateFunction::Distinct {
-                function: Box::new(function),
-                arguments: types,
-            })
-        }
-        other => other,
-    };
     let function = match own {
         Some(function) => function,
         None => {
             let factory = Factory::new(call, &types, result)?;
             AggregateFunction::Other(Arc::new(factory))
         }
+    };
+    let function = match function {
+        // The smallest of distinct values is the smallest of all.
+        function @ (AggregateFunction::Extreme { .. } | AggregateFunction::FirstLast { .. }) => {
+            function
+        }
+        // Of DataFusion's functions, too: theirs add distinct values in the order of a table that differs
+        // from run to run, and with it their last bits.
+        function if params.distinct => {
+            let types = arguments.iter().map(|argument| argument.get_type(schema));
+            let types = types.collect::<datafusion_common::Result<Vec<DataType>>>()?;
+            AggregateFunction::Distinct {
+                function: Box::new(function),
+                arguments: types,
+            }
+        }
+        function => function,
     };
     Ok(PlannedCall {
         function,
@@ -171,9 +181,16 @@ struct Factory {
     shown: String,
     result: DataType,
     keeps_values: bool,
+    own: Option<Own>,
 }
 
-/// DataFusion's functions that need all values at the end; with DISTINCT all of its functions do.
+/// What accumulators of our own compute.
+enum Own {
+    Moment(Moment),
+    Percentile(Percentile),
+}
+
+/// DataFusion's functions that need all values at the end.
 const KEEP_VALUES: &[&str] = &["median", "percentile_cont"];
 
 impl Factory {
@@ -211,15 +228,17 @@ impl Factory {
             .alias("aggregate")
             // The planner has put what WITHIN GROUP orders by in front of the arguments.
             .order_by(order.collect())
-            .with_distinct(call.params.distinct)
             .with_ignore_nulls(call.params.null_treatment == Some(NullTreatment::IgnoreNulls))
             .build()?;
         made.create_accumulator()?;
+        let moment = Moment::named(call.func.name()).map(Own::Moment);
+        let own = moment.or_else(|| Percentile::of(call, &result).map(Own::Percentile));
         Ok(Factory {
+            own,
             call: Arc::new(made),
             shown,
             result,
-            keeps_values: call.params.distinct || KEEP_VALUES.contains(&call.func.name()),
+            keeps_values: KEEP_VALUES.contains(&call.func.name()),
         })
     }
 }
@@ -232,11 +251,15 @@ impl fmt::Debug for Factory {
 
 impl AccumulatorFactory for Factory {
     fn accumulator(&self) -> slackwater_engine::Result<Box<dyn Accumulator>> {
-        Ok(Box::new(PerGroup {
-            call: self.call.clone(),
-            result: self.result.clone(),
-            groups: Vec::new(),
-        }))
+        Ok(match &self.own {
+            Some(Own::Moment(moment)) => Box::new(Moments::new(*moment)),
+            Some(Own::Percentile(percentile)) => Box::new(Digests::new(percentile.clone())),
+            None => Box::new(PerGroup {
+                call: self.call.clone(),
+                result: self.result.clone(),
+                groups: Vec::new(),
+            }),
+        })
     }
 
     fn data_type(&self) -> DataType {

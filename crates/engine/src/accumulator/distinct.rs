@@ -1,6 +1,6 @@
 //! `function(DISTINCT …)`: any function over the distinct rows of its arguments.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, ListBuilder};
@@ -18,7 +18,9 @@ use crate::hash::canonical;
 pub struct Distinct {
     inner: Box<dyn Accumulator>,
     converter: RowConverter,
-    seen: Vec<HashSet<Box<[u8]>, foldhash::fast::FixedState>>,
+    /// The distinct rows of each group, numbered as they came: from a state they are handed on in the same
+    /// order, so that a sum of doubles is the same to the last bit.
+    seen: Vec<HashMap<Box<[u8]>, u64, foldhash::fast::FixedState>>,
 }
 
 impl Distinct {
@@ -53,8 +55,8 @@ impl Accumulator for Distinct {
             }
             let value = rows.row(row);
             let seen = &mut self.seen[group as usize];
-            if !seen.contains(value.as_ref()) {
-                seen.insert(value.as_ref().into());
+            if !seen.contains_key(value.as_ref()) {
+                seen.insert(value.as_ref().into(), seen.len() as u64);
                 new_rows.push(row as u32);
                 new_groups.push(group);
             }
@@ -77,7 +79,9 @@ impl Accumulator for Distinct {
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
         let mut lists = ListBuilder::new(BinaryBuilder::new());
         for &group in groups {
-            for value in &self.seen[group as usize] {
+            let mut seen = self.seen[group as usize].iter().collect::<Vec<_>>();
+            seen.sort_unstable_by_key(|(_, number)| **number);
+            for (value, _) in seen {
                 lists.values().append_value(value);
             }
             lists.append(true);
@@ -114,7 +118,7 @@ impl Accumulator for Distinct {
             .seen
             .iter()
             .flatten()
-            .map(|value| value.len() + 24)
+            .map(|(value, _)| value.len() + 32)
             .sum::<usize>();
         values + self.inner.bytes()
     }

@@ -27,6 +27,13 @@ pub fn retractable(
         } => match **function {
             // The extremes of the distinct values are those of all.
             AggregateFunction::Extreme { .. } => retractable(function, arguments)?,
+            // What is left of a sum of doubles depends on all that was ever added and taken back.
+            AggregateFunction::Sum { .. } | AggregateFunction::Average
+                if arguments.iter().any(DataType::is_floating) =>
+            {
+                let function = function.as_ref().clone();
+                Box::new(multiset::Multiset::distinct(function, arguments)?)
+            }
             _ => {
                 let inner = retractable(function, arguments)?;
                 Box::new(distinct::Distinct::new(inner, arguments)?)

@@ -274,7 +274,10 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
             ];
             (NodeKind::Stateful, aspects)
         }
-        _ => return None,
+        other => {
+            assert!(other.saved().is_none(), "what its state means is not said");
+            return None;
+        }
     };
     Some(Identity {
         key: key?.clone(),

@@ -221,10 +221,10 @@ state!(A a 0, B b 1, C c 2, D d 3);
 state!(A a 0, B b 1, C c 2, D d 3, E e 4);
 state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5);
 
-/// One of them per group.
+/// One of them per group, from its first row or state on.
 struct Groups<A> {
     name: Arc<str>,
-    groups: Vec<A>,
+    groups: Vec<Option<A>>,
 }
 
 impl<A> Groups<A> {
@@ -235,7 +235,7 @@ impl<A> Groups<A> {
 
 impl<A: Aggregate> Accumulator for Groups<A> {
     fn resize(&mut self, groups: usize) {
-        self.groups.resize_with(groups, A::default);
+        self.groups.resize_with(groups, || None);
     }
 
     fn update(
@@ -246,7 +246,9 @@ impl<A: Aggregate> Accumulator for Groups<A> {
     ) -> EngineResult<()> {
         let all = &mut self.groups;
         let added = A::Arguments::each(arguments, |row, values| {
-            all[groups[row] as usize].add(values);
+            all[groups[row] as usize]
+                .get_or_insert_default()
+                .add(values);
         });
         added.map_err(|reason| self.failed(reason))
     }
@@ -255,7 +257,11 @@ impl<A: Aggregate> Accumulator for Groups<A> {
         let mut failed = Vec::new();
         let mut cells = Vec::with_capacity(groups.len());
         for (place, &group) in groups.iter().enumerate() {
-            cells.push(match self.groups[group as usize].value().cell() {
+            let of_group = &self.groups[group as usize];
+            let value = of_group
+                .as_ref()
+                .map_or_else(|| A::default().value(), A::value);
+            cells.push(match value.cell() {
                 Ok(cell) => cell,
                 Err(reason) => {
                     failed.push((place, reason));
@@ -268,16 +274,24 @@ impl<A: Aggregate> Accumulator for Groups<A> {
     }
 
     fn state(&mut self, groups: &[u32]) -> EngineResult<Vec<ArrayRef>> {
-        let states = groups
-            .iter()
-            .map(|&group| self.groups[group as usize].save());
+        let states = groups.iter().map(|&group| {
+            let of_group = &self.groups[group as usize];
+            of_group
+                .as_ref()
+                .map_or_else(|| A::default().save(), A::save)
+        });
         Ok(A::State::columns(states.collect()))
     }
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> EngineResult<()> {
         for (row, &group) in groups.iter().enumerate() {
             let state = A::State::read(states, row).map_err(|reason| self.failed(reason))?;
-            self.groups[group as usize].merge(A::load(state));
+            let state = A::load(state);
+            // An empty group takes it over as it is: merged into an empty one its last bits may differ.
+            match &mut self.groups[group as usize] {
+                Some(of_group) => of_group.merge(state),
+                empty => *empty = Some(state),
+            }
         }
         Ok(())
     }
@@ -285,7 +299,9 @@ impl<A: Aggregate> Accumulator for Groups<A> {
     fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> EngineResult<()> {
         let all = &mut self.groups;
         let taken = A::Arguments::each(arguments, |row, values| {
-            all[groups[row] as usize].retract(values);
+            all[groups[row] as usize]
+                .get_or_insert_default()
+                .retract(values);
         });
         taken.map_err(|reason| self.failed(reason))
     }
@@ -296,7 +312,7 @@ impl<A: Aggregate> Accumulator for Groups<A> {
 
     fn bytes(&self) -> usize {
         // What they hold elsewhere is not known.
-        self.groups.capacity() * size_of::<A>()
+        self.groups.capacity() * size_of::<Option<A>>()
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Multiset {
     converter: RowConverter,
     /// Values by their encoding, whose order is theirs, with how often each is there.
     groups: Vec<BTreeMap<Box<[u8]>, i64>>,
+    /// Of values that are there more than once one counts.
+    is_distinct: bool,
     bytes: usize,
 }
 
@@ -35,7 +37,17 @@ impl Multiset {
             function,
             converter: RowConverter::new(fields.collect())?,
             groups: Vec::new(),
+            is_distinct: false,
             bytes: 0,
+        })
+    }
+
+    /// `function` over distinct arguments.
+    pub fn distinct(function: AggregateFunction, arguments: &[DataType]) -> Result<Multiset> {
+        let all = Multiset::new(function, arguments)?;
+        Ok(Multiset {
+            is_distinct: true,
+            ..all
         })
     }
 
@@ -58,11 +70,12 @@ impl Multiset {
     }
 
     fn add_rows(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
-        let skips_null = matches!(self.function, AggregateFunction::Extreme { .. });
+        let skips_null =
+            self.is_distinct || matches!(self.function, AggregateFunction::Extreme { .. });
         let arguments = canonical(arguments);
         let rows = self.converter.convert_columns(&arguments)?;
         for (row, &group) in groups.iter().enumerate() {
-            if !(skips_null && arguments[0].is_null(row)) {
+            if !(skips_null && arguments.iter().any(|argument| argument.is_null(row))) {
                 self.add(group, rows.row(row).as_ref(), times);
             }
         }
@@ -76,7 +89,8 @@ impl Multiset {
         let copies = values.filter(|(_, count)| **count > 0);
         let copies = copies.flat_map(|(value, &count)| {
             let row = parser.parse(value);
-            std::iter::repeat_n(row, count as usize)
+            let times = if self.is_distinct { 1 } else { count };
+            std::iter::repeat_n(row, times as usize)
         });
         let arguments = self.converter.convert_rows(copies)?;
         let rows = arguments.first().map_or(0, |argument| argument.len());
