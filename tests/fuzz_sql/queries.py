@@ -256,6 +256,9 @@ class Generator:
                     name = self.name()
                     items.append((name, Seen(f"{alias}.{column.name}", column.kind, column.bound, column.approximate).expr()))
                     renamed[alias, column.name] = name
+        if not items:
+            relation, alias = sides[0]
+            items.append((self.name(), self.scope(relation, alias)[0].expr()))
         return items, renamed
 
     def equal(self, left, la, right, ra, count=1):
