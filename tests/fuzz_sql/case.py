@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from . import values
-from .relations import Duck, Ours, unnested
+from .dialects import Duck, Ours, unnested
 
 PATIENCE = 60
 """Seconds that any run may take."""

@@ -1,7 +1,6 @@
 """One case from its seed: generated, answered by DuckDB and the model, run at random settings, compared, and reduced if it goes wrong."""
 
 import copy
-import os
 import random
 import re
 import shutil
