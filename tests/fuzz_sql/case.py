@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from . import values
-from .relations import Duck, Ours, unnested
+from .dialects import Duck, Ours, unnested
 
 PATIENCE = 60
 """Seconds that any run may take."""
@@ -104,7 +104,7 @@ class Broken(Exception):
 
 def run(case, setting, folder, binary):
     """Each query's answer: a Counter of rows."""
-    lines = case.write(folder, setting.rate)
+    case.write(folder, setting.rate)
     for start in setting.starts:
         command = [binary, "run", "q.sql", "-q", "--report", "report.json", *setting.arguments(start)]
         patience = start.kill_ms / 1000 if start.kill_ms is not None else PATIENCE

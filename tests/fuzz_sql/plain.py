@@ -5,10 +5,9 @@ from collections import Counter
 
 from . import model, values
 from .case import Query
-from .columns import Column
 from .expressions import Seen, call
 from .queries import Generator
-from .relations import Aggregate, Base, Items, Windowed
+from .relations import Aggregate, Base, Items
 
 KIND = "windows, by the model alone"
 

@@ -10,7 +10,6 @@ import time
 
 from .expressions import Expr, lit
 from .relations import Base, Items, Relation, Scalar, View
-from .settings import Start
 
 KEPT = {"name", "alias", "la", "ra", "sub_alias", "kind", "way", "unique", "edges_of", "key", "order", "sizes", "cols", "form", "windowed", "final", "bound", "ours", "duck"}
 """Fields in which nothing can be left out without meaning another query, or another answer in every run."""
