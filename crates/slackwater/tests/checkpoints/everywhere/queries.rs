@@ -289,6 +289,29 @@ pub const CHANGELOGS: &[Query] = &[
         "k INT, n BIGINT",
         "SELECT k, COUNT(*) FROM a GROUP BY k",
     ),
+    query(
+        "k INT, n BIGINT",
+        "SELECT k, COUNT(*) AS n FROM a GROUP BY k ORDER BY n DESC, k LIMIT 3",
+    ),
+    query(
+        "id INT, v DOUBLE",
+        "SELECT id, v FROM a ORDER BY v, id LIMIT 1000 OFFSET 3",
+    ),
+    set(
+        "SET 'emit' = 'final';",
+        "n BIGINT, c BIGINT",
+        "SELECT n, COUNT(*) FROM (SELECT k, COUNT(*) AS n FROM a GROUP BY k) GROUP BY n",
+    ),
+    set(
+        "SET 'emit' = 'final';",
+        "x INT, y INT",
+        "SELECT a.id, b.id FROM a FULL JOIN b ON a.k = b.k AND a.g = b.g",
+    ),
+    set(
+        "SET 'emit' = 'final';",
+        "n BIGINT, s BIGINT",
+        "SELECT COUNT(*), SUM(x.id) FROM (SELECT a.id FROM a LEFT JOIN b ON a.id = b.k) AS x",
+    ),
     Query {
         is_printed: true,
         ..query(
