@@ -292,6 +292,9 @@ files! {
     growing_state
     statements
     expressions
+    exact_expressions
+    times_and_intervals
+    hints
     numbers_at_their_limits
     functions
     wrong_changelogs
