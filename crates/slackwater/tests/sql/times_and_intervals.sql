@@ -42,8 +42,10 @@ SELECT id, b - TIMESTAMP '2024-01-01 00:00:00' AS l, b - TIMESTAMP '2024-01-01 0
 -- last per 1
 SELECT CASE WHEN id = 1 THEN INTERVAL '24' HOUR ELSE INTERVAL '1' DAY END AS l, COUNT(*) AS n FROM t GROUP BY CASE WHEN id = 1 THEN INTERVAL '24' HOUR ELSE INTERVAL '1' DAY END;
 
---- the one that is first in order
-SELECT id FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY CASE WHEN id = 1 THEN INTERVAL '25' HOUR WHEN id = 2 THEN INTERVAL '1' DAY ELSE INTERVAL '90000' SECOND + INTERVAL '1' HOUR END DESC) AS r FROM t) WHERE r = 1;
+--- the longest and the shortest of all
+-- last per 1
+SELECT id - id AS k, MAX(l) AS longest, MIN(l) AS shortest, COUNT(DISTINCT l) AS n FROM
+  (SELECT id, CASE id WHEN 1 THEN INTERVAL '25' HOUR WHEN 2 THEN INTERVAL '1' DAY ELSE INTERVAL '86400' SECOND END AS l FROM t) GROUP BY id - id;
 
 --- months have no fixed length
 SELECT a - b > INTERVAL '1' MONTH AS m FROM t;
@@ -58,4 +60,4 @@ SELECT a.ms, b.ms AS other FROM s AS a JOIN s AS b ON a.id = b.id AND a.ts - b.t
 --- which is planned as one
 -- explain
 CREATE TABLE s (ms BIGINT, id INT, bidder STRING, price DOUBLE, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' DAY) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
-SELECT a.ms, b.ms AS other FROM s AS a JOIN s AS b ON a.id = b.id AND a.ts - b.ts > INTERVAL '-1' DAY AND INTERVAL '3' SECOND >= a.ts - b.ts;
+EXPLAIN SELECT a.ms, b.ms AS other FROM s AS a JOIN s AS b ON a.id = b.id AND a.ts - b.ts > INTERVAL '-1' DAY AND INTERVAL '3' SECOND >= a.ts - b.ts;
