@@ -300,6 +300,9 @@ files! {
     growing_state
     statements
     expressions
+    exact_expressions
+    times_and_intervals
+    hints
     final_results
     numbers_at_their_limits
     functions

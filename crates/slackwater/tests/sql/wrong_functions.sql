@@ -89,8 +89,5 @@ SELECT price FROM bids WHERE bidder LIKE 'a!%' ESCAPE '!';
 --- a text with U&
 SELECT price FROM bids WHERE bidder = U&'\0041';
 
---- CEIL to a unit
-SELECT CEIL(ts TO HOUR) FROM bids;
-
 --- a CAST of a constant that does not fit
 SELECT price, CAST(1e20 AS BIGINT) FROM bids;

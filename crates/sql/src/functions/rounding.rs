@@ -1,17 +1,19 @@
-//! `date_trunc('hour', ts)`, which is also `FLOOR(ts TO HOUR)`, and `CEIL(ts TO HOUR)`. DataFusion's goes
-//! through nanoseconds, which end in 2262.
+//! `date_trunc('hour', ts)`, which is also `FLOOR(ts TO HOUR)`, `CEIL(ts TO HOUR)` and `date_bin(length, ts)`.
+//! DataFusion's go through nanoseconds, which end in 2262.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, IntervalMonthDayNanoType};
 use arrow_array::{Array, ArrayRef, PrimitiveArray, StringViewArray};
+use arrow_buffer::IntervalMonthDayNano;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, TimeUnit};
-use chrono::{DateTime, Datelike, NaiveDate};
+use chrono::{DateTime, Datelike, Months, NaiveDate, NaiveDateTime};
 
 use super::scalar::{Overload, Scalar};
 use super::values::{downcast, fits};
+use crate::expression::INTERVAL;
 
 const MICROS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
@@ -27,12 +29,13 @@ const STRICT: CastOptions<'static> = CastOptions {
     format_options: arrow_cast::display::FormatOptions::new(),
 };
 
-/// Both functions.
+/// All three functions.
 pub(super) fn functions() -> Vec<Scalar> {
     let rounded = |name: &str, up: bool| Scalar::new(name).with(Rounded { up });
     vec![
         rounded("date_trunc", false).alias("datetrunc"),
         rounded(CEIL, true),
+        Scalar::new("date_bin").with(Binned),
     ]
 }
 
@@ -192,6 +195,128 @@ impl Overload for Rounded {
     }
 }
 
+/// The begin of the bin of a length, counted from an origin, that a time lies in.
+fn bin(time: i64, origin: i64, per_second: i64, length: IntervalMonthDayNano) -> Option<i64> {
+    let IntervalMonthDayNano {
+        months,
+        days,
+        nanoseconds,
+    } = length;
+    if months == 0 {
+        let tick_ns = i128::from(SECOND_NS / per_second);
+        let ns = i128::from(days) * i128::from(DAY_NS) + i128::from(nanoseconds);
+        let since_ns = (i128::from(time) - i128::from(origin)) * tick_ns;
+        let begin_ns = since_ns.div_euclid(ns) * ns;
+        let begin = i128::from(origin) + begin_ns.div_euclid(tick_ns);
+        return i64::try_from(begin).ok();
+    }
+    let moment = |ticks: i64| {
+        let seconds = ticks.div_euclid(per_second);
+        Some(DateTime::from_timestamp(seconds, 0)?.naive_utc())
+    };
+    let count = |time: NaiveDateTime| time.year() * 12 + time.month0() as i32;
+    let (from, to) = (moment(origin)?, moment(time)?);
+    let bins = (count(to) - count(from)).div_euclid(months);
+    let begin = |bins: i32| {
+        let moved = bins.checked_mul(months)?;
+        let size = Months::new(moved.unsigned_abs());
+        let moved = match moved {
+            0.. => from.checked_add_months(size)?,
+            _ => from.checked_sub_months(size)?,
+        };
+        let below_second = origin.rem_euclid(per_second);
+        moved
+            .and_utc()
+            .timestamp()
+            .checked_mul(per_second)?
+            .checked_add(below_second)
+    };
+    match begin(bins)? {
+        later if later > time => begin(bins.checked_sub(1)?),
+        begin => Some(begin),
+    }
+}
+
+/// `date_bin(INTERVAL '15' MINUTE, ts)`, from 1970 or another origin.
+struct Binned;
+
+impl Overload for Binned {
+    fn fit(&self, given: &[DataType]) -> Option<Vec<DataType>> {
+        let (length, time, origin) = match given {
+            [length, time] => (length, time, None),
+            [length, time, origin] => (length, time, Some(origin)),
+            _ => return None,
+        };
+        let is_time = |of: &DataType| {
+            let string = matches!(
+                of,
+                DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8
+            );
+            string
+                || matches!(
+                    of,
+                    DataType::Timestamp(_, None) | DataType::Date32 | DataType::Null
+                )
+        };
+        let is_length = matches!(length, DataType::Interval(_) | DataType::Null);
+        if !(is_length && is_time(time) && origin.is_none_or(is_time)) {
+            return None;
+        }
+        let time = match time {
+            DataType::Timestamp(_, None) => time.clone(),
+            _ => MICROS,
+        };
+        let mut types = vec![INTERVAL, time.clone()];
+        types.extend(origin.map(|_| time));
+        Some(types)
+    }
+
+    fn result(&self, arguments: &[DataType]) -> DataType {
+        arguments[1].clone()
+    }
+
+    fn call(&self, columns: &[ArrayRef], rows: usize, of: &DataType) -> Result<ArrayRef, String> {
+        let DataType::Timestamp(unit, _) = of else {
+            return Err("its argument is not a time".to_string());
+        };
+        let lengths = downcast::<PrimitiveArray<IntervalMonthDayNanoType>>(columns, 0)?;
+        let ticks = |column: &ArrayRef| {
+            let ticks = cast_with_options(column, &DataType::Int64, &STRICT);
+            let ticks = ticks.map_err(|error| error.to_string())?;
+            Ok::<_, String>(ticks.as_primitive::<Int64Type>().clone())
+        };
+        let times = ticks(&columns[1])?;
+        let origins = columns.get(2).map(ticks).transpose()?;
+        let bins = (0..rows).map(|row| {
+            let origin = match &origins {
+                Some(origins) => origins.is_valid(row).then(|| origins.value(row)),
+                None => Some(0),
+            };
+            let Some(origin) = origin.filter(|_| times.is_valid(row) && lengths.is_valid(row))
+            else {
+                return Ok(None);
+            };
+            let length = lengths.value(row);
+            let rest =
+                i128::from(length.days) * i128::from(DAY_NS) + i128::from(length.nanoseconds);
+            if !matches!((length.months, rest), (0, 1..) | (1.., 0)) {
+                return Err("a bin has a length of days and less, or of months".to_string());
+            }
+            let begin = bin(times.value(row), origin, per_second(unit), length);
+            begin
+                .ok_or_else(|| "the time is too far away".to_string())
+                .map(Some)
+        });
+        let bins = bins.collect::<Result<Vec<Option<i64>>, String>>()?;
+        let bins = PrimitiveArray::<Int64Type>::from(bins);
+        cast_with_options(&bins, of, &STRICT).map_err(|error| error.to_string())
+    }
+
+    fn shape(&self) -> String {
+        "INTERVAL, TIMESTAMP".to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,6 +364,25 @@ mod tests {
             "1970-01-01 00:00:00"
         );
         assert_eq!(ceil("9999-12-31T23:00:00", "day"), "+10000-01-01 00:00:00");
+    }
+
+    #[test]
+    fn bins_are_counted_from_their_origin() {
+        let days = |days| IntervalMonthDayNano::new(0, days, 0);
+        let months = |months| IntervalMonthDayNano::new(months, 0, 0);
+        assert_eq!(bin(-1, 0, 1, days(1)), Some(-86_400));
+        assert_eq!(bin(100_000, 50_000, 1, days(1)), Some(50_000));
+        assert_eq!(bin(100_000, 200_000, 1, days(1)), Some(27_200));
+        assert_eq!(
+            bin(95_630_630_400_001, 0, 1_000, days(1)),
+            Some(95_630_630_400_000)
+        );
+        let day = 86_400;
+        assert_eq!(bin(40 * day, 0, 1, months(1)), Some(31 * day));
+        assert_eq!(bin(30 * day, 0, 1, months(1)), Some(0));
+        assert_eq!(bin(-day, 0, 1, months(3)), Some(-92 * day));
+        assert_eq!(bin(40 * day, 14 * day, 1, months(1)), Some(14 * day));
+        assert_eq!(bin(i64::MIN, 0, 1, months(1)), None);
     }
 
     #[test]

@@ -55,10 +55,16 @@ pub fn is_wider(from: &DataType, to: &DataType) -> bool {
     };
     match (from, to) {
         (from, to) if from == to => true,
-        (from, to) if from.is_signed_integer() && to.is_signed_integer() => {
-            from.primitive_width() <= to.primitive_width()
+        (from, to) if from.is_integer() && to.is_integer() => {
+            match (from.is_signed_integer(), to.is_signed_integer()) {
+                (true, false) => false,
+                // The sign takes a bit.
+                (false, true) => from.primitive_width() < to.primitive_width(),
+                _ => from.primitive_width() <= to.primitive_width(),
+            }
         }
-        (from, Decimal128(digits, scale)) if from.is_signed_integer() => {
+        // The number of a row is unsigned, and meets a BIGINT as a DECIMAL.
+        (from, Decimal128(digits, scale)) if from.is_integer() => {
             digits_of(from).is_some_and(|needed| i16::from(*digits) - i16::from(*scale) >= needed)
         }
         (Decimal128(digits, scale), Decimal128(to_digits, to_scale)) => {
@@ -79,10 +85,11 @@ pub fn is_wider(from: &DataType, to: &DataType) -> bool {
 /// The digits of the largest number of a type.
 fn digits_of(integer: &DataType) -> Option<i16> {
     match integer {
-        DataType::Int8 => Some(3),
-        DataType::Int16 => Some(5),
-        DataType::Int32 => Some(10),
+        DataType::Int8 | DataType::UInt8 => Some(3),
+        DataType::Int16 | DataType::UInt16 => Some(5),
+        DataType::Int32 | DataType::UInt32 => Some(10),
         DataType::Int64 => Some(19),
+        DataType::UInt64 => Some(20),
         _ => None,
     }
 }

@@ -1,0 +1,51 @@
+-- Hints: OPTIONS after the name of a table is obeyed, others are refused.
+
+CREATE TABLE v (id INT, d DECIMAL(12, 3), i INT, b BIGINT, s STRING, x DOUBLE) WITH ('connector' = 'file', 'path' = 'data/empty.csv');
+CREATE VIEW w AS SELECT id FROM v;
+
+--- OPTIONS of a table that is read, twice with the same and once with others
+SELECT v.id, n.s, o.s AS other FROM v /*+ OPTIONS('path' = 'data/edges.csv') */ JOIN v /*+ OPTIONS('path'='data/edges.csv') */ AS n ON v.id = n.id
+  LEFT JOIN v /*+ OPTIONS('path' = 'data/edges.csv', 'csv.null' = 'x') */ o ON o.id = v.id WHERE v.id < 3;
+
+--- in a view and in a window function
+CREATE VIEW far AS SELECT id, TO_TIMESTAMP_LTZ(id, 0) AS ts FROM v /*+ OPTIONS('path' = 'data/edges.csv') */;
+CREATE TABLE e (id INT, w STRING, ts AS TO_TIMESTAMP_LTZ(id, 3), WATERMARK FOR ts AS ts) WITH ('connector' = 'file', 'path' = 'data/empty.csv');
+SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE e /*+ OPTIONS('path' = 'data/short.csv', 'on_error' = 'fail') */, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end
+UNION ALL SELECT ts, id FROM far WHERE id = 4;
+
+--- of a table that is written
+CREATE TABLE o (id INT) WITH ('connector' = 'file', 'path' = 'out/o.csv');
+INSERT INTO o /*+ OPTIONS('path' = 'out/p.csv', 'csv.header' = 'true') */ SELECT id FROM v /*+ OPTIONS('path' = 'data/edges.csv') */;
+
+--- an ordinary comment is one
+SELECT /* STATE_TTL('v' = '1 d') */ id FROM v /* + OPTIONS('path' = 'data/edges.csv') */ WHERE id > 0;
+
+--- state_ttl
+SELECT /*+ STATE_TTL('v' = '1d') */ id, COUNT(*) FROM v GROUP BY id;
+
+--- how to join
+SELECT /*+ BROADCAST(v) */ id FROM v;
+
+--- how to look up
+SELECT id FROM v /*+ LOOKUP('table' = 'v', 'async' = 'true') */;
+
+--- one that nobody has
+SELECT id FROM v /*+ FAST */;
+
+--- an option that is not known
+SELECT id FROM v /*+ OPTIONS('pathh' = 'data/edges.csv') */;
+
+--- another connector
+SELECT id FROM v /*+ OPTIONS('connector' = 'tcp') */;
+
+--- no pairs
+SELECT id FROM v /*+ OPTIONS('path') */;
+
+--- after the alias
+SELECT id FROM v AS n /*+ OPTIONS('path' = 'data/edges.csv') */;
+
+--- of a view
+SELECT id FROM w /*+ OPTIONS('path' = 'data/edges.csv') */;
+
+--- after SELECT
+SELECT /*+ OPTIONS('path' = 'data/edges.csv') */ id FROM v;
