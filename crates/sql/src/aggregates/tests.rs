@@ -22,7 +22,7 @@ fn rows(seed: u64, count: usize) -> (Vec<u32>, RecordBatch) {
     let groups = (0..count).map(|_| (next() % 3) as u32).collect();
     let double = |number: u64| {
         let value = (number % 8000) as f64 / 7.0 - 400.0;
-        (number % 11 > 0).then_some(value)
+        (!number.is_multiple_of(11)).then_some(value)
     };
     let x = (0..count).map(|_| double(next())).collect::<Float64Array>();
     let y = (0..count).map(|_| double(next())).collect::<Float64Array>();
@@ -203,6 +203,7 @@ fn values(
 }
 
 #[test]
+#[allow(clippy::type_complexity)]
 fn taking_a_state_and_going_on_from_it_changes_no_value_of_any_aggregate() {
     let (groups, batch) = rows(17, 600);
     for call in CALLS.iter().chain(ORDERED) {
