@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use arrow_array::{Float64Array, RecordBatch};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_expr::LogicalPlan;
+use datafusion_expr::{EmptyRelation, LogicalPlan};
 use slackwater_engine::accumulator::Accumulator;
 
 use super::*;
@@ -22,7 +22,7 @@ fn rows(seed: u64, count: usize) -> (Vec<u32>, RecordBatch) {
     let groups = (0..count).map(|_| (next() % 3) as u32).collect();
     let double = |number: u64| {
         let value = (number % 8000) as f64 / 7.0 - 400.0;
-        (number % 11 > 0).then_some(value)
+        (!number.is_multiple_of(11)).then_some(value)
     };
     let x = (0..count).map(|_| double(next())).collect::<Float64Array>();
     let y = (0..count).map(|_| double(next())).collect::<Float64Array>();
@@ -109,11 +109,15 @@ const ORDERED: &[&str] = &["FIRST_VALUE(x)", "LAST_VALUE(x)"];
 
 /// A call as it is planned, and the columns that it is called with, evaluated over `batch`.
 fn planned(call: &str, batch: &RecordBatch) -> (AggregateFunction, Vec<ArrayRef>) {
-    let text = format!(
-        "SELECT {call} AS value FROM (VALUES (CAST(1 AS DOUBLE), CAST(1 AS DOUBLE), CAST(1 AS BIGINT), true))
-         AS t (x, y, n, b) GROUP BY x, y, n, b"
-    );
-    let session = crate::session::Session::new();
+    let text = format!("SELECT {call} AS value FROM t GROUP BY x, y, n, b");
+    let mut session = crate::session::Session::new();
+    let empty = EmptyRelation {
+        produce_one_row: false,
+        schema: Arc::new(DFSchema::try_from(batch.schema().as_ref().clone()).unwrap()),
+    };
+    session
+        .add_view("t", LogicalPlan::EmptyRelation(empty))
+        .unwrap();
     let statement = crate::statement::parse(&text).unwrap().remove(0).statement;
     let crate::statement::Statement::Select(query) = statement else {
         panic!("{call}: no query");
@@ -199,6 +203,7 @@ fn values(
 }
 
 #[test]
+#[allow(clippy::type_complexity)]
 fn taking_a_state_and_going_on_from_it_changes_no_value_of_any_aggregate() {
     let (groups, batch) = rows(17, 600);
     for call in CALLS.iter().chain(ORDERED) {

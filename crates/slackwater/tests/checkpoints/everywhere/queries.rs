@@ -315,8 +315,15 @@ pub const CHANGELOGS: &[Query] = &[
     Query {
         is_printed: true,
         ..query(
+            "g STRING, n BIGINT, s BIGINT, PRIMARY KEY (g) NOT ENFORCED",
+            "SELECT g, COUNT(*), SUM(id) FROM a GROUP BY g",
+        )
+    },
+    Query {
+        is_printed: true,
+        ..query(
             "g STRING, id INT, PRIMARY KEY (g) NOT ENFORCED",
-            "SELECT a.g, a.id FROM a JOIN b ON a.k = b.k",
+            "SELECT g, MAX(id) FROM a GROUP BY g, k",
         )
     },
     Query {
