@@ -30,7 +30,7 @@ fuzz-sql: duckdb
 # The same 300 queries each time, half a minute; `make test` has built the program.
 fuzz-sql-test: duckdb
 	@test -x target/debug/slackwater || cargo build -p slackwater $(FEATURES)
-	$(FUZZ_SQL) --out target/fuzz-sql-test --seed 1 --queries 300 --reduce-seconds 30
+	$(FUZZ_SQL) --out target/fuzz-sql-test --seed 1 --queries 300 --reduce-seconds 20
 
 FUZZ_SQL = PYTHONPATH=tests $$(test -x target/duckdb/bin/python && echo target/duckdb/bin/python || echo python3) -m fuzz_sql
 

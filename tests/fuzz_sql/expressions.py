@@ -271,16 +271,22 @@ class Maker:
     def of_decimal(self, depth):
         rng = self.rng
         a = self.leaf("decimal", True)
-        which = rng.randrange(5)
+        which = rng.randrange(6)
         if which == 0:
             return self.common("decimal", 0)
+        if which == 5:
+            # A whole number of three decimals: both round half away from zero.
+            return call("DECIMAL(12, 3)", "ROUND({0}, 0)", [a], bound=a.bound, what="decimal ROUND")
         if which == 1:
             return call("DECIMAL(14, 3)", "(({0} + {1}))", [a, self.leaf("decimal", True)], bound=40, what="decimal +")
         if which == 2:
             return call("DECIMAL(12, 1)", "CAST({0} AS DECIMAL(12, 1))", [a], bound=a.bound, what="CAST decimal to fewer decimals")
         if which == 3:
             return call(a.kind, "ABS({0})", [a], bound=a.bound, what="decimal ABS")
-        return call("DECIMAL(25, 6)", "({0} * {1})", [a, self.leaf("decimal", True)], bound=200, what="decimal *")
+        b = self.leaf("decimal", True)
+        if rng.random() < 0.4 and a.kind == "DECIMAL(12, 3)":
+            a = call(a.kind, "ROUND({0}, 0)", [a], "CAST(ROUND({0}, 0) AS DECIMAL(12, 3))", bound=a.bound, what="decimal ROUND")
+        return call("DECIMAL(25, 6)", "({0} * {1})", [a, b], bound=200, what="decimal *")
 
     def of_string(self, depth):
         rng = self.rng

@@ -19,7 +19,9 @@ EXPECTED = [
 """What the program may refuse. All else that is made is documented: to refuse it is a finding."""
 
 COMPARED = r"(=|<>|<|<=|>|>=|NOT BETWEEN|BETWEEN|IN|NOT IN|IS (NOT )?DISTINCT FROM) "
+
 KNOWN = [
+    # Fixes of these are under way: delete them (and `window_only`, `no_columns`, FAR_TIMES) when they are in.
     (r"AS TIMESTAMP\(0\)\)", "a time before 1970 is rounded up by a CAST to fewer decimals"),
     (r"- TIMESTAMP '[^']*' \S+ INTERVAL", "a difference of times is compared with an INTERVAL by months first"),
     (r"row count or at least one column", "a table of which no column is read"),
@@ -28,15 +30,19 @@ KNOWN = [
     (r"(CAST|CONCAT|DATE_FORMAT)\([^()]*TIMESTAMP '[^']*'", "a constant time as a string"),
     (r"~ '\.\*'", "NULL ~ '.*'"),
     (r"CAST\([^()]* AS \w+(\(12, 1\))?\) " + COMPARED, "a cast that is compared with a constant"),
-    (r"date_trunc\.rs:\d+:\d+:\s+attempt to subtract", "date_trunc of NULL panics in a build that checks for overflow"),
-    (r"union #\d+: .*column types must match", "a union of tables with times of different precision, beside another reader"),
-    (r"stopped before it was saved", "a run with --processes that is stopped is not saved within its five seconds"),
-    (r"a query without a table has no stream", "an aggregate without GROUP BY of which no column is used is refused"),
+    (r"decimal ROUND", "round() of a DECIMAL in a product"),
+    (r"\(([\w.]+) (NOT )?IN \(.*\) (AND|OR) \1 (NOT )?IN", "IN with AND and NOT IN with OR forget NULL"),
     (r"(SUM|MIN|MAX|COUNT)(\([^()]*|\(DISTINCT [^()]*)\).* \1\(CAST\(", "aggregates that differ by a CAST"),
     (r"Schema contains duplicate unqualified field name", "aggregates that differ by a CAST"),
     (r"double \S+( \S+)* decimal|decimal \S+( \S+)* double", "a DECIMAL compared with a DOUBLE"),
     (r"(FIRST|LAST)_VALUE.*(SESSION|COUNT_WINDOW)\(", "FIRST_VALUE of rows of one time behind SESSION and in COUNT_WINDOW"),
     (r"(PERCENTILE_CONT|MEDIAN).*SESSION\(", "percentiles of sessions that merge"),
+    # Found by this fuzzer, and open.
+    (r"date_trunc\.rs:\d+:\d+:\s+attempt to subtract", "date_trunc of NULL panics in a build that checks for overflow"),
+    (r"union #\d+: .*column types must match", "a union of tables with times of different precision, beside another reader"),
+    (r"a failing expression in WHERE", "a failing expression behind AND or OR ends the query, and a cast that fails is forgotten in a condition"),
+    (r"stopped before it was saved", "a run with --processes that is stopped is not saved within its five seconds"),
+    (r"a query without a table has no stream", "an aggregate without GROUP BY of which no column is used is refused"),
 ]
 
 

@@ -153,6 +153,10 @@ class Generator(Joins):
             made = maker.rejecting() if rejecting and self.chance(0.15) else None
             items.append((self.name(), made or maker.any(1 if distinct else 3)))
         where = maker.make("boolean", 3) if self.chance(0.5) else None
+        if rejecting and self.chance(0.1) and (failing := maker.rejecting()) is not None:
+            # A cast that fails in a condition leaves its row out, too.
+            op = rng.choice([">", "<", "<>"])
+            where = call("BOOLEAN", f"({{0}} {op} 6)", [failing], what="a failing expression in WHERE")
         if not items:
             items.append((self.name(), maker.any_leaf()))
         whole = all(name in renamed for name in relation.unique)

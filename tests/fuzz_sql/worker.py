@@ -72,8 +72,8 @@ def make(number, options):
 
 def updated_windows(rng, number, options, made, generator):
     """Windows that are emitted before they close, and take rows after it."""
-    queries = []
-    for at in range(rng.randint(1, 3)):
+    queries, generator.deep = [], 2  # No windows of windows: what is updated can't be windowed.
+    for _ in range(rng.randint(1, 3)):
         relation = generator.window_aggregate(generator.windowed(kinds=["TUMBLE", "HOP", "CUMULATE"]))
         if not known(sql(relation)):
             queries.append(Query(f"o{len(queries) + 1}", "windows that are updated", relation))
