@@ -50,9 +50,9 @@ def names_place(round_, run, what):
     """A run that could not go on names the file, or the folder, that it could not write."""
     if run.code == 0:
         return
-    error = run.said().partition("error: ")[2]
-    places = ["state/", "state:", *(output.path.name for output, _ in round_.outputs)]
-    if not any(place in error for place in places):
+    places = ["state/", "state:", "shared memory", *(output.path.name for output, _ in round_.outputs)]
+    # The warnings before the error may be what names it.
+    if not any(place in run.said() for place in places):
         raise Failed(f"{what}: the message names no place:\n{run.said()}")
 
 
@@ -156,6 +156,15 @@ def small_files(round_):
     run = round_.start("--set=restarts=2", file_bytes_max=bytes_max)
     round_.ends("files can't grow", run, f"{bytes_max} bytes", {"finished", "failed", "refused"})
     names_place(round_, run, "files can't grow")
+
+
+def full_log(round_):
+    """What it says can't be written: warnings of a worker that died, and the summary."""
+    run = round_.start("--processes=2", "--parallelism=2", says_to="/dev/full")
+    when = sleep(round_.rng, MOMENT_S)
+    for worker in run.workers()[:1]:
+        run.send(signal.SIGKILL, worker)
+    round_.ends("full log", run, when, {"finished"})
 
 
 def full_disk(round_):
@@ -268,6 +277,7 @@ STEPS = [
     (2, slow_calls),
     (3, failing_calls),
     (1, small_files),
+    (1, full_log),
     (2, full_disk),
     (1, read_only),
     (5, damage),

@@ -5,7 +5,7 @@ import pathlib
 import resource
 import signal
 import subprocess
-import tempfile
+import threading
 import time
 
 # No run takes longer that nothing is done to; a stopped one is not waited for.
@@ -19,9 +19,9 @@ class Failed(Exception):
 class Run:
     """The program, running. `tracing` are arguments of strace."""
 
-    def __init__(self, program, arguments, folder, tracing=None, file_bytes_max=None, title=""):
+    def __init__(self, program, arguments, folder, tracing=None, file_bytes_max=None, says_to=None, title=""):
         self.title = title
-        self.said_file = tempfile.TemporaryFile()
+        self.said_bytes = []
         self.harmed = []
         self.code = None
         command = [program, *arguments]
@@ -38,10 +38,17 @@ class Run:
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=self.said_file,
+            stderr=subprocess.PIPE if says_to is None else open(says_to, "wb"),
             preexec_fn=limit,
             start_new_session=True,
         )
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        # A pipe and no file: the limits of files and the full disks of a round are not for what it says.
+        for line in self.process.stderr or []:
+            self.said_bytes.append(line)
 
     @property
     def pid(self):
@@ -75,8 +82,10 @@ class Run:
             return False
 
     def said(self):
-        self.said_file.seek(0)
-        return self.said_file.read().decode(errors="replace")
+        if not self.is_running():
+            # Workers of a process that was killed may take a moment.
+            self.reader.join(2)
+        return b"".join(list(self.said_bytes)).decode(errors="replace")
 
     def finish(self, patience_s=PATIENCE_S):
         """Waits for its end, and checks how it ended; returns its outcome."""
@@ -110,7 +119,7 @@ class Run:
             self.send(signal.SIGCONT)
             self.send(signal.SIGKILL)
             self.process.wait()
-        self.said_file.close()
+        self.reader.join(2)
 
 
 def is_worker(pid):

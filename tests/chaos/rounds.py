@@ -56,14 +56,14 @@ class Round:
     def is_finished(self):
         return bool(self.runs) and self.runs[-1].code == 0 and "stopped before" not in self.runs[-1].said()
 
-    def start(self, *arguments, tracing=None, file_bytes_max=None):
+    def start(self, *arguments, tracing=None, file_bytes_max=None, says_to=None):
         own = queries.settings(self.rng)
         given = {argument.partition("=")[0] for argument in arguments}
         if {"--processes", "--parallelism"} & given:
             own = [argument for argument in own if argument.partition("=")[0] not in (given | {"--workers"})]
         command = ["run", "query.sql", "--state", "state", *own, *arguments]
         self.notes.append(" ".join([*(tracing or []), *command[4:]]))
-        run = Run(self.program, command, self.folder, tracing, file_bytes_max, title=self.notes[-1])
+        run = Run(self.program, command, self.folder, tracing, file_bytes_max, says_to, title=self.notes[-1])
         self.runs.append(run)
         return run
 

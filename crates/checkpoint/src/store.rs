@@ -151,7 +151,12 @@ impl Store {
     /// [`Kind::Fenced`] when one has, [`Kind::Unavailable`] when the store can't be read.
     pub async fn check_latest(&self, epoch: u64) -> Result<()> {
         let numbers = self.numbers().await?;
-        for &number in numbers.range(epoch.saturating_add(1)..) {
+        self.check_behind(&numbers, epoch, epoch).await
+    }
+
+    /// Whether no later incarnation than `epoch` has a record behind the number `last`.
+    async fn check_behind(&self, numbers: &BTreeSet<u64>, last: u64, epoch: u64) -> Result<()> {
+        for &number in numbers.range(last.saturating_add(1)..) {
             match self.record(number).await {
                 Ok(record) if record.epoch() > epoch => {
                     return Err(self.fenced(epoch, record.epoch()));

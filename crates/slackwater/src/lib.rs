@@ -5,6 +5,16 @@
 //!                                 → catalog.rs (slackwater-connect) → engine's runtime → report.rs
 //! ```
 
+/// The standard library's panics where standard error takes nothing: a log on a full disk would end the query.
+macro_rules! eprintln {
+    ($($words:tt)*) => {
+        drop(std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("{}\n", format_args!($($words)*)),
+        ))
+    };
+}
+
 mod attempt;
 pub mod bench;
 pub mod broadcast;

@@ -211,13 +211,14 @@ impl Incarnation {
         self.check_latest().await
     }
 
-    /// Its last record is there, and nothing lies behind it.
+    /// Its last record is there, and nothing of a later incarnation lies behind it. Something of its own may: a
+    /// record whose copy could not be written.
     pub(super) async fn check_latest(&self) -> Result<()> {
         let numbers = self.store.numbers().await?;
-        match numbers.last() {
-            Some(&number) if number > self.last => Err(self.fenced(number)),
-            _ => self.check_present(&numbers),
-        }
+        self.store
+            .check_behind(&numbers, self.last, self.epoch)
+            .await?;
+        self.check_present(&numbers)
     }
 
     /// Its last record is there, or was removed because there are later ones.

@@ -86,6 +86,24 @@ fn a_damaged_claim_fences_all_the_same() {
 }
 
 #[test]
+fn a_record_of_ones_own_without_a_copy_is_no_fence() {
+    let place = Place::new();
+    let (mut incarnation, _, two) = two(&place);
+    // No room for the copy.
+    let copies = place.file("copies");
+    fs::rename(&copies, place.file("elsewhere")).unwrap();
+    fs::write(&copies, b"").unwrap();
+    let error = place.checkpoint(&mut incarnation, 3).unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    fs::remove_file(&copies).unwrap();
+    fs::rename(place.file("elsewhere"), &copies).unwrap();
+    assert!(place.file(&record_name(two.number + 1)).exists());
+    assert_eq!(place.runner.run(incarnation.check()), Ok(()));
+    let last = place.checkpoint(&mut incarnation, 4).unwrap();
+    assert_eq!(place.newest().manifest.unwrap().number, last.number);
+}
+
+#[test]
 fn what_was_passed_over_once_is_not_gone_back_to() {
     let place = Place::new();
     let (_, one, two) = two(&place);
