@@ -197,7 +197,6 @@ fn in_our_words(key: &str, value: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::super::Settings;
-    use super::*;
 
     #[test]
     fn settings_by_the_names_of_flink() {
