@@ -83,12 +83,12 @@ mod tests {
     fn what_a_checkpoint_says_is_shown_without_the_engines_words() {
         let windows = Windows::new(10_000, 5_000, TimeUnit::Millisecond).unwrap();
         let text = format!(
-            "its state has other windows: '{windows:?}' before, 'none' now; keys: 'k Utf8View, at Timestamp(ms)'; \\
+            "its state has other windows: '{windows:?}' before, 'none' now; keys: 'k Utf8View, at Timestamp(ms)'; \
              aggregates: 'Count(), Sum {{ to: Int64 }}(v Int64), Extreme {{ largest: true, of: Float64 }}(p Float64)'"
         );
         assert_eq!(
             shown(&text),
-            "its state has other windows: 'sliding 10 s every 5 s' before, 'none' now; keys: 'k STRING, at \\
+            "its state has other windows: 'sliding 10 s every 5 s' before, 'none' now; keys: 'k STRING, at \
              TIMESTAMP(3)'; aggregates: 'COUNT(), SUM(v BIGINT), MAX(p DOUBLE)'"
         );
         assert_eq!(shown("Windows { of the world"), "Windows { of the world");

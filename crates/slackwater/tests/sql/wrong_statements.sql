@@ -177,14 +177,26 @@ SET 'parallelism' = '2';
 --- CREATE OR REPLACE VIEW
 CREATE OR REPLACE VIEW v AS SELECT price FROM bids;
 
+--- CREATE VIEW IF NOT EXISTS without a query
+CREATE VIEW IF NOT EXISTS v;
+
 --- DEFAULT behind a column
 CREATE TABLE t (a INT DEFAULT 3, b INT) WITH ('connector' = 'blackhole');
+
+--- COMMENT of a number
+CREATE TABLE t (a INT COMMENT 5) WITH ('connector' = 'blackhole');
+
+--- COMMENT behind the columns without a string
+CREATE TABLE t (a INT) COMMENT WITH ('connector' = 'blackhole');
 
 --- PARTITIONED BY
 CREATE TABLE t (a INT) PARTITIONED BY (a) WITH ('connector' = 'blackhole');
 
 --- CREATE TABLE … AS SELECT
 CREATE TABLE t (a INT) WITH ('connector' = 'blackhole') AS SELECT auction FROM bids;
+
+--- CREATE TABLE … LIKE nothing
+CREATE TABLE t (a INT) WITH ('connector' = 'blackhole') LIKE;
 
 --- a number with '_'
 SELECT 1_000 FROM bids;

@@ -46,6 +46,9 @@ CREATE TABLE t (a INT, b INT WITH ('connector' = 'blackhole');
 --- a comma too many
 CREATE TABLE t (a INT, b INT,) WITH ('connector' = 'blackhole');
 
+--- NOT without NULL
+CREATE TABLE t (a INT NOT) WITH ('connector' = 'blackhole');
+
 --- DEFAULT
 CREATE TABLE t (a INT DEFAULT 1) WITH ('connector' = 'blackhole');
 

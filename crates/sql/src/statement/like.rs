@@ -152,9 +152,9 @@ impl Like {
             for (name, value) in &other.options {
                 if !new.options.contains_key(name) {
                     new.options.insert(name.clone(), value.clone());
-                    let place = other.option_places.get(name);
-                    let places = &mut new.option_places;
-                    place.map(|place| places.insert(name.clone(), *place));
+                    if let Some(place) = other.option_places.get(name) {
+                        new.option_places.insert(name.clone(), *place);
+                    }
                 } else if self.rules[OPTIONS] == Rule::Including {
                     let place = new.option_places.get(name);
                     let place = place.copied().unwrap_or(self.source.span);
