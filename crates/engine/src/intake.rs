@@ -133,7 +133,7 @@ pub struct Intake {
     /// What the source has handed out and is not taken yet: rows under suspicion.
     pieces: VecDeque<SourceRows>,
     /// Who hears what is noticed of the rows.
-    looking: Option<Looking>,
+    looking: Option<Box<Looking>>,
     stopped: bool,
     ended: bool,
 }
@@ -392,7 +392,7 @@ impl Intake {
 
     /// Says what it notices of its rows.
     pub fn notice(&mut self, notices: Arc<dyn Notices>) {
-        self.looking = Some(Looking::new(notices));
+        self.looking = Some(Box::new(Looking::new(notices)));
     }
 
     /// Waits for other sources when the operators of the process hold nearly as much as they may.
@@ -492,7 +492,7 @@ impl Intake {
                 partition.floor = floor.max(partition.watermark(event_time.delay_us));
             }
             partition.last_row_ns = rows.ingest_ns;
-            let observed = observe(partition, event_time, &chunk, self.looking.as_mut())?;
+            let observed = observe(partition, event_time, &chunk, self.looking.as_deref_mut())?;
             if let Some(origin) = &mut chunk.origin {
                 origin.watermarks = observed;
             }

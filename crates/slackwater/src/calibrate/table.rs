@@ -52,9 +52,13 @@ pub fn table(calibration: &Calibration, kept: &str) -> String {
         ));
     }
     let costs = calibration.costs;
+    let used = match kept.starts_with("not kept") {
+        true => "would use these, if they were kept",
+        false => "use these",
+    };
     text.push_str(&format!(
         "\nA wake-up costs {:.1} us of CPU time and a sleep of 1 ms {:.1} us: queries whose workers \
-         choose how to\nwait (SET 'wait' = 'auto') use these.\n",
+         choose how to\nwait (SET 'wait' = 'auto') {used}.\n",
         costs.wake_ns as f64 / 1e3,
         costs.sleep_ns as f64 / 1e3,
     ));

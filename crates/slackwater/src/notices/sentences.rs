@@ -196,7 +196,8 @@ impl About {
         let behind_us = noticed.behind_us.saturating_add(delay_us);
         let jump = noticed.jump.as_ref();
         // One row that was far ahead of its time, or many that came out of order.
-        let is_one = jump.is_some_and(|jump| jump.by_us() >= behind_us / 2);
+        // Only a jump that is about as long as the latest row was late can be why.
+        let is_one = jump.is_some_and(|jump| jump.by_us() >= behind_us / 10 * 9);
         let one = match (jump, &noticed.first) {
             (Some(jump), _) if is_one => Some(jump),
             (None, Some(first)) => Some(first),
@@ -460,7 +461,8 @@ mod tests {
         );
         assert!(text.contains("make it NULL"), "{text}");
         let disordered = Noticed {
-            jump: Some(moved(Some(start), start + 2 * SECOND_US)),
+            // A gap in the data, and no record that is wrong.
+            jump: Some(moved(Some(start), start + 2 * 3_600 * SECOND_US)),
             behind_us: 3 * 3_600 * SECOND_US + 1,
             ..jumped.clone()
         };
