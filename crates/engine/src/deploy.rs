@@ -572,7 +572,7 @@ fn instance(
             if let Some(notices) = catalog.notices(*node) {
                 intake.notice(notices);
             }
-            InstanceInput::Source(intake)
+            InstanceInput::Source(Box::new(intake))
         }
         InputPlan::Ports(ports) => {
             let first = first_input(steps.first().map(|(step, _)| step));

@@ -40,7 +40,7 @@ const INPUTS_PER_STEP: usize = 8;
 /// Where an instance's rows come from.
 pub enum InstanceInput {
     /// A source.
-    Source(Intake),
+    Source(Box<Intake>),
     /// Links from other instances; they feed step 0.
     Ports(Ports),
 }

@@ -345,7 +345,7 @@ impl UpdatingAggregate {
 
     /// Whether the row of a total is still to go out: it is there over no rows, too.
     fn lacks_total(&self) -> bool {
-        self.spec.is_total() && !self.has_ended && self.table.keys.len() == 0
+        self.spec.is_total() && !self.has_ended && self.table.keys.is_empty()
     }
 
     /// Makes the group of a total that has no rows yet.
