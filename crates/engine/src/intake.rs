@@ -558,8 +558,11 @@ impl Intake {
             return;
         }
         let times = ticks.iter().map(|&ticks| ticks_to_us(ticks, unit));
-        let mut odd = times.enumerate().filter(|(_, time)| !is_plausible(*time));
-        if let Some((row, time)) = odd.next() {
+        let mut odd = times
+            .enumerate()
+            .filter(|(_, time)| looking.finds_odd(*time));
+        let odd = odd.next();
+        if let Some((row, time)) = odd {
             looking.odd_time(place(origin, row), time);
         }
     }

@@ -13,7 +13,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 
 const QUERY: &str = "
 CREATE TABLE t (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
-WITH ('connector' = 'tcp', 'address' = '${ADDRESS}');
+WITH ('connector' = 'tcp', 'address' = '${ADDRESS}', 'on_close' = 'end');
 SET 'emit' = 'every 30 ms';
 SELECT CAST(window_start AS BIGINT) AS start_ms, k, COUNT(*) AS n
 FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end, k;";

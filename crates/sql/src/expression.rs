@@ -202,8 +202,8 @@ pub fn constant(expression: &Expr) -> datafusion_common::Result<ScalarValue> {
     })
 }
 
-/// Refuses a plan with a constant that overflows: the optimiser computes constants in advance, and
-/// wraps.
+/// Refuses a plan with a constant that overflows (the optimiser computes constants in advance, and
+/// wraps), or with a pattern that is no regular expression.
 pub fn check_constants(plan: &LogicalPlan) -> Result<()> {
     let mut overflow = None;
     plan.apply_with_subqueries(|node| {
@@ -226,6 +226,9 @@ fn check_constant(part: &Expr) -> Option<Result<()>> {
     let Expr::BinaryExpr(binary) = part else {
         return None;
     };
+    if let Some(error) = wrong_pattern(binary) {
+        return Some(Err(error));
+    }
     let wraps = matches!(
         binary.op,
         Operator::Plus | Operator::Minus | Operator::Multiply
@@ -241,6 +244,21 @@ fn check_constant(part: &Expr) -> Option<Result<()>> {
     Some(Err(SqlError::new(message).mend(
         "write a constant that fits its type, or CAST its parts to a wider one",
     )))
+}
+
+/// What is wrong with a constant regular expression.
+fn wrong_pattern(binary: &datafusion_expr::BinaryExpr) -> Option<SqlError> {
+    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
+    let matches = [RegexMatch, RegexIMatch, RegexNotMatch, RegexNotIMatch];
+    let Expr::Literal(pattern, _) = binary.right.as_ref() else {
+        return None;
+    };
+    let pattern = pattern.try_as_str()??;
+    if !matches.contains(&binary.op) {
+        return None;
+    }
+    let error = regex::Regex::new(pattern).err()?;
+    Some(SqlError::from(DataFusionError::Plan(error.to_string())))
 }
 
 /// The expression with each column `i` replaced by `columns[i]`.

@@ -139,6 +139,12 @@ impl Looking {
         is_odd && !self.has_odd_time
     }
 
+    /// Whether a time is odd, of a partition whose first time is known.
+    pub(super) fn finds_odd(&self, time: EventTime) -> bool {
+        let from_zero = self.counts_from_zero == Some(true);
+        time >= PLAUSIBLE.end || (time < PLAUSIBLE.start && !from_zero)
+    }
+
     pub(super) fn odd_time(&mut self, place: Place, time: EventTime) {
         self.has_odd_time = true;
         self.say(Notice::OddTime(place, time));

@@ -327,9 +327,13 @@ pub fn empty_columns(source: &SourceSpec, noticed: &Noticed) -> Option<Said> {
 /// One row in so many that is late is more than a number.
 const LATE_ONE_IN: u64 = 10;
 
+/// Fewer late rows than this need no explanation.
+const LATE_LEAST: u64 = 3;
+
 /// Why many rows of a source were late; `None` where few were.
 pub fn late(source: &SourceSpec, noticed: &Noticed, report: &SourceReport) -> Option<Said> {
-    let is_many = report.rows_late > 0 && report.rows_late * LATE_ONE_IN >= report.rows_in;
+    let is_many =
+        report.rows_late >= LATE_LEAST && report.rows_late * LATE_ONE_IN >= report.rows_in;
     is_many.then(|| About::of(source).late(noticed, report.rows_late, report.rows_in))
 }
 

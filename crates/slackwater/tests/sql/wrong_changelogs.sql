@@ -4,15 +4,18 @@ CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
+CREATE TABLE endless (event_type INT) WITH ('connector' = 'datagen', 'generator' = 'nexmark');
+
+CREATE VIEW per_type AS SELECT event_type, COUNT(*) AS n FROM endless GROUP BY event_type;
 CREATE VIEW per_bidder AS SELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder;
 
 --- a file that can't take rows back
 CREATE TABLE out_file (n BIGINT, bidders BIGINT) WITH ('connector' = 'file', 'path' = 'out/a.csv');
-INSERT INTO out_file SELECT n, COUNT(*) FROM per_bidder GROUP BY n;
+INSERT INTO out_file SELECT n, COUNT(*) FROM per_type GROUP BY n;
 
 --- a file with rows whose key is gone
 CREATE TABLE out_file (n BIGINT) WITH ('connector' = 'file', 'path' = 'out/a.csv');
-INSERT INTO out_file SELECT n FROM per_bidder;
+INSERT INTO out_file SELECT n FROM per_type;
 
 --- a PRIMARY KEY of a file
 CREATE TABLE out_file (bidder STRING, n BIGINT, PRIMARY KEY (bidder) NOT ENFORCED) WITH ('connector' = 'file', 'path' = 'out/a.csv');

@@ -71,19 +71,6 @@ SELECT COUNT(*) FROM bids GROUP BY COUNT(*);
 --- a key by a number that is too large
 SELECT auction, COUNT(*) FROM bids GROUP BY 3;
 
---- ORDER BY
-SELECT price FROM bids
-ORDER BY price;
-
---- LIMIT
-SELECT price FROM bids LIMIT 3;
-
---- OFFSET
-SELECT price FROM bids OFFSET 3;
-
---- FETCH
-SELECT price FROM bids FETCH FIRST 3 ROWS ONLY;
-
 --- OVER
 SELECT price, SUM(price) OVER (PARTITION BY auction ORDER BY ms) FROM bids;
 

@@ -273,7 +273,9 @@ fn value(text: &str) -> Option<SqlError> {
                 .mend("FLOOR(ts TO HOUR) rounds down; an INTERVAL can be added to it"),
         );
     }
-    if text.starts_with("Unsupported CAST from ") {
+    // The second is the first, shown once already.
+    let casts = ["Unsupported CAST from ", "there is no CAST from "];
+    if casts.iter().any(|cast| text.starts_with(cast)) {
         return Some(
             SqlError::new(with_sql_types(
                 &text.replace("Unsupported CAST", "there is no CAST"),
@@ -414,6 +416,9 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
                 None if names.is_empty() => error,
                 None => error.mend(format!("the columns are: {}", names.join(", "))),
             }
+        }
+        SchemaError::DuplicateUnqualifiedField { name } if name.contains('(') => {
+            forms::known(&error.to_string()).unwrap_or_else(|| forms::shown(&error.to_string()))
         }
         SchemaError::DuplicateUnqualifiedField { name } => SqlError::new(format!(
             "GROUP BY has '{}' twice, cast to different types",
