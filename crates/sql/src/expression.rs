@@ -250,7 +250,11 @@ fn check_constant(part: &Expr) -> Option<Result<()>> {
 fn wrong_pattern(binary: &datafusion_expr::BinaryExpr) -> Option<SqlError> {
     use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
     let matches = [RegexMatch, RegexIMatch, RegexNotMatch, RegexNotIMatch];
-    let Expr::Literal(pattern, _) = binary.right.as_ref() else {
+    let mut right = binary.right.as_ref();
+    while let Expr::Cast(cast) = right {
+        right = &cast.expr;
+    }
+    let Expr::Literal(pattern, _) = right else {
         return None;
     };
     let pattern = pattern.try_as_str()??;
@@ -383,8 +387,11 @@ mod tests {
     fn expressions_that_read_alike_are_different_ones() {
         let two = col("s").eq(lit("a")).and(col("t").eq(lit("b")));
         let one = col("s").eq(lit("a AND t@1 = b"));
-        let shown = |of: &Expr| explain::expression(&physical(of, &columns()).unwrap());
-        assert_eq!(shown(&two), shown(&one));
+        let shown = |of: &Expr| {
+            let shown = physical(of, &columns()).unwrap().to_string();
+            shown.replace("@0", "").replace("@1", "")
+        };
+        assert_eq!(shown(&two), shown(&one).replace("@1", ""));
         assert_ne!(
             format!("{:?}", over_texts(&two)),
             format!("{:?}", over_texts(&one))
