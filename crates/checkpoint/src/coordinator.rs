@@ -20,6 +20,9 @@
 //! - **The end.** A member that has ended is asked no more; what it said last counts at every later
 //!   barrier. When all have, one last checkpoint says so, its commits are made, and then the query is
 //!   finished.
+//! - **A stop.** The next barrier ends the sources, and it is the last one that they are sent, whatever was
+//!   read before it reached them: members that are stopped say nothing at their end, so a later barrier
+//!   would wait for them until its time-out.
 //! - **Jumps of the clock.** See [`crate::clock`]: one counts for an interval or a quarter of the time-out
 //!   at most.
 
@@ -120,6 +123,16 @@ enum State {
     Over,
 }
 
+/// Whether the query is to be stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    No,
+    /// By the next barrier, as soon as it can be sent.
+    Wanted,
+    /// The barrier that stops the sources is sent, or they have ended by themselves.
+    Sent,
+}
+
 /// Takes the checkpoints of one incarnation.
 #[derive(Debug, Clone)]
 pub struct Coordinator {
@@ -133,8 +146,7 @@ pub struct Coordinator {
     stored: Option<u64>,
     /// When the next checkpoint is due; none without a change.
     due_ns: Option<u64>,
-    /// The next one is wanted as soon as it can be.
-    is_requested: bool,
+    stop: Stop,
     /// When the last one ended.
     ended_ns: Option<u64>,
     failures: u32,
@@ -167,7 +179,7 @@ impl Coordinator {
             barrier: 0,
             stored: None,
             due_ns: None,
-            is_requested: false,
+            stop: Stop::No,
             ended_ns: None,
             failures: 0,
             costs: Costs::default(),
@@ -211,7 +223,8 @@ impl Coordinator {
                 let due_ns = self.clock.ns().saturating_add(self.settings.interval_ns);
                 self.due_ns.get_or_insert(self.not_too_soon(due_ns));
             }
-            Input::Requested => self.is_requested = true,
+            Input::Stop if self.stop == Stop::No => self.stop = Stop::Wanted,
+            Input::Stop => {}
             Input::Moved { node } => self.forget_chains(&node),
             Input::Done {
                 barrier,
@@ -281,18 +294,20 @@ impl Coordinator {
     /// Begins a checkpoint when one is due and nothing stands against it.
     fn begin(&mut self, outputs: &mut Vec<Output>) {
         let is_due = self.due_ns.is_some_and(|due_ns| due_ns <= self.clock.ns());
-        if !(is_due || self.is_requested) || !matches!(self.state, State::Waiting) {
+        let stops = self.stop == Stop::Wanted;
+        if !(is_due || stops) || !matches!(self.state, State::Waiting) {
             return;
         }
+        let were_stopped = self.stop == Stop::Sent;
         let is_final = self.all_ended();
-        if !is_final && !self.has_sources() {
+        self.due_ns = None;
+        if stops {
+            self.stop = Stop::Sent;
+        }
+        if !is_final && (were_stopped || !self.has_sources()) {
             // What the others still say comes with their end.
-            self.due_ns = None;
-            self.is_requested = false;
             return;
         }
-        self.due_ns = None;
-        self.is_requested = false;
         self.barrier += 1;
         let rule = &self.settings.chain;
         let is_stateful = |member: &Member| self.plan.nodes[member.node].kind == NodeKind::Stateful;
@@ -320,6 +335,7 @@ impl Coordinator {
                 barrier: flight.barrier,
                 since: self.stored,
                 bases: flight.bases.iter().copied().collect(),
+                stops,
             });
         }
         self.state = State::Flying(Box::new(flight));

@@ -2,7 +2,7 @@
 //!
 //! Sources count through their rows, operators keep a sum for each key, and sinks hand rows to a ledger in
 //! transactions. Messages are late and overtake each other; processes die at any moment, and some that
-//! are thought dead go on; storage is slow, fails, does what it says that it didn't, or tears what it
+//! are thought dead go on; queries are stopped and started again; storage is slow, fails, does what it says that it didn't, or tears what it
 //! writes; clocks jump. Every request to storage is a step of its own, so that two incarnations get in
 //! between each other's. In the end the ledger has to hold every row once, and every sum.
 //!
@@ -10,7 +10,7 @@
 
 use std::env;
 
-mod disk;
+pub mod disk;
 mod ledger;
 mod pipeline;
 pub mod random;
@@ -57,6 +57,7 @@ fn run_all(seeds: impl Iterator<Item = u64>) {
         seen.increments,
         seen.restores,
         seen.fenced,
+        2 * seen.saved,
     ];
     assert!(
         count < SEEDS || events.iter().all(|&event| event > count / 5),

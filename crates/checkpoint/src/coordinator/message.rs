@@ -29,8 +29,9 @@ pub enum Input {
     /// A source has read something that is behind the barrier that it sent last. May come as often as
     /// one likes.
     Changed,
-    /// A checkpoint is wanted now, changes or not (the query is to be stopped).
-    Requested,
+    /// The query is to be stopped: one more checkpoint as soon as possible, changes or not, behind whose
+    /// barrier the sources end. No barrier follows it.
+    Stop,
     /// Buckets of this node are about to move between its instances: said before they do, and not while a
     /// checkpoint is in flight.
     Moved {
@@ -108,6 +109,8 @@ pub enum Output {
         since: Option<u64>,
         /// Members that snapshot everything.
         bases: Vec<usize>,
+        /// Sources end behind it ([`Input::Stop`]); nobody would answer a later one.
+        stops: bool,
     },
     /// The manifest is to be stored; its number and epoch are the store's.
     Store(Box<Manifest>),

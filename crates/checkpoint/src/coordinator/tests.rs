@@ -108,6 +108,7 @@ fn complete(coordinator: &mut Coordinator, bytes: u64) -> (u64, Option<u64>, Vec
             barrier,
             since,
             bases,
+            stops: false,
         },
     ] = &outputs[..]
     else {
@@ -215,6 +216,7 @@ fn instances_that_get_other_buckets_begin_with_a_base() {
         barrier,
         since: Some(1),
         bases: vec![1, 2],
+        stops: false,
     };
     assert_eq!(outputs, [inject(2)]);
     // Also when the first try fails.
@@ -420,17 +422,4 @@ fn partitions_that_are_away_keep_their_positions() {
     assert_eq!(manifest.node("events").unwrap().partitions, [away]);
 }
 
-#[test]
-fn a_checkpoint_can_be_asked_for() {
-    let mut coordinator = coordinator();
-    let outputs = coordinator.handle(5, Input::Requested);
-    assert!(matches!(outputs[..], [Output::Inject { barrier: 1, .. }]));
-    // One more is taken when this one is done.
-    assert_eq!(coordinator.handle(6, Input::Requested), []);
-    answer(&mut coordinator, 7, 1, None, 10);
-    let outputs = coordinator.handle(7, Input::ManifestStored { barrier: 1 });
-    assert!(
-        matches!(outputs[2], Output::Inject { barrier: 2, .. }),
-        "{outputs:?}"
-    );
-}
+mod stop;

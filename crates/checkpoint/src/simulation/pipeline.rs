@@ -56,6 +56,8 @@ pub struct Barrier {
     pub number: u64,
     pub since: Option<u64>,
     pub bases: Vec<usize>,
+    /// Sources end behind it.
+    pub stops: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -63,6 +65,8 @@ pub enum Message {
     Entry(Entry),
     Barrier(Rc<Barrier>),
     End,
+    /// The sender was stopped: there would have been more.
+    Stopped,
 }
 
 /// Where a link leads to: a member, and the number of its input.
@@ -114,6 +118,8 @@ pub struct Member {
     last_barrier: u64,
     /// A barrier that some inputs have come to.
     waiting: Option<Rc<Barrier>>,
+    /// An input was stopped.
+    stopped: bool,
     ended: bool,
 }
 
@@ -131,6 +137,7 @@ impl Member {
             outputs: Vec::new(),
             last_barrier: 0,
             waiting: None,
+            stopped: false,
             ended: false,
         }
     }
@@ -146,7 +153,13 @@ impl Member {
         if self.ended || barrier.number <= self.last_barrier {
             return Vec::new();
         }
-        self.reach(&Rc::new(barrier), &mut Ledger::default())
+        let stops = barrier.stops;
+        let mut said = self.reach(&Rc::new(barrier), &mut Ledger::default());
+        if stops {
+            self.stopped = true;
+            self.end(&mut Ledger::default(), &mut said);
+        }
+        said
     }
 
     /// Commits what was prepared up to a barrier.
@@ -201,7 +214,8 @@ impl Member {
                 self.inputs[input].1 = barrier.number;
                 self.align(&barrier, ledger, said);
             }
-            Message::End => {
+            end @ (Message::End | Message::Stopped) => {
+                self.stopped |= matches!(end, Message::Stopped);
                 self.inputs[input].2 = true;
                 match self.inputs.iter().all(|input| input.2) {
                     true => self.end(ledger, said),
@@ -307,6 +321,12 @@ impl Member {
 
     fn end(&mut self, ledger: &mut Ledger, said: &mut Vec<Said>) {
         self.ended = true;
+        if self.stopped {
+            // What it has is in the checkpoint; it says nothing more.
+            let outputs = self.outputs.iter();
+            said.extend(outputs.map(|&to| Said::Sent(to, Message::Stopped)));
+            return;
+        }
         if let Role::Sum { sums } = &self.role {
             for (&key, &(sum, _)) in sums {
                 let entry = Entry::Sum { key, sum };

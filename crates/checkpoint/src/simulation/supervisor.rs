@@ -44,6 +44,8 @@ pub struct Run {
     incarnation: Option<Box<Incarnation>>,
     jobs: VecDeque<Job>,
     running: bool,
+    /// The barrier that stops it, and how many members have committed it.
+    stop: Option<(u64, usize)>,
 }
 
 enum Job {
@@ -360,6 +362,7 @@ impl World {
             incarnation: Some(Box::new(incarnation)),
             jobs: VecDeque::new(),
             running: false,
+            stop: None,
         });
         self.deployments[index].run = Some(self.runs.len() - 1);
         let input = recovery::Input::Claimed {
@@ -407,9 +410,16 @@ impl World {
             return;
         }
         let clock = self.clock();
+        let committed = match &input {
+            coordinator::Input::Committed { barrier, .. } => Some(*barrier),
+            _ => None,
+        };
         let outputs = self.runs[run].coordinator.handle(clock, input);
         for output in outputs {
             self.coordinate(run, output);
+        }
+        if let Some(barrier) = committed {
+            self.look_whether_saved(run, barrier);
         }
         let next = self.runs[run].coordinator.next_ns();
         if let Some(next) = next
@@ -417,6 +427,28 @@ impl World {
         {
             self.runs[run].tick = Some(next);
             self.at(next.saturating_sub(clock), Event::TickCoordinator { run });
+        }
+    }
+
+    /// Once everybody has committed what was prepared for the barrier that stops a query, its supervisor
+    /// exits. Somebody starts the query again.
+    fn look_whether_saved(&mut self, run: usize, committed: u64) {
+        let one = &mut self.runs[run];
+        let Some((barrier, members)) = &mut one.stop else {
+            return;
+        };
+        *members += usize::from(*barrier == committed);
+        if *members == one.members.len() {
+            self.seen.saved += 1;
+            self.exit(run);
+        }
+    }
+
+    fn exit(&mut self, run: usize) {
+        if !self.runs[run].over {
+            self.kill_deployment(self.runs[run].deployment);
+            let delay = self.random.between(1, 300);
+            self.at(delay, Event::Deploy);
         }
     }
 
@@ -428,12 +460,22 @@ impl World {
                 barrier,
                 since,
                 bases,
+                stops,
             } => {
+                if self.runs[run].stop.is_some() {
+                    let complaint =
+                        format!("barrier {barrier} is sent to sources that have been stopped");
+                    self.ledger.complain(complaint);
+                }
+                if stops {
+                    self.runs[run].stop = Some((barrier, 0));
+                }
                 for member in 0..self.runs[run].shape.sources {
                     let barrier = pipeline::Barrier {
                         number: barrier,
                         since,
                         bases: bases.clone(),
+                        stops,
                     };
                     let command = Command::Inject(barrier);
                     self.soon(Event::ToMember {
@@ -464,7 +506,14 @@ impl World {
                     });
                 }
             }
-            Output::Abort { .. } => self.seen.aborted += 1,
+            Output::Abort { barrier, reason } => {
+                self.seen.aborted += 1;
+                let stop = self.runs[run].stop.map(|(barrier, _)| barrier);
+                if reason.is_some() && stop == Some(barrier) {
+                    // The sources have ended: it goes on from the checkpoint before.
+                    self.exit(run);
+                }
+            }
             Output::Finished => {
                 let input = recovery::Input::Finished { epoch };
                 self.soon(Event::ToRecovery { deployment, input });

@@ -121,6 +121,8 @@ pub struct Seen {
     pub fenced: u64,
     pub skipped: u64,
     pub deployments: u64,
+    /// Queries that were stopped, and all that they had read was committed.
+    pub saved: u64,
 }
 
 impl Seen {
@@ -133,6 +135,7 @@ impl Seen {
         self.fenced += other.fenced;
         self.skipped += other.skipped;
         self.deployments += other.deployments;
+        self.saved += other.saved;
     }
 }
 
@@ -401,7 +404,7 @@ impl World {
         let next = self.random.between(20, 3_000 / self.badness);
         self.at(next, Event::Fault);
         let jump = self.random.between(1, 5_000);
-        match self.random.below(10) {
+        match self.random.below(13) {
             0 => self.clock_offset += jump,
             1 => self.clock_offset -= jump,
             2 => self.clock_offset += jump << 30,
@@ -420,6 +423,13 @@ impl World {
                 self.at(dies, Event::Die { deployment });
                 let delay = self.random.between(1, 300);
                 self.at(delay, Event::Deploy);
+            }
+            // Somebody stops the query.
+            5..=7 => {
+                if let Some(run) = self.runs.iter().rposition(|run| !run.over) {
+                    let input = coordinator::Input::Stop;
+                    self.soon(Event::ToCoordinator { run, input });
+                }
             }
             _ => {
                 if let Some(run) = self.runs.iter().rposition(|run| !run.over) {

@@ -103,7 +103,7 @@ impl Incarnation {
                 barrier: 0,
             };
             // Somebody may have begun behind it already. Trying again would only fence that one in turn.
-            incarnation.check_latest().await?;
+            incarnation.check_first().await?;
             let mut found = found;
             let first = found
                 .manifest
@@ -209,6 +209,18 @@ impl Incarnation {
     /// removed by somebody else, [`Kind::Unavailable`] when the store can't be read.
     pub async fn check(&self) -> Result<()> {
         self.check_latest().await
+    }
+
+    /// As [`Incarnation::check_latest`], before it has stored anything but its claim. A number that was removed
+    /// is free again: the claim may have got one whose owner has stored checkpoints behind it, as the same
+    /// incarnation.
+    async fn check_first(&self) -> Result<()> {
+        let numbers = self.store.numbers().await?;
+        let earlier = self.epoch - 1;
+        self.store
+            .check_behind(&numbers, self.last, earlier)
+            .await?;
+        self.check_present(&numbers)
     }
 
     /// Its last record is there, and nothing of a later incarnation lies behind it. Something of its own may: a

@@ -7,6 +7,7 @@ use crate::part::tests::state;
 use crate::simulation::random::Random;
 use crate::{PartRequest, Runner};
 
+mod claims;
 mod faults;
 #[cfg(feature = "s3")]
 mod s3;

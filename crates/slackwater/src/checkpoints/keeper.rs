@@ -73,8 +73,8 @@ pub struct Keeper {
     members: Arc<Members>,
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
-    /// The query is to be stopped; the barrier that stops it.
-    stopping: Option<Option<u64>>,
+    /// The barrier that stops the query.
+    stop: Option<u64>,
     /// Commits that processes have not answered yet, by barrier, with the checkpoint's number.
     committing: Vec<(u64, usize, u64)>,
     /// The number of the newest checkpoint that is committed.
@@ -158,7 +158,7 @@ impl Keeper {
             members,
             jobs: Some(jobs),
             thread: Some(thread),
-            stopping: None,
+            stop: None,
             committing: Vec::new(),
             committed: restored.map(|manifest| manifest.number),
             stored: None,
@@ -224,8 +224,7 @@ impl Keeper {
         if self.verdict != Verdict::Running {
             return false;
         }
-        self.stopping.get_or_insert(None);
-        self.tell(Input::Requested, crew);
+        self.tell(Input::Stop, crew);
         true
     }
 
@@ -339,7 +338,7 @@ impl Keeper {
     }
 
     fn look_whether_saved(&mut self) {
-        let Some(Some(barrier)) = self.stopping else {
+        let Some(barrier) = self.stop else {
             return;
         };
         let is_stored = self.stored.is_some_and(|stored| stored >= barrier);
@@ -360,10 +359,10 @@ impl Keeper {
                 barrier,
                 since,
                 bases,
+                stops,
             } => {
-                let stops = self.stopping.is_some();
                 if stops {
-                    self.stopping = Some(Some(barrier));
+                    self.stop = Some(barrier);
                 }
                 let bases = bases
                     .iter()
@@ -386,11 +385,11 @@ impl Keeper {
             }
             Output::Abort { reason: None, .. } => {}
             Output::Abort {
+                barrier,
                 reason: Some(reason),
-                ..
             } => {
                 self.give(Job::Check(reason.clone()));
-                if let Some(Some(_)) = self.stopping {
+                if self.stop == Some(barrier) {
                     // The sources have ended: there will be no other one.
                     self.fail(Verdict::Fatal(format!(
                         "it was stopped, and what it has done since checkpoint {} is not saved: {reason}",

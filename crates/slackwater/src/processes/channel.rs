@@ -70,8 +70,8 @@ impl Channel {
         loop {
             let (length, descriptors) = match handover::receive(self.socket.as_fd(), &mut packet) {
                 Ok(received) => received,
-                // It went with something of ours unread.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                // It went with something of ours unread. Said once, and before what it sent last.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => continue,
                 Err(error) => return Err(error),
             };
             if length == 0 {
@@ -95,6 +95,22 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_words_of_a_process_arrive_though_it_has_not_read_all_it_was_told() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let theirs = Channel::of(theirs);
+        ours.send(&"an order", &[]).unwrap();
+        let long = "because ".repeat(PACKET_BYTES / 4);
+        theirs.send(&long, &[]).unwrap();
+        theirs.send(&"refused", &[]).unwrap();
+        drop(theirs);
+        let heard = || ours.receive::<String>().unwrap().map(|(text, _)| text);
+        assert_eq!(heard(), Some(long));
+        assert_eq!(heard().as_deref(), Some("refused"));
+        assert_eq!(heard(), None);
+        assert_eq!(heard(), None);
+    }
 
     #[test]
     fn messages_of_any_length_arrive_with_their_descriptors() {
