@@ -88,6 +88,12 @@ fn reason(table: &str, error: &OptionError) -> String {
     }
 }
 
+/// A table's name without the options of a hint.
+fn plain_name(name: &str) -> &str {
+    let plain = name.split(slackwater_sql::statement::OPTIONS_OF).next();
+    plain.unwrap_or(name)
+}
+
 impl Connectors for BuiltIn {
     fn source(&self, table: &Table) -> std::result::Result<Arc<dyn SourceConnector>, SqlError> {
         let connector = slackwater_connect::source(&definition(table));
@@ -291,11 +297,12 @@ impl<'a> ProgramCatalog<'a> {
             let NodeSpec::Source(source) = node else {
                 continue;
             };
-            let definition = definition(&source.table);
+            let mut definition = definition(&source.table);
+            definition.name = plain_name(&source.table.name).to_string();
             let made_now = slackwater_connect::dead_letters(&definition)
                 .map_err(|error| option_error(&source.table, error))?;
             // A table that is read twice has one.
-            let made = letters.entry(source.table.name.clone());
+            let made = letters.entry(definition.name.clone());
             let made = Arc::clone(made.or_insert_with(|| Arc::new(made_now)));
             bytes_read.insert(number, Arc::new(AtomicU64::new(0)));
             let settings = &program.settings;
@@ -323,7 +330,7 @@ impl<'a> ProgramCatalog<'a> {
         for (number, node) in program.nodes.iter().enumerate() {
             let inputs = &program.graph.nodes[number].inputs;
             letters_of.push(match (node, inputs.as_slice()) {
-                (NodeSpec::Source(source), _) => letters[&source.table.name].clone(),
+                (NodeSpec::Source(source), _) => letters[plain_name(&source.table.name)].clone(),
                 (
                     NodeSpec::Map { .. }
                     | NodeSpec::Filter { .. }
@@ -374,7 +381,7 @@ impl<'a> ProgramCatalog<'a> {
 
     /// The dead-letter file of a source's table, if it was written.
     pub fn dead_letter_file(&self, table: &str) -> Option<String> {
-        let letters = self.letters.get(table)?;
+        let letters = self.letters.get(plain_name(table))?;
         letters
             .path_if_created()
             .map(|path| path.display().to_string())

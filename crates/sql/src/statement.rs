@@ -23,6 +23,7 @@ pub use rewrite::{PARTITION_BY, VERSION, WINDOW_FUNCTIONS};
 pub use sets::{closing, opening};
 
 mod create;
+mod distinct_from;
 mod forms;
 mod hints;
 mod like;

@@ -344,6 +344,7 @@ fn watermark_delay_us(session: &Session, column: &str, expression: &AstExpr) -> 
             op: BinaryOperator::Minus,
             right,
         } if is_column(left) => {
+            session.check_row_expression(right)?;
             let delay = session.expression(right, &DFSchema::empty())?;
             let delay_ns = crate::window::interval_ns(&delay).ok_or_else(wrong)?;
             let delay_us = delay_ns / 1000;

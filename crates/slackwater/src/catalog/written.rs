@@ -1,4 +1,5 @@
-//! Two sinks must not write the same: each would overwrite what the other has written.
+//! Two sinks must not write the same: each would overwrite what the other has written. Nor may a sink write over what
+//! is read.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,11 @@ use slackwater_sql::program::Program;
 use slackwater_sql::specs::{NodeSpec, SinkSpec};
 use slackwater_sql::table::Table;
 
-/// Refuses two sinks with the same file, folder, or name in a database.
+/// Refuses two sinks with the same file, folder, or name in a database, and a sink whose file is read.
 pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
     let mut written: HashMap<PathBuf, &str> = HashMap::new();
     let mut sinks: HashMap<String, &str> = HashMap::new();
+    let read = read(program);
     for node in &program.nodes {
         let NodeSpec::Sink(SinkSpec {
             table: Some(table), ..
@@ -29,6 +31,16 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
         let Some(path) = table.options.get("path") else {
             continue;
         };
+        let place = table.option_places.get("path").copied();
+        let place = place.unwrap_or(table.span);
+        if let Some(source) = read.get(&real_path(Path::new(path))) {
+            let reason = format!(
+                "table '{}' writes to {path}, which table '{source}' reads",
+                table.name
+            );
+            let mend = "a query that writes over its input would lose it: name another path";
+            return Err(SqlError::new(reason).at(place).mend(mend));
+        }
         let Some(other) = written.insert(real_path(Path::new(path)), &table.name) else {
             continue;
         };
@@ -40,16 +52,23 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
                 table.name
             )
         };
-        let place = table
-            .option_places
-            .get("path")
-            .copied()
-            .unwrap_or(table.span);
         return Err(SqlError::new(reason)
             .at(place)
             .mend("join the queries with UNION ALL, or give each a path of its own"));
     }
     Ok(())
+}
+
+/// The files that tables read, with the names of the tables.
+fn read(program: &Program) -> HashMap<PathBuf, &str> {
+    let sources = program.nodes.iter().filter_map(|node| match node {
+        NodeSpec::Source(source) => Some(&source.table),
+        _ => None,
+    });
+    let paths = sources.filter_map(|table| Some((table.options.get("path")?, &table.name[..])));
+    // A pattern is the name of no file.
+    let files = paths.map(|(path, name)| (real_path(Path::new(path)), name));
+    files.collect()
 }
 
 /// By what name a database knows what a query writes to the table; `None` for other sinks.

@@ -60,3 +60,9 @@ SELECT CAST(t AS STRING) AS t, CAST(f AS STRING) AS f, 'at ' || c AS c, CONCAT(t
 
 --- an OR of conditions with a common key is a join by that key
 SELECT a.id, b.id AS other FROM v a JOIN v b ON (a.id = b.id AND a.b > 1) OR (a.id = b.id AND b.x < 1);
+
+--- what follows IS DISTINCT FROM is no part of it
+CREATE TABLE d (id INT, b BOOLEAN, v INT) WITH ('connector' = 'file', 'path' = 'data/distinct_from.csv');
+SELECT id, b IS DISTINCT FROM TRUE AND v > 5 AS one, v > 5 OR b IS NOT DISTINCT FROM NULL AND v < 5 AS two,
+  NOT v IS DISTINCT FROM 9 OR FALSE AS three, CASE WHEN v IS DISTINCT FROM 1 + 0 AND b THEN 'x' END AS four
+FROM d WHERE v IS DISTINCT FROM NULL AND id > 0;

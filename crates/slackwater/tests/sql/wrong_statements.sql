@@ -207,3 +207,12 @@ SELECT price * 2x FROM bids;
 --- a ROW of other fields into a ROW
 CREATE TABLE t (a ROW<x INT, y ROW<z STRING>>) WITH ('connector' = 'file', 'path' = 'out/t.json', 'format' = 'json');
 INSERT INTO t SELECT ROW(auction, bidder) FROM bids;
+
+--- a query that would write over its input
+CREATE TABLE again (a INT, b STRING) WITH ('connector' = 'file', 'path' = 'data/../data/final.csv');
+CREATE TABLE over_it (a INT, b STRING) WITH ('connector' = 'file', 'path' = 'data/final.csv', 'overwrite' = 'true');
+INSERT INTO over_it SELECT a, b FROM again WHERE a = 1;
+
+--- a watermark without a unit
+CREATE TABLE vague (ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5') WITH ('connector' = 'file', 'path' = 'data/final.csv');
+SELECT ts FROM vague;

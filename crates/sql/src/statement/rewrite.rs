@@ -1,6 +1,7 @@
 //! What `sqlparser` does not read, rewritten on tokens into what it does: every token keeps its line
 //! and column.
 
+use super::distinct_from::bracket;
 use crate::error::{Result, SqlError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
@@ -8,7 +9,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 /// outer call, `TABLE t` inside the call its keyword; `ROW<…>>` gets its brackets one by one;
 /// `t FOR SYSTEM_TIME AS OF s.ts` becomes `t(SYSTEM_TIME => s.ts)`.
 pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
-    let tokens = &versions(&without_local(tokens))?;
+    let tokens = &versions(&bracket(&without_local(tokens)))?;
     let solid = |from: usize| -> Vec<usize> {
         (from..tokens.len())
             .filter(|&i| !matches!(tokens[i].token, Token::Whitespace(_)))
