@@ -231,9 +231,6 @@ class Aggregate(Relation):
         elif keys:
             by = " GROUP BY " + ", ".join(keys)
         having = [self.having.text(to)] if self.having else []
-        if not to.ours and hidden and (not keys or self.sets):
-            # A group without a row is none here, be it the one of all rows; but a subquery that is one value has it.
-            having.append("COUNT(*) > 0")
         having = " HAVING " + " AND ".join(having) if having else ""
         more = f", {HIDDEN}" if not to.ours and hidden else ""
         condition = self.where.text(to) if self.where else None

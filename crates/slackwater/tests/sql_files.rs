@@ -318,6 +318,7 @@ files! {
     flink_names
     flink_names_wrong
     messages
+    mixed_precisions
 }
 
 /// What only a reader of the source understands: values as Rust shows them, types as Arrow calls them, names of

@@ -2,6 +2,7 @@
 
 mod checked;
 mod floats;
+mod identity;
 mod not_null;
 
 pub use checked::INTERVAL;
@@ -316,7 +317,7 @@ impl fmt::Debug for PhysicalExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
             true => f.write_str(&explain::expression(&self.expression)),
-            false => fmt::Debug::fmt(&self.expression, f),
+            false => f.write_str(&identity::of(&self.expression)),
         }
     }
 }

@@ -20,6 +20,7 @@ mod nulls;
 mod operands;
 mod order;
 mod outputs;
+mod prune;
 pub mod session;
 mod simplify;
 mod subqueries;

@@ -4,7 +4,11 @@ use datafusion_common::Column;
 use datafusion_expr::utils::split_conjunction;
 use datafusion_expr::{Expr, JoinType, LogicalPlan, Operator};
 
+use crate::prune::InTimeNode;
 use crate::window::WindowNode;
+
+/// Functions that give the first of their arguments that isn't NULL.
+const FIRST_VALUE_OF: [&str; 3] = ["coalesce", "ifnull", "nvl"];
 
 /// Whether an expression over a plan's columns is never NULL.
 pub fn is_never_null(expression: &Expr, plan: &LogicalPlan) -> bool {
@@ -13,6 +17,14 @@ pub fn is_never_null(expression: &Expr, plan: &LogicalPlan) -> bool {
         // A cast that fails condemns its row.
         Expr::Cast(cast) => is_never_null(&cast.expr, plan),
         Expr::Literal(value, _) => !value.is_null(),
+        Expr::ScalarFunction(call) if FIRST_VALUE_OF.contains(&call.name()) => {
+            call.args.iter().any(|of| is_never_null(of, plan))
+        }
+        Expr::Case(case) => {
+            let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+            let mut values = thens.chain(case.else_expr.as_deref());
+            case.else_expr.is_some() && values.all(|value| is_never_null(value, plan))
+        }
         Expr::Column(column) => {
             let index = plan.schema().maybe_index_of_column(column);
             index.is_some_and(|index| is_column_never_null(index, plan))
@@ -28,7 +40,7 @@ fn is_column_never_null(index: usize, plan: &LogicalPlan) -> bool {
         }
         LogicalPlan::SubqueryAlias(alias) => is_column_never_null(index, &alias.input),
         LogicalPlan::Filter(filter) => {
-            let column = Column::from(plan.schema().qualified_field(index));
+            let column = Expr::Column(Column::from(plan.schema().qualified_field(index)));
             let mut conditions = split_conjunction(&filter.predicate).into_iter();
             conditions.any(|condition| needs_value(condition, &column))
                 || is_column_never_null(index, &filter.input)
@@ -56,6 +68,9 @@ fn is_column_never_null(index: usize, plan: &LogicalPlan) -> bool {
             }
         }
         LogicalPlan::Extension(extension) => {
+            if let Some(node) = InTimeNode::of(extension) {
+                return is_column_never_null(index, &node.input);
+            }
             match extension.node.as_any().downcast_ref::<WindowNode>() {
                 Some(window) if index < window.input.schema().fields().len() => {
                     is_column_never_null(index, &window.input)
@@ -69,13 +84,10 @@ fn is_column_never_null(index: usize, plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether a condition holds for no row in which the column is NULL.
-fn needs_value(condition: &Expr, column: &Column) -> bool {
-    let is_it = |expression: &Expr| match expression {
-        Expr::Cast(cast) => matches!(cast.expr.as_ref(), Expr::Column(of) if of == column),
-        Expr::Column(of) => of == column,
-        _ => false,
-    };
+/// Whether a condition holds for no row in which the value is NULL.
+pub fn needs_value(condition: &Expr, value: &Expr) -> bool {
+    let value = uncast(value);
+    let is_it = |expression: &Expr| uncast(expression) == value && !value.is_volatile();
     match condition {
         Expr::IsNotNull(expression) => is_it(expression),
         Expr::BinaryExpr(binary) => {
@@ -95,4 +107,12 @@ fn needs_value(condition: &Expr, column: &Column) -> bool {
         Expr::InList(list) => is_it(&list.expr),
         _ => false,
     }
+}
+
+/// A cast that fails rejects its row, so what is cast is NULL only if the value is.
+fn uncast(mut expression: &Expr) -> &Expr {
+    while let Expr::Cast(cast) = expression {
+        expression = &cast.expr;
+    }
+    expression
 }

@@ -17,7 +17,6 @@ use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
 use datafusion_optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion_optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
-use datafusion_optimizer::optimize_projections::OptimizeProjections;
 use datafusion_optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
@@ -34,6 +33,7 @@ use crate::functions;
 use crate::grouping_sets;
 use crate::operands::{Operands, check_filters};
 use crate::outputs;
+use crate::prune::Prune;
 use crate::settings::Settings;
 use crate::simplify::{PushDown, Simplify};
 use crate::subqueries;
@@ -244,7 +244,7 @@ impl Session {
             Arc::new(ExtractEquijoinPredicate::new()),
             Arc::new(PushDown::default()),
             Arc::new(ExtractEquijoinPredicate::new()),
-            Arc::new(OptimizeProjections::new()),
+            Arc::new(Prune::default()),
         ]);
         let mut options = ConfigOptions::default();
         // There is no operator for values of subqueries: all of them become joins.

@@ -6,14 +6,18 @@
 //! Here such an aggregate gives no row until the first comes, which a join turns into NULL. So COUNT needs
 //! care, and so does whatever asks whether the one row of an aggregate exists.
 
-use datafusion_common::DataFusionError;
+use std::sync::Arc;
+
 use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Column, DataFusionError, ExprSchema};
 use datafusion_expr::expr::{Exists, InSubquery};
 use datafusion_expr::expr_rewriter::NamePreserver;
-use datafusion_expr::logical_plan::{Aggregate, Subquery};
-use datafusion_expr::{Expr, LogicalPlan, lit};
+use datafusion_expr::logical_plan::{Aggregate, Filter, Subquery};
+use datafusion_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
 use crate::error::{Result, SqlError, to_span};
+use crate::nulls::{is_never_null, needs_value};
 
 /// Checks the subqueries in the expressions of a plan, and lets a COUNT over nothing be 0.
 pub fn prepare(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -21,6 +25,10 @@ pub fn prepare(plan: LogicalPlan) -> Result<LogicalPlan> {
     let prepared = plan.transform_up_with_subqueries(|node| {
         // An expression that is changed keeps its column's name.
         let preserver = NamePreserver::new(&node);
+        let node = match node {
+            LogicalPlan::Filter(filter) => without_nulls(filter)?,
+            node => node,
+        };
         node.map_expressions(|expression| {
             let name = preserver.save(&expression);
             let changed = expression.transform_up(|part| prepare_part(part).map_err(failed))?;
@@ -28,6 +36,76 @@ pub fn prepare(plan: LogicalPlan) -> Result<LogicalPlan> {
         })
     })?;
     Ok(prepared.data)
+}
+
+/// The condition with NOT EXISTS in the place of a NOT IN neither side of which can be NULL: they say the same
+/// then. This is looked at before anything is moved, where the query says it.
+fn without_nulls(mut filter: Filter) -> datafusion_common::Result<LogicalPlan> {
+    let conditions = split_conjunction_owned(filter.predicate);
+    let mut parts = Vec::new();
+    for (at, part) in conditions.iter().enumerate() {
+        let mut others = conditions.iter().enumerate().filter(|(of, _)| *of != at);
+        let is_value = |value: &Expr| {
+            others.any(|(_, other)| needs_value(other, value))
+                || is_never_null(value, &filter.input)
+        };
+        parts.push(match part {
+            Expr::InSubquery(of) if of.negated => match not_exists(of, &filter.input, is_value)? {
+                Some(part) => part,
+                None => part.clone(),
+            },
+            part => part.clone(),
+        });
+    }
+    filter.predicate = conjunction(parts).expect("a condition has a part");
+    Ok(LogicalPlan::Filter(filter))
+}
+
+/// The name of the column that a NOT IN looks among.
+const AMONG: &str = "__value";
+
+/// `x NOT IN (SELECT y …)` as `NOT EXISTS (SELECT … WHERE y = x)`, if there is no NULL.
+fn not_exists(
+    of: &InSubquery,
+    outer: &LogicalPlan,
+    mut is_value: impl FnMut(&Expr) -> bool,
+) -> datafusion_common::Result<Option<Expr>> {
+    let plan = of.subquery.subquery.as_ref();
+    let column = Expr::Column(Column::from(plan.schema().qualified_field(0)));
+    // The rule leaves LIMIT out of what is only looked for.
+    let has_limit = plan.exists(|node| Ok(matches!(node, LogicalPlan::Limit(_))))?;
+    if has_limit
+        || of.expr.contains_outer()
+        || aggregate_of(plan).is_some()
+        || !is_value(&of.expr)
+        || !is_never_null(&column, plan)
+    {
+        return Ok(None);
+    }
+    let mut outer_ref_columns = of.subquery.outer_ref_columns.clone();
+    let value = of.expr.as_ref().clone().transform_up(|part| match part {
+        Expr::Column(column) => {
+            let field = Arc::clone(outer.schema().field_from_column(&column)?);
+            let part = Expr::OuterReferenceColumn(field, column);
+            outer_ref_columns.push(part.clone());
+            Ok(Transformed::yes(part))
+        }
+        part => Ok(Transformed::no(part)),
+    })?;
+    // The query may read the same table, and the subquery may compare the column itself.
+    let among = LogicalPlanBuilder::from(plan.clone()).project(vec![column.alias(AMONG)])?;
+    let among = among.build()?;
+    let column = Expr::Column(Column::from_name(AMONG));
+    let found = Filter::try_new(column.eq(value.data), Arc::new(among))?;
+    let subquery = Subquery {
+        subquery: Arc::new(LogicalPlan::Filter(found)),
+        outer_ref_columns,
+        spans: of.subquery.spans.clone(),
+    };
+    Ok(Some(Expr::Exists(Exists {
+        subquery,
+        negated: true,
+    })))
 }
 
 fn prepare_part(part: Expr) -> Result<Transformed<Expr>> {

@@ -9,6 +9,7 @@ mod aggregate;
 mod changelog_join;
 mod fields;
 mod final_rows;
+mod in_time;
 mod interval_join;
 mod join;
 mod late_rows;
@@ -25,9 +26,9 @@ mod window;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_expr::{Expr, LogicalPlan};
+use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use slackwater_control::query::{Edge, Exchange, Node, NodeKind, QueryGraph};
 use slackwater_engine::expression::Expression;
 use slackwater_engine::operator::window::{WindowKind, Windows};
@@ -39,6 +40,7 @@ use crate::expression::{
     Physical, PhysicalExpression, column, column_index, physical, replace_columns, uncast,
 };
 use crate::program::Connectors;
+use crate::prune::InTimeNode;
 use crate::session::Session;
 use crate::settings::Balancer;
 use crate::specs::{Changes, NodeSpec};
@@ -123,6 +125,27 @@ enum Role {
     WindowNumber,
 }
 
+impl Role {
+    /// The role of a column that is cast. Times of another unit are the same times if the unit is not
+    /// coarser: the planner casts where two units meet.
+    fn cast(self, from: &DataType, to: &DataType) -> Role {
+        let (DataType::Timestamp(from, None), DataType::Timestamp(to, None)) = (from, to) else {
+            return Role::Plain;
+        };
+        if to < from {
+            return Role::Plain;
+        }
+        match self {
+            Role::Time => Role::Time,
+            Role::WindowStart(windows) => {
+                windows.in_unit(*to).map_or(Role::Plain, Role::WindowStart)
+            }
+            Role::WindowEnd(windows) => windows.in_unit(*to).map_or(Role::Plain, Role::WindowEnd),
+            Role::Plain | Role::WindowNumber => Role::Plain,
+        }
+    }
+}
+
 impl<'a> Translator<'a> {
     /// A translator for all `plans` of one program.
     pub fn new(
@@ -180,6 +203,7 @@ impl<'a> Translator<'a> {
             }
             self.is_late_at_watermark |= match part {
                 LogicalPlan::Window(_) => true,
+                LogicalPlan::Extension(extension) => InTimeNode::of(extension).is_some(),
                 LogicalPlan::Join(join) => interval_join::compares_times(join),
                 _ => false,
             };
@@ -230,6 +254,9 @@ impl<'a> Translator<'a> {
                 self.filter(input, &filter.predicate, &filter.input)
             }
             LogicalPlan::Extension(extension) => {
+                if let Some(node) = InTimeNode::of(extension) {
+                    return self.in_time(node);
+                }
                 match extension.node.as_any().downcast_ref::<WindowNode>() {
                     Some(window) => self.window(window),
                     None if as_of::VersionsNode::is(extension) => {
@@ -276,6 +303,10 @@ impl<'a> Translator<'a> {
         match expression {
             Expr::Alias(alias) => self.role(&alias.expr, stream, plan),
             Expr::Column(column) => Ok(stream.roles[plan.schema().index_of_column(column)?]),
+            Expr::Cast(cast) => {
+                let role = self.role(&cast.expr, stream, plan)?;
+                Ok(role.cast(&cast.expr.get_type(plan.schema())?, cast.field.data_type()))
+            }
             _ => Ok(Role::Plain),
         }
     }

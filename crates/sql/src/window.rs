@@ -10,9 +10,14 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field};
-use datafusion_common::{Column, DFSchema, DFSchemaRef, DataFusionError, Result, ScalarValue};
+use datafusion_common::{
+    Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result, ScalarValue,
+};
 use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
-use slackwater_engine::operator::window::{WindowKind, Windows};
+use slackwater_engine::operator::window::{WindowKind, Windows, timestamp_unit};
+
+use crate::error::SqlError;
+use crate::types::sql_name;
 
 pub use function::WindowFunctions;
 
@@ -62,6 +67,19 @@ impl WindowNode {
         windows: Windows,
         partition_by: Vec<Column>,
     ) -> Result<WindowNode> {
+        // Times that have got a finer unit, in a union with such, have their windows in it, too.
+        let of_time = input.schema().field_from_column(&time)?.data_type();
+        let unit = timestamp_unit(of_time).filter(|unit| *unit > windows.unit);
+        let windows = match unit {
+            Some(unit) => windows.in_unit(unit).ok_or_else(|| {
+                let error = format!(
+                    "the windows are too long for times of {}",
+                    sql_name(of_time)
+                );
+                DataFusionError::External(Box::new(SqlError::new(error)))
+            })?,
+            None => windows,
+        };
         let fields = input.schema().iter();
         let fields = fields.map(|(qualifier, field)| (qualifier.cloned(), field.clone()));
         let own = appended(&windows).into_iter();

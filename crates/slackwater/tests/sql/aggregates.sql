@@ -127,3 +127,17 @@ FROM TUMBLE(TABLE orders, DESCRIPTOR(at), INTERVAL '1' DAY) GROUP BY window_star
 
 --- COUNT DISTINCT of several columns
 SELECT COUNT(DISTINCT auction, bidder) AS pairs FROM w GROUP BY window_start;
+
+--- totals of which no value is read have one row, also over no rows
+-- table
+SELECT 1 AS x FROM (SELECT COUNT(*) AS n FROM bids)
+UNION ALL SELECT 2 FROM (SELECT MAX(price) AS n FROM bids)
+UNION ALL SELECT 3 FROM (SELECT COUNT(*) AS n FROM bids WHERE price < 0)
+UNION ALL SELECT 4 FROM (SELECT COUNT(*) AS n FROM bids) AS a CROSS JOIN (SELECT MAX(ms) AS m FROM bids) AS b;
+
+--- a total meets a condition that is never true as little as a row does
+-- table
+SELECT 1 AS x FROM (SELECT COUNT(*) AS n FROM bids) WHERE IS_DIGIT('Z')
+UNION ALL SELECT 2 FROM (SELECT MAX(price) AS n FROM bids) WHERE 1 = 0
+UNION ALL SELECT 3 FROM bids HAVING COUNT(*) < 0 AND MAX(price) IS NULL
+UNION ALL SELECT CAST(COUNT(*) AS INT) FROM bids HAVING 'a' = 'b';

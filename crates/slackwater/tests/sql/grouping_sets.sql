@@ -72,3 +72,16 @@ SELECT COUNT(*) FROM bids GROUP BY CUBE (auction, bidder, price, ms, ms + 1, ms 
 
 --- GROUPING of what is no key
 SELECT auction, GROUPING(bidder) FROM bids GROUP BY ROLLUP (auction);
+
+--- the keys alone: the empty set has its row
+-- table
+SELECT bidder FROM (SELECT bidder, AVG(price) AS a FROM bids GROUP BY GROUPING SETS ((bidder), ()));
+
+--- ROLLUP of which the keys alone are read
+-- table
+SELECT auction FROM (SELECT auction, COUNT(*) AS n FROM bids GROUP BY ROLLUP (auction));
+
+--- what the sets share is made once, also a CASE over constants
+-- explain
+EXPLAIN SELECT c, name, COUNT(*) AS n FROM (SELECT ms, CASE bidder WHEN 'a' THEN '1' WHEN 'b' THEN '2' WHEN 'c' THEN '3' WHEN 'd' THEN '4'
+  WHEN 'e' THEN '5' WHEN 'f' THEN '6' END AS c FROM bids) AS o JOIN people AS p ON o.c = p.city GROUP BY GROUPING SETS ((c), (c, name));

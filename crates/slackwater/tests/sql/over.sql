@@ -153,3 +153,18 @@ SELECT SUM(price) OVER w FROM bids;
 CREATE TABLE both (v INT, ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
 WITH ('connector' = 'file', 'path' = 'data/ties/?.csv');
 SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS n, LAG(v) OVER (PARTITION BY k ORDER BY ts) AS before FROM both;
+
+--- a row that is late is left out whether or not the value is read
+-- table
+SELECT 'read' AS what, COUNT(*) AS n FROM (SELECT ms, SUM(ms) OVER (ORDER BY ts) AS s FROM strict) WHERE s IS NOT NULL
+UNION ALL SELECT 'not read', COUNT(*) FROM (SELECT ms, SUM(ms) OVER (ORDER BY ts) AS s FROM strict)
+UNION ALL SELECT 'one of two', COUNT(*) FROM (SELECT ms, SUM(ms) OVER (ORDER BY ts) AS s,
+  COUNT(*) OVER (PARTITION BY auction ORDER BY ts) AS n FROM strict) WHERE n > 0;
+
+--- a value that nobody reads is not computed
+-- explain
+EXPLAIN SELECT ms FROM (SELECT ms, SUM(ms) OVER (ORDER BY ts) AS s, COUNT(*) OVER (PARTITION BY auction ORDER BY ts) AS n FROM strict);
+
+--- without an order by event time no row is late
+-- last per 0
+SELECT COUNT(*) AS n FROM (SELECT ms, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price) AS n FROM strict);

@@ -318,3 +318,24 @@ SELECT ms FROM bids LEFT SEMI JOIN people;
 
 --- a column of the side that is only looked for
 SELECT b.ms, p.name FROM bids AS b LEFT SEMI JOIN people AS p ON b.bidder = p.name;
+
+--- NOT IN of streams: a view's expression that is never NULL
+-- table
+CREATE VIEW given AS SELECT COALESCE(name, 'nobody') AS name, ts FROM people;
+SELECT ms, bidder FROM bids WHERE bidder IS NOT NULL AND bidder NOT IN (SELECT name FROM given WHERE name IS NOT NULL);
+
+--- NOT IN of streams: never NULL without saying so
+-- table
+SELECT ms, bidder FROM bids WHERE bidder IS NOT NULL AND bidder NOT IN (SELECT COALESCE(name, 'nobody') FROM people);
+
+--- NOT IN of streams: a BETWEEN beside it
+SELECT ms, bidder FROM bids AS b WHERE bidder IS NOT NULL
+AND bidder NOT IN (SELECT name FROM people AS p WHERE name IS NOT NULL AND b.ts BETWEEN p.ts AND p.ts + INTERVAL '2' SECOND);
+
+--- NOT IN of streams: a BETWEEN beside it that is an equation
+SELECT ms, bidder FROM bids AS b WHERE bidder IS NOT NULL
+AND bidder NOT IN (SELECT name FROM people AS p WHERE name IS NOT NULL AND b.ts - INTERVAL '0.5' SECOND BETWEEN p.ts AND p.ts);
+
+--- NOT IN of streams: both may be NULL, says a view
+CREATE VIEW perhaps AS SELECT NULLIF(name, 'bob') AS name FROM people WHERE name IS NOT NULL;
+SELECT ms FROM bids WHERE bidder IS NOT NULL AND bidder NOT IN (SELECT name FROM perhaps);

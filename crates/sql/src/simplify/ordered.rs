@@ -43,10 +43,24 @@ impl OptimizerRule for PushDown {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let plan = plan.transform_up_with_subqueries(hide)?.data;
-        let pushed =
-            plan.transform_down_with_subqueries(|node| self.inner.rewrite(node, config))?;
+        let pushed = plan.transform_down_with_subqueries(|node| match is_over_total(&node) {
+            true => Ok(Transformed::no(node)),
+            false => self.inner.rewrite(node, config),
+        })?;
         let shown = pushed.data.transform_up_with_subqueries(show)?.data;
         Ok(Transformed::new_transformed(shown, pushed.transformed))
+    }
+}
+
+/// Whether a node is a condition on an aggregate without GROUP BY. That has a row also where its input has none,
+/// so a constant condition can't be pushed below it.
+fn is_over_total(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Filter(filter) => match filter.input.as_ref() {
+            LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+            input => is_over_total(input),
+        },
+        _ => false,
     }
 }
 

@@ -9,7 +9,7 @@ use slackwater_engine::operator::aggregate::{
     AggregateCall, AggregateSpec, Emit, Refires, WindowKey, output_types,
 };
 use slackwater_engine::operator::session::SessionSpec;
-use slackwater_engine::operator::window::WindowKind;
+use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use super::{Role, Stream, Translator};
 use crate::aggregates;
@@ -73,7 +73,14 @@ impl Translator<'_> {
                         Some((Role::WindowStart(other) | Role::WindowEnd(other), ..))
                             if other != windows =>
                         {
-                            return Err(SqlError::new("GROUP BY names two different windows"));
+                            if !is_same_window(other, windows) {
+                                let error = "GROUP BY names two different windows";
+                                return Err(SqlError::new(error));
+                            }
+                            // The other edge in another unit, which is a key like others.
+                            keys.push((inputs.add(bound, name.clone()), name));
+                            places.push((Some(keys.len() - 1), Role::Plain));
+                            continue;
                         }
                         _ => {}
                     }
@@ -300,6 +307,12 @@ impl Translator<'_> {
         }
         Ok(Some(refires))
     }
+}
+
+/// Whether windows differ in the unit of their edges at most.
+fn is_same_window(one: Windows, other: Windows) -> bool {
+    let unit = one.unit.max(other.unit);
+    one.in_unit(unit) == other.in_unit(unit)
 }
 
 /// Whether the edges that a GROUP BY names are enough.

@@ -13,6 +13,7 @@ use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use slackwater_engine::operator::drop_late::Late;
 use slackwater_engine::operator::interval_join::{IntervalJoinSpec, IntervalSide};
 use slackwater_engine::operator::join::JoinKind;
+use slackwater_engine::operator::window::timestamp_unit;
 use slackwater_engine::time::EventTime;
 
 use super::table_join::place;
@@ -98,9 +99,16 @@ impl Moved {
                     is_fine: matches!(of, DataType::Timestamp(TimeUnit::Nanosecond, _)),
                 })
             }
-            // The planner makes both sides of a comparison times of one unit, the finer one.
-            Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(_, None)) => {
-                Moved::of(&cast.expr, plans, streams)
+            // The planner makes both sides of a comparison times of one unit, the finer one. A cast to a
+            // coarser one gives another time.
+            Expr::Cast(cast) => {
+                let DataType::Timestamp(to, None) = cast.field.data_type() else {
+                    return None;
+                };
+                let moved = Moved::of(&cast.expr, plans, streams)?;
+                let of = plans[moved.side].schema().field(moved.column).data_type();
+                let from = timestamp_unit(of)?;
+                (*to >= from).then_some(moved)
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
                 let (of, by_ns) = match (op, interval_ns(left), interval_ns(right)) {

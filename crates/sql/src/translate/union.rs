@@ -1,11 +1,12 @@
 //! UNION ALL: several streams as one.
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef, TimeUnit};
 use datafusion_expr::logical_plan::Union;
+use slackwater_engine::operator::window::timestamp_unit;
 
 use super::{Role, Stream, Translator};
 use crate::error::{Result, SqlError};
-use crate::expression::column;
+use crate::expression::{Physical, column};
 use crate::specs::NodeSpec;
 
 impl Translator<'_> {
@@ -22,11 +23,23 @@ impl Translator<'_> {
             .map(|field| field.name().clone());
         let names = names.collect::<Vec<_>>();
         let keep_time = self.orders_by_time && streams.iter().all(|stream| stream.time.is_some());
+        // The planner has cast the columns to common types, but doesn't know of this one.
+        let units = streams.iter().map(|stream| {
+            let time = stream.time.as_ref().filter(|_| keep_time);
+            time.map(|time| Ok(time.data_type(&self.schemas[stream.node])?))
+        });
+        let units = units.flatten().collect::<Result<Vec<DataType>>>()?;
+        // Finer units are greater.
+        let unit = units.iter().filter_map(timestamp_unit).max();
         let mut inputs = Vec::new();
         let mut schema: Option<SchemaRef> = None;
         for stream in &streams {
-            let time = stream.time.as_ref().filter(|_| keep_time);
-            let node = self.materialise(stream, &stream.columns, &names, time)?;
+            let time = stream.time.clone().filter(|_| keep_time);
+            let time = match (time, unit) {
+                (Some(time), Some(unit)) => Some(self.in_unit(time, unit, stream)?),
+                (time, _) => time,
+            };
+            let node = self.materialise(stream, &stream.columns, &names, time.as_ref())?;
             inputs.push(node);
             schema.get_or_insert_with(|| self.schemas[node].clone());
         }
@@ -60,5 +73,17 @@ impl Translator<'_> {
             key: None,
             deletes: streams.iter().any(|stream| stream.deletes),
         })
+    }
+
+    /// A time of a stream in a unit that is not coarser.
+    fn in_unit(&self, time: Physical, unit: TimeUnit, stream: &Stream) -> Result<Physical> {
+        let to = DataType::Timestamp(unit, None);
+        let schema = &self.schemas[stream.node];
+        match time.data_type(schema)? == to {
+            true => Ok(time),
+            false => Ok(datafusion_physical_expr::expressions::cast(
+                time, schema, to,
+            )?),
+        }
     }
 }

@@ -133,6 +133,22 @@ impl Windows {
         DataType::Timestamp(self.unit, None)
     }
 
+    /// The same windows with edges in a unit that is not coarser; `None` beyond 64 bits.
+    pub fn in_unit(&self, unit: TimeUnit) -> Option<Windows> {
+        let per_tick = ticks_per_second(unit) / ticks_per_second(self.unit);
+        // The lengths of count windows are numbers of rows.
+        let per_length = match self.kind {
+            WindowKind::Count => 1,
+            _ => per_tick,
+        };
+        (per_tick > 0).then_some(Windows {
+            kind: self.kind,
+            size: self.size.checked_mul(per_length)?,
+            slide: self.slide.checked_mul(per_length)?,
+            unit,
+        })
+    }
+
     /// The end of a window, in event time.
     pub fn to_event_time(&self, ticks: i64) -> EventTime {
         ticks_to_us(ticks, self.unit)
@@ -193,6 +209,15 @@ impl Windows {
             WindowKind::Session => tick.checked_add(self.size),
             WindowKind::Count => None,
         }
+    }
+}
+
+fn ticks_per_second(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
     }
 }
 
