@@ -194,11 +194,13 @@ impl Table {
 
 /// How a column that is no time becomes one.
 fn time_of(column: &str, of: &DataType) -> String {
+    // A name that the table has not.
+    let name = if column == "ts" { "event_time" } else { "ts" };
     let made = match of {
         DataType::Utf8View => {
             return format!(
-                "add a computed column: ts AS TO_TIMESTAMP({column}), and name it: WATERMARK FOR ts AS ts - INTERVAL \
-                 '5' SECOND; TO_TIMESTAMP({column}, 'dd.MM.yyyy HH:mm:ss') reads other forms"
+                "add a computed column: {name} AS TO_TIMESTAMP({column}), and name it: WATERMARK FOR {name} AS {name} - \
+                 INTERVAL '5' SECOND; TO_TIMESTAMP({column}, 'dd.MM.yyyy HH:mm:ss') reads other forms"
             );
         }
         DataType::Date32 => format!("CAST({column} AS TIMESTAMP(3))"),
@@ -210,7 +212,7 @@ fn time_of(column: &str, of: &DataType) -> String {
         false => "",
     };
     format!(
-        "add a computed column: ts AS {made}{unit}, and name it: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+        "add a computed column: {name} AS {made}{unit}, and name it: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND"
     )
 }
 

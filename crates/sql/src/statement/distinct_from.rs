@@ -88,8 +88,7 @@ fn next(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, usize)> {
 /// The first token behind the operand that begins at `begin`.
 fn end_of(tokens: &[TokenWithSpan], begin: usize) -> Option<usize> {
     let (mut depth, mut betweens) = (0, 0);
-    for at in begin..tokens.len() {
-        let token = &tokens[at];
+    for (at, token) in tokens.iter().enumerate().skip(begin) {
         match token.token {
             Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
             Token::RParen | Token::RBracket | Token::RBrace if depth == 0 => return Some(at),
