@@ -18,12 +18,7 @@ EXPECTED = [
 ]
 """What the program may refuse. All else that is made is documented: to refuse it is a finding."""
 
-KNOWN = [
-    # Found by this fuzzer, and open.
-    (r"date_trunc\.rs:\d+:\d+:\s+attempt to subtract", "date_trunc of NULL panics in a build that checks for overflow"),
-    (r"a failing expression in WHERE", "a failing expression behind AND or OR ends the query, and a cast that fails is forgotten in a condition"),
-    (r"stopped before it was saved", "a run with --processes that is stopped is not saved within its five seconds"),
-]
+KNOWN = []
 
 
 def expected(refusal):
