@@ -365,17 +365,23 @@ impl Aggregate {
         )
     }
 
+    /// The table of a total, with its group, rows or not.
+    fn make_total(&mut self) -> Result<(&mut Groups, Vec<u32>)> {
+        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
+        hash_rows(&[], 1, &mut hashes)?;
+        let table = self.table(RUNNING)?;
+        table.keys.groups(&[], &hashes, false, &mut groups)?;
+        table.resize();
+        Ok((table, groups))
+    }
+
     /// What a total is over no rows, if none has come: the input has ended.
     fn emit_total(&mut self, output: &mut Output) -> Result<()> {
         if self.has_ended || self.tables.contains_key(&RUNNING) {
             return Ok(());
         }
-        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
-        hash_rows(&[], 1, &mut hashes)?;
         let schema = self.spec.schema.clone();
-        let table = self.table(RUNNING)?;
-        table.keys.groups(&[], &hashes, false, &mut groups)?;
-        table.resize();
+        let (table, groups) = self.make_total()?;
         let (batch, failed) = table.result(&groups, &[], &schema)?;
         let chunk = Chunk {
             kinds: Some(Int8Array::from(vec![RowKind::Insert as i8])),
@@ -444,12 +450,7 @@ impl Aggregate {
         }
         if self.firing.is_none() {
             if self.spec.is_total() && !self.has_ended {
-                // The group of all rows, if there were none.
-                let mut hashes = Vec::new();
-                hash_rows(&[], 1, &mut hashes)?;
-                let table = self.table(RUNNING)?;
-                table.keys.groups(&[], &hashes, false, &mut Vec::new())?;
-                table.resize();
+                self.make_total()?;
             }
             let Some(table) = self.tables.remove(&RUNNING) else {
                 return Ok(Progress::Done);
