@@ -13,7 +13,6 @@ use sqlparser::ast::{
 };
 
 use crate::error::{Result, SqlError, nearest};
-use crate::translate::semi_join::misplaced;
 
 /// Checks a query; `is_aggregate` tells aggregates from other functions.
 pub fn query(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
@@ -170,6 +169,12 @@ impl Visitor for Check<'_> {
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// IN or EXISTS where they are no condition of their own.
+pub fn misplaced() -> SqlError {
+    SqlError::new("IN (SELECT …) and EXISTS stand in WHERE or HAVING, alone or between ANDs")
+        .mend("for OR write a query for each of its sides, and UNION them")
 }
 
 /// A subquery that is a value, or a condition, where there can be none.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text → statements → session (tables, views, settings) → logical plans → query graph + operators
-//!        statement.rs  session.rs table.rs settings.rs     session.rs      translate.rs
+//!        statement.rs  session.rs table.rs settings.rs     session.rs      node/*.rs
 //! ```
 
 pub mod error;
@@ -31,9 +31,9 @@ mod aggregates;
 pub mod changelog;
 pub mod explain;
 mod expression;
+pub mod node;
 pub mod program;
 pub mod specs;
-mod translate;
 pub mod warnings;
 
 pub use error::SqlError;

@@ -17,6 +17,7 @@ use sqlparser::tokenizer::{Span, TokenWithSpan};
 use crate::changelog::{self, ChangelogMode};
 use crate::error::{Result, SqlError, find, nearest};
 use crate::late_rows;
+use crate::node::Translator;
 use crate::order;
 use crate::outputs;
 use crate::session::Session;
@@ -24,7 +25,6 @@ use crate::settings::{Balancer, Parallelism, Settings, is_parallelism};
 use crate::specs::NodeSpec;
 use crate::statement::{CreateTable, Hinted, OPTIONS_OF, Placed, Statement, parse};
 use crate::table::{LATE_ROWS, Table};
-use crate::translate::Translator;
 use crate::types::sql_name;
 use crate::warnings::{Clash, SetAt, Target, beside_targets};
 

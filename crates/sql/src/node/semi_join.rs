@@ -10,6 +10,7 @@ use datafusion_expr::{Expr, Operator};
 use slackwater_engine::operator::join::JoinKind;
 use slackwater_engine::operator::table_join::Only;
 
+use crate::check::misplaced;
 use crate::error::{Result, SqlError};
 use crate::nulls::is_never_null;
 
@@ -24,12 +25,6 @@ pub(super) fn kind(join: &Join) -> Result<JoinKind> {
         JoinType::LeftAnti | JoinType::RightAnti => JoinKind::Anti,
         JoinType::LeftMark | JoinType::RightMark => return Err(misplaced()),
     })
-}
-
-/// IN or EXISTS where they are no condition of their own.
-pub(crate) fn misplaced() -> SqlError {
-    SqlError::new("IN (SELECT …) and EXISTS stand in WHERE or HAVING, alone or between ANDs")
-        .mend("for OR write a query for each of its sides, and UNION them")
 }
 
 /// Whether a condition says nothing.
