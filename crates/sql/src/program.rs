@@ -98,6 +98,14 @@ pub fn declared(
     overrides: &[(String, String)],
     connectors: &dyn Connectors,
 ) -> Result<Session> {
+    stacker::grow(STACK_BYTES, || declared_here(text, overrides, connectors))
+}
+
+fn declared_here(
+    text: &str,
+    overrides: &[(String, String)],
+    connectors: &dyn Connectors,
+) -> Result<Session> {
     let mut compiler = Compiler::new(connectors);
     for placed in parse(text)? {
         let tokens = placed.tokens.clone();
@@ -114,6 +122,19 @@ pub fn declared(
 
 /// Compiles a text. `overrides` are settings of the command line: they win over SET.
 pub fn compile(
+    text: &str,
+    overrides: &[(String, String)],
+    connectors: &dyn Connectors,
+) -> Result<Compiled> {
+    stacker::grow(STACK_BYTES, || compile_here(text, overrides, connectors))
+}
+
+/// The stack on which a text is compiled, whatever the thread has left and however little of the build is
+/// optimized. A chain of 1000 operators (`statement::limits::CHAIN_MAX`), which the planner descends step by
+/// step, needs between 8 and 16 MiB of it without optimization. Only pages that are touched take memory.
+const STACK_BYTES: usize = 64 << 20;
+
+fn compile_here(
     text: &str,
     overrides: &[(String, String)],
     connectors: &dyn Connectors,
