@@ -106,18 +106,18 @@ lint:
 
 # HiBench's four workloads beside a hand-written program; half a minute once it is built.
 bench:
-	cargo build --release --workspace
+	cargo build --release -p slackwater -p slackwater-bench
 	target/release/slackwater bench hibench
 
 # Other libraries, which `slackwater bench link` measures beside the links; two minutes. Nothing of them
-# is part of the product, so they are a workspace of their own.
+# is part of the product or of its lock file, so they are a workspace of their own.
 peers:
-	cargo build --release --locked --manifest-path bench/peers/Cargo.toml --target-dir target/peers
+	cargo build --release --locked --manifest-path crates/bench/peers/Cargo.toml --target-dir target/peers
 
 # Apache Flink, which `slackwater bench nexmark` measures beside the engine: 123 MB from Maven Central, in
 # target/flink. Needs Java and Maven.
 peers-flink:
-	mvn -q -B -f bench/peers/flink/pom.xml -Dbuild.folder="$(CURDIR)/target/flink" package
+	mvn -q -B -f crates/bench/peers/flink/pom.xml -Dbuild.folder="$(CURDIR)/target/flink" package
 
 build:
 	cargo build --release -p slackwater

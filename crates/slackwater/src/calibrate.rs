@@ -21,6 +21,7 @@ mod cache;
 mod disturbance;
 mod host;
 mod links;
+mod side;
 mod table;
 mod waits;
 
@@ -34,6 +35,7 @@ pub use cache::{Unusable, load, path};
 use disturbance::{Watched, disturbance, implausible};
 pub use host::{Host, cores, load_average};
 pub use links::LinkCost;
+pub use side::{LinkSide, link_leader};
 pub use waits::{Sleep, Wake};
 
 use crate::measure::floor;

@@ -1,7 +1,9 @@
 //! The command line.
 
 mod arguments;
+mod experiments;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use crate::planner::{learns, plan_on};
 use crate::run::{Failure, Finished, Outcome, RunOptions, StateOptions, run_script};
 use crate::script::Script;
 use arguments::{QueryArguments, duration, key_value};
+pub use experiments::PROGRAM_VARIABLE;
 
 /// A stream processing engine: give it a query, see its answer, its latency and what it cost.
 #[derive(Parser)]
@@ -146,9 +149,9 @@ The figures are kept in $SLACKWATER_CACHE, else $XDG_CACHE_HOME/slackwater, else
 (calibration.json). Queries whose workers choose how to wait use them, and built-in ones where there
 are none of this host and version.")]
     Calibrate(crate::calibrate::Arguments),
-    /// One side of a link that is measured; `bench link` and `calibrate` start it.
+    /// One side of a link that is measured; `calibrate` starts it.
     #[command(hide = true)]
-    MeasureLink(crate::bench::LinkSide),
+    MeasureLink(crate::calibrate::LinkSide),
     /// A part of a query; `run --processes` starts it.
     #[command(hide = true)]
     Worker {
@@ -160,9 +163,21 @@ are none of this host and version.")]
         control: i32,
     },
     /// Measure: published experiments, one command each.
+    #[command(
+        disable_help_flag = true,
+        after_help = "\
+The experiments are a program of their own, slackwater-bench, which this command starts from the folder
+of slackwater or from PATH. cargo build --release -p slackwater-bench builds it; without arguments it
+lists the experiments."
+    )]
     Bench {
-        #[command(subcommand)]
-        bench: crate::bench::Bench,
+        /// The experiment and its options
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "EXPERIMENT"
+        )]
+        arguments: Vec<OsString>,
     },
 }
 
@@ -283,10 +298,7 @@ pub fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => complain(&error, FAILED),
         },
-        Command::Bench { bench } => match bench.run() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => complain(&error, FAILED),
-        },
+        Command::Bench { arguments } => complain(&experiments::become_bench(&arguments), FAILED),
     }
 }
 

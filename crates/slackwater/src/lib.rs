@@ -16,7 +16,6 @@ macro_rules! eprintln {
 }
 
 mod attempt;
-pub mod bench;
 pub mod broadcast;
 pub mod calibrate;
 pub mod catalog;
@@ -33,18 +32,20 @@ mod notices;
 mod parallel;
 pub mod plan;
 pub mod planner;
-mod processes;
+pub mod processes;
 mod progress;
 mod rebalancer;
 pub mod report;
 pub mod run;
 pub mod script;
 pub mod shell;
-mod signals;
+pub mod signals;
 pub mod slow;
 mod tally;
 mod tuner;
 mod watch;
+
+pub use cli::PROGRAM_VARIABLE;
 
 /// The allocator of the program, to be named in that of a build of your own, too. Operators keep many small
 /// pieces of memory and chunks are made and dropped by one thread: glibc's `malloc` costs a fifth (a query that

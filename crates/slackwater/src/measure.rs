@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Every kind goes through the same loops (`patterns.rs`) over the same few calls ([`side::Side`]),
-//! and so do the peers in `bench/peers`, which compile these files, too: this module names nothing
+//! and so do the peers in `crates/bench/peers`, which compile these files, too: this module names nothing
 //! else of this crate. A leader and its follower live as long as whoever measures wants, and sleep
 //! between two orders, so rounds can take all kinds in turn.
 //!

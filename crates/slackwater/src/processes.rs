@@ -17,13 +17,14 @@
 //! - A worker process that dies is an error of the query, which names the process and how it died.
 //! - While nothing happens nobody wakes up (I7): all threads here wait for a socket.
 
-pub(crate) mod channel;
+pub mod channel;
 mod child;
-pub(crate) mod connect;
+pub mod connect;
 mod moving;
-pub(crate) mod parent;
+mod parent;
 mod protocol;
 
-pub use child::main as worker_main;
-pub use parent::{Children, Work};
-pub use protocol::Farewell;
+pub(crate) use child::main as worker_main;
+pub use parent::mesh;
+pub(crate) use parent::{Children, Work};
+pub(crate) use protocol::Farewell;

@@ -27,7 +27,7 @@ pub fn watch(tell: impl Fn() + Send + 'static) -> std::io::Result<Guard> {
 
 /// The signals that end a query. SIGHUP is none of them where it was ignored when this process began
 /// (`nohup`).
-pub fn ending() -> Vec<i32> {
+pub(crate) fn ending() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -39,7 +39,7 @@ pub fn ending() -> Vec<i32> {
 }
 
 /// A file that may not grow (`ulimit -f`) is an error of who writes it, and no signal.
-pub fn ignore_file_limits() {
+pub(crate) fn ignore_file_limits() {
     // That there is a handler is enough.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }

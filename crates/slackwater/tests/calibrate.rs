@@ -1,5 +1,5 @@
-//! `slackwater calibrate` and `slackwater bench link`, run as users run them. Speed is asserted
-//! nowhere: other tests run beside these.
+//! `slackwater calibrate`, run as users run it. Speed is asserted nowhere: other tests run beside
+//! these.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -185,63 +185,4 @@ fn figures_that_can_not_be_kept_are_printed_all_the_same() {
         is_refused || errors.contains("SLACKWATER_CACHE"),
         "{errors}"
     );
-}
-
-#[test]
-fn bench_link_measures_the_kinds_that_it_is_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("link.json");
-    let kinds = "in-process,shm-lent,shm-copied,tcp-link,unix,unix-seqpacket,pipe,tcp-plain";
-    let file = json.to_str().unwrap();
-    let arguments = ["bench", "link", "--quick", "--kinds", kinds, "--json", file];
-    let table = succeeds(&slackwater(folder.path(), &arguments));
-    let figures: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    let points = figures["points"].as_array().unwrap();
-    for kind in kinds.split(',') {
-        assert!(table.contains(kind), "{kind} in {table}");
-        let of_kind = points.iter().filter(|point| point["kind"] == kind);
-        // Two patterns, two ways to wait, four sizes.
-        assert_eq!(of_kind.count(), 16, "{kind}");
-    }
-    for point in points.iter().filter(|point| point["unsupported"].is_null()) {
-        let flow = &point["flow"];
-        assert!(number(&flow["messages_per_s"], "median") > 0.0, "{point}");
-        assert!(
-            number(&flow["sender_cpu_s_per_gb"], "median") >= 0.0,
-            "{point}"
-        );
-        if point["pattern"] == "ping-pong" {
-            let latency = &point["latency"];
-            let p50_ns = number(&latency["p50_ns"], "median");
-            assert!(
-                p50_ns > 0.0 && p50_ns <= number(&latency["p999_ns"], "median"),
-                "{point}"
-            );
-        }
-    }
-    let goals = figures["goals"].as_array().unwrap();
-    assert_eq!(goals.len(), 4);
-    assert!(goals[0]["met"].is_boolean() && goals[1]["met"].is_boolean());
-    assert!(table.contains("a cache line one way"), "{table}");
-}
-
-#[test]
-fn bench_link_names_what_it_does_not_know() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = slackwater(
-        folder.path(),
-        &["bench", "link", "--kinds", "carrier-pigeon"],
-    );
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(
-        errors.contains("carrier-pigeon") && errors.contains("shm-lent"),
-        "{errors}"
-    );
-    let output = slackwater(
-        folder.path(),
-        &["bench", "link", "--peers", "/nowhere/at/all"],
-    );
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("/nowhere/at/all"), "{errors}");
 }

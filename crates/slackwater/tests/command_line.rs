@@ -1,5 +1,6 @@
 //! The command line, run as users run it.
 
+mod bench;
 mod endings;
 
 use std::io::Write;
@@ -401,7 +402,7 @@ fn help_teaches() {
     ] {
         assert!(run.contains(part), "no '{part}' in:\n{run}");
     }
-    for command in ["explain", "topology", "bench"] {
+    for command in ["explain", "topology"] {
         assert!(
             folder
                 .slackwater(&[command, "--help"])

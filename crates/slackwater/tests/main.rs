@@ -1,14 +1,6 @@
 //! All tests of the program, in one binary: they share its build.
 
 mod answers;
-mod bench_balance;
-mod bench_broadcast;
-mod bench_checkpoint;
-mod bench_chunking;
-mod bench_nexmark;
-mod bench_placement;
-mod bench_target;
-mod bench_wait;
 mod calibrate;
 mod checkpoints;
 mod command_line;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::point_time;
+use super::{link_leader, point_time};
 use crate::measure::leader::Leader;
 use crate::measure::order::Answer;
 use crate::measure::{Cores, Kind, Order, Pattern, SIZES, Waiting};
@@ -35,7 +35,7 @@ pub fn links(cores: Cores, quick: bool) -> Result<Vec<LinkCost>, String> {
     let sizes: &[usize] = if quick { &SIZES_QUICK } else { &SIZES };
     let mut costs = Vec::new();
     for kind in KINDS {
-        let mut leader = Leader::start(kind.name(), crate::bench::link_leader(kind, cores)?)?;
+        let mut leader = Leader::start(kind.name(), link_leader(kind, cores)?)?;
         for &size_bytes in sizes {
             let mut sample = |pattern| {
                 let order = Order {

@@ -4,7 +4,6 @@
 use std::fmt::Write;
 
 use super::picture::{Picture, Tile};
-use crate::bench::plot::escape;
 
 const MARGIN: f64 = 16.0;
 
@@ -181,10 +180,15 @@ fn draw(picture: &Picture, placed: &[Placed], text: &mut String) {
     }
 }
 
+/// A text as XML has it.
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::plot::tests::check_well_formed;
     use crate::explain::picture::Arrow;
 
     #[test]
@@ -223,5 +227,38 @@ mod tests {
         assert!(!text.contains("NaN") && !text.contains("inf"));
         assert_eq!(text.matches("class=\"box\"").count(), 3);
         assert_eq!(text.matches("class=\"arrow\"").count(), 3);
+    }
+
+    /// Every tag that opens closes, in order, and every attribute is quoted: enough of XML for what
+    /// is written here.
+    fn check_well_formed(text: &str) {
+        let mut open = Vec::new();
+        let mut rest = text;
+        while let Some(start) = rest.find('<') {
+            let content = &rest[..start];
+            assert!(!content.contains('>'), "{content}");
+            for (at, _) in content.match_indices('&') {
+                let entity = &content[at..];
+                let known = ["&amp;", "&lt;", "&gt;", "&quot;"];
+                assert!(
+                    known.iter().any(|name| entity.starts_with(name)),
+                    "{entity}"
+                );
+            }
+            let end = start + rest[start..].find('>').expect("a tag that ends");
+            let tag = &rest[start + 1..end];
+            rest = &rest[end + 1..];
+            if let Some(name) = tag.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(name));
+                continue;
+            }
+            assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+            let name = tag.split([' ', '/']).next().unwrap();
+            if !tag.ends_with('/') {
+                open.push(name);
+            }
+        }
+        assert!(open.is_empty(), "{open:?}");
+        assert_eq!(rest.trim(), "");
     }
 }

@@ -388,7 +388,7 @@ fn spawn(program: Option<&Path>, number: usize) -> io::Result<(Child, Channel)> 
 }
 
 /// A socket between each two processes: for process `p` those to all others, in order.
-pub(crate) fn mesh(processes: usize) -> io::Result<Vec<Vec<OwnedFd>>> {
+pub fn mesh(processes: usize) -> io::Result<Vec<Vec<OwnedFd>>> {
     let mut sockets: Vec<Vec<OwnedFd>> = (0..processes).map(|_| Vec::new()).collect();
     for one in 0..processes {
         for other in one + 1..processes {

@@ -1,0 +1,106 @@
+//! `slackwater bench broadcast`: one source, 2 to 32 receivers in 1 to 8 processes, messages of 64 B to
+//! 1 MiB, every algorithm, over shared memory and TCP.
+//!
+//! The experiment of Kamburugamuve et al., "Towards High Performance Processing of Streaming Data"
+//! (2016), on broadcasts: latency and throughput of flat tree, binary tree and bidirectional ring beside
+//! the serial broadcast over TCP, which is what Storm does. Its nodes are network namespaces on a bridge
+//! (`net`), each with one process, where root allows that; other processes share the loopback interface
+//! (`tcp`) or memory (`shm`).
+//!
+//! - What a message is and what latency and throughput contain stands in `fleet.rs`.
+//! - **A way** is an algorithm with whole messages, or with messages cut into the segments that the
+//!   model finds the best for latency, where it finds any.
+//! - **The automatic choice** is that of the model (`control/src/broadcast/model.rs`) with this host's
+//!   calibration: one for latency, one for throughput. What was measured in this run is unknown to it.
+//! - **Rounds are interleaved**: each goes through all settings and ways, every other one backwards.
+//!   Figures are medians over rounds; ratios are formed within a round.
+//!
+//! `docs/benchmarks/broadcast.md` has the results.
+
+mod figures;
+mod plan;
+mod table;
+mod verdict;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+
+use figures::{Figures, Measured};
+use plan::{Plan, Point};
+
+use super::common::{check_folders, minutes, write_json};
+use super::fleet::{self, Setup};
+use slackwater::calibrate::{Host, load_average};
+
+/// What is measured.
+#[derive(Args)]
+pub struct Arguments {
+    /// One round of 8 and 32 receivers and three sizes, one to two minutes, instead of three of all,
+    /// about twenty
+    #[arg(long)]
+    quick: bool,
+    /// Write all figures as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Only these receivers and processes, such as 32x8,8x4
+    #[arg(long, value_name = "RxP,RxP", value_delimiter = ',', value_parser = plan::parse_setting)]
+    settings: Vec<(usize, usize)>,
+    /// Only messages of so many bytes, 8 to 4194304
+    #[arg(long, value_name = "BYTES,BYTES", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(8..=4 << 20))]
+    sizes: Vec<u64>,
+    /// Rounds; the medians are printed [default: 3, or 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: Option<u32>,
+}
+
+/// Runs the experiment.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    check_folders(&[&arguments.json])?;
+    let namespaces = fleet::namespaces_are_allowed();
+    if !namespaces {
+        eprintln!(
+            "note: no network namespaces here (they need root and ip); processes stand for nodes"
+        );
+    }
+    let mut plan = Plan::new(arguments.quick, arguments.rounds, namespaces);
+    plan.restrict(&arguments.settings, &arguments.sizes);
+    eprintln!("about {}", minutes(plan.expected_s()));
+    let load_before = load_average();
+    let begin = Instant::now();
+    let mut measured = Vec::new();
+    for round in 0..plan.rounds {
+        eprintln!("round {} of {}", round + 1, plan.rounds);
+        let mut runs = plan.runs();
+        if round % 2 == 1 {
+            runs.reverse();
+        }
+        for run in runs {
+            let setup = Setup {
+                shape: run.shape(),
+                links: run.link.links(),
+                phases: plan.phases(&run),
+            };
+            let seen = fleet::run(&setup)?;
+            for (size_bytes, pair) in run.sizes.iter().zip(seen.chunks_exact(2)) {
+                let point = Point {
+                    receivers: run.receivers,
+                    processes: run.processes,
+                    size_bytes: *size_bytes,
+                };
+                measured.push(Measured::new(round, point, run.way(), &pair[0], &pair[1]));
+            }
+        }
+    }
+    let figures = Figures::new(&plan, measured);
+    let figures = Figures {
+        host: Some(Host::this()),
+        load: vec![load_before, load_average()],
+        seconds: begin.elapsed().as_secs_f64(),
+        ..figures
+    };
+    print!("{}", table::table(&figures));
+    write_json(arguments.json.as_deref(), &figures)
+}

@@ -1,0 +1,266 @@
+//! What broadcasts have to reach, and whether they do; and whether the published ordering of the
+//! algorithms holds here.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::figures::{Measured, PointFigures, WayFigures};
+use super::plan::{Link, Point, Way};
+use crate::common::geometric_mean;
+use slackwater::measure::Spread;
+
+/// The automatic choice may cost so many times the best.
+const CHOICE_MAX: f64 = 1.1;
+
+/// In the largest setting, of the serial broadcast over TCP.
+const THROUGHPUT_MIN: f64 = 3.0;
+const LATENCY_MAX: f64 = 0.5;
+
+/// Receivers of the largest setting.
+const RECEIVERS: usize = 32;
+
+/// A goal and what became of it.
+#[derive(Debug, Serialize)]
+pub struct Goal {
+    /// What is to be reached.
+    pub goal: String,
+    /// What was reached: the geometric mean over points, with the least and the most.
+    pub measured: Spread,
+    /// The number that the mean is held against.
+    pub limit: f64,
+    /// Points that reach it by themselves, and all of them.
+    pub points: (usize, usize),
+    /// The verdict.
+    pub met: bool,
+}
+
+/// Which algorithms are the best in the largest setting over a link, whole messages each.
+#[derive(Debug, Serialize)]
+pub struct Ordering {
+    /// The link.
+    pub link: Link,
+    /// Bytes of a message.
+    pub size_bytes: usize,
+    /// By latency, the lowest first, with microseconds.
+    pub by_latency: Vec<(&'static str, f64)>,
+    /// By throughput, the highest first, with messages per second.
+    pub by_throughput: Vec<(&'static str, f64)>,
+}
+
+/// The goals with their verdicts.
+pub fn goals(points: &[PointFigures], measured: &[Measured]) -> Vec<Goal> {
+    let latency = |one: &Measured| one.latency_p50_us;
+    let period = |one: &Measured| 1.0 / one.messages_per_s;
+    let mut choice_latency = Vec::new();
+    let mut choice_throughput = Vec::new();
+    for figures in points {
+        for choices in &figures.choices {
+            let ways = figures.ways.iter().map(|of| of.way);
+            let ways = ways
+                .filter(|way| way.link == choices.link)
+                .collect::<Vec<Way>>();
+            let of = |chosen, cost: &dyn Fn(&Measured) -> f64| {
+                of_the_best(measured, figures.point, chosen, &ways, cost)
+            };
+            choice_latency.extend(of(choices.latency, &latency));
+            choice_throughput.extend(of(choices.throughput, &period));
+        }
+    }
+    let serial = Way {
+        link: Link::Tcp,
+        algorithm: "serial",
+        segment_bytes: None,
+    };
+    let mut times_latency = Vec::new();
+    let mut times_throughput = Vec::new();
+    for figures in points.iter().filter(|of| of.point.receivers == RECEIVERS) {
+        let shm = figures
+            .choices
+            .iter()
+            .find(|choices| choices.link == Link::Shm);
+        let Some(choices) = shm else { continue };
+        let to_serial = |chosen, cost: &dyn Fn(&Measured) -> f64| {
+            of_the_best(measured, figures.point, chosen, &[serial], cost)
+        };
+        times_latency.extend(to_serial(choices.latency, &latency));
+        let periods = to_serial(choices.throughput, &period);
+        times_throughput.extend(periods.map(|times| 1.0 / times));
+    }
+    let at_most =
+        |goal: &str, values, limit: f64| judge(goal, values, limit, |value| value <= limit);
+    let at_least =
+        |goal: &str, values, limit: f64| judge(goal, values, limit, |value| value >= limit);
+    let goals = [
+        at_most(
+            "automatic choice: latency, of the best way's",
+            choice_latency,
+            CHOICE_MAX,
+        ),
+        at_most(
+            "automatic choice: time per message, of the best way's",
+            choice_throughput,
+            CHOICE_MAX,
+        ),
+        at_least(
+            "32 receivers, automatic, shared memory: throughput, of serial TCP's",
+            times_throughput,
+            THROUGHPUT_MIN,
+        ),
+        at_most(
+            "32 receivers, automatic, shared memory: latency, of serial TCP's",
+            times_latency,
+            LATENCY_MAX,
+        ),
+    ];
+    goals.into_iter().flatten().collect()
+}
+
+/// How many times the cost of the best of some ways the chosen one has at a point: the median over
+/// rounds, in each of which they are neighbours. The best way is the one with the lowest median. Ways
+/// that lay the very same links are one way, measured several times.
+fn of_the_best(
+    measured: &[Measured],
+    point: Point,
+    chosen: Way,
+    ways: &[Way],
+    cost: &dyn Fn(&Measured) -> f64,
+) -> Option<f64> {
+    let each = |way: Way| {
+        let own = measured
+            .iter()
+            .filter(|one| one.point == point && point.lays_the_same(one.way, way));
+        let mut rounds = BTreeMap::<u32, Vec<f64>>::new();
+        for one in own {
+            rounds.entry(one.round).or_default().push(cost(one));
+        }
+        let means = rounds.values().map(|costs| geometric_mean(costs));
+        means.collect::<Vec<f64>>()
+    };
+    let of_ways = ways.iter().map(|&way| each(way));
+    let of_ways = of_ways.filter(|costs| !costs.is_empty());
+    let median = |costs: &Vec<f64>| Spread::of(costs.clone()).median;
+    let best = of_ways.min_by(|one, other| median(one).total_cmp(&median(other)))?;
+    let ratios = each(chosen).into_iter().zip(best);
+    let ratios = ratios
+        .map(|(chosen, best)| chosen / best)
+        .collect::<Vec<f64>>();
+    (!ratios.is_empty()).then(|| Spread::of(ratios).median)
+}
+
+/// `None` where nothing was measured.
+fn judge(goal: &str, values: Vec<f64>, limit: f64, is_met: impl Fn(f64) -> bool) -> Option<Goal> {
+    if values.is_empty() {
+        return None;
+    }
+    let spread = Spread::of(values.clone());
+    let mean = geometric_mean(&values);
+    Some(Goal {
+        goal: goal.to_string(),
+        measured: Spread {
+            median: mean,
+            ..spread
+        },
+        limit,
+        points: (
+            values.iter().filter(|&&value| is_met(value)).count(),
+            values.len(),
+        ),
+        met: is_met(mean),
+    })
+}
+
+/// The algorithms in order, in the largest setting.
+pub fn orderings(points: &[PointFigures]) -> Vec<Ordering> {
+    let largest = points
+        .iter()
+        .map(|of| (of.point.receivers, of.point.processes))
+        .max();
+    let points = points.iter().filter(|of| {
+        Some((of.point.receivers, of.point.processes)) == largest && of.point.processes > 1
+    });
+    let orderings = points.flat_map(|figures| {
+        Link::ALL.into_iter().map(|link| {
+            let whole = |of: &&WayFigures| of.way.link == link && of.way.segment_bytes.is_none();
+            let sorted = |pick: fn(&WayFigures) -> f64, sign: f64| {
+                let ways = figures.ways.iter().filter(whole);
+                let mut of = ways
+                    .map(|of| (of.way.algorithm, pick(of)))
+                    .collect::<Vec<_>>();
+                of.sort_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)));
+                of
+            };
+            Ordering {
+                link,
+                size_bytes: figures.point.size_bytes,
+                by_latency: sorted(|of| of.latency_p50_us.median, 1.0),
+                by_throughput: sorted(|of| of.messages_per_s.median, -1.0),
+            }
+        })
+    });
+    orderings
+        .filter(|ordering| !ordering.by_latency.is_empty())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::Figures;
+    use super::super::plan::Plan;
+    use super::*;
+
+    /// All ways at all points of a quick run, with a figure for each way; `is_serial` says whether it
+    /// goes to the receivers one after the other, which others are not there.
+    fn figures(latency_us: impl Fn(&Way, bool) -> f64) -> Figures {
+        let plan = Plan::new(true, None, false);
+        let mut measured = Vec::new();
+        for run in plan.runs() {
+            for size_bytes in run.sizes.clone() {
+                let point = Point {
+                    receivers: run.receivers,
+                    processes: run.processes,
+                    size_bytes,
+                };
+                let way = run.way();
+                let tree = Way {
+                    algorithm: "flat_tree",
+                    ..way
+                };
+                let is_serial = way.algorithm == "serial" && !point.lays_the_same(way, tree);
+                let latency_us = latency_us(&way, is_serial);
+                measured.push(Measured {
+                    round: 0,
+                    point,
+                    way,
+                    latency_p50_us: latency_us,
+                    latency_p90_us: latency_us,
+                    messages_per_s: 1e6 / latency_us,
+                    cpu_us_per_message: latency_us,
+                });
+            }
+        }
+        Figures::new(&plan, measured)
+    }
+
+    #[test]
+    fn goals_are_held_against_the_best_way_and_serial_tcp() {
+        let figures = figures(|way, is_serial| match (way.link, is_serial) {
+            (Link::Tcp, true) => 400.0,
+            _ => 100.0,
+        });
+        let met = figures
+            .goals
+            .iter()
+            .map(|goal| goal.met)
+            .collect::<Vec<_>>();
+        assert_eq!(met, [true; 4], "{:?}", figures.goals);
+        assert!((figures.goals[2].measured.median - 4.0).abs() < 1e-9);
+        assert!((figures.goals[3].measured.max - 0.25).abs() < 1e-9);
+        // Nothing is better than serial TCP: the last two are missed, and the choice is not the best.
+        let worse = self::figures(|_, is_serial| if is_serial { 50.0 } else { 100.0 });
+        let met = worse.goals.iter().map(|goal| goal.met).collect::<Vec<_>>();
+        assert_eq!(met[2..], [false; 2]);
+        assert_eq!(worse.orderings[0].by_latency[0].0, "serial");
+        assert_eq!(worse.orderings[0].by_throughput[0].0, "serial");
+    }
+}

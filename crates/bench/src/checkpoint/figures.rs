@@ -1,0 +1,278 @@
+//! The figures: medians over rounds and kills, as JSON and for tables.
+
+use serde::Serialize;
+
+use super::cost::{Checkpoints, Point, Stored};
+use super::kill::Kill;
+use super::query::{Place, Spec};
+use super::verdict::Verdict;
+use slackwater::calibrate::Host;
+use slackwater::measure::{Spread, median};
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    /// Where.
+    pub host: Host,
+    /// Load averages before.
+    pub load_before: [f64; 3],
+    /// And after.
+    pub load_after: [f64; 3],
+    /// Rows per second.
+    pub rate_per_s: u64,
+    /// Rounds.
+    pub rounds: u32,
+    /// How long each point was measured in each of them.
+    pub seconds: f64,
+    /// The goals, met or missed.
+    pub verdicts: Vec<Verdict>,
+    /// Each point.
+    pub costs: Vec<Cost>,
+    /// Each number of keys.
+    pub recoveries: Vec<Recovery>,
+    /// Every point of every round.
+    pub points: Vec<Point>,
+    /// Every kill.
+    pub kills: Vec<Kill>,
+}
+
+/// A point: medians over the rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Cost {
+    /// What was measured.
+    #[serde(flatten)]
+    pub spec: Spec,
+    /// CPU time of the query's processes, in per cent of a core.
+    pub percent: Spread,
+    /// Of that, what threads used that no rows go through.
+    pub beside_percent: f64,
+    /// CPU time of everybody else, in per cent of a core.
+    pub others_percent: f64,
+    /// How much more than without checkpoints in the same round, in per cent of that; none of the runs
+    /// without.
+    pub more_percent: Option<Spread>,
+    /// Latency of the sink's rows.
+    pub p50_ms: f64,
+    /// One in a hundred is longer.
+    pub p99_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+    /// Seconds in which more than one row in a hundred was later than the target.
+    pub violated_s: f64,
+    /// What checkpoints cost: medians of the rounds' means and maxima.
+    pub taken: Option<Taken>,
+}
+
+/// What checkpoints cost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Taken {
+    /// How many were stored.
+    pub stored: f64,
+    /// How many were given up, in all rounds.
+    pub aborted: u64,
+    /// The longest stall of an instance.
+    pub stall_max_ms: f64,
+    /// From the barrier to the manifest, on average.
+    pub duration_ms: f64,
+    /// At most.
+    pub duration_max_ms: f64,
+    /// Bytes of a base.
+    pub base_bytes: f64,
+    /// Bytes of an increment; 0 where the last checkpoint had none.
+    pub increment_bytes: f64,
+    /// From a row's arrival to its commit on average, where the sink commits.
+    pub commit_delay_ms: Option<f64>,
+    /// At most.
+    pub commit_delay_max_ms: Option<f64>,
+}
+
+/// How a query of so many keys came back: over all kills.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Recovery {
+    /// Different keys.
+    pub keys: u64,
+    /// Kills.
+    pub kills: usize,
+    /// Until the parent had noticed.
+    pub noticed_ms: Spread,
+    /// Until rows were in the sink again.
+    pub back_ms: Spread,
+    /// Until everything was committed that was due at the death.
+    pub caught_up_ms: Spread,
+}
+
+/// Medians of all points, in the order in which they came first.
+pub fn costs(points: &[Point]) -> Vec<Cost> {
+    let mut specs: Vec<Spec> = Vec::new();
+    for point in points {
+        if !specs.contains(&point.spec) {
+            specs.push(point.spec);
+        }
+    }
+    specs.into_iter().map(|spec| cost(points, spec)).collect()
+}
+
+fn cost(points: &[Point], spec: Spec) -> Cost {
+    let own = points.iter().filter(|point| point.spec == spec);
+    let own = own.collect::<Vec<_>>();
+    let of = |value: &dyn Fn(&Point) -> f64| median(own.iter().map(|point| value(point)).collect());
+    let without = |round: u32| {
+        let spec = Spec {
+            interval_ms: None,
+            ..spec
+        };
+        let same = points
+            .iter()
+            .find(|point| point.spec == spec && point.round == round);
+        same.map(|point| point.percent)
+            .filter(|&percent| percent > 0.0)
+    };
+    let more = own.iter().filter_map(|point| {
+        let without = without(point.round)?;
+        Some((point.percent / without - 1.0) * 100.0)
+    });
+    let more = more.collect::<Vec<_>>();
+    let has_more = spec.interval_ms.is_some() && !more.is_empty();
+    Cost {
+        spec,
+        percent: Spread::of(own.iter().map(|point| point.percent).collect()),
+        beside_percent: of(&|point| point.beside_percent),
+        others_percent: of(&|point| point.others_percent),
+        more_percent: has_more.then(|| Spread::of(more)),
+        p50_ms: of(&|point| point.latency_ms.p50.unwrap_or(0.0)),
+        p99_ms: of(&|point| point.latency_ms.p99.unwrap_or(0.0)),
+        max_ms: of(&|point| point.latency_ms.max.unwrap_or(0.0)),
+        violated_s: of(&|point| point.violated_s),
+        taken: taken(&own),
+    }
+}
+
+fn taken(points: &[&Point]) -> Option<Taken> {
+    let all = points.iter().filter_map(|point| point.checkpoints);
+    let all = all.collect::<Vec<Checkpoints>>();
+    if all.is_empty() {
+        return None;
+    }
+    let of = |value: &dyn Fn(&Checkpoints) -> f64| median(all.iter().map(value).collect());
+    // Not every last checkpoint has an increment.
+    let bytes = |value: &dyn Fn(&Stored) -> u64| {
+        let bytes = points.iter().map(|point| value(&point.stored) as f64);
+        median(bytes.filter(|&bytes| bytes > 0.0).collect())
+    };
+    let delays = all.iter().filter_map(|one| one.commit_delay_ms);
+    let delays = delays.collect::<Vec<_>>();
+    let commits = !delays.is_empty();
+    Some(Taken {
+        stored: of(&|one| one.stored as f64),
+        aborted: all.iter().map(|one| one.aborted).sum(),
+        stall_max_ms: of(&|one| one.stall_max_ms),
+        duration_ms: of(&|one| one.duration_ms.unwrap_or(0.0)),
+        duration_max_ms: of(&|one| one.duration_max_ms),
+        base_bytes: bytes(&|stored| stored.base_bytes),
+        increment_bytes: bytes(&|stored| stored.increment_bytes),
+        commit_delay_ms: commits.then(|| median(delays.iter().map(|delay| delay.mean).collect())),
+        commit_delay_max_ms: commits
+            .then(|| median(delays.iter().map(|delay| delay.max).collect())),
+    })
+}
+
+/// Medians of all kills, by number of keys.
+pub fn recoveries(kills: &[Kill]) -> Vec<Recovery> {
+    let mut keys = kills.iter().map(|kill| kill.keys).collect::<Vec<u64>>();
+    keys.sort_unstable();
+    keys.dedup();
+    let recovery = |keys: u64| {
+        let own = kills.iter().filter(|kill| kill.keys == keys);
+        let own = own.collect::<Vec<_>>();
+        let of =
+            |value: &dyn Fn(&Kill) -> f64| Spread::of(own.iter().map(|kill| value(kill)).collect());
+        Recovery {
+            keys,
+            kills: own.len(),
+            noticed_ms: of(&|kill| kill.noticed_ms),
+            back_ms: of(&|kill| kill.back_ms),
+            caught_up_ms: of(&|kill| kill.caught_up_ms),
+        }
+    };
+    keys.into_iter().map(recovery).collect()
+}
+
+/// The point, if it was measured.
+pub fn at(costs: &[Cost], keys: u64, place: Place, interval_ms: Option<u64>) -> Option<&Cost> {
+    let spec = Spec {
+        keys,
+        place,
+        interval_ms,
+    };
+    costs.iter().find(|cost| cost.spec == spec)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::checkpoint::cost::{Delay, Latency};
+
+    /// A point of 100,000 keys and a folder.
+    pub fn point(round: u32, interval_ms: Option<u64>, percent: f64, p99_ms: f64) -> Point {
+        Point {
+            spec: Spec {
+                keys: 100_000,
+                place: Place::Folder,
+                interval_ms,
+            },
+            round,
+            percent,
+            beside_percent: 0.0,
+            others_percent: 0.0,
+            latency_ms: Latency {
+                p50: Some(1.0),
+                p99: Some(p99_ms),
+                max: Some(p99_ms * 2.0),
+            },
+            violated_s: 0.0,
+            checkpoints: interval_ms.map(|_| Checkpoints {
+                stored: 2,
+                aborted: 0,
+                duration_ms: Some(30.0),
+                duration_max_ms: 40.0,
+                stall_max_ms: 5.0,
+                commit_delay_ms: Some(Delay {
+                    mean: 500.0,
+                    max: 1_000.0,
+                }),
+            }),
+            stored: Stored::default(),
+        }
+    }
+
+    #[test]
+    fn what_checkpoints_cost_is_compared_within_a_round() {
+        // The machine is twice as slow in the second round.
+        let points = [
+            point(1, None, 10.0, 9.0),
+            point(1, Some(10_000), 10.5, 9.0),
+            point(2, Some(10_000), 21.0, 9.0),
+            point(2, None, 20.0, 9.0),
+        ];
+        let costs = costs(&points);
+        assert_eq!(costs.len(), 2);
+        assert_eq!(costs[0].more_percent, None);
+        let more = costs[1].more_percent.unwrap();
+        assert!((more.min - 5.0).abs() < 1e-9 && (more.max - 5.0).abs() < 1e-9);
+        assert_eq!(costs[1].taken.unwrap().commit_delay_max_ms, Some(1_000.0));
+    }
+
+    #[test]
+    fn kills_are_grouped_by_keys() {
+        let kill = |keys, back_ms| Kill {
+            keys,
+            noticed_ms: 1.0,
+            back_ms,
+            caught_up_ms: 2_000.0,
+        };
+        let recoveries = recoveries(&[kill(10, 400.0), kill(100, 9.0), kill(10, 200.0)]);
+        assert_eq!(recoveries.len(), 2);
+        assert_eq!(recoveries[0].kills, 2);
+        assert_eq!(recoveries[0].back_ms.median, 300.0);
+    }
+}

@@ -1,0 +1,157 @@
+//! What is to be measured, read from the command line.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::query::{Place, Spec};
+use crate::common::{parse_rate, parse_seconds};
+
+const KEYS: [u64; 3] = [1_000, 100_000, 1_000_000];
+const INTERVALS_MS: [u64; 2] = [1_000, 10_000];
+
+/// Two checkpoints of the longer interval, and a bit.
+const SECONDS: f64 = 22.0;
+const SECONDS_QUICK: f64 = 11.0;
+
+/// What the goals are about.
+const KEYS_QUICK: u64 = 100_000;
+
+/// What a query needs to start, before rows flow evenly.
+const START_S: f64 = 1.5;
+
+/// What a kill takes beside the warm-up.
+const KILL_S: f64 = 5.0;
+
+/// What is measured.
+#[derive(Args)]
+pub struct Arguments {
+    /// 100,000 keys, one round of 11 s a point and one kill: a good minute
+    #[arg(long)]
+    quick: bool,
+    /// Numbers of keys [default: 1000,100000,1000000]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = keys)]
+    keys: Option<Vec<u64>>,
+    /// Where rows go: folder (of parts, exactly once), blackhole [default: both]
+    #[arg(long, value_name = "PLACE,..", value_delimiter = ',')]
+    places: Option<Vec<Place>>,
+    /// How often a checkpoint is taken, in milliseconds [default: 1000,10000]
+    #[arg(long, value_name = "MS,..", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(10..=600_000))]
+    intervals: Option<Vec<u64>>,
+    /// Rows per second; the default takes about a quarter of a core of the machine that it was
+    /// chosen on
+    #[arg(long, default_value = "1.5M", value_parser = parse_rate)]
+    rate: f64,
+    /// Rounds; the medians are printed
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// How long each point is measured in each round, in seconds [default: 22]
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<f64>,
+    /// Kills for each number of keys [default: 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=100))]
+    kills: Option<u32>,
+    /// Where state and output are kept while it runs [default: the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Write all figures as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+fn keys(text: &str) -> Result<u64, String> {
+    // The factor that shuffles keys has no divisor in common with a power of ten.
+    let keys = text.trim().parse::<u64>().ok();
+    keys.filter(|keys| (10..=10_000_000).contains(keys) && keys.ilog10() == (keys - 1).ilog10() + 1)
+        .ok_or_else(|| "a number of keys is a power of ten from 10 to 10000000".to_string())
+}
+
+/// What is to be done.
+pub struct Plan {
+    /// The points of a round.
+    pub specs: Vec<Spec>,
+    /// How often.
+    pub rounds: u32,
+    /// How long each is measured.
+    pub seconds: f64,
+    /// Rows per second.
+    pub rate_per_s: u64,
+    /// Numbers of keys whose query is killed.
+    pub killed: Vec<u64>,
+    /// And how often.
+    pub kills: u32,
+    /// Where the folders of points are made.
+    pub folder: PathBuf,
+}
+
+impl Plan {
+    /// Reads it.
+    pub fn of(arguments: &Arguments) -> Result<Plan, String> {
+        let quick = arguments.quick;
+        let keys = arguments.keys.clone();
+        let keys = keys.unwrap_or_else(|| match quick {
+            true => vec![KEYS_QUICK],
+            false => KEYS.to_vec(),
+        });
+        let places = arguments.places.clone();
+        let places = places.unwrap_or_else(|| vec![Place::Folder, Place::Blackhole]);
+        let intervals = arguments.intervals.clone();
+        let intervals = intervals.unwrap_or_else(|| INTERVALS_MS.to_vec());
+        let folder = arguments.folder.clone();
+        let folder = folder.unwrap_or_else(std::env::temp_dir);
+        if !folder.is_dir() {
+            return Err(format!("there is no folder {}", folder.display()));
+        }
+        let mut specs = Vec::new();
+        for &keys in &keys {
+            for &place in &places {
+                let intervals = intervals.iter().map(|&ms| Some(ms));
+                let intervals = [None].into_iter().chain(intervals);
+                specs.extend(intervals.map(|interval_ms| Spec {
+                    keys,
+                    place,
+                    interval_ms,
+                }));
+            }
+        }
+        let seconds = if quick { SECONDS_QUICK } else { SECONDS };
+        Ok(Plan {
+            specs,
+            rounds: if quick { 1 } else { arguments.rounds },
+            seconds: arguments.seconds.unwrap_or(seconds),
+            rate_per_s: arguments.rate as u64,
+            killed: keys,
+            kills: arguments.kills.unwrap_or(if quick { 1 } else { 5 }),
+            folder,
+        })
+    }
+
+    /// How long it takes until every key came.
+    pub fn warm_up_s(&self, keys: u64) -> f64 {
+        START_S + keys as f64 / self.rate_per_s as f64
+    }
+
+    /// How long all of it takes.
+    pub fn expected_s(&self) -> f64 {
+        let points = self.specs.iter();
+        let points = points.map(|spec| self.warm_up_s(spec.keys) + self.seconds + 1.0);
+        let kills = self.killed.iter();
+        let kills = kills.map(|&keys| self.warm_up_s(keys) + KILL_S);
+        points.sum::<f64>() * f64::from(self.rounds) + kills.sum::<f64>() * f64::from(self.kills)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_keys_are_powers_of_ten() {
+        assert_eq!(keys("1000"), Ok(1_000));
+        assert_eq!(keys("10"), Ok(10));
+        for text in ["1", "0", "2000", "1001", "many", "100000000"] {
+            assert!(keys(text).is_err(), "{text}");
+        }
+    }
+}

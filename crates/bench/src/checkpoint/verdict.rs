@@ -1,0 +1,132 @@
+//! The goals, met or missed. Pure: from medians to lines.
+
+use serde::Serialize;
+
+use super::figures::{Cost, Recovery, at};
+use super::query::{Place, TARGET_MS};
+
+/// The keys that goals are about.
+const KEYS: u64 = 100_000;
+
+/// The interval that the goal of CPU time is about, in milliseconds.
+const INTERVAL_MS: u64 = 10_000;
+
+/// CPU time on top of that without checkpoints, in per cent of it.
+const MORE_PERCENT_MAX: f64 = 5.0;
+
+/// From a death to rows.
+const BACK_MS_MAX: f64 = 2_000.0;
+
+/// From a death until the parent says so.
+const NOTICED_MS_MAX: f64 = 1_000.0;
+
+/// A goal, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// What was to be reached.
+    pub goal: String,
+    /// Whether it is; none where the points that it rests on were not measured.
+    pub met: Option<bool>,
+    /// What was measured.
+    pub measured: Option<f64>,
+    /// What it may be at most.
+    pub at_most: f64,
+}
+
+impl Verdict {
+    fn of(goal: String, measured: Option<f64>, at_most: f64) -> Verdict {
+        Verdict {
+            goal,
+            met: measured.map(|measured| measured <= at_most),
+            measured,
+            at_most,
+        }
+    }
+
+    /// As people read it.
+    pub fn line(&self) -> String {
+        let Verdict { goal, at_most, .. } = self;
+        match (self.met, self.measured) {
+            (Some(true), Some(measured)) => {
+                format!("met: {goal}: {measured:.1}, at most {at_most}")
+            }
+            (Some(false), Some(measured)) => format!(
+                "MISSED: {goal}: {measured:.1}, at most {at_most}: {:.1} too much",
+                measured - at_most
+            ),
+            _ => format!("not measured: {goal}, at most {at_most}"),
+        }
+    }
+}
+
+/// All goals.
+pub fn verdicts(costs: &[Cost], recoveries: &[Recovery]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for place in [Place::Folder, Place::Blackhole] {
+        let saved = at(costs, KEYS, place, Some(INTERVAL_MS));
+        let more = saved.and_then(|cost| cost.more_percent);
+        verdicts.push(Verdict::of(
+            format!("CPU time on top, every 10 s, {KEYS} keys, {place}, %"),
+            more.map(|more| more.median),
+            MORE_PERCENT_MAX,
+        ));
+    }
+    let keys = costs.iter().filter(|cost| cost.spec.keys == KEYS);
+    let saved = keys.filter(|cost| cost.spec.interval_ms.is_some());
+    for cost in saved {
+        let (place, interval) = (cost.spec.place, cost.spec.interval());
+        verdicts.push(Verdict::of(
+            format!("p99 with a checkpoint every {interval}, {KEYS} keys, {place}, ms"),
+            Some(cost.p99_ms),
+            TARGET_MS as f64,
+        ));
+        let without = at(costs, KEYS, place, None);
+        let without = without.map_or(0.0, |cost| cost.violated_s);
+        verdicts.push(Verdict::of(
+            format!(
+                "seconds whose p99 missed the target, every {interval}, {KEYS} keys, {place}; at most \
+                 as many as without checkpoints"
+            ),
+            Some(cost.violated_s),
+            without,
+        ));
+    }
+    let recovery = recoveries.iter().find(|recovery| recovery.keys == KEYS);
+    verdicts.push(Verdict::of(
+        format!("from a death to rows in the sink, {KEYS} keys, ms"),
+        recovery.map(|recovery| recovery.back_ms.median),
+        BACK_MS_MAX,
+    ));
+    let slowest = recoveries.iter().map(|recovery| recovery.noticed_ms.max);
+    verdicts.push(Verdict::of(
+        "from a death to the parent's word, the slowest of all kills, ms".to_string(),
+        slowest.reduce(f64::max),
+        NOTICED_MS_MAX,
+    ));
+    verdicts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::figures::costs;
+    use crate::checkpoint::figures::tests::point;
+
+    #[test]
+    fn goals_are_met_or_missed_by_so_much_or_not_measured() {
+        let points = [
+            point(1, None, 20.0, 9.0),
+            point(1, Some(10_000), 22.0, 21.5),
+        ];
+        let lines = verdicts(&costs(&points), &[]);
+        let lines = lines.iter().map(Verdict::line).collect::<Vec<_>>();
+        assert_eq!(
+            lines[0],
+            "MISSED: CPU time on top, every 10 s, 100000 keys, folder, %: 10.0, at most 5: 5.0 too much"
+        );
+        assert!(lines[1].starts_with("not measured: "), "{}", lines[1]);
+        assert!(lines[2].ends_with("21.5, at most 20: 1.5 too much"));
+        assert!(lines[3].starts_with("met: seconds whose p99"));
+        assert!(lines[5].starts_with("not measured: from a death"));
+    }
+}

@@ -1,0 +1,184 @@
+//! `slackwater bench chunking`: a pipeline over TCP and over shared memory, by the size of blocks.
+//!
+//! The experiments of Balaji et al., "Impact of High Performance Sockets on Data Intensive
+//! Applications" (DataCutter over SocketVIA): a viewer of microscope slides asks for complete
+//! updates of an image of 16 MB, which need bandwidth, and for partial ones, which should be there
+//! at once. A faster link reaches the same bandwidth with smaller blocks, so cutting the image anew
+//! for it saves more latency than the link does by itself.
+//!
+//! ```text
+//!             requests (one lane)
+//!    ┌─────────────────────────────────────────────────────────┐
+//!    ▼        9 lanes             9 lanes            9 lanes    │
+//! source ══════════════► filter ══════════════► filter ═════► viewer      three copies of each
+//!    ◄── acknowledgements ──┘ ◄─────────────────────┘ ◄─────────┘
+//! ```
+//!
+//! ```text
+//! plan ─► sweep (TCP's best block, points to plan with) ─► latency, rate, mixed ─► verdict, table,
+//!            └── bench: a point = four processes (part) running stages (stage)       chart, JSON
+//! ```
+//!
+//! What the figures contain:
+//! - **A process for each stage**, with one pinned thread for its three copies, which take turns
+//!   block by block, as the instances of a worker do. Twelve processes would measure the kernel's
+//!   scheduler where there are fewer cores; so every block crosses three links between processes,
+//!   and neighbours are on different cores.
+//! - **Waiting by interrupt**: announce, look, sleep. Nothing spins.
+//! - **Distribution is driven by demand**: a copy sends a block to whichever copy behind it has the
+//!   fewest unacknowledged ones, and waits while all have two. A block is acknowledged when it is
+//!   started on.
+//! - **The source** holds a third of the blocks in each copy and serves its queries in turn, a block
+//!   each: a partial update overtakes the rest of a complete one, but not the blocks on their way.
+//! - **Latency** is that of the user: from the time that a query was due to the arrival of its last
+//!   block, the request's way to the source included. Complete updates are due at regular times,
+//!   partial ones at random; both are asked for whether those before are answered or not, except
+//!   for mixed queries, which follow each other.
+//! - **A partial update** needs 2 KiB, and takes all blocks in which they lie.
+//! - **Computing** is a busy loop in both filters, calibrated by CPU time.
+//! - **The planned block** is the smallest whose bandwidth, as measured in the same run, suffices
+//!   with a tenth to spare, but not so small that it lengthens the expected wait
+//!   (`control/src/latency/chunk.rs`).
+//! - **Rounds are interleaved**: each goes through all cases and ways, every other one backwards.
+//!   A point during which other processes used the host is measured again, at most one in eight.
+//!
+//! `docs/benchmarks/chunking.md` has the results.
+
+mod effort;
+mod plan;
+mod way;
+
+mod bench;
+mod latency;
+mod mixed;
+mod rate;
+mod search;
+mod sweep;
+
+mod order;
+mod others;
+mod part;
+
+mod demand;
+mod ends;
+mod frame;
+mod hop;
+mod image;
+mod queries;
+mod stage;
+mod tally;
+mod work;
+
+mod chart;
+mod figures;
+mod table;
+mod verdict;
+
+use std::time::Instant;
+
+use clap::Args;
+
+pub use plan::Arguments;
+
+use bench::Bench;
+use effort::Effort;
+use figures::{Figures, Level};
+use plan::{Experiment, Plan, REGION_BYTES, RESERVE};
+use sweep::Sweep;
+
+use super::common::{check_folders, minutes, write, write_json};
+use slackwater::calibrate::{Host, load_average};
+
+/// One stage of a pipeline, in a process of its own.
+#[derive(Args)]
+pub struct PartArguments {
+    /// The descriptor of the socket to whoever measures
+    #[arg(long)]
+    control: i32,
+}
+
+/// Runs one stage of a pipeline.
+pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
+    part::run(arguments.control)
+}
+
+/// Runs the experiments.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let plan = Plan::of(arguments)?;
+    check_folders(&[&arguments.json, &arguments.svg])?;
+    eprintln!(
+        "about {}; up to {} where other processes disturb",
+        minutes(plan.expected_s()),
+        minutes(plan.expected_max_s())
+    );
+    let figures = measure(&plan)?;
+    print!("{}", figures.text());
+    write_json(arguments.json.as_deref(), &figures)?;
+    if let Some(path) = &arguments.svg {
+        write(path, &chart::draw(&figures))?;
+    }
+    Ok(())
+}
+
+fn measure(plan: &Plan) -> Result<Figures, String> {
+    let load_before = load_average();
+    let begin = Instant::now();
+    let mut bench = Bench {
+        plan,
+        rounds_per_ns: work::rounds_per_ns(),
+        points: Vec::new(),
+        repeated: 0,
+    };
+    let levels = plan.efforts.iter();
+    let levels = levels.map(|effort| level(&mut bench, effort));
+    let levels = levels.collect::<Result<Vec<_>, String>>()?;
+    Ok(Figures {
+        host: Host::this(),
+        load_before,
+        load_after: load_average(),
+        cores: plan.cores,
+        copies: order::COPIES,
+        window: demand::WINDOW,
+        image_bytes: plan.image_bytes,
+        region_bytes: REGION_BYTES,
+        reserve: RESERVE,
+        seed: plan.seed,
+        rounds_per_ns: bench.rounds_per_ns,
+        seconds: begin.elapsed().as_secs_f64(),
+        verdicts: verdict::verdicts(&levels),
+        levels,
+        repeated: bench.repeated,
+        disturbed: figures::disturbed(&bench.points),
+        points: bench.points,
+    })
+}
+
+fn level(bench: &mut Bench<'_>, effort: &Effort) -> Result<Level, String> {
+    let plan = bench.plan;
+    let note = |what: &str| eprintln!("{} ns per byte: {what}", effort.ns_per_byte);
+    note("sizes of blocks");
+    let sweep = Sweep::measure(bench, effort)?;
+    let mut level = Level {
+        ns_per_byte: effort.ns_per_byte,
+        seconds: effort.times.time.as_secs_f64(),
+        rounds: effort.rounds,
+        short_rounds: effort.short_rounds,
+        latency: Vec::new(),
+        rate: Vec::new(),
+        mixed: Vec::new(),
+        sweep,
+    };
+    if plan.wants(Experiment::Latency) {
+        note("latency under guaranteed rates");
+        level.latency = latency::measure(bench, effort, &level.sweep)?;
+    }
+    if plan.wants(Experiment::Rate) {
+        note("rate under guaranteed latencies");
+        level.rate = rate::measure(bench, effort, &level.sweep)?;
+    }
+    if plan.wants(Experiment::Mixed) {
+        note("mixed queries");
+        level.mixed = mixed::measure(bench, effort, &level.sweep)?;
+    }
+    Ok(level)
+}

@@ -1,0 +1,318 @@
+//! The processes: whoever measures starts one for each stage, and they connect with their
+//! neighbours.
+//!
+//! ```text
+//! bench chunking ── control ──┬── source ══ filter ══ filter ══ viewer      a process each,
+//!                             └───── └────────── requests ────────┘         three copies in it
+//! ```
+//!
+//! Shutdown: each process answers at the end of the interval and goes on, so that the others'
+//! figures stay what they are; when all have answered, all are killed. One that fails says why on
+//! standard error and ends, which ends its neighbours. A [`Party`] that is dropped takes its process
+//! with it, the kernel ends them with whoever measures, and one that nobody ends gives up a while
+//! after its interval.
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::process::Child;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use slackwater_engine::time::now_ns;
+use slackwater_link::{Waiter, set_timer_slack_ns};
+
+use super::demand::WINDOW;
+use super::ends::{Ends, Lanes, NOTES_BYTES, Offer, waiter};
+use super::hop::{Inputs, Outputs};
+use super::image::{Cut, LINE};
+use super::order::{Answer, Interval, LANES, Order, Part, Point, STAGES, Seen};
+use super::others::Others;
+use super::queries::Schedule;
+use super::stage::{self, Filter, Source, Stage, Viewer};
+use super::tally::Tally;
+use crate::programs;
+use slackwater::machine;
+use slackwater::measure;
+use slackwater::measure::control::Control;
+use slackwater::measure::program::{inherit, start_follower};
+
+/// Between the stages' agreement and the first query.
+const LEAD_NS: u64 = 2_000_000;
+
+/// How long after its interval a stage waits to be ended.
+const ORPHAN_NS: u64 = 20_000_000_000;
+
+/// Bytes of a lane beside the pixels of a block: head, header and padding.
+const BLOCK_EXTRA_BYTES: usize = 4 * LINE;
+
+/// What a stage says when it is connected.
+const READY: &str = "ready";
+
+const NAMES: [&str; STAGES] = [
+    "the source",
+    "the first filter",
+    "the second filter",
+    "the viewer",
+];
+
+/// One stage, in this process.
+pub fn run(descriptor: RawFd) -> Result<(), String> {
+    let control = inherit(descriptor)?;
+    // Whatever ends who measures ends the stages: a full load would go on for a while.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| format!("can't be ended with the bench: {error}"))?;
+    let (part, neighbours) = control.expect::<Part>()?;
+    let mut neighbours = neighbours.into_iter().map(Control::of);
+    let (Some(before), Some(after)) = (neighbours.next(), neighbours.next()) else {
+        return Err("a stage was given no sockets to its neighbours".to_string());
+    };
+    let name = NAMES.get(part.stage).ok_or("there is no such stage")?;
+    measure::pin(part.core)?;
+    set_timer_slack_ns(1);
+    let failed = |error: String| format!("{name}: {error}");
+    let waiter = waiter(part.order.transport)?;
+    let (to, fro) = connect(&part, &waiter, &before, &after).map_err(failed)?;
+    control.send(&READY, &[])?;
+    let (interval, _) = control.expect::<Interval>()?;
+    let mut stage = build(&part, interval, to, fro).map_err(failed)?;
+    let mut meter = Meter::default();
+    let mut answered = false;
+    let ran = stage::run(&mut stage, &waiter, |stage, now_ns| {
+        let next_ns = meter.at(now_ns, interval);
+        if let (Some(cores), false) = (meter.cores, answered) {
+            let seen = match stage {
+                Stage::Viewer(viewer) => viewer.seen(now_ns),
+                _ => Some(Seen::default()),
+            };
+            if let Some(seen) = seen {
+                control.send(&Answer { cores, seen }, &[])?;
+                answered = true;
+            }
+        }
+        let give_up_ns = interval.end_ns + interval.grace_ns + ORPHAN_NS;
+        if now_ns >= give_up_ns {
+            return Err("nobody ended this stage".to_string());
+        }
+        let grace_ns = interval.end_ns + interval.grace_ns;
+        let grace_ns = Some(grace_ns).filter(|&time_ns| time_ns > now_ns);
+        Ok(next_ns.or(grace_ns).unwrap_or(give_up_ns))
+    });
+    match ran {
+        // Whoever measures ends the stages one by one, and their neighbours notice.
+        Err(_) if answered => Ok(()),
+        ran => ran.map_err(failed),
+    }
+}
+
+/// The links to the stage before and to the one behind. The viewer's next is the source: requests.
+fn connect(
+    part: &Part,
+    waiter: &Waiter,
+    before: &Control,
+    after: &Control,
+) -> Result<(Ends, Ends), String> {
+    let Part { stage, order, .. } = part;
+    let blocks = Lanes {
+        count: LANES,
+        bytes: lane_bytes(order),
+    };
+    let notes = |count| Lanes {
+        count,
+        bytes: NOTES_BYTES,
+    };
+    let (is_source, is_viewer) = (*stage == 0, *stage == STAGES - 1);
+    let name_before = NAMES[(stage + STAGES - 1) % STAGES];
+    let name_after = NAMES[(stage + 1) % STAGES];
+    let offer = |control, name, lanes| Offer::make(order.transport, control, waiter, name, lanes);
+    // What this stage reads: requests or blocks from before, acknowledgements or nothing from
+    // behind.
+    let from_before = if is_source { notes(1) } else { blocks };
+    let from_after = notes(usize::from(!is_viewer));
+    let to = offer(before, name_before, from_before)?;
+    let fro = offer(after, name_after, from_after)?;
+    // What it sends: acknowledgements, and blocks or requests.
+    let to = to.meet(before, waiter, name_before, usize::from(!is_source))?;
+    let fro = fro.meet(after, waiter, name_after, if is_viewer { 1 } else { LANES })?;
+    Ok((to, fro))
+}
+
+/// Room for a window, for the block that is worked on, for one that waits for room to go on, and
+/// for the padding at the ring's end. That is more than four blocks: what is larger than a quarter
+/// of its lane travels in pieces.
+fn lane_bytes(order: &Order) -> usize {
+    (order.block_bytes + BLOCK_EXTRA_BYTES) * (WINDOW + 3)
+}
+
+fn build(part: &Part, interval: Interval, before: Ends, after: Ends) -> Result<Stage, String> {
+    let order = &part.order;
+    let cut = Cut::new(order.image_bytes, order.partitions, order.block_bytes)?;
+    let outputs = |ends| Outputs::new(ends, order.block_bytes);
+    let nothing = || "a link has no end".to_string();
+    Ok(match part.stage {
+        0 => {
+            let mut receivers = before.receivers;
+            let requests = receivers.pop().ok_or_else(nothing)?;
+            let kept = before.kept;
+            let image_bytes = order.image_bytes;
+            Stage::Source(Source::new(
+                cut,
+                image_bytes,
+                requests,
+                kept,
+                outputs(after)?,
+            ))
+        }
+        stage if stage == STAGES - 1 => {
+            let mut senders = after.senders;
+            let requests = senders.pop().ok_or_else(nothing)?;
+            let schedule = Schedule::new(order, cut, interval.start_ns);
+            let tally = Tally::new(interval, order.image_bytes, order.load);
+            let inputs = Inputs::new(before)?;
+            let viewer = Viewer::new(inputs, requests, after.kept, schedule, tally);
+            Stage::Viewer(Box::new(viewer))
+        }
+        _ => Stage::Filter(Filter::new(
+            Inputs::new(before)?,
+            outputs(after)?,
+            order.rounds_per_byte,
+        )),
+    })
+}
+
+/// CPU time of this process between the begin of the interval and its end.
+#[derive(Default)]
+struct Meter {
+    begin: Option<(u64, f64)>,
+    cores: Option<f64>,
+}
+
+impl Meter {
+    /// It is this time now; when to come again.
+    fn at(&mut self, now_ns: u64, interval: Interval) -> Option<u64> {
+        if now_ns < interval.begin_ns {
+            return Some(interval.begin_ns);
+        }
+        let (begin_ns, begin_cpu_s) = *self
+            .begin
+            .get_or_insert_with(|| (now_ns, machine::process_cpu_s()));
+        if now_ns < interval.end_ns {
+            return Some(interval.end_ns);
+        }
+        self.cores.get_or_insert_with(|| {
+            let cpu_s = machine::process_cpu_s() - begin_cpu_s;
+            cpu_s / ((now_ns - begin_ns).max(1_000_000) as f64 / 1e9)
+        });
+        None
+    }
+}
+
+/// A process, as whoever measures sees it.
+struct Party {
+    control: Control,
+    child: Child,
+}
+
+impl Party {
+    fn start() -> Result<Party, String> {
+        let (control, child) = start_follower(|socket| programs::part("chunking-part", socket))?;
+        Ok(Party { control, child })
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        // It has answered, or something is wrong with it or its neighbours.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two ends of a socket, of which neither stays here.
+fn pair() -> Result<(OwnedFd, OwnedFd), String> {
+    let pair = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    );
+    pair.map_err(|error| format!("no pair of sockets: {error}"))
+}
+
+/// How long a point takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    /// Queries are asked for so long before they count.
+    pub warm_up: Duration,
+    /// They count for so long.
+    pub time: Duration,
+    /// Answers are waited for so long.
+    pub grace: Duration,
+}
+
+/// Measures a point, with each stage on its core.
+pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Point, String> {
+    let order = *order;
+    // All of them before the first is told anything: one that can't be started ends the others.
+    let mut parties = Vec::new();
+    for _ in 0..STAGES {
+        parties.push(Party::start()?);
+    }
+    {
+        let mut pairs = Vec::new();
+        for _ in 0..STAGES {
+            pairs.push(pair()?);
+        }
+        // Of each pair one end goes to a stage and the other one to the stage behind it.
+        for (stage, party) in parties.iter().enumerate() {
+            let core = cores[stage];
+            let part = Part { stage, core, order };
+            let (_, before) = &pairs[(stage + STAGES - 1) % STAGES];
+            let (after, _) = &pairs[stage];
+            party
+                .control
+                .send(&part, &[before.as_fd(), after.as_fd()])?;
+        }
+    }
+    for (stage, party) in parties.iter_mut().enumerate() {
+        expect::<String>(party, stage)?;
+    }
+    let others = Others::start();
+    let start_ns = now_ns() + LEAD_NS;
+    let begin_ns = start_ns + times.warm_up.as_nanos() as u64;
+    let interval = Interval {
+        start_ns,
+        begin_ns,
+        end_ns: begin_ns + times.time.as_nanos() as u64,
+        grace_ns: times.grace.as_nanos() as u64,
+    };
+    for party in &parties {
+        party.control.send(&interval, &[])?;
+    }
+    let mut cores_used = 0.0;
+    let mut seen = Seen::default();
+    // The viewer last: it waits for answers, and the others have theirs by then.
+    for (stage, party) in parties.iter_mut().enumerate() {
+        let answer = expect::<Answer>(party, stage)?;
+        cores_used += answer.cores;
+        seen = answer.seen;
+    }
+    Ok(Point {
+        order,
+        seen,
+        cores_used,
+        cores_of_others: others.cores(),
+    })
+}
+
+fn expect<T: serde::de::DeserializeOwned>(party: &mut Party, stage: usize) -> Result<T, String> {
+    let Some((answer, _)) = party.control.receive::<T>()? else {
+        // Its end of the socket is closed, so it has ended.
+        let ended = party.child.wait();
+        let ended = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+        return Err(format!(
+            "{} failed ({ended}); its reason, if it gave one, is above",
+            NAMES[stage]
+        ));
+    };
+    Ok(answer)
+}

@@ -1,0 +1,204 @@
+//! Sizes of blocks, tried on each link: what TCP's best one is, and the points to plan with.
+
+use serde::Serialize;
+use slackwater_control::latency::chunk::LinkPoint;
+
+use super::bench::{Asked, Bench};
+use super::effort::Effort;
+use super::order::{Load, Transport};
+use super::plan::UNDER_WAY;
+use super::way::Way;
+use slackwater::measure::median;
+
+/// How close to the highest rate a block has to come to be as good as the best: of those the
+/// smallest counts, which delays partial updates least.
+const ALMOST: f64 = 0.95;
+
+/// A size of block on a link, with as many complete updates as it takes: medians over the rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Size {
+    /// The link.
+    pub transport: Transport,
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// Complete updates per second.
+    pub complete_per_s: f64,
+    /// The mean latency of partial updates meanwhile.
+    pub partial_us: f64,
+    /// The median of it, which a disturbance moves less.
+    pub partial_p50_us: f64,
+    /// CPU time of all stages for a complete update.
+    pub cpu_ms_per_complete: f64,
+    /// CPU time of all stages, in cores.
+    pub cores_used: f64,
+}
+
+/// What the search has found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sweep {
+    /// All sizes, TCP's first, from the smallest to the largest.
+    pub sizes: Vec<Size>,
+    /// TCP's best block.
+    pub block_bytes: usize,
+    /// What it reaches, in complete updates per second.
+    pub best_per_s: f64,
+    /// The mean latency of partial updates over TCP with this block when there are no complete
+    /// ones.
+    pub alone_us: f64,
+}
+
+impl Sweep {
+    /// Measures it.
+    pub fn measure(bench: &mut Bench<'_>, effort: &Effort) -> Result<Sweep, String> {
+        let transports = [Transport::Tcp, Transport::Shm];
+        let mut points = Vec::new();
+        for round in 0..effort.short_rounds {
+            for block_bytes in Effort::in_turn(round, &effort.sizes) {
+                for transport in Effort::in_turn(round, &transports) {
+                    let load = Load::Full {
+                        under_way: UNDER_WAY,
+                        partial_per_s: effort.partial_per_s,
+                    };
+                    let asked = Asked {
+                        transport,
+                        partitions: 1,
+                        block_bytes,
+                        load,
+                    };
+                    points.push(bench.measure(effort, round, asked)?);
+                }
+            }
+        }
+        let mut sizes = Vec::new();
+        for transport in transports {
+            for &block_bytes in &effort.sizes {
+                let of_it = points.iter().filter(|point| {
+                    point.order.transport == transport && point.order.block_bytes == block_bytes
+                });
+                let of_it = of_it.collect::<Vec<_>>();
+                let median = |value: fn(&super::order::Point) -> f64| {
+                    median(of_it.iter().map(|point| value(point)).collect())
+                };
+                sizes.push(Size {
+                    transport,
+                    block_bytes,
+                    complete_per_s: median(|point| point.seen.complete_per_s),
+                    partial_us: median(|point| point.seen.partial.mean_us),
+                    partial_p50_us: median(|point| point.seen.partial.p50_us),
+                    cpu_ms_per_complete: median(|point| {
+                        point.cpu_s_per_complete().unwrap_or(f64::INFINITY) * 1e3
+                    }),
+                    cores_used: median(|point| point.cores_used),
+                });
+            }
+        }
+        let best = best(&sizes).ok_or("no complete update went through over TCP")?;
+        let mut alone = Vec::new();
+        for round in 0..effort.short_rounds {
+            let asked = Asked {
+                transport: Transport::Tcp,
+                partitions: 1,
+                block_bytes: best.block_bytes,
+                load: Load::Rates {
+                    complete_per_s: 0.0,
+                    partial_per_s: effort.partial_per_s,
+                },
+            };
+            let point = bench.measure(effort, round, asked)?;
+            alone.push(point.seen.partial.mean_us);
+        }
+        Ok(Sweep {
+            block_bytes: best.block_bytes,
+            best_per_s: best.complete_per_s,
+            alone_us: median(alone),
+            sizes,
+        })
+    }
+
+    /// What a way can reach at most, in complete updates per second.
+    pub fn highest_per_s(&self, way: Way) -> f64 {
+        let of_it = self.sizes.iter().filter(|size| {
+            size.transport == way.transport()
+                && (way.is_planned() || size.block_bytes == self.block_bytes)
+        });
+        of_it.map(|size| size.complete_per_s).fold(0.0, f64::max)
+    }
+
+    /// The points of a link, to plan with: the whole way from the source to the viewer, latency
+    /// under full load.
+    pub fn points(&self, transport: Transport, image_bytes: usize) -> Vec<LinkPoint> {
+        let of_it = self.sizes.iter().filter(|size| size.transport == transport);
+        let point = |size: &Size| LinkPoint {
+            size_bytes: size.block_bytes,
+            latency_ns: size.partial_p50_us * 1e3,
+            bytes_per_s: size.complete_per_s * image_bytes as f64,
+        };
+        of_it.map(point).collect()
+    }
+}
+
+/// The best size for TCP.
+fn best(sizes: &[Size]) -> Option<Size> {
+    let of_tcp = sizes.iter().filter(|size| size.transport == Transport::Tcp);
+    let highest = of_tcp
+        .clone()
+        .map(|size| size.complete_per_s)
+        .fold(0.0, f64::max);
+    let mut good = of_tcp.filter(|size| size.complete_per_s >= highest * ALMOST);
+    good.next().filter(|_| highest > 0.0).copied()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A size of block of a link that reaches so much.
+    pub fn size(transport: Transport, block_bytes: usize, complete_per_s: f64) -> Size {
+        Size {
+            transport,
+            block_bytes,
+            complete_per_s,
+            partial_us: 500.0,
+            partial_p50_us: 400.0,
+            cpu_ms_per_complete: 20.0,
+            cores_used: 2.0,
+        }
+    }
+
+    /// TCP's best block of 128 KiB reaches 96 complete updates a second.
+    pub fn sweep() -> Sweep {
+        let sizes = vec![
+            size(Transport::Tcp, 8 << 10, 20.0),
+            size(Transport::Tcp, 128 << 10, 96.0),
+            size(Transport::Tcp, 256 << 10, 100.0),
+            size(Transport::Shm, 8 << 10, 150.0),
+            size(Transport::Shm, 128 << 10, 300.0),
+            size(Transport::Shm, 256 << 10, 400.0),
+        ];
+        let best = best(&sizes).unwrap();
+        Sweep {
+            block_bytes: best.block_bytes,
+            best_per_s: best.complete_per_s,
+            alone_us: 600.0,
+            sizes,
+        }
+    }
+
+    #[test]
+    fn the_best_block_is_the_smallest_that_comes_close_to_the_highest_rate() {
+        let sweep = sweep();
+        assert_eq!((sweep.block_bytes, sweep.best_per_s), (128 << 10, 96.0));
+        assert_eq!(best(&[size(Transport::Tcp, 64, 0.0)]), None);
+        assert_eq!(best(&[size(Transport::Shm, 64, 1.0)]), None);
+    }
+
+    #[test]
+    fn ways_reach_what_their_blocks_reach() {
+        let sweep = sweep();
+        let highest = Way::ALL.map(|way| sweep.highest_per_s(way));
+        assert_eq!(highest, [96.0, 300.0, 400.0, 100.0]);
+        let points = sweep.points(Transport::Shm, 1 << 20);
+        assert_eq!(points.len(), 3);
+        assert_eq!(points[0].bytes_per_s, 150.0 * 1048576.0);
+    }
+}

@@ -1,0 +1,335 @@
+//! The goals, met or missed. Pure: from medians to lines.
+
+use serde::Serialize;
+
+use super::figures::Level;
+use super::latency::AtRate;
+use super::mixed::share_at;
+use super::rate::AtLatency;
+use super::way::Way;
+use crate::common::time;
+
+/// How many times lower the latency of partial updates is to be.
+const LATENCY_RATIO_MIN: f64 = 10.0;
+
+/// How many times higher the rate of complete updates is to be.
+const RATE_RATIO_MIN: f64 = 4.0;
+
+/// The mix of P4 that TCP bears, and the one that shared memory is held to.
+const SHARE_OF_TCP: f64 = 0.6;
+const SHARE_MIN: f64 = 0.9;
+
+/// Parts of the image in that mix.
+const PARTITIONS: usize = 64;
+
+/// A goal, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// What was to be reached; for a comparison beside the goals, what was compared.
+    pub goal: String,
+    /// Whether this is one of the goals.
+    pub is_goal: bool,
+    /// What was measured.
+    pub measured: f64,
+    /// What it is to be at least.
+    pub at_least: f64,
+    /// Whether it is reached.
+    pub met: bool,
+    /// What it rests on.
+    pub details: String,
+}
+
+impl Verdict {
+    fn new(goal: String, is_goal: bool, measured: f64, at_least: f64, details: String) -> Verdict {
+        Verdict {
+            goal,
+            is_goal,
+            measured,
+            at_least,
+            met: measured >= at_least,
+            details,
+        }
+    }
+
+    /// As people read it.
+    pub fn line(&self) -> String {
+        let said = match (self.is_goal, self.met) {
+            (true, true) => "met",
+            (true, false) => "MISSED",
+            (false, true) => "beside the goals, reached",
+            (false, false) => "beside the goals, not reached",
+        };
+        format!(
+            "{said}: {}: {:.2}, at least {}; {}",
+            self.goal, self.measured, self.at_least, self.details
+        )
+    }
+}
+
+/// All that can be said.
+pub fn verdicts(levels: &[Level]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for level in levels {
+        verdicts.extend(latencies(level));
+        verdicts.extend(rates(level));
+        verdicts.extend(mixes(level));
+    }
+    verdicts
+}
+
+fn computing(level: &Level) -> String {
+    match level.ns_per_byte {
+        0.0 => "without computing".to_string(),
+        ns => format!("with {ns} ns of computing per byte"),
+    }
+}
+
+/// Partial updates under a guaranteed rate: the largest ratio, as P4 counts, and the smallest.
+fn latencies(level: &Level) -> Vec<Verdict> {
+    let at = |way, fraction: f64| {
+        let mut rows = level.latency.iter();
+        rows.find(|row| row.way == way && row.fraction == fraction && row.kept)
+    };
+    let mut ratios = Vec::new();
+    let mut details = Vec::new();
+    for planned in &level.latency {
+        let AtRate { way, fraction, .. } = *planned;
+        if way != Way::ShmPlanned || fraction <= 0.0 {
+            continue;
+        }
+        let rate = format!("{:.3}/s", planned.complete_per_s);
+        if !planned.kept {
+            details.push(format!("{rate}: the planned block does not keep it"));
+            continue;
+        }
+        let same = at(Way::ShmSame, fraction);
+        let Some(tcp) = at(Way::TcpFixed, fraction) else {
+            let same = same.map_or(String::new(), |same| {
+                format!(" (same block {})", time(same.mean_us))
+            });
+            let planned = time(planned.mean_us);
+            details.push(format!("{rate}: TCP does not keep it, {planned}{same}"));
+            continue;
+        };
+        let ratio = tcp.mean_us / planned.mean_us;
+        let same = same.map_or(String::new(), |same| {
+            format!(" (same block {:.1})", tcp.mean_us / same.mean_us)
+        });
+        ratios.push(ratio);
+        details.push(format!(
+            "{rate}: {} / {} = {ratio:.1}{same}",
+            time(tcp.mean_us),
+            time(planned.mean_us)
+        ));
+    }
+    let (Some(least), Some(most)) = extremes(&ratios) else {
+        return Vec::new();
+    };
+    let goal = |which: &str| {
+        format!(
+            "mean latency of partial updates under a guaranteed rate, {}: TCP with its best block / \
+             shared memory with planned blocks, {which}",
+            computing(level)
+        )
+    };
+    let is_goal = level.ns_per_byte == 0.0;
+    let details = details.join(", ");
+    vec![
+        Verdict::new(
+            goal("largest ratio of the rates"),
+            is_goal,
+            most,
+            LATENCY_RATIO_MIN,
+            details,
+        ),
+        Verdict::new(
+            goal("smallest ratio of the rates"),
+            false,
+            least,
+            LATENCY_RATIO_MIN,
+            "as above".to_string(),
+        ),
+    ]
+}
+
+fn extremes(values: &[f64]) -> (Option<f64>, Option<f64>) {
+    let least = values.iter().copied().min_by(f64::total_cmp);
+    (least, values.iter().copied().max_by(f64::total_cmp))
+}
+
+/// Complete updates under the tightest guarantee.
+fn rates(level: &Level) -> Option<Verdict> {
+    let mut tightest = None;
+    let mut details = Vec::new();
+    for planned in &level.rate {
+        let AtLatency { way, multiple, .. } = *planned;
+        let same_guarantee = |other: Way| {
+            let mut rows = level.rate.iter();
+            rows.find(|row| row.way == other && row.multiple == multiple)
+        };
+        if way != Way::ShmPlanned {
+            continue;
+        }
+        let Some(tcp) = same_guarantee(Way::TcpFixed) else {
+            continue;
+        };
+        // Where TCP kept it at no rate that was tried, it may still at lower ones.
+        let none = tcp.complete_per_s == 0.0;
+        let of_tcp = if none {
+            tcp.not_kept_per_s
+        } else {
+            tcp.complete_per_s
+        };
+        let ratio = planned.complete_per_s / of_tcp;
+        let same = same_guarantee(Way::ShmSame).map_or(String::new(), |same| {
+            format!(" (same block {:.3}/s)", same.complete_per_s)
+        });
+        details.push(format!(
+            "{}: {:.3}/s / {}{of_tcp:.3}/s = {}{ratio:.1}{same}",
+            time(planned.latency_us),
+            planned.complete_per_s,
+            if none { "less than " } else { "" },
+            if none { "more than " } else { "" },
+        ));
+        if tightest.is_none_or(|(least, _)| multiple < least) {
+            tightest = Some((multiple, ratio));
+        }
+    }
+    let (multiple, ratio) = tightest?;
+    let goal = format!(
+        "rate of complete updates with partial ones within {multiple} times what they take over TCP \
+         alone, {}: shared memory with planned blocks / TCP with its best block",
+        computing(level)
+    );
+    let is_goal = level.ns_per_byte == 0.0;
+    Some(Verdict::new(
+        goal,
+        is_goal,
+        ratio,
+        RATE_RATIO_MIN,
+        details.join(", "),
+    ))
+}
+
+/// The complete updates that a mix may have in the time in which TCP bears P4's share.
+fn mixes(level: &Level) -> Option<Verdict> {
+    let mut of_tcp = level
+        .mixed
+        .iter()
+        .filter(|mix| mix.way == Way::TcpFixed && mix.partitions == PARTITIONS);
+    let tcp = of_tcp.find(|mix| mix.complete_share == SHARE_OF_TCP)?;
+    let planned = share_at(&level.mixed, Way::ShmPlanned, PARTITIONS, tcp.mean_us)?;
+    let same = share_at(&level.mixed, Way::ShmSame, PARTITIONS, tcp.mean_us)?;
+    let goal = format!(
+        "share of complete updates among mixed queries over {PARTITIONS} parts in the time in which \
+         TCP bears {SHARE_OF_TCP}, {}",
+        computing(level)
+    );
+    let details = format!("{}; same block {same:.2}", time(tcp.mean_us));
+    Some(Verdict::new(goal, false, planned, SHARE_MIN, details))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::chunking::latency::tests::at_rate;
+    use crate::chunking::mixed::tests::mix;
+    use crate::chunking::rate::tests::at_latency;
+    use crate::chunking::sweep::tests::sweep;
+
+    /// What could have been measured.
+    pub fn level(ns_per_byte: f64) -> Level {
+        Level {
+            ns_per_byte,
+            seconds: 0.5,
+            rounds: 3,
+            short_rounds: 2,
+            sweep: sweep(),
+            latency: vec![
+                at_rate(Way::TcpFixed, 0.0, 600.0),
+                at_rate(Way::ShmPlanned, 0.0, 1.0),
+                at_rate(Way::TcpFixed, 0.5, 2_000.0),
+                at_rate(Way::ShmSame, 0.5, 1_000.0),
+                at_rate(Way::ShmPlanned, 0.5, 250.0),
+                at_rate(Way::TcpFixed, 0.9, 4_800.0),
+                at_rate(Way::ShmPlanned, 0.9, 400.0),
+            ],
+            rate: vec![
+                at_latency(Way::TcpFixed, 3.0, 60.0),
+                at_latency(Way::ShmPlanned, 3.0, 300.0),
+                at_latency(Way::TcpFixed, 1.5, 20.0),
+                at_latency(Way::ShmPlanned, 1.5, 60.0),
+            ],
+            mixed: vec![
+                mix(Way::TcpFixed, 0.6, 6_000.0),
+                mix(Way::ShmSame, 0.0, 1_000.0),
+                mix(Way::ShmSame, 1.0, 8_000.0),
+                mix(Way::ShmPlanned, 0.0, 500.0),
+                mix(Way::ShmPlanned, 1.0, 4_000.0),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_largest_ratio_counts_and_the_smallest_stands_beside_it() {
+        let [largest, smallest, rate, mixed] = &verdicts(&[level(0.0)])[..] else {
+            panic!("four lines");
+        };
+        assert!((largest.measured - 12.0).abs() < 1e-9);
+        assert!(
+            largest.line().starts_with("met: mean latency"),
+            "{}",
+            largest.line()
+        );
+        assert!(
+            largest
+                .details
+                .contains("50.000/s: 2.00 ms / 250 us = 8.0 (same block 2.0)")
+        );
+        assert!((smallest.measured - 8.0).abs() < 1e-9);
+        assert!(!smallest.is_goal && !smallest.met);
+        // The tightest guarantee, not the first one.
+        assert!((rate.measured - 3.0).abs() < 1e-9);
+        assert!(rate.line().starts_with("MISSED: rate of complete updates"));
+        assert!((mixed.measured, mixed.met) == (1.0, true), "{mixed:?}");
+        assert!(mixed.details.contains("same block 0.71"), "{mixed:?}");
+    }
+
+    #[test]
+    fn rates_that_were_not_kept_do_not_count() {
+        let mut level = level(18.0);
+        level.latency[5].kept = false;
+        let verdicts = verdicts(&[level]);
+        assert!((verdicts[0].measured - 8.0).abs() < 1e-9);
+        assert!(
+            verdicts[0]
+                .details
+                .contains("90.000/s: TCP does not keep it")
+        );
+        assert!(verdicts.iter().all(|verdict| !verdict.is_goal));
+    }
+
+    #[test]
+    fn a_guarantee_that_tcp_never_kept_gives_a_bound() {
+        let mut level = level(0.0);
+        level.rate[2] = at_latency(Way::TcpFixed, 1.5, 0.0);
+        let verdicts = verdicts(&[level]);
+        assert!((verdicts[2].measured - 12.0).abs() < 1e-9);
+        assert!(
+            verdicts[2]
+                .details
+                .contains("less than 5.000/s = more than 12.0")
+        );
+    }
+
+    #[test]
+    fn nothing_measured_is_nothing_said() {
+        let nothing = Level {
+            latency: Vec::new(),
+            rate: Vec::new(),
+            mixed: Vec::new(),
+            ..level(0.0)
+        };
+        assert!(verdicts(&[nothing]).is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! The experiments, one command each.
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::{
+    balance, broadcast, checkpoint, chunking, fleet, hibench, line, link, nexmark, placement,
+    target, wait,
+};
+
+/// Measure: published experiments, one command each.
+#[derive(Parser)]
+#[command(
+    name = "slackwater-bench",
+    // As users write it.
+    bin_name = "slackwater bench",
+    version,
+    arg_required_else_help = true
+)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// What balancers make of an instance that is slow.
+    Balance(balance::Arguments),
+    /// One source to 2 to 32 receivers: serial, trees and ring, over shared memory and TCP.
+    Broadcast(broadcast::Arguments),
+    /// What checkpoints cost, and how long a query takes to come back when a process has died.
+    Checkpoint(checkpoint::Arguments),
+    /// Partial and complete updates of an image through a pipeline, by link and size of blocks.
+    Chunking(chunking::Arguments),
+    /// The four streaming workloads of HiBench over generated visits, beside a hand-written limit.
+    Hibench(hibench::Arguments),
+    /// Latency through a row of 8 to 32 workers, TCP beside shared memory.
+    Line(line::Arguments),
+    /// Latency, throughput and CPU of the links, beside sockets, pipes and other libraries.
+    Link(link::Arguments),
+    /// Nexmark's queries over made-up events, from the generator and as JSON, beside Apache Flink.
+    Nexmark(nexmark::Arguments),
+    /// What placement is predicted to gain on a machine of 16 NUMA nodes, and scaling measured here.
+    Placement(placement::Arguments),
+    /// What a latency target costs and whether it is met, beside fixed settings and a program by hand.
+    Target(target::Arguments),
+    /// CPU of sender and receiver by the way of waiting and the rate, beside TCP with interrupts.
+    Wait(wait::Arguments),
+    /// Write what a shell needs to complete `slackwater-bench`.
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+    #[command(flatten)]
+    Part(Part),
+}
+
+/// A process that an experiment starts.
+#[derive(Subcommand)]
+enum Part {
+    /// One stage of `bench chunking`, which starts it.
+    #[command(hide = true)]
+    ChunkingPart(chunking::PartArguments),
+    /// One process of `bench broadcast` or `bench line`, which start it.
+    #[command(hide = true)]
+    FleetPart(fleet::PartArguments),
+    /// One side of a link that is measured; `bench link` starts it.
+    #[command(hide = true)]
+    MeasureLink(slackwater::calibrate::LinkSide),
+    /// Sender and receiver of `bench target`, which starts them.
+    #[command(hide = true)]
+    TargetPart(target::PartArguments),
+    /// One side of `bench wait`, which starts it.
+    #[command(hide = true)]
+    WaitPart(wait::PartArguments),
+}
+
+impl CommandLine {
+    /// Runs the experiment.
+    pub fn run(self) -> Result<(), String> {
+        if cfg!(debug_assertions) && !matches!(self.command, Command::Part(_)) {
+            eprintln!("warning: this is a debug build; its figures mean nothing");
+        }
+        match self.command {
+            Command::Balance(arguments) => balance::run(&arguments),
+            Command::Broadcast(arguments) => broadcast::run(&arguments),
+            Command::Checkpoint(arguments) => checkpoint::run(&arguments),
+            Command::Chunking(arguments) => chunking::run(&arguments),
+            Command::Hibench(arguments) => hibench::run(&arguments),
+            Command::Line(arguments) => line::run(&arguments),
+            Command::Link(arguments) => link::run(&arguments),
+            Command::Nexmark(arguments) => nexmark::run(&arguments),
+            Command::Placement(arguments) => placement::run(&arguments),
+            Command::Target(arguments) => target::run(&arguments),
+            Command::Wait(arguments) => wait::run(&arguments),
+            Command::Completions { shell } => {
+                let (mut command, mut script) = (CommandLine::command(), Vec::new());
+                command.set_bin_name("slackwater-bench");
+                clap_complete::generate(shell, &mut command, "slackwater-bench", &mut script);
+                print!("{}", String::from_utf8_lossy(&script));
+                Ok(())
+            }
+            Command::Part(part) => part.run(),
+        }
+    }
+}
+
+impl Part {
+    fn run(self) -> Result<(), String> {
+        match self {
+            Part::ChunkingPart(arguments) => chunking::run_part(&arguments),
+            Part::FleetPart(arguments) => fleet::run_part(&arguments),
+            Part::MeasureLink(side) => side.run(),
+            Part::TargetPart(arguments) => target::run_part(&arguments),
+            Part::WaitPart(arguments) => wait::run_part(&arguments),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One process of a fleet.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, mpsc};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use slackwater_engine::runtime::{Runtime, RuntimeOptions, WaitMode};
+use slackwater_engine::time::now_ns;
+use slackwater_engine::worker::Event;
+
+use super::load::{Desk, Makes, Note, Pace, Phase};
+use super::namespaces;
+use super::parent::{Account, Links, Order, PATIENCE, Start, Word};
+use crate::common::sleep_until;
+use slackwater::machine;
+use slackwater::processes::channel::Channel;
+use slackwater::processes::connect::{self, Part};
+
+/// Between the order to begin and the first message.
+const LEAD_NS: u64 = 2_000_000;
+
+/// Runs until whoever measures ends it.
+pub fn run(descriptor: RawFd) -> Result<(), String> {
+    if descriptor <= 2 {
+        return Err(format!("--control {descriptor}: no descriptor of a socket"));
+    }
+    // SAFETY: whoever started this process passed it on for this use alone; a wrong number is found
+    // by the first call.
+    let channel = Channel::of(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    // A full load would go on for a while behind the bench.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| format!("can't be ended with the bench: {error}"))?;
+    let (start, sockets) = match receive(&channel)? {
+        (Order::Start(start), sockets) => (start, sockets),
+        _ => return Err("was told something before what to run".to_string()),
+    };
+    work(&start, sockets, &channel).map_err(|reason| format!("process {}: {reason}", start.process))
+}
+
+fn receive(channel: &Channel) -> Result<(Order, Vec<OwnedFd>), String> {
+    let received = channel
+        .receive::<Order>()
+        .map_err(|error| error.to_string())?;
+    received.ok_or_else(|| "whoever measures has gone".to_string())
+}
+
+fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), String> {
+    let say = |word: Word| channel.send(&word, &[]).map_err(|error| error.to_string());
+    let deployment = start.shape.deployment()?;
+    let mut address = Ipv4Addr::LOCALHOST;
+    if start.links == Links::Namespaces {
+        // Before the first thread, which would stay behind.
+        namespaces::leave()?;
+        say(Word::Apart)?;
+        let (Order::Attached, _) = receive(channel)? else {
+            return Err("was not attached to the network of the others".to_string());
+        };
+        namespaces::join(start.process)?;
+        address = namespaces::address(start.process);
+    }
+    let (events_sender, events) = mpsc::channel();
+    let options = RuntimeOptions {
+        wait: WaitMode::Interrupt,
+        ..RuntimeOptions::on(&[None])
+    };
+    let runtime = Runtime::start(&options, events_sender).map_err(|error| error.to_string())?;
+    let nodes = vec![None; deployment.process_of.len()];
+    let part = Part {
+        deployment: &deployment,
+        process: start.process,
+        runtime: &runtime,
+        epoch: 1,
+        pids: &start.pids,
+        nodes: &nodes,
+    };
+    let failed = |error: std::io::Error| format!("can't connect with the others: {error}");
+    let (ends, _watch, _acceptor);
+    if start.links != Links::SharedMemory {
+        let listening = connect::Listening::at(address, &part, [0; 16]).map_err(failed)?;
+        say(Word::Listens(listening.address()))?;
+        let (Order::Connect(addresses), _) = receive(channel)? else {
+            return Err("was not told where the others listen".to_string());
+        };
+        (ends, _acceptor) = listening.connect(&part, &addresses).map_err(failed)?;
+    } else {
+        let mut sockets = sockets.into_iter();
+        let others = (0..start.pids.len()).map(|process| {
+            let other = process != start.process;
+            other.then(|| sockets.next()).flatten()
+        });
+        (ends, _watch) = connect::shared_memory(&part, others.collect()).map_err(failed)?;
+    }
+    let (notes_sender, notes) = mpsc::channel();
+    let desk = Arc::new(Desk::new(start.phases.clone(), notes_sender));
+    let makes = Makes(desk.clone());
+    let deployed = runtime.deploy_part(&deployment, start.process, &makes, ends);
+    deployed.map_err(|error| error.to_string())?;
+    std::thread::spawn(move || end_with_the_first_failure(&events));
+    say(Word::Ready)?;
+    let sinks = start.shape.sinks(&deployment, start.process);
+    let has_source = start.process == 0;
+    loop {
+        let (Order::Begin(phase), _) = receive(channel)? else {
+            return Err("was told something that it doesn't know".to_string());
+        };
+        let cpu_s = machine::process_cpu_s();
+        if has_source {
+            send(&desk, phase, start.phases[phase]);
+        }
+        let mut account = Account::default();
+        for _ in 0..sinks + usize::from(has_source) {
+            let note = notes.recv_timeout(PATIENCE);
+            account.add(note.map_err(|_| "messages got lost")?);
+        }
+        account.cpu_s = machine::process_cpu_s() - cpu_s;
+        say(Word::Done(account))?;
+    }
+}
+
+/// Lets the source send at its pace.
+fn send(desk: &Desk, number: usize, phase: Phase) {
+    desk.begin(number);
+    match phase.pace {
+        Pace::Flat { .. } => desk.allow(u64::MAX),
+        Pace::Spaced { messages, gap_ns } => {
+            let begin_ns = now_ns() + LEAD_NS;
+            for message in 0..messages {
+                sleep_until(begin_ns + message * gap_ns);
+                desk.allow(message + 1);
+            }
+        }
+    }
+}
+
+/// What others wait for would never come.
+fn end_with_the_first_failure(events: &mpsc::Receiver<Event>) {
+    while let Ok(event) = events.recv() {
+        if let Event::Failed { error, .. } = event {
+            // What follows from another process's end is that one's to tell, or whoever measures
+            // has ended it.
+            if !error.consequence {
+                eprintln!("{error}");
+            }
+            std::process::exit(1);
+        }
+    }
+}
+
+impl Account {
+    fn add(&mut self, note: Note) {
+        match note {
+            Note::Sent { times_ns, messages } => {
+                self.sent_ns = times_ns;
+                self.messages = messages;
+            }
+            Note::Received { times_ns } => self.receive(&times_ns),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The figures: what each round measured, and the medians over rounds.
+
+use serde::Serialize;
+
+use slackwater::calibrate::Host;
+use slackwater::measure::order::{Answer, Order, Pattern, Sample, Waiting};
+use slackwater::measure::{Cores, Spread};
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    /// Where.
+    pub host: Host,
+    /// Load averages over 1, 5 and 15 minutes before the first round. Its own load is in none.
+    pub load_before: [f64; 3],
+    /// And after the last one, which did its part for it.
+    pub load_after: [f64; 3],
+    /// The two cores.
+    pub cores: Cores,
+    /// Rounds.
+    pub rounds: u32,
+    /// How long each point was measured in a round.
+    pub point_ms: u64,
+    /// What the host itself allows.
+    pub floor: FloorSpread,
+    /// What was to be reached.
+    pub goals: Vec<Goal>,
+    /// Each kind at each point.
+    pub points: Vec<Measured>,
+}
+
+/// What the host itself allows, in one round.
+#[derive(Clone, Copy, Debug)]
+pub struct Floor {
+    pub clock_ns: f64,
+    pub line_one_way_ns: f64,
+    pub copy_gb_per_s: f64,
+}
+
+/// What the host itself allows.
+#[derive(Debug, Serialize)]
+pub struct FloorSpread {
+    /// One reading of the clock.
+    pub clock_ns: Spread,
+    /// A cache line from one core to the other.
+    pub line_one_way_ns: Spread,
+    /// Copying memory as large as a ring on one core.
+    pub copy_gb_per_s: Spread,
+}
+
+/// A goal and what became of it.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Goal {
+    /// What is to be reached.
+    pub goal: &'static str,
+    /// What was reached, as the median over rounds; `None` where a part of it was not measured.
+    pub measured: Option<Spread>,
+    /// The number that it is held against.
+    pub limit: f64,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The verdict.
+    pub met: Option<bool>,
+}
+
+/// What is measured at once.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The kind.
+    pub kind: String,
+    /// How messages flow.
+    pub pattern: Pattern,
+    /// What both sides do that have nothing to do.
+    pub waiting: Waiting,
+    /// Bytes of a message.
+    pub size_bytes: usize,
+}
+
+impl Point {
+    pub fn of(kind: &str, order: &Order) -> Point {
+        Point {
+            kind: kind.to_string(),
+            pattern: order.pattern,
+            waiting: order.waiting,
+            size_bytes: order.size_bytes,
+        }
+    }
+}
+
+/// What one round measured. The points are the same in each.
+pub type Round = Vec<(Point, Answer)>;
+
+/// What all rounds measured.
+#[derive(Default)]
+pub struct Samples {
+    pub rounds: Vec<Round>,
+    pub floors: Vec<Floor>,
+}
+
+/// A kind at a point: medians over rounds.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Measured {
+    #[serde(flatten)]
+    pub point: Point,
+    /// Why this kind can't do that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsupported: Option<String>,
+    /// One way latency; of ping-pong only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencySpread>,
+    /// What flowed and what it cost; of both patterns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Flow>,
+}
+
+/// One way latency in nanoseconds.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct LatencySpread {
+    pub p50_ns: Spread,
+    pub p99_ns: Spread,
+    pub p999_ns: Spread,
+    pub max_ns: Spread,
+    pub batched_ns: Spread,
+}
+
+/// Messages one way and their CPU time.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Flow {
+    pub messages_per_s: Spread,
+    pub gb_per_s: Spread,
+    pub sender_cpu_ns_per_message: Spread,
+    pub receiver_cpu_ns_per_message: Spread,
+    pub sender_cpu_s_per_gb: Spread,
+    pub receiver_cpu_s_per_gb: Spread,
+}
+
+impl Samples {
+    /// A figure of a kind at a point, in each round; `None` where it was not measured.
+    pub fn each(&self, point: &Point, figure: impl Fn(&Sample) -> f64) -> Option<Vec<f64>> {
+        let of_round = |round: &Round| {
+            let (_, answer) = round.iter().find(|(of, _)| of == point)?;
+            match answer {
+                Answer::Sample(sample) => Some(figure(sample)),
+                Answer::Unsupported(_) => None,
+            }
+        };
+        self.rounds.iter().map(of_round).collect()
+    }
+
+    /// The floor over all rounds.
+    pub fn floor(&self) -> FloorSpread {
+        let spread = |pick: fn(&Floor) -> f64| Spread::of(self.floors.iter().map(pick).collect());
+        FloorSpread {
+            clock_ns: spread(|floor| floor.clock_ns),
+            line_one_way_ns: spread(|floor| floor.line_one_way_ns),
+            copy_gb_per_s: spread(|floor| floor.copy_gb_per_s),
+        }
+    }
+
+    /// Every kind at every point.
+    pub fn medians(&self) -> Vec<Measured> {
+        let points = self.rounds.first().into_iter().flatten();
+        points
+            .map(|(point, answer)| match answer {
+                Answer::Unsupported(reason) => Measured {
+                    point: point.clone(),
+                    unsupported: Some(reason.clone()),
+                    latency: None,
+                    flow: None,
+                },
+                Answer::Sample(_) => self.measured(point),
+            })
+            .collect()
+    }
+
+    fn measured(&self, point: &Point) -> Measured {
+        let spread = |figure: &dyn Fn(&Sample) -> f64| {
+            Spread::of(self.each(point, figure).unwrap_or_default())
+        };
+        let latency = |pick: fn(&slackwater::measure::Latency) -> f64| {
+            spread(&|sample| sample.latency.as_ref().map_or(0.0, pick))
+        };
+        let size = point.size_bytes;
+        let per_message = |cpu_s: f64, sample: &Sample| cpu_s * 1e9 / sample.messages as f64;
+        let per_gb =
+            |cpu_s: f64, sample: &Sample| cpu_s * 1e9 / (sample.messages as f64 * size as f64);
+        Measured {
+            point: point.clone(),
+            unsupported: None,
+            latency: (point.pattern == Pattern::PingPong).then(|| LatencySpread {
+                p50_ns: latency(|latency| latency.p50_ns),
+                p99_ns: latency(|latency| latency.p99_ns),
+                p999_ns: latency(|latency| latency.p999_ns),
+                max_ns: latency(|latency| latency.max_ns),
+                batched_ns: latency(|latency| latency.batched_ns),
+            }),
+            flow: Some(Flow {
+                messages_per_s: spread(&|sample| sample.messages_per_s()),
+                gb_per_s: spread(&|sample| sample.gb_per_s(size)),
+                sender_cpu_ns_per_message: spread(&|s| per_message(s.sender_cpu_s, s)),
+                receiver_cpu_ns_per_message: spread(&|s| per_message(s.receiver_cpu_s, s)),
+                sender_cpu_s_per_gb: spread(&|s| per_gb(s.sender_cpu_s, s)),
+                receiver_cpu_s_per_gb: spread(&|s| per_gb(s.receiver_cpu_s, s)),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use slackwater::measure::Latency;
+
+    /// A round in which one point took so long and flowed so fast.
+    pub fn sample(latency_ns: f64, messages: u64) -> Answer {
+        Answer::Sample(Sample {
+            messages,
+            wall_s: 1.0,
+            latency: Some(Latency {
+                p50_ns: latency_ns,
+                p99_ns: latency_ns * 2.0,
+                p999_ns: latency_ns * 3.0,
+                max_ns: latency_ns * 4.0,
+                batched_ns: latency_ns,
+            }),
+            sender_cpu_s: 1.0,
+            receiver_cpu_s: 0.5,
+        })
+    }
+
+    pub fn point(kind: &str, pattern: Pattern, size_bytes: usize) -> Point {
+        Point {
+            kind: kind.to_string(),
+            pattern,
+            waiting: Waiting::Poll,
+            size_bytes,
+        }
+    }
+
+    #[test]
+    fn figures_are_medians_over_rounds() {
+        let at = point("pipe", Pattern::PingPong, 1 << 10);
+        let rounds = [100.0, 300.0, 200.0].map(|ns| vec![(at.clone(), sample(ns, 1_000_000))]);
+        let samples = Samples {
+            rounds: rounds.to_vec(),
+            floors: Vec::new(),
+        };
+        let measured = samples.medians().remove(0);
+        let latency = measured.latency.unwrap();
+        assert_eq!((latency.p50_ns.median, latency.p50_ns.max), (200.0, 300.0));
+        let flow = measured.flow.unwrap();
+        assert_eq!(flow.gb_per_s.median, 1.024);
+        assert_eq!(flow.sender_cpu_ns_per_message.median, 1_000.0);
+        assert_eq!(flow.receiver_cpu_s_per_gb.median, 0.5 / 1.024);
+        assert!(
+            samples
+                .each(&point("tcp", Pattern::Stream, 64), |_| 1.0)
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,367 @@
+//! The figures: medians, as a table and as JSON.
+
+use serde::Serialize;
+
+use super::programs::{Cost, FlinkCost};
+use super::queries::{Input, Query};
+use crate::common::geometric_mean;
+use crate::hibench::figures::{Machine, Spread};
+use slackwater::report::count;
+
+/// What Feldera publishes, in events per second and core: 16 workers, the same kind of file, another machine.
+const FELDERA: [(&str, f64); 5] = [
+    ("q0", 436e3),
+    ("q4", 265e3),
+    ("q5", 412e3),
+    ("q7", 196e3),
+    ("q8", 415e3),
+];
+
+/// How much less CPU time than Flink is wanted: in the geometric mean, and at least.
+const GOAL: (f64, f64) = (10.0, 4.0);
+
+/// The runs of one query over one input at one parallelism.
+pub struct Series {
+    /// The query.
+    pub query: &'static Query,
+    /// Where its events come from.
+    pub input: Input,
+    /// Instances of each parallelisable subquery.
+    pub parallelism: usize,
+    /// Whether Flink runs it, too.
+    pub beside: bool,
+    /// One a round.
+    pub runs: Vec<Cost>,
+    /// Flink's, one a round, where it runs it.
+    pub flink_runs: Vec<FlinkCost>,
+}
+
+impl Series {
+    /// Before the first run.
+    pub fn new(query: &'static Query, input: Input, parallelism: usize, beside: bool) -> Series {
+        Series {
+            query,
+            input,
+            parallelism,
+            beside,
+            runs: Vec::new(),
+            flink_runs: Vec::new(),
+        }
+    }
+}
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    /// Where.
+    pub machine: Machine,
+    /// Events of each run.
+    pub events: u64,
+    /// Bytes of an event as JSON, on average.
+    pub event_bytes: f64,
+    /// Rounds.
+    pub runs: u32,
+    /// What Flink takes to start.
+    pub flink_starts: Vec<FlinkStart>,
+    /// Each query over each input at each parallelism.
+    pub queries: Vec<Measured>,
+}
+
+/// CPU time of a run of Flink over few events, at a parallelism.
+#[derive(Debug, Clone, Serialize)]
+pub struct FlinkStart {
+    /// Instances of each operator.
+    pub parallelism: usize,
+    /// CPU time of the process.
+    pub cpu_s: Spread,
+    /// From the start of the JVM to its end.
+    pub wall_s: Spread,
+}
+
+impl FlinkStart {
+    /// Of at least one run.
+    pub fn of(parallelism: usize, costs: &[FlinkCost]) -> FlinkStart {
+        FlinkStart {
+            parallelism,
+            cpu_s: Spread::of(costs.iter().map(|cost| cost.cpu_s)),
+            wall_s: Spread::of(costs.iter().map(|cost| cost.wall_s)),
+        }
+    }
+}
+
+/// A query over an input at a parallelism.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// `q0`.
+    pub query: &'static str,
+    /// Where its events come from.
+    pub input: Input,
+    /// Instances of each parallelisable subquery.
+    pub parallelism: usize,
+    /// Events per second.
+    pub events_per_s: Spread,
+    /// Events per second of CPU time.
+    pub events_per_cpu_s: Spread,
+    /// Cores × time: seconds of CPU.
+    pub cpu_s: Spread,
+    /// Largest resident size.
+    pub peak_rss_bytes: Spread,
+    /// Flink's figures for the same.
+    pub flink: Option<MeasuredFlink>,
+}
+
+/// Flink on the same query and file.
+#[derive(Debug, Serialize)]
+pub struct MeasuredFlink {
+    /// Events per second of CPU time of the whole process.
+    pub events_per_cpu_s: Spread,
+    /// The same without the CPU time of its start.
+    pub events_per_cpu_s_behind_start: Spread,
+    /// CPU time of the whole process.
+    pub cpu_s: Spread,
+    /// The engine's events per CPU second, as a multiple of Flink's behind its start, of neighbouring runs.
+    pub ratio: Spread,
+    /// The same of whole processes.
+    pub ratio_with_start: Spread,
+}
+
+impl Measured {
+    fn of(series: &Series, events: u64, starts: &[FlinkStart]) -> Measured {
+        let events = events as f64;
+        let spread = |pick: &dyn Fn(&Cost) -> f64| Spread::of(series.runs.iter().map(pick));
+        Measured {
+            query: series.query.name,
+            input: series.input,
+            parallelism: series.parallelism,
+            events_per_s: spread(&|cost| events / cost.wall_s),
+            events_per_cpu_s: spread(&|cost| events / cost.cpu_s),
+            cpu_s: spread(&|cost| cost.cpu_s),
+            peak_rss_bytes: spread(&|cost| cost.peak_rss_bytes as f64),
+            flink: MeasuredFlink::of(series, events, starts),
+        }
+    }
+}
+
+impl MeasuredFlink {
+    fn of(series: &Series, events: f64, starts: &[FlinkStart]) -> Option<MeasuredFlink> {
+        if series.flink_runs.is_empty() {
+            return None;
+        }
+        let start = starts
+            .iter()
+            .find(|start| start.parallelism == series.parallelism);
+        let start_s = start.map_or(0.0, |start| start.cpu_s.median);
+        // A run that is shorter than the start says nothing; a thousandth keeps the figure finite.
+        let behind_start = |cost: &FlinkCost| (cost.cpu_s - start_s).max(cost.cpu_s / 1e3);
+        let spread =
+            |pick: &dyn Fn(&FlinkCost) -> f64| Spread::of(series.flink_runs.iter().map(pick));
+        let ratio = |pick: &dyn Fn(&FlinkCost) -> f64| {
+            let pairs = series.runs.iter().zip(&series.flink_runs);
+            Spread::of(pairs.map(|(cost, flink)| pick(flink) / cost.cpu_s))
+        };
+        Some(MeasuredFlink {
+            events_per_cpu_s: spread(&|cost| events / cost.cpu_s),
+            events_per_cpu_s_behind_start: spread(&|cost| events / behind_start(cost)),
+            cpu_s: spread(&|cost| cost.cpu_s),
+            ratio: ratio(&behind_start),
+            ratio_with_start: ratio(&|cost| cost.cpu_s),
+        })
+    }
+}
+
+impl Figures {
+    /// Of all series, of which each has been run.
+    pub fn of(
+        machine: Machine,
+        events: u64,
+        bytes: u64,
+        runs: u32,
+        all: &[Series],
+        flink_starts: Vec<FlinkStart>,
+    ) -> Figures {
+        let queries = all
+            .iter()
+            .map(|series| Measured::of(series, events, &flink_starts));
+        Figures {
+            machine,
+            events,
+            event_bytes: bytes as f64 / events as f64,
+            runs,
+            queries: queries.collect(),
+            flink_starts,
+        }
+    }
+
+    /// The medians as people read them.
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "Nexmark: {} events, {:.0} bytes each as JSON, {} round(s), medians; {}, {} core(s)\n\n",
+            count(self.events),
+            self.event_bytes,
+            self.runs,
+            self.machine.processor,
+            self.machine.cores,
+        );
+        text.push_str(&format!(
+            "{:<6} {:<10} {:>11} {:>12} {:>14} {:>8} {:>6} {:>9} {:>14} {:>12} {:>7}\n",
+            "query",
+            "input",
+            "parallelism",
+            "events/s",
+            "events/CPU s",
+            "CPU s",
+            "cores",
+            "memory MB",
+            "Flink, ev/CPU s",
+            "behind start",
+            "ratio"
+        ));
+        for measured in &self.queries {
+            text.push_str(&measured.row());
+        }
+        text.push_str(&self.beside_flink());
+        text.push_str(&self.beside_feldera());
+        text
+    }
+
+    fn beside_flink(&self) -> String {
+        let beside = self
+            .queries
+            .iter()
+            .filter_map(|measured| Some((measured, measured.flink.as_ref()?)));
+        let beside = beside.collect::<Vec<_>>();
+        let mut text = String::new();
+        for start in &self.flink_starts {
+            text.push_str(&format!(
+                "\nFlink's start at parallelism {} takes {:.1} s of CPU time, {:.1} s in all.",
+                start.parallelism, start.cpu_s.median, start.wall_s.median
+            ));
+        }
+        let ratios = beside
+            .iter()
+            .map(|(_, flink)| flink.ratio.median)
+            .collect::<Vec<f64>>();
+        let least = beside
+            .iter()
+            .min_by(|a, b| a.1.ratio.median.total_cmp(&b.1.ratio.median));
+        let Some((query, flink)) = least else {
+            return text;
+        };
+        let mean = geometric_mean(&ratios);
+        let least = flink.ratio.median;
+        let verdict = |is_met: bool| if is_met { "met" } else { "missed" };
+        text.push_str(&format!(
+            "\n\"ratio\": events per CPU second beside Flink's behind its start; geometric mean {mean:.1} (goal {}: \
+             {}), least {least:.1} in {} at parallelism {} (goal {}: {})\n",
+            GOAL.0,
+            verdict(mean >= GOAL.0),
+            query.query,
+            query.parallelism,
+            GOAL.1,
+            verdict(least >= GOAL.1),
+        ));
+        text
+    }
+
+    fn beside_feldera(&self) -> String {
+        let mut parts = Vec::new();
+        for (name, published) in FELDERA {
+            let json =
+                |measured: &&Measured| measured.query == name && measured.input == Input::Json;
+            let one = self
+                .queries
+                .iter()
+                .filter(json)
+                .min_by_key(|measured| measured.parallelism);
+            let Some(one) = one else { continue };
+            let ours = one.events_per_cpu_s.median;
+            parts.push(format!(
+                "{name} {:.1} ({} k)",
+                ours / published,
+                (published / 1e3) as u64
+            ));
+        }
+        if parts.is_empty() {
+            return String::new();
+        }
+        let parts = parts.join(", ");
+        format!("per core, as a multiple of what Feldera publishes (measured elsewhere): {parts}\n")
+    }
+}
+
+impl Measured {
+    fn row(&self) -> String {
+        let cores = self.events_per_s.median / self.events_per_cpu_s.median;
+        let flink = match &self.flink {
+            None => String::new(),
+            Some(flink) => format!(
+                " {:>14} {:>12} {:>7.1}",
+                count(flink.events_per_cpu_s.median as u64),
+                count(flink.events_per_cpu_s_behind_start.median as u64),
+                flink.ratio.median
+            ),
+        };
+        let row = format!(
+            "{:<6} {:<10} {:>11} {:>12} {:>14} {:>8.2} {cores:>6.2} {:>9.1}{flink}",
+            self.query,
+            self.input.name(),
+            self.parallelism,
+            count(self.events_per_s.median as u64),
+            count(self.events_per_cpu_s.median as u64),
+            self.cpu_s.median,
+            self.peak_rss_bytes.median / 1e6,
+        );
+        row + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queries::QUERIES;
+    use super::*;
+
+    #[test]
+    fn flink_is_compared_behind_its_start() {
+        let cost = Cost {
+            rows_in: 1_000_000,
+            rows_bad: 0,
+            rows_late: 0,
+            wall_s: 1.0,
+            cpu_s: 0.5,
+            peak_rss_bytes: 64_000_000,
+        };
+        let mut series = Series::new(&QUERIES[0], Input::Json, 2, true);
+        series.runs.push(cost);
+        series.flink_runs.push(FlinkCost {
+            wall_s: 9.0,
+            cpu_s: 13.0,
+        });
+        let start = FlinkStart::of(
+            2,
+            &[FlinkCost {
+                wall_s: 5.0,
+                cpu_s: 8.0,
+            }],
+        );
+        let machine = Machine {
+            processor: "a processor".to_string(),
+            cores: 2,
+        };
+        let figures = Figures::of(machine, 1_000_000, 332_000_000, 1, &[series], vec![start]);
+        let flink = figures.queries[0].flink.as_ref().unwrap();
+        assert_eq!(
+            (flink.ratio.median, flink.ratio_with_start.median),
+            (10.0, 26.0)
+        );
+        let table = figures.table();
+        for part in [
+            "332 bytes",
+            "200,000",
+            "geometric mean 10.0 (goal 10: met)",
+            "q0 4.6 (436 k)",
+            "8.0 s of CPU",
+        ] {
+            assert!(table.contains(part), "{part} is not in:\n{table}");
+        }
+    }
+}

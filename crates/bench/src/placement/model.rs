@@ -1,0 +1,391 @@
+//! A model of a query's throughput on a machine of many NUMA nodes.
+//!
+//! A row costs CPU time that does not depend on where anything is, and cache lines that do: those of
+//! rows that come over a link, read from where they were written, and those of state.
+//!
+//! ```text
+//! CPU time per row    = work × scale + lines × local latency × distance / 10
+//! aware               every worker on its core; the busiest one decides:  1 / max over workers
+//! unaware             the kernel moves threads, so nobody is busier than others, and everything is
+//!                     as far away as two nodes are on average:            workers / sum
+//! ```
+//!
+//! The scale is set so that the unaware fixed window on one node gives UPM-CEP's 570 k events/s
+//! (`papers.md` P5). Work per row is what the planner assumes before anything is measured, and
+//! placement is the planner's: the model adds nothing of its own but lines and latency.
+
+use serde::Serialize;
+use slackwater_control::demand::{demand, rows_into};
+use slackwater_control::query::NodeKind;
+use slackwater_control::topology::{BULLION_S16, DISTANCE_LOCAL, Topology};
+use slackwater_sql::program::{Program, compile};
+
+use crate::hibench::workload::Workload;
+use slackwater::catalog::BuiltIn;
+use slackwater::costs::{Learned, query_costs};
+use slackwater::machine::Machine;
+use slackwater::plan::Plan;
+use slackwater::planner::plan_on;
+
+/// What the prediction rests on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Parameters {
+    /// The machine.
+    pub machine: &'static str,
+    /// Workers on each node, one a core (P5).
+    pub workers_per_node: usize,
+    /// What the unaware fixed window does on one node (P5).
+    pub unaware_one_node_per_s: f64,
+    /// Time until a cache line of the own node is there (assumed).
+    pub line_local_ns: f64,
+    /// Cache lines of a row that comes over a link (assumed: an object for each of the 11 columns of
+    /// HiBench's record, and one for the row).
+    pub lines_per_linked_row: f64,
+    /// Cache lines of state that a row touches (assumed: bucket, group, accumulator).
+    pub lines_of_state: f64,
+    /// What a node can send and get (assumed).
+    pub node_bytes_per_s: f64,
+    /// CPU time of a row for each nanosecond that the planner assumes; set by the calibration.
+    pub scale: f64,
+}
+
+/// Bytes of a cache line.
+const LINE_BYTES: f64 = 64.0;
+
+const ASSUMED: Parameters = Parameters {
+    machine: BULLION_S16,
+    workers_per_node: 18,
+    unaware_one_node_per_s: 570e3,
+    line_local_ns: 100.0,
+    lines_per_linked_row: 12.0,
+    lines_of_state: 3.0,
+    node_bytes_per_s: 12.8e9,
+    scale: 1.0,
+};
+
+/// What is predicted for a workload on some nodes, in events per second.
+#[derive(Debug, Clone, Serialize)]
+pub struct Prediction {
+    /// HiBench's name.
+    pub workload: &'static str,
+    /// Nodes whose cores have a worker each.
+    pub nodes: usize,
+    /// Placed by the planner.
+    pub aware_per_s: f64,
+    /// Left to the kernel, which may use the whole machine.
+    pub unaware_per_s: f64,
+    /// Left to the kernel, which is kept to the same nodes.
+    pub unaware_kept_per_s: f64,
+    /// How far a byte between instances travels on average when placed by the planner, 0 within a
+    /// core.
+    pub aware_distance: Option<f64>,
+    /// The same when left to the kernel.
+    pub unaware_distance: f64,
+    /// Cache lines over links per row with which the model would give the gain that P5 measured;
+    /// `null` where P5 has none, or no number of lines does.
+    pub lines_for_published_gain: Option<f64>,
+}
+
+impl Prediction {
+    /// What placement gains over the kernel on the whole machine.
+    pub fn gain(&self) -> f64 {
+        self.aware_per_s / self.unaware_per_s - 1.0
+    }
+
+    /// What it gains over the kernel on the same nodes.
+    pub fn gain_over_kept(&self) -> f64 {
+        self.aware_per_s / self.unaware_kept_per_s - 1.0
+    }
+}
+
+/// What P5 measured for the fixed window: events per second unaware and aware.
+pub fn published(workload: &str, nodes: usize) -> Option<(f64, f64)> {
+    match (workload, nodes) {
+        ("fixwindow", 1) => Some((570e3, 670e3)),
+        ("fixwindow", 4) => Some((2.63e6, 3.15e6)),
+        ("fixwindow", 8) => Some((4.9e6, 6.17e6)),
+        _ => None,
+    }
+}
+
+/// Predicts all workloads on these numbers of nodes.
+pub fn predict(nodes: &[usize]) -> Result<(Parameters, Vec<Prediction>), String> {
+    let parameters = calibrated(ASSUMED)?;
+    let mut predictions = Vec::new();
+    for workload in Workload::ALL {
+        for &nodes in nodes {
+            let case = Case::new(workload, nodes)?;
+            let mut prediction = case.predict(&parameters);
+            if let Some((unaware, aware)) = published(workload.name(), nodes) {
+                prediction.lines_for_published_gain = case.lines_for(aware / unaware - 1.0)?;
+            }
+            predictions.push(prediction);
+        }
+    }
+    Ok((parameters, predictions))
+}
+
+/// The parameters with the scale that gives P5's unaware fixed window on one node.
+fn calibrated(parameters: Parameters) -> Result<Parameters, String> {
+    let case = Case::new(Workload::FixWindow, 1)?;
+    let (work_ns, memory_ns) = case.unaware_ns(&parameters, &case.topology);
+    let per_row_ns = case.workers as f64 * 1e9 / parameters.unaware_one_node_per_s;
+    let scale = (per_row_ns - memory_ns) / work_ns * parameters.scale;
+    if scale <= 0.0 {
+        return Err(format!(
+            "a row takes {per_row_ns:.0} ns in all, and {memory_ns:.0} ns for memory alone"
+        ));
+    }
+    Ok(Parameters {
+        scale,
+        ..parameters
+    })
+}
+
+/// A workload on some nodes of the machine, placed by the planner.
+struct Case {
+    workload: Workload,
+    nodes: usize,
+    workers: usize,
+    /// The whole machine.
+    topology: Topology,
+    program: Program,
+    plan: Plan,
+    /// By node of the query: rows that go in for each row that all sources read together.
+    rows: Vec<f64>,
+    /// CPU time of each instance for such a row in nanoseconds, as the planner assumes.
+    work_ns: Vec<f64>,
+    /// Rows on each link for such a row.
+    linked: Vec<f64>,
+}
+
+impl Case {
+    fn new(workload: Workload, nodes: usize) -> Result<Case, String> {
+        let topology = Topology::bullion_s16();
+        let workers = nodes * ASSUMED.workers_per_node;
+        let mut allowed = topology.clone();
+        allowed.allow_only(&(0..workers).collect::<Vec<usize>>());
+        let mut program = program(workload)?;
+        // As many generators as workers: one file would be one partition.
+        for node in &mut program.graph.nodes {
+            if node.kind == NodeKind::Source {
+                node.instances_max = usize::MAX;
+            }
+        }
+        let settings = &mut program.settings;
+        settings.workers = Some(workers);
+        for output in &mut program.outputs {
+            output.parallelism = slackwater_sql::settings::Parallelism::Fixed(workers);
+        }
+        let machine = Machine {
+            topology: allowed,
+            quota_cores: None,
+            binds_memory: true,
+            notes: Vec::new(),
+        };
+        let learned = Learned::default();
+        let plan = plan_on(&program, &machine, &learned).map_err(|error| error.to_string())?;
+        let costs = query_costs(&program, &learned).of_node;
+        let sources = program.graph.nodes.iter();
+        let sources = sources.filter(|node| node.kind == NodeKind::Source).count();
+        let rates = vec![1.0 / sources as f64; program.graph.nodes.len()];
+        let (graph, split, execution) = (&program.graph, &plan.subqueries, &plan.execution);
+        let demand = demand(graph, split, execution, &costs, &rates);
+        let links = execution.links.iter().zip(&demand.bytes_per_s);
+        let linked = links.map(|(link, bytes)| bytes / costs[link.from_node].row_bytes.max(1e-9));
+        Ok(Case {
+            linked: linked.collect(),
+            rows: rows_into(graph, &costs, &rates),
+            work_ns: demand.cores.iter().map(|cores| cores * 1e9).collect(),
+            workload,
+            nodes,
+            workers,
+            topology,
+            program,
+            plan,
+        })
+    }
+
+    fn predict(&self, parameters: &Parameters) -> Prediction {
+        let mut kept = self.topology.clone();
+        kept.nodes.truncate(self.nodes);
+        Prediction {
+            workload: self.workload.name(),
+            nodes: self.nodes,
+            aware_per_s: self.aware_per_s(parameters),
+            unaware_per_s: self.unaware_per_s(parameters, &self.topology),
+            unaware_kept_per_s: self.unaware_per_s(parameters, &kept),
+            aware_distance: self.plan.placement.distance_mean,
+            unaware_distance: distance_mean(&self.topology),
+            lines_for_published_gain: None,
+        }
+    }
+
+    /// Rows of state that an instance touches for each row that all sources read together.
+    fn state_rows(&self, subquery: usize) -> f64 {
+        let part = &self.plan.subqueries.subqueries[subquery];
+        let stateful = part.nodes.iter();
+        let stateful = stateful
+            .filter(|&&node| self.program.graph.nodes[node].kind == NodeKind::Stateful)
+            .map(|&node| self.rows[node]);
+        stateful.sum::<f64>() / part.instances as f64
+    }
+
+    /// Throughput as placed: the busiest worker decides, unless a node's way out is full before.
+    fn aware_per_s(&self, parameters: &Parameters) -> f64 {
+        let placement = &self.plan.placement;
+        let node_of = |instance: usize| {
+            let core = placement.cores[placement.worker_of[instance]];
+            self.topology.node_of(core.unwrap_or(0))
+        };
+        let mut busy_ns = vec![0.0; placement.cores.len()];
+        for (number, instance) in self.plan.execution.instances.iter().enumerate() {
+            let state = self.state_rows(instance.subquery) * parameters.lines_of_state;
+            busy_ns[placement.worker_of[number]] +=
+                self.work_ns[number] * parameters.scale + state * parameters.line_local_ns;
+        }
+        let mut sent = vec![0.0; self.topology.nodes.len()];
+        for (link, rows) in self.plan.execution.links.iter().zip(&self.linked) {
+            let (from, to) = (placement.worker_of[link.from], placement.worker_of[link.to]);
+            if from == to {
+                continue;
+            }
+            let (here, there) = (node_of(link.from), node_of(link.to));
+            let lines = rows * parameters.lines_per_linked_row;
+            busy_ns[to] += lines * latency_ns(parameters, self.topology.distance(here, there));
+            if here != there {
+                sent[here] += lines * LINE_BYTES;
+            }
+        }
+        let busiest_ns = busy_ns.into_iter().fold(0.0, f64::max);
+        let fullest = sent.into_iter().fold(0.0, f64::max);
+        bounded(1e9 / busiest_ns, parameters, fullest)
+    }
+
+    /// Throughput where the kernel moves threads over the nodes of a machine.
+    fn unaware_per_s(&self, parameters: &Parameters, machine: &Topology) -> f64 {
+        let (work_ns, memory_ns) = self.unaware_ns(parameters, machine);
+        let nodes = machine.nodes.len() as f64;
+        // Of all that is linked, what two places that are chosen at random have between them.
+        let linked = self.linked.iter().sum::<f64>() * parameters.lines_per_linked_row;
+        let sent = linked * LINE_BYTES * (1.0 - 1.0 / nodes) / nodes;
+        let by_cpu = self.workers as f64 * 1e9 / (work_ns + memory_ns);
+        bounded(by_cpu, parameters, sent)
+    }
+
+    /// CPU time of a row for work and for memory, over all workers, where everything is as far away
+    /// as two nodes of a machine are on average.
+    fn unaware_ns(&self, parameters: &Parameters, machine: &Topology) -> (f64, f64) {
+        let work_ns = self.work_ns.iter().sum::<f64>() * parameters.scale;
+        let instances = self.plan.execution.instances.iter();
+        let state = instances.map(|instance| self.state_rows(instance.subquery));
+        let lines = state.sum::<f64>() * parameters.lines_of_state
+            + self.linked.iter().sum::<f64>() * parameters.lines_per_linked_row;
+        let memory_ns = lines * latency_ns(parameters, distance_mean(machine));
+        (work_ns, memory_ns)
+    }
+
+    /// Lines over links with which the model gives a gain, found by halving; everything else as
+    /// assumed, and calibrated anew.
+    fn lines_for(&self, gain: f64) -> Result<Option<f64>, String> {
+        let gain_with = |lines_per_linked_row: f64| {
+            let parameters = calibrated(Parameters {
+                lines_per_linked_row,
+                ..ASSUMED
+            });
+            Some(self.predict(&parameters.ok()?).gain())
+        };
+        let (mut low, mut high) = (0.0, LINES_MAX);
+        while gain_with(high).is_none() {
+            high /= 2.0;
+        }
+        if gain_with(low).is_none_or(|least| least > gain)
+            || gain_with(high).is_none_or(|most| most < gain)
+        {
+            return Ok(None);
+        }
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(low, high);
+            match gain_with(middle) {
+                Some(found) if found < gain => low = middle,
+                _ => high = middle,
+            }
+        }
+        Ok(Some(high))
+    }
+}
+
+/// More lines than this are no row any more.
+const LINES_MAX: f64 = 256.0;
+
+/// To a hundredth of a line.
+const HALVINGS: usize = 16;
+
+/// A throughput, unless the way out of a node is full before: it sends so many bytes for each row.
+fn bounded(per_s: f64, parameters: &Parameters, sent_bytes: f64) -> f64 {
+    match sent_bytes > 0.0 {
+        true => per_s.min(parameters.node_bytes_per_s / sent_bytes),
+        false => per_s,
+    }
+}
+
+fn latency_ns(parameters: &Parameters, distance: f64) -> f64 {
+    parameters.line_local_ns * distance / f64::from(DISTANCE_LOCAL)
+}
+
+/// The distance between two nodes chosen at random, which may be the same.
+fn distance_mean(machine: &Topology) -> f64 {
+    let nodes = machine.nodes.len();
+    let pairs = (0..nodes).flat_map(|one| (0..nodes).map(move |other| (one, other)));
+    let sum = pairs
+        .map(|(one, other)| machine.distance(one, other))
+        .sum::<f64>();
+    sum / (nodes * nodes) as f64
+}
+
+fn program(workload: Workload) -> Result<Program, String> {
+    // Compiling looks whether the file is there, and reads nothing: any file does.
+    let file = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    let text = workload.sql(&file);
+    let compiled = compile(&text, &[], &BuiltIn);
+    Ok(compiled.map_err(|error| error.to_string())?.run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calibration_gives_the_published_rate_on_one_node() {
+        let (parameters, predictions) = predict(&[1]).unwrap();
+        assert!(parameters.scale > 1.0, "{parameters:?}");
+        let window = predictions.iter().find(|p| p.workload == "fixwindow");
+        let window = window.unwrap();
+        assert!(
+            (window.unaware_per_s / 570e3 - 1.0).abs() < 1e-9,
+            "{window:?}"
+        );
+        // Kept to one node nothing is far away, and placement brings only neighbours together.
+        assert!(window.gain_over_kept() < 0.05, "{window:?}");
+        assert!(window.gain() > 0.0, "{window:?}");
+        let lines = window.lines_for_published_gain.unwrap();
+        assert!(lines > 0.0 && lines < LINES_MAX, "{lines}");
+    }
+
+    #[test]
+    fn what_has_neither_links_nor_state_gains_nothing() {
+        let (_, predictions) = predict(&[2]).unwrap();
+        let identity = predictions.iter().find(|p| p.workload == "identity");
+        assert!(identity.unwrap().gain().abs() < 1e-9, "{identity:?}");
+    }
+
+    #[test]
+    fn two_nodes_at_random_are_mostly_far_apart() {
+        let mean = distance_mean(&Topology::bullion_s16());
+        // One in sixteen is the same, one its partner, fourteen far.
+        assert!(
+            (mean - (10.0 + 15.0 + 14.0 * 40.0) / 16.0).abs() < 1e-9,
+            "{mean}"
+        );
+    }
+}

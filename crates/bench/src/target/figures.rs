@@ -1,0 +1,259 @@
+//! The figures: medians over rounds, as JSON and for tables.
+
+use serde::Serialize;
+
+use super::comparison::Comparison;
+use super::order::{Point, Spec};
+use super::query::Query;
+use super::setting::Setting;
+use super::verdict::Verdict;
+use crate::common::Latency;
+use slackwater::calibrate::{Host, WaitCosts};
+use slackwater::measure::{Spread, median};
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    /// Where.
+    pub host: Host,
+    /// Load averages before.
+    pub load_before: [f64; 3],
+    /// And after.
+    pub load_after: [f64; 3],
+    /// The core of the process that sent and received.
+    pub core: usize,
+    /// What the engine took waiting to cost.
+    pub costs: WaitCosts,
+    /// Whether that was measured by `calibrate`; else it is built in.
+    pub costs_measured: bool,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Rounds.
+    pub rounds: u32,
+    /// How long each point was measured in each of them.
+    pub seconds: f64,
+    /// For how long records flowed before.
+    pub warm_up_s: f64,
+    /// Medians of each point.
+    pub summaries: Vec<Summary>,
+    /// `auto` beside the cheapest fixed setting that meets its target.
+    pub comparisons: Vec<Comparison>,
+    /// The goals, met or missed.
+    pub verdicts: Vec<Verdict>,
+    /// Points that were measured again because something else disturbed them.
+    pub repeated: usize,
+    /// Points that are disturbed all the same.
+    pub disturbed: usize,
+    /// Every point of every round.
+    pub points: Vec<Point>,
+}
+
+/// A point: medians over the rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// What was measured.
+    #[serde(flatten)]
+    pub spec: Spec,
+    /// CPU time of the process that runs the query, in per cent of a core.
+    pub percent: Spread,
+    /// CPU time for a record.
+    pub us_per_record: f64,
+    /// How often one of its threads went to sleep in a second.
+    pub wakeups_per_s: f64,
+    /// The share of the time in which something else had a core that it wanted.
+    pub disturbed: f64,
+    /// What all others used, the generator excepted, in per cent of a core.
+    pub others_percent: f64,
+    /// From the time that the last record of a row was due to the row's receipt; nothing without
+    /// rows.
+    pub latency: Option<Latency>,
+    /// Rows in the interval.
+    pub rows: f64,
+    /// The engine's own p99, over the whole run.
+    pub own_p99_us: Option<f64>,
+    /// How long after they were due records were sent (p99).
+    pub lag_p99_us: f64,
+    /// Whether all records were taken that were due.
+    pub keeps_up: bool,
+    /// Of a setting with a target, whether the receiver saw it met.
+    pub target_met: Option<bool>,
+}
+
+impl Summary {
+    /// Of a point's measurements, at least one.
+    pub fn of(spec: Spec, points: &[Point]) -> Option<Summary> {
+        let of_it = points.iter().filter(|point| point.spec == spec);
+        let of_it = of_it.collect::<Vec<_>>();
+        if of_it.is_empty() {
+            return None;
+        }
+        let all = |pick: &dyn Fn(&Point) -> f64| of_it.iter().map(|point| pick(point)).collect();
+        let some = |pick: &dyn Fn(&Point) -> Option<f64>| {
+            let values = of_it.iter().filter_map(|point| pick(point));
+            let values = values.collect::<Vec<_>>();
+            (!values.is_empty()).then(|| median(values))
+        };
+        let of =
+            |pick: fn(&Latency) -> f64| some(&|point| point.generated.latency.as_ref().map(pick));
+        let latency = of(|latency| latency.p50_us).map(|p50_us| Latency {
+            p50_us,
+            p99_us: of(|latency| latency.p99_us).unwrap_or_default(),
+            p999_us: of(|latency| latency.p999_us).unwrap_or_default(),
+            max_us: of(|latency| latency.max_us).unwrap_or_default(),
+        });
+        let percent = Spread::of(all(&|point| point.usage.percent()));
+        let mut summary = Summary {
+            spec,
+            percent,
+            // A per cent of a core is 10 ms in a second.
+            us_per_record: percent.median * 1e4 / spec.rate_per_s as f64,
+            wakeups_per_s: median(all(&|point| {
+                point.usage.voluntary_switches as f64 / point.usage.wall_s
+            })),
+            disturbed: median(all(&|point| point.usage.disturbed())),
+            others_percent: median(all(&|point| point.others_percent)),
+            latency,
+            rows: median(all(&|point| point.generated.rows as f64)),
+            own_p99_us: some(&|point| point.own.as_ref()?.p99_us),
+            lag_p99_us: median(all(&|point| point.generated.lag.p99_us)),
+            keeps_up: of_it.iter().all(|point| point.generated.sent.unsent == 0),
+            target_met: None,
+        };
+        if let Setting::Auto { target_us } = spec.setting {
+            summary.target_met = Some(summary.meets(target_us));
+        }
+        Some(summary)
+    }
+
+    /// Whether its p99 is within a target.
+    pub fn meets(&self, target_us: u64) -> bool {
+        let met = |latency: Latency| latency.p99_us <= target_us as f64;
+        self.keeps_up && self.latency.is_some_and(met)
+    }
+}
+
+/// The summary of a point.
+pub fn at(
+    summaries: &[Summary],
+    setting: Setting,
+    query: Query,
+    rate_per_s: u64,
+) -> Option<&Summary> {
+    let spec = Spec {
+        setting,
+        query,
+        rate_per_s,
+    };
+    summaries.iter().find(|summary| summary.spec == spec)
+}
+
+/// What is there of something, in the order in which it first comes.
+pub fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::common::Usage;
+    use crate::target::order::{Generated, Own, Received, Sent};
+
+    /// A point of 10,000 records a second over two seconds.
+    pub fn point(setting: &str, round: u32, cpu_s: f64, p99_us: Option<f64>) -> Point {
+        let latency = p99_us.map(|p99_us| Latency {
+            p99_us,
+            ..Latency::default()
+        });
+        let setting = setting.parse().unwrap();
+        Point {
+            spec: Spec {
+                setting,
+                query: Query::Filter,
+                rate_per_s: 10_000,
+            },
+            round,
+            usage: Usage {
+                cpu_s,
+                wall_s: 2.0,
+                voluntary_switches: 200,
+                waited_s: 0.0,
+            },
+            others_percent: 1.0,
+            generated: Generated {
+                sent: Sent {
+                    records: 20_000,
+                    unsent: 0,
+                    kept: 10_000,
+                    kept_stamps: 0,
+                },
+                received: Received::default(),
+                rows: 10_000,
+                latency,
+                lag: Latency::default(),
+                reads: 0,
+            },
+            own: (setting != Setting::Hand).then(|| Own {
+                p99_us: p99_us.map(|p99_us| p99_us - 100.0),
+                p50_us: None,
+                target_met: Some(true),
+                plan: serde_json::Value::Null,
+                said: String::new(),
+            }),
+        }
+    }
+
+    /// A summary of one round.
+    pub fn summary(setting: &str, query: Query, rate: u64, percent: f64, p99_us: f64) -> Summary {
+        let mut point = point(setting, 0, percent / 50.0, Some(p99_us));
+        point.spec.query = query;
+        point.spec.rate_per_s = rate;
+        Summary::of(point.spec, &[point.clone()]).unwrap()
+    }
+
+    #[test]
+    fn whoever_keeps_the_machine_busy_disturbs() {
+        let mut point = point("poll", 0, 1.0, None);
+        assert!(!point.is_disturbed());
+        point.usage.waited_s = 0.021;
+        assert!(point.is_disturbed());
+        point.usage.waited_s = 0.0;
+        point.others_percent = 30.0;
+        assert!((point.disturbance() - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_summary_is_the_median_and_judged_by_what_was_received() {
+        let mut points = Vec::new();
+        for (round, (cpu_s, p99_us)) in [(0.02, 21_000.0), (0.03, 19_000.0), (0.9, 18_000.0)]
+            .into_iter()
+            .enumerate()
+        {
+            points.push(point("auto:20ms", round as u32, cpu_s, Some(p99_us)));
+            points.push(point("hand", round as u32, cpu_s, None));
+        }
+        let summary = Summary::of(points[0].spec, &points).unwrap();
+        assert!((summary.percent.median - 1.5).abs() < 1e-9);
+        assert!((summary.us_per_record - 1.5).abs() < 1e-9);
+        assert_eq!(summary.wakeups_per_s, 100.0);
+        assert_eq!(summary.own_p99_us, Some(18_900.0));
+        assert_eq!(summary.target_met, Some(true));
+        assert!(!summary.meets(18_999));
+        // Without rows nothing was met, and without a target nothing was to be met.
+        let hand = Summary::of(points[1].spec, &points).unwrap();
+        assert_eq!(
+            (hand.target_met, hand.latency, hand.own_p99_us),
+            (None, None, None)
+        );
+        assert!(!hand.meets(1_000_000));
+        // Nor where records were left.
+        points[4].generated.sent.unsent = 1;
+        let behind = Summary::of(points[0].spec, &points).unwrap();
+        assert_eq!((behind.keeps_up, behind.target_met), (false, Some(false)));
+    }
+}

@@ -1,0 +1,298 @@
+//! What is to be measured, read from the command line.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::order::{Order, Spec};
+use super::query::Query;
+use super::records::RATE_MAX;
+use super::sender::TAIL_NS;
+use super::setting::{Kind, Setting};
+use crate::common::{REPEATED_SHARE_MAX, parse_rate, parse_seconds};
+use slackwater::calibrate;
+
+const RATES: [u64; 5] = [100, 1_000, 10_000, 100_000, 500_000];
+const TARGETS_US: [u64; 4] = [1_000, 5_000, 20_000, 100_000];
+
+/// The points that `--quick` takes: those of the goals at 20 ms, and a look at windows.
+const QUICK: [(Query, u64, &[&str]); 4] = [
+    (
+        Query::Filter,
+        10_000,
+        &["auto:20ms", "sleep:10ms", "interrupt", "hand"],
+    ),
+    (Query::Filter, 100_000, &["auto:20ms", "sleep:10ms", "hand"]),
+    (Query::Filter, 500_000, &["auto:20ms", "sleep:10ms", "hand"]),
+    (Query::Window, 10_000, &["auto:20ms", "sleep:10ms"]),
+];
+
+const SECONDS: f64 = 15.0;
+const SECONDS_QUICK: f64 = 8.0;
+
+/// A controller needs some corrections before its choice is the one to be measured.
+const WARM_UP_S: f64 = 3.0;
+const WARM_UP_QUICK_S: f64 = 2.0;
+
+/// What a point takes beside its records: two processes start and end.
+const POINT_OVERHEAD_S: f64 = 0.4;
+
+/// What is measured.
+#[derive(Args)]
+pub struct Arguments {
+    /// Twelve points that the goals at 20 ms rest on, 8 s each: about two minutes. With --rates,
+    /// --targets, --queries or --settings: those points, 8 s each
+    #[arg(long)]
+    quick: bool,
+    /// Records per second, up to 2M [default: 100,1k,10k,100k,500k]
+    #[arg(long, value_name = "RATE,..", value_delimiter = ',', value_parser = whole_rate)]
+    rates: Option<Vec<u64>>,
+    /// Targets in milliseconds [default: 1,5,20,100]
+    #[arg(long, value_name = "MS,..", value_delimiter = ',', value_parser = target)]
+    targets: Option<Vec<u64>>,
+    /// filter (and project), window (of a second, keyed) [default: both]
+    #[arg(long, value_name = "QUERY,..", value_delimiter = ',')]
+    queries: Option<Vec<Query>>,
+    /// auto (the target is all that the engine is told), poll, interrupt, spin, sleep (at every hop,
+    /// for half of each target), linger (100 ms), hand (no engine; filter only) [default: all]
+    #[arg(long, value_name = "SETTING,..", value_delimiter = ',')]
+    settings: Option<Vec<Kind>>,
+    /// Rounds; the medians are printed
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// How long each point is measured in each round, in seconds [default: 15]
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<f64>,
+    /// For how long records flow before it counts, in seconds [default: 3]
+    #[arg(long, value_parser = parse_seconds)]
+    warm_up: Option<f64>,
+    /// The core of the process that sends records and receives rows [default: one that the engine's
+    /// first worker is not on]
+    #[arg(long)]
+    core: Option<usize>,
+    /// Write all figures as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw CPU time against rate into this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+fn whole_rate(text: &str) -> Result<u64, String> {
+    let rate = parse_rate(text)?;
+    match rate.fract() == 0.0 && rate <= RATE_MAX as f64 {
+        true => Ok(rate as u64),
+        false => Err("a rate is a whole number of records up to 2M".to_string()),
+    }
+}
+
+fn target(text: &str) -> Result<u64, String> {
+    let number = text.trim().trim_end_matches("ms").trim();
+    let us = number.parse::<f64>().ok().map(|ms| (ms * 1e3).round());
+    us.filter(|us| (10.0..=1e7).contains(us))
+        .map(|us| us as u64)
+        .ok_or_else(|| "a target is a number of milliseconds from 0.01 to 10000".to_string())
+}
+
+/// What is to be done.
+pub struct Plan {
+    /// The points of a round: those of a query and rate stand together.
+    pub groups: Vec<Vec<Spec>>,
+    /// How often.
+    pub rounds: u32,
+    /// How long each point is measured in a round.
+    pub seconds: f64,
+    /// And how long before.
+    pub warm_up_s: f64,
+    /// The generator's core.
+    pub core: usize,
+}
+
+impl Plan {
+    /// Reads it.
+    pub fn of(arguments: &Arguments) -> Result<Plan, String> {
+        let quick = arguments.quick;
+        let chosen = arguments.rates.is_some()
+            || arguments.targets.is_some()
+            || arguments.queries.is_some()
+            || arguments.settings.is_some();
+        let groups = match quick && !chosen {
+            true => quick_groups()?,
+            false => groups(arguments),
+        };
+        if groups.is_empty() {
+            return Err("nothing is left to measure: hand is there for filter only".to_string());
+        }
+        let (seconds, warm_up_s) = match quick {
+            true => (SECONDS_QUICK, WARM_UP_QUICK_S),
+            false => (SECONDS, WARM_UP_S),
+        };
+        Ok(Plan {
+            groups,
+            rounds: arguments.rounds,
+            seconds: arguments.seconds.unwrap_or(seconds),
+            warm_up_s: arguments.warm_up.unwrap_or(warm_up_s),
+            core: arguments
+                .core
+                .unwrap_or_else(|| calibrate::cores().follower),
+        })
+    }
+
+    /// Points of a round.
+    pub fn points_per_round(&self) -> usize {
+        self.groups.iter().map(Vec::len).sum()
+    }
+
+    /// Points of all rounds.
+    pub fn points(&self) -> usize {
+        self.points_per_round() * self.rounds as usize
+    }
+
+    /// Whether the program written by hand is among them.
+    pub fn needs_hand(&self) -> bool {
+        let mut specs = self.groups.iter().flatten();
+        specs.any(|spec| spec.setting == Setting::Hand)
+    }
+
+    /// How long it takes.
+    pub fn expected_s(&self) -> f64 {
+        let flow_s = self.warm_up_s + self.seconds + TAIL_NS as f64 / 1e9;
+        self.points() as f64 * (flow_s + POINT_OVERHEAD_S)
+    }
+
+    /// With all repetitions.
+    pub fn expected_max_s(&self) -> f64 {
+        self.expected_s() * (1.0 + REPEATED_SHARE_MAX)
+    }
+
+    /// What the generator of a point is told.
+    pub fn order(&self, spec: &Spec) -> Order {
+        Order {
+            query: spec.query,
+            rate_per_s: spec.rate_per_s,
+            warm_up_ns: (self.warm_up_s * 1e9) as u64,
+            time_ns: (self.seconds * 1e9) as u64,
+            core: self.core,
+        }
+    }
+}
+
+fn quick_groups() -> Result<Vec<Vec<Spec>>, String> {
+    let group = |(query, rate_per_s, settings): (Query, u64, &[&str])| {
+        let spec = |text: &&str| -> Result<Spec, String> {
+            Ok(Spec {
+                setting: text.parse()?,
+                query,
+                rate_per_s,
+            })
+        };
+        settings.iter().map(spec).collect()
+    };
+    QUICK.into_iter().map(group).collect()
+}
+
+fn groups(arguments: &Arguments) -> Vec<Vec<Spec>> {
+    fn or<'a, T>(given: &'a Option<Vec<T>>, all: &'a [T]) -> &'a [T] {
+        given.as_deref().unwrap_or(all)
+    }
+    let targets_us = or(&arguments.targets, &TARGETS_US);
+    let mut settings = Vec::new();
+    for kind in or(&arguments.settings, &Kind::ALL) {
+        for setting in kind.settings(targets_us) {
+            if !settings.contains(&setting) {
+                settings.push(setting);
+            }
+        }
+    }
+    let mut groups = Vec::new();
+    for &rate_per_s in or(&arguments.rates, &RATES) {
+        for &query in or(&arguments.queries, &Query::ALL) {
+            let settings = settings.iter();
+            let fitting = settings
+                .filter(|&&setting| setting != Setting::Hand || query == Query::Filter)
+                .map(|&setting| Spec {
+                    setting,
+                    query,
+                    rate_per_s,
+                });
+            let group = fitting.collect::<Vec<_>>();
+            if !group.is_empty() && !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn plan(arguments: &[&str]) -> Result<Plan, String> {
+        let line = ["target", "--core", "0"]
+            .into_iter()
+            .chain(arguments.iter().copied());
+        let line = Line::try_parse_from(line).map_err(|error| error.to_string())?;
+        Plan::of(&line.arguments)
+    }
+
+    #[test]
+    fn all_of_it_is_every_setting_and_a_quick_look_twelve_points() {
+        let all = plan(&[]).unwrap();
+        // Four autos, four sleeps, four others; by hand for one of the queries.
+        assert_eq!(all.points(), 5 * (12 + 13));
+        assert!(all.needs_hand());
+        assert!((15.0..=3_600.0).contains(&all.expected_max_s()));
+        let quick = plan(&["--quick"]).unwrap();
+        assert_eq!(quick.points(), 12);
+        assert_eq!((quick.seconds, quick.warm_up_s), (8.0, 2.0));
+        assert!(quick.expected_max_s() < 180.0);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_measured() {
+        let line = "--quick --rates 500,2k --targets 20,0.5 --queries window --settings auto,poll \
+                    --rounds 2 --warm-up 0.5";
+        let some = plan(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        assert_eq!((some.points_per_round(), some.points()), (6, 12));
+        assert!(!some.needs_hand());
+        let names = some.groups[1].iter().map(|spec| spec.setting.to_string());
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            ["auto:20ms", "auto:500us", "poll"]
+        );
+        let order = some.order(&some.groups[1][0]);
+        assert_eq!((order.rate_per_s, order.query), (2_000, Query::Window));
+        assert_eq!(
+            (order.warm_up_ns, order.time_ns),
+            (500_000_000, 8_000_000_000)
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            "--rates 0",
+            "--rates 1.5",
+            "--rates 3M",
+            "--targets soon",
+            "--targets 0",
+            "--queries join",
+            "--settings fast",
+            "--rounds 0",
+            "--seconds 0",
+            "--settings hand --queries window",
+        ] {
+            let refused = plan(&line.split(' ').collect::<Vec<_>>());
+            assert!(refused.is_err(), "{line}");
+        }
+    }
+}

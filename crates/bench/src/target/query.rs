@@ -1,0 +1,117 @@
+//! The two queries, as SQL, and the addresses that they read from and write to.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::records::READING_MIN_DROPPED;
+
+/// The length of the windows.
+pub const WINDOW_NS: u64 = 1_000_000_000;
+
+/// A query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Query {
+    /// Keeps half of the rows and three of the columns.
+    Filter,
+    /// Rows per key and window of a second.
+    Window,
+}
+
+/// Where records come from and rows go to: a program that listens at both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    /// Of the records.
+    pub records: SocketAddr,
+    /// Of the rows.
+    pub rows: SocketAddr,
+}
+
+impl Query {
+    /// Both.
+    pub const ALL: [Query; 2] = [Query::Filter, Query::Window];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Query::Filter => "filter",
+            Query::Window => "window",
+        }
+    }
+
+    /// What it does, for headings.
+    pub fn title(self) -> &'static str {
+        match self {
+            Query::Filter => "filter and project",
+            Query::Window => "keyed window of 1 s",
+        }
+    }
+
+    /// The statements. A record that the engine can't read fails the query: here all are good.
+    pub fn sql(self, addresses: &Addresses) -> String {
+        let Addresses { records, rows } = addresses;
+        let (event_time, columns, select) = match self {
+            Query::Filter => (
+                "",
+                "due BIGINT, sensor INT, reading INT",
+                format!(
+                    "SELECT due, sensor, reading FROM records WHERE reading < {READING_MIN_DROPPED}"
+                ),
+            ),
+            Query::Window => (
+                ",\n  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts",
+                "start_ms BIGINT, sensor INT, records BIGINT",
+                "SELECT CAST(window_start AS BIGINT), sensor, COUNT(*)\n\
+                 FROM TUMBLE(TABLE records, DESCRIPTOR(ts), INTERVAL '1' SECOND)\n\
+                 GROUP BY window_start, window_end, sensor"
+                    .to_string(),
+            ),
+        };
+        format!(
+            "CREATE TABLE records (due BIGINT, ms BIGINT, sensor INT, reading INT, place STRING, \
+             status STRING, note STRING{event_time})\n\
+             WITH ('connector' = 'tcp', 'address' = '{records}', 'on_error' = 'fail');\n\
+             CREATE TABLE out ({columns}) WITH ('connector' = 'tcp', 'address' = '{rows}');\n\
+             INSERT INTO out {select};\n"
+        )
+    }
+}
+
+impl fmt::Display for Query {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Query {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Query, String> {
+        let named = Query::ALL.into_iter().find(|query| query.name() == text);
+        named.ok_or_else(|| "a query is filter or window".to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slackwater::catalog::BuiltIn;
+
+    #[test]
+    fn both_queries_compile() {
+        let addresses = Addresses {
+            records: SocketAddr::from(([127, 0, 0, 1], 4000)),
+            rows: SocketAddr::from(([127, 0, 0, 1], 4001)),
+        };
+        for query in Query::ALL {
+            let sql = query.sql(&addresses);
+            let compiled = slackwater_sql::program::compile(&sql, &[], &BuiltIn);
+            let compiled = compiled.map_err(|error| error.render(query.name(), &sql));
+            let program = compiled.unwrap_or_else(|error| panic!("{error}")).run;
+            assert!(!program.is_empty());
+        }
+    }
+}

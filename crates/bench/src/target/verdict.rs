@@ -1,0 +1,348 @@
+//! The goals, met or missed. Pure: from medians to lines.
+
+use serde::Serialize;
+
+use super::comparison::{Comparison, MORE_PERCENT_MAX, RATIO_MAX, ratio};
+use super::figures::{Summary, at};
+use super::query::Query;
+use super::setting::Setting;
+use crate::common::{geometric_mean, rate};
+
+/// CPU time of `auto` against the cheapest fixed setting that meets the target, in the geometric
+/// mean over queries, rates and targets.
+const MEAN_MAX: f64 = 1.10;
+
+/// The target of the goals that name one.
+const TARGET_US: u64 = 20_000;
+
+/// Against interrupts without linger: at this rate, and at most so much.
+const INTERRUPT_RATE: u64 = 10_000;
+const INTERRUPT_RATIO_MAX: f64 = 0.5;
+
+/// Against the program written by hand: rates, and the most at each.
+const HAND_RATIOS_MAX: [(u64, f64); 3] = [(10_000, 0.5), (100_000, 0.8), (500_000, 1.2)];
+
+/// What came of a goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It is reached.
+    Met,
+    /// It is not.
+    Missed,
+    /// The points that it rests on were not measured.
+    NotMeasured,
+}
+
+/// A goal, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// What was to be reached.
+    pub goal: String,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// What was measured.
+    pub measured: Option<f64>,
+    /// What it may be at most.
+    pub at_most: f64,
+    /// What it rests on.
+    pub details: String,
+}
+
+impl Verdict {
+    fn of(goal: String, measured: f64, at_most: f64, met: bool, details: String) -> Verdict {
+        Verdict {
+            goal,
+            outcome: if met { Outcome::Met } else { Outcome::Missed },
+            measured: Some(measured),
+            at_most,
+            details,
+        }
+    }
+
+    fn not_measured(goal: String, at_most: f64) -> Verdict {
+        Verdict {
+            goal,
+            outcome: Outcome::NotMeasured,
+            measured: None,
+            at_most,
+            details: String::new(),
+        }
+    }
+
+    /// As people read it.
+    pub fn line(&self) -> String {
+        let said = match self.outcome {
+            Outcome::Met => "met",
+            Outcome::Missed => "MISSED",
+            Outcome::NotMeasured => "not measured",
+        };
+        let Some(measured) = self.measured else {
+            return format!("{said}: {}, at most {}", self.goal, self.at_most);
+        };
+        // Numbers of points are whole, ratios are not.
+        let measured = match self.at_most.fract() == 0.0 {
+            true => format!("{measured:.0}"),
+            false => format!("{measured:.2}"),
+        };
+        let Verdict { goal, at_most, .. } = self;
+        format!(
+            "{said}: {goal}: {measured}, at most {at_most}; {}",
+            self.details
+        )
+    }
+}
+
+/// All goals.
+pub fn verdicts(summaries: &[Summary], comparisons: &[Comparison]) -> Vec<Verdict> {
+    let mut verdicts = vec![targets(comparisons), mean(comparisons), each(comparisons)];
+    for query in Query::ALL {
+        verdicts.push(against(
+            summaries,
+            Setting::Interrupt,
+            query,
+            INTERRUPT_RATE,
+            INTERRUPT_RATIO_MAX,
+        ));
+    }
+    for (rate_per_s, at_most) in HAND_RATIOS_MAX {
+        let hand = against(summaries, Setting::Hand, Query::Filter, rate_per_s, at_most);
+        verdicts.push(hand);
+    }
+    verdicts
+}
+
+/// Where `auto` fails and a fixed setting does not.
+fn targets(comparisons: &[Comparison]) -> Verdict {
+    let goal = "targets missed by auto that a fixed setting meets".to_string();
+    if comparisons.is_empty() {
+        return Verdict::not_measured(goal, 0.0);
+    }
+    let possible = comparisons.iter().filter(|each| each.best.is_some());
+    let misses = comparisons.iter().filter(|each| each.is_miss());
+    let misses = misses.map(Comparison::place).collect::<Vec<_>>();
+    let nobody = comparisons.iter().filter(|each| each.best.is_none());
+    let (nobody, by_auto) = (
+        nobody.clone().count(),
+        nobody.filter(|each| each.met).count(),
+    );
+    let mut details = format!("{} targets that one meets", possible.count());
+    if nobody > 0 {
+        details.push_str(&format!(
+            ", {nobody} that none meets ({by_auto} of them auto)"
+        ));
+    }
+    if !misses.is_empty() {
+        details.push_str(&format!("; missed: {}", misses.join(", ")));
+    }
+    Verdict::of(goal, misses.len() as f64, 0.0, misses.is_empty(), details)
+}
+
+fn mean(comparisons: &[Comparison]) -> Verdict {
+    let goal = "CPU time of auto against the cheapest fixed setting that meets the target, \
+                geometric mean"
+        .to_string();
+    let ratios = comparisons.iter().filter_map(|each| each.ratio);
+    let ratios = ratios.collect::<Vec<_>>();
+    if ratios.is_empty() {
+        return Verdict::not_measured(goal, MEAN_MAX);
+    }
+    let measured = geometric_mean(&ratios);
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = ratios.iter().copied().fold(0.0, f64::max);
+    let details = format!("{} ratios from {least:.2} to {most:.2}", ratios.len());
+    Verdict::of(goal, measured, MEAN_MAX, measured <= MEAN_MAX, details)
+}
+
+fn each(comparisons: &[Comparison]) -> Verdict {
+    let goal = format!(
+        "points where auto costs more than {RATIO_MAX} times as much and {MORE_PERCENT_MAX} % of a \
+         core more"
+    );
+    let compared = comparisons.iter().filter(|each| each.ratio.is_some());
+    let compared = compared.collect::<Vec<_>>();
+    let worst = |one: &&&Comparison, other: &&&Comparison| {
+        one.ratio
+            .unwrap_or(0.0)
+            .total_cmp(&other.ratio.unwrap_or(0.0))
+    };
+    let Some(worst) = compared.iter().max_by(worst) else {
+        return Verdict::not_measured(goal, 0.0);
+    };
+    let shown = |each: &Comparison| {
+        format!(
+            "{} {:.2} % / {:.2} % = {:.2}",
+            each.place(),
+            each.percent,
+            each.best_percent.unwrap_or(0.0),
+            each.ratio.unwrap_or(0.0)
+        )
+    };
+    let beyond = compared.iter().filter(|each| each.is_too_much());
+    let beyond = beyond.map(|each| shown(each)).collect::<Vec<_>>();
+    let details = match beyond.is_empty() {
+        true => format!("the largest ratio: {}", shown(worst)),
+        false => beyond.join(", "),
+    };
+    Verdict::of(goal, beyond.len() as f64, 0.0, beyond.is_empty(), details)
+}
+
+/// `auto` at 20 ms against one other at one rate.
+fn against(
+    summaries: &[Summary],
+    other: Setting,
+    query: Query,
+    rate_per_s: u64,
+    at_most: f64,
+) -> Verdict {
+    let auto = Setting::Auto {
+        target_us: TARGET_US,
+    };
+    let goal = format!(
+        "{auto} against {other}, {query} at {}",
+        rate(rate_per_s as f64)
+    );
+    let of = |setting| at(summaries, setting, query, rate_per_s);
+    let (Some(one), Some(other)) = (of(auto), of(other)) else {
+        return Verdict::not_measured(goal, at_most);
+    };
+    let measured = ratio(one, other);
+    // What is cheap because it is late, or because records were left, is no saving.
+    let in_time = one.meets(TARGET_US);
+    let details = format!(
+        "{:.2} % / {:.2} %{}{}",
+        one.percent.median,
+        other.percent.median,
+        if in_time {
+            ""
+        } else {
+            ", auto missed the target"
+        },
+        if other.keeps_up {
+            ""
+        } else {
+            ", the other left records"
+        }
+    );
+    Verdict::of(
+        goal,
+        measured,
+        at_most,
+        measured <= at_most && in_time,
+        details,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::comparison::comparisons;
+    use crate::target::figures::tests::summary;
+
+    fn filter(setting: &str, rate: u64, percent: f64, p99_us: f64) -> Summary {
+        summary(setting, Query::Filter, rate, percent, p99_us)
+    }
+
+    fn judged(summaries: &[Summary]) -> Vec<Verdict> {
+        verdicts(summaries, &comparisons(summaries))
+    }
+
+    fn outcomes(summaries: &[Summary]) -> Vec<Outcome> {
+        judged(summaries)
+            .into_iter()
+            .map(|verdict| verdict.outcome)
+            .collect()
+    }
+
+    #[test]
+    fn a_target_is_missed_only_where_a_fixed_setting_meets_it() {
+        let mut summaries = vec![
+            filter("auto:1ms", 10_000, 1.0, 1_001.0),
+            filter("poll", 10_000, 100.0, 1_500.0),
+        ];
+        let verdict = &judged(&summaries)[0];
+        assert_eq!(verdict.outcome, Outcome::Met);
+        assert!(
+            verdict
+                .details
+                .contains("1 that none meets (0 of them auto)")
+        );
+        // Nor is there a ratio then.
+        assert_eq!(outcomes(&summaries)[1], Outcome::NotMeasured);
+        summaries.push(filter("interrupt", 10_000, 5.0, 999.0));
+        let verdict = &judged(&summaries)[0];
+        assert_eq!(
+            (verdict.outcome, verdict.measured),
+            (Outcome::Missed, Some(1.0))
+        );
+        assert!(
+            verdict.line().ends_with("missed: filter 10 k/s 1ms"),
+            "{}",
+            verdict.line()
+        );
+    }
+
+    #[test]
+    fn one_point_may_cost_a_fifth_of_a_per_cent_more_but_the_mean_counts_all() {
+        let mut summaries = vec![
+            filter("auto:20ms", 100, 0.30, 100.0),
+            filter("interrupt", 100, 0.12, 100.0),
+        ];
+        assert_eq!(outcomes(&summaries)[1..3], [Outcome::Missed, Outcome::Met]);
+        summaries[0] = filter("auto:20ms", 100, 0.33, 100.0);
+        let verdict = &judged(&summaries)[2];
+        assert_eq!(verdict.outcome, Outcome::Missed);
+        assert!(
+            verdict.details.contains("0.33 % / 0.12 % = 2.75"),
+            "{verdict:?}"
+        );
+        // Many good ones keep the mean, and the bad one stays.
+        for rate in 0..20 {
+            summaries.push(filter("auto:20ms", 1_000 + rate, 1.0, 100.0));
+            summaries.push(filter("interrupt", 1_000 + rate, 1.0, 100.0));
+        }
+        assert_eq!(outcomes(&summaries)[1..3], [Outcome::Met, Outcome::Missed]);
+    }
+
+    #[test]
+    fn the_goals_at_20_ms_have_their_own_partners() {
+        let mut summaries = vec![
+            filter("auto:20ms", 10_000, 1.0, 19_000.0),
+            filter("interrupt", 10_000, 2.0, 100.0),
+            filter("hand", 10_000, 1.9, 100.0),
+            filter("auto:20ms", 500_000, 12.0, 19_000.0),
+            filter("hand", 500_000, 10.0, 100.0),
+        ];
+        let expected = [
+            Outcome::Met,
+            Outcome::NotMeasured,
+            Outcome::Missed,
+            Outcome::NotMeasured,
+            Outcome::Met,
+        ];
+        assert_eq!(outcomes(&summaries)[3..], expected);
+        // Cheap and late is no saving.
+        summaries[0] = filter("auto:20ms", 10_000, 1.0, 20_100.0);
+        let verdict = &judged(&summaries)[3];
+        assert_eq!(verdict.outcome, Outcome::Missed);
+        assert!(
+            verdict
+                .line()
+                .contains("0.50, at most 0.5; 1.00 % / 2.00 %, auto missed")
+        );
+    }
+
+    #[test]
+    fn nothing_measured_is_nothing_reached() {
+        assert!(
+            outcomes(&[])
+                .iter()
+                .all(|&outcome| outcome == Outcome::NotMeasured)
+        );
+        let line = judged(&[])[7].line();
+        assert!(
+            line.starts_with("not measured: auto:20ms against hand"),
+            "{line}"
+        );
+    }
+}

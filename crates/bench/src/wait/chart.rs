@@ -1,0 +1,107 @@
+//! CPU time against rate, drawn.
+
+use std::time::Duration;
+
+use slackwater_engine::runtime::WaitMode;
+
+use super::figures::{Figures, Summary};
+use super::way::{Mode, Transport, Way};
+use crate::plot::{Axis, Chart, Mark, Scale, Series, svg};
+
+/// The least that is drawn, in per cent of a core: below it the measurement has no digits.
+const PERCENT_MIN: f64 = 0.1;
+
+/// A core for each side.
+const PERCENT_MAX: f64 = 200.0;
+
+/// A chart for each kind of link, each with plain TCP beside it.
+pub fn draw(figures: &Figures) -> String {
+    let links = [Transport::Shm, Transport::Tcp];
+    let charts = links.map(|transport| chart(figures, transport));
+    let charts = charts.into_iter().flatten().collect::<Vec<_>>();
+    svg(&charts)
+}
+
+fn chart(figures: &Figures, transport: Transport) -> Option<Chart> {
+    let mut ways = Vec::new();
+    for summary in &figures.summaries {
+        let shown = summary.way.transport == transport || summary.way == Way::PLAIN;
+        if shown && !ways.contains(&summary.way) {
+            ways.push(summary.way);
+        }
+    }
+    if !ways.iter().any(|way| way.transport == transport) {
+        return None;
+    }
+    let rates = figures.baselines.iter().map(|base| base.rate_per_s);
+    let rates = rates.collect::<Vec<f64>>();
+    let min = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = rates.iter().copied().fold(0.0, f64::max);
+    Some(Chart {
+        title: format!(
+            "CPU time of sender + receiver over {}, sender alone subtracted",
+            transport.title()
+        ),
+        x: Axis {
+            label: format!(
+                "messages of {} bytes per second (hollow: less than 99 % received)",
+                figures.message_bytes
+            ),
+            scale: Scale::Log,
+            min,
+            // A single rate still has an axis.
+            max: if max > min { max } else { min * 10.0 },
+        },
+        y: Axis {
+            label: "% of a core".to_string(),
+            scale: Scale::Log,
+            min: PERCENT_MIN,
+            max: PERCENT_MAX,
+        },
+        series: ways.iter().map(|&way| series(figures, way)).collect(),
+    })
+}
+
+fn series(figures: &Figures, way: Way) -> Series {
+    let summaries = figures.summaries.iter();
+    let of_it = summaries.filter(|summary| summary.way == way);
+    let mark = |summary: &Summary| Mark {
+        x: summary.rate_per_s,
+        y: summary.net_percent,
+        filled: summary.keeps_up(),
+    };
+    Series {
+        name: match way.transport {
+            Transport::Plain => way.transport.title().to_string(),
+            _ => way.mode.to_string(),
+        },
+        colour: colour(way),
+        dashed: way.mode.is_auto(),
+        marks: of_it.map(mark).collect(),
+    }
+}
+
+/// `auto` has the colour of the sleep that it may take, and is dashed.
+fn colour(way: Way) -> usize {
+    if way.transport == Transport::Plain {
+        return 0;
+    }
+    let Mode(mode) = way.mode;
+    match mode {
+        WaitMode::Poll => 1,
+        WaitMode::Interrupt => 2,
+        WaitMode::Sleep(time) | WaitMode::Auto { delay: time } => {
+            if time < Duration::from_micros(100) {
+                3
+            } else if time < Duration::from_micros(500) {
+                4
+            } else if time < Duration::from_millis(5) {
+                5
+            } else {
+                6
+            }
+        }
+        WaitMode::SpinThenPark { .. } => 7,
+        WaitMode::BackOff => 8,
+    }
+}

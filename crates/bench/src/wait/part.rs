@@ -1,0 +1,156 @@
+//! The processes: whoever measures starts two for each point, and they connect with each other.
+//!
+//! ```text
+//! bench wait ── control ── sender   ═══ link or socket ═══ receiver ── control ── bench wait
+//!                             └── socket: addresses, descriptors, the interval ──┘
+//! ```
+//!
+//! Shutdown: each process answers once and ends. One that fails says why on standard error; the
+//! other one sees its end of the link or of the socket and fails as well. A [`Party`] that is
+//! dropped takes its process with it.
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::process::Child;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use slackwater_engine::time::now_ns;
+use slackwater_link::set_timer_slack_ns;
+
+use super::ends::{ReceivingEnd, SendingEnd};
+use super::order::{Interval, Order, Part, Point, Received, Sent};
+use super::way::{Transport, Way};
+use super::{receiver, sender};
+use crate::programs;
+use slackwater::measure;
+use slackwater::measure::control::Control;
+use slackwater::measure::program::{inherit, start_follower};
+
+/// Between the two sides' agreement and the first message.
+const LEAD_NS: u64 = 5_000_000;
+
+/// What the receiver says when it is about to look.
+const READY: &str = "ready";
+
+/// One side, in this process.
+pub fn run(descriptor: RawFd) -> Result<(), String> {
+    let control = inherit(descriptor)?;
+    let (order, peers) = control.expect::<Order>()?;
+    let peer = peers.into_iter().next().map(Control::of);
+    measure::pin(order.core)?;
+    set_timer_slack_ns(1);
+    match order.part {
+        Part::Sender => control.send(&run_sender(&order, peer.as_ref())?, &[]),
+        Part::Receiver => {
+            let peer = peer.ok_or("the receiver was given no socket to its sender")?;
+            control.send(&run_receiver(&order, &peer)?, &[])
+        }
+    }
+}
+
+fn run_sender(order: &Order, peer: Option<&Control>) -> Result<Sent, String> {
+    let mut end = SendingEnd::connect(order.way.transport, peer)?;
+    if let Some(peer) = peer {
+        peer.expect::<String>()?;
+    }
+    let begin_ns = now_ns() + LEAD_NS + order.warm_up_ns;
+    let interval = Interval {
+        begin_ns,
+        end_ns: begin_ns + order.time_ns,
+    };
+    if let Some(peer) = peer {
+        peer.send(&interval, &[])?;
+    }
+    let sent = sender::send(order, interval, &mut end)?;
+    end.finish()?;
+    Ok(sent)
+}
+
+fn run_receiver(order: &Order, peer: &Control) -> Result<Received, String> {
+    let mut end = ReceivingEnd::connect(order.way.transport, peer)?;
+    peer.send(&READY, &[])?;
+    let (interval, _) = peer.expect::<Interval>()?;
+    receiver::receive(order, interval, &mut end)
+}
+
+/// A process, as whoever measures sees it.
+struct Party {
+    control: Control,
+    child: Child,
+}
+
+impl Party {
+    fn start() -> Result<Party, String> {
+        let (control, child) = start_follower(|socket| programs::part("wait-part", socket))?;
+        Ok(Party { control, child })
+    }
+
+    fn answer<T: serde::de::DeserializeOwned>(
+        &mut self,
+        name: &str,
+        way: Way,
+    ) -> Result<T, String> {
+        let answer = self.control.receive::<T>()?;
+        let (answer, _) = answer.ok_or_else(|| {
+            let Way { transport, mode } = way;
+            format!("the {name} failed over {transport} with {mode}; the reason is above")
+        })?;
+        Ok(answer)
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        // It has answered and ends, or something is wrong with it or its peer.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two ends of a socket, of which neither stays here.
+fn pair() -> Result<(OwnedFd, OwnedFd), String> {
+    let pair = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    );
+    pair.map_err(|error| format!("no pair of sockets: {error}"))
+}
+
+/// Measures a point: `order` is the sender's, and its receiver is on `receiver_core`.
+pub fn measure(order: Order, receiver_core: usize, round: u32) -> Result<Point, String> {
+    let (way, rate_per_s) = (order.way, order.rate_per_s);
+    let mut sender = Party::start()?;
+    if way.transport == Transport::Nothing {
+        sender.control.send(&order, &[])?;
+        let sent = sender.answer("sender", way)?;
+        return Ok(Point {
+            way,
+            rate_per_s,
+            round,
+            sent,
+            received: None,
+        });
+    }
+    let mut receiver = Party::start()?;
+    {
+        // Nobody but the two holds the socket: each sees the other's end by it.
+        let (one, other) = pair()?;
+        let receiving = Order {
+            part: Part::Receiver,
+            core: receiver_core,
+            ..order
+        };
+        receiver.control.send(&receiving, &[other.as_fd()])?;
+        sender.control.send(&order, &[one.as_fd()])?;
+    }
+    let sent = sender.answer("sender", way)?;
+    let received = receiver.answer("receiver", way)?;
+    Ok(Point {
+        way,
+        rate_per_s,
+        round,
+        sent,
+        received: Some(received),
+    })
+}

@@ -1,0 +1,281 @@
+//! What is to be measured, read from the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use slackwater_engine::runtime::{Costs, WaitMode};
+
+use super::arrivals::Arrivals;
+use super::order::{Order, Part, Point};
+use super::part;
+use super::way::{Mode, Transport, Way};
+use crate::common::{REPEATED_SHARE_MAX, parse_rate, parse_seconds};
+use slackwater::calibrate::{self, WaitCosts};
+use slackwater::measure::Cores;
+
+/// All modes, of which `auto` for three permitted delays.
+const MODES: &str = "poll,interrupt,sleep:50us,sleep:200us,sleep:1ms,sleep:10ms,spin:50us,backoff,\
+                     auto:200us,auto:1ms,auto:10ms";
+const MODES_QUICK: &str = "interrupt,sleep:200us,sleep:1ms,auto:200us,auto:1ms";
+
+const RATES: &str = "100,1k,10k,100k,1M";
+const RATES_QUICK: &str = "1k,10k,100k";
+
+/// A point takes 2.75 s with its warm-up and the start of its processes; 120 of them in three rounds
+/// take 16.5 minutes, and a fifth of them may be repeated.
+const SECONDS: f64 = 2.3;
+const SECONDS_QUICK: f64 = 1.0;
+const WARM_UP: Duration = Duration::from_millis(400);
+const WARM_UP_QUICK: Duration = Duration::from_millis(200);
+
+const ROUNDS: u32 = 3;
+
+/// What a point takes beside: the start of two processes, and the way to its last message.
+const POINT_OVERHEAD_S: f64 = 0.05;
+
+/// What is measured.
+#[derive(Args)]
+pub struct Arguments {
+    /// Fewer modes and rates, one round of a second each: about 50 s
+    #[arg(long)]
+    quick: bool,
+    /// What carries messages: shm, tcp (the link), plain (a socket with blocking calls)
+    #[arg(
+        long,
+        value_name = "KIND,..",
+        value_delimiter = ',',
+        default_value = "shm,tcp,plain"
+    )]
+    kinds: Vec<Transport>,
+    /// How the reader of a link waits [default: poll, interrupt, sleep:50us, sleep:200us,
+    /// sleep:1ms, sleep:10ms, spin:50us, backoff, auto:200us, auto:1ms, auto:10ms]
+    #[arg(long, value_name = "MODE,..", value_delimiter = ',')]
+    modes: Option<Vec<Mode>>,
+    /// Messages per second, up to 10M [default: 100,1k,10k,100k,1M]
+    #[arg(long, value_name = "RATE,..", value_delimiter = ',', value_parser = parse_rate)]
+    rates: Option<Vec<f64>>,
+    /// Rounds; the medians are printed [default: 3]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// How long each point is measured in each round, in seconds [default: 2.3]
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<f64>,
+    /// How messages come: poisson (at random) or regular
+    #[arg(long, default_value = "poisson")]
+    arrivals: Arrivals,
+    /// Of the random arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The sender's core and the receiver's [default: two that are not threads of one]
+    #[arg(long, value_name = "CORE,CORE", value_delimiter = ',', num_args = 1)]
+    cores: Option<Vec<usize>>,
+    /// Write all figures as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw CPU time against rate into this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// What is to be done.
+pub struct Plan {
+    /// What is compared.
+    pub ways: Vec<Way>,
+    /// At which rates, in messages per second.
+    pub rates: Vec<f64>,
+    /// How often.
+    pub rounds: u32,
+    /// How long each point is measured in a round.
+    pub seconds: f64,
+    /// And how long before.
+    pub warm_up: Duration,
+    /// How messages come.
+    pub arrivals: Arrivals,
+    /// Of the arrivals.
+    pub seed: u64,
+    /// The sender's and the receiver's.
+    pub cores: Cores,
+    /// What `auto` takes waiting to cost.
+    pub costs: WaitCosts,
+    /// Whether that was measured; else it is built in.
+    pub costs_measured: bool,
+}
+
+impl Plan {
+    /// Reads it.
+    pub fn of(arguments: &Arguments) -> Result<Plan, String> {
+        let quick = arguments.quick;
+        let modes = match &arguments.modes {
+            Some(modes) => modes.clone(),
+            None => list(if quick { MODES_QUICK } else { MODES }, str::parse)?,
+        };
+        let rates = match &arguments.rates {
+            Some(rates) => rates.clone(),
+            None => list(if quick { RATES_QUICK } else { RATES }, parse_rate)?,
+        };
+        let mut ways = Vec::new();
+        for &transport in &arguments.kinds {
+            let modes: &[Mode] = match transport {
+                // Blocking calls are the one way in which it waits.
+                Transport::Plain => &[Way::PLAIN.mode],
+                _ => &modes,
+            };
+            for &mode in modes {
+                let way = Way { transport, mode };
+                if !ways.contains(&way) {
+                    ways.push(way);
+                }
+            }
+        }
+        let cores = match arguments.cores.as_deref() {
+            None => calibrate::cores(),
+            Some(&[leader, follower]) => Cores { leader, follower },
+            Some(_) => return Err("--cores: write two cores, such as 0,1".to_string()),
+        };
+        if cores.leader == cores.follower {
+            return Err("two cores are needed, one for each side".to_string());
+        }
+        let calibration = calibrate::load().ok();
+        Ok(Plan {
+            ways,
+            rates,
+            rounds: arguments.rounds.unwrap_or(if quick { 1 } else { ROUNDS }),
+            seconds: arguments
+                .seconds
+                .unwrap_or(if quick { SECONDS_QUICK } else { SECONDS }),
+            warm_up: if quick { WARM_UP_QUICK } else { WARM_UP },
+            arrivals: arguments.arrivals,
+            seed: arguments.seed,
+            cores,
+            costs_measured: calibration.is_some(),
+            costs: calibration
+                .map_or_else(|| Costs::default().into(), |calibration| calibration.costs),
+        })
+    }
+
+    /// Points of a round, the sender alone included.
+    pub fn points_per_round(&self) -> usize {
+        (self.ways.len() + 1) * self.rates.len()
+    }
+
+    /// Points of all rounds.
+    pub fn points(&self) -> usize {
+        self.points_per_round() * self.rounds as usize
+    }
+
+    /// Measures a point.
+    pub fn measure(&self, way: Way, rate_per_s: f64, round: u32) -> Result<Point, String> {
+        let order = self.order(way, rate_per_s, round);
+        part::measure(order, self.cores.follower, round)
+    }
+
+    /// How long it takes.
+    pub fn expected_s(&self) -> f64 {
+        let point_s = self.seconds + self.warm_up.as_secs_f64() + POINT_OVERHEAD_S;
+        self.points() as f64 * point_s
+    }
+
+    /// With all repetitions.
+    pub fn expected_max_s(&self) -> f64 {
+        self.expected_s() * (1.0 + REPEATED_SHARE_MAX)
+    }
+
+    fn order(&self, way: Way, rate_per_s: f64, round: u32) -> Order {
+        Order {
+            part: Part::Sender,
+            core: self.cores.leader,
+            way,
+            costs: self.costs,
+            rate_per_s,
+            arrivals: self.arrivals,
+            // Other messages in each round, and the same ones in all modes.
+            seed: self.seed.wrapping_add(u64::from(round)),
+            warm_up_ns: self.warm_up.as_nanos() as u64,
+            time_ns: (self.seconds * 1e9) as u64,
+        }
+    }
+
+    /// The permitted delays of `auto`, of which the host's oversleep is needed.
+    pub fn delays(&self) -> Vec<Duration> {
+        let mut delays = Vec::new();
+        for way in &self.ways {
+            if let WaitMode::Auto { delay } = way.mode.0
+                && !delays.contains(&delay)
+            {
+                delays.push(delay);
+            }
+        }
+        delays
+    }
+}
+
+fn list<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split(',').map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn plan(arguments: &[&str]) -> Plan {
+        let mut line = vec!["wait", "--cores", "0,1"];
+        line.extend(arguments);
+        Plan::of(&Line::try_parse_from(line).unwrap().arguments).unwrap()
+    }
+
+    #[test]
+    fn all_of_it_takes_less_than_twenty_minutes_and_a_quick_look_less_than_one() {
+        let all = plan(&[]);
+        // Eleven modes of two links, plain TCP, and the sender alone.
+        assert_eq!(all.points(), 24 * 5 * 3);
+        let seconds = all.expected_max_s();
+        assert!(seconds < 20.0 * 60.0, "{seconds}");
+        let quick = plan(&["--quick"]);
+        let seconds = quick.expected_max_s();
+        assert!(seconds < 60.0, "{seconds}");
+        assert_eq!(quick.delays().len(), 2);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_measured() {
+        let some = plan(&[
+            "--kinds",
+            "tcp,plain",
+            "--modes",
+            "sleep:1ms,auto:5ms",
+            "--rates",
+            "50,2.5k,1M",
+        ]);
+        assert_eq!(some.rates, [50.0, 2_500.0, 1e6]);
+        assert_eq!(some.ways.len(), 3);
+        assert_eq!(some.ways[2], Way::PLAIN);
+        assert_eq!(some.delays(), [Duration::from_millis(5)]);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for arguments in [
+            ["--rates", "0"],
+            ["--rates", "fast"],
+            ["--modes", "auto:"],
+            ["--kinds", "pigeon"],
+            ["--arrivals", "late"],
+            ["--seconds", "0"],
+            ["--rounds", "0"],
+        ] {
+            let line = ["wait"].into_iter().chain(arguments);
+            assert!(Line::try_parse_from(line).is_err(), "{arguments:?}");
+        }
+        let line = Line::try_parse_from(["wait", "--cores", "1,1"]).unwrap();
+        assert!(Plan::of(&line.arguments).is_err());
+    }
+}

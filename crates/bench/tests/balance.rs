@@ -1,0 +1,44 @@
+//! `slackwater bench balance`, a few tiny points of it, from end to end. How fast anything was is not
+//! looked at.
+
+use crate::support::Folder;
+
+#[test]
+fn every_way_is_measured_from_end_to_end() {
+    let folder = Folder::new();
+    let finished = folder
+        .bench(&[
+            "balance",
+            "--quick",
+            "--seconds",
+            "0.1",
+            "--json",
+            "balance.json",
+        ])
+        .ok();
+    for line in [
+        "| round robin | 16384 |",
+        "| keyed, moving | 16384 |",
+        "Goals",
+    ] {
+        assert!(finished.out.contains(line), "{}", finished.out);
+    }
+    let figures = folder.json("balance.json");
+    let cases = figures["cases"].as_array().unwrap();
+    // Two ways with three sizes, for the time and for the reaction; and two by key.
+    assert_eq!(cases.len(), 14);
+    for case in cases {
+        assert!(case["seconds"][0].as_f64().unwrap() > 0.0, "{case}");
+    }
+}
+
+#[test]
+fn what_can_not_be_measured_is_refused() {
+    let folder = Folder::new();
+    let refused = folder.bench(&["balance", "--factors", "0"]);
+    assert!(
+        refused.err.contains("--factors are 1 or more"),
+        "{}",
+        refused.err
+    );
+}

@@ -1,0 +1,77 @@
+//! `slackwater bench chunking`, a tiny pipeline of it, from end to end. How fast anything was is not
+//! looked at.
+
+use crate::support::Folder;
+
+#[test]
+fn all_experiments_are_done_from_end_to_end() {
+    let folder = Folder::new();
+    let finished = folder
+        .bench(&[
+            "chunking",
+            "--quick",
+            "--computing",
+            "0.5",
+            "--blocks",
+            "4096,65536",
+            "--image",
+            "524288",
+            "--seconds",
+            "0.15",
+            "--json",
+            "chunking.json",
+            "--svg",
+            "chunking.svg",
+        ])
+        .ok();
+    assert!(finished.err.contains("about 0 min"), "{}", finished.err);
+    for part in [
+        "| blocks of | TCP | shared memory |",
+        "| 64 KiB |",
+        "TCP's best block is",
+        "| rate | TCP, its best block | shared memory, the same block | shared memory, planned block |",
+        "| parts | complete | TCP, its best block |",
+    ] {
+        assert!(
+            finished.out.contains(part),
+            "'{part}' is not in:\n{}",
+            finished.out
+        );
+    }
+    let figures = folder.json("chunking.json");
+    assert!(figures["host"]["processor"].is_string());
+    let points = figures["points"].as_array().unwrap();
+    assert!(points.len() > 20, "{} points", points.len());
+    for point in points {
+        assert!(point["cores_used"].as_f64().unwrap() > 0.0, "{point}");
+    }
+    let level = &figures["levels"][0];
+    let sizes = level["sweep"]["sizes"].as_array().unwrap();
+    assert_eq!(sizes.len(), 4);
+    // Whole images came through, and parts of them beside; a busy host has no time for some sizes.
+    let whole = |size: &serde_json::Value| size["complete_per_s"].as_f64().unwrap() > 0.0;
+    assert!(sizes.iter().any(whole), "{sizes:?}");
+    assert_eq!(level["latency"].as_array().unwrap().len(), 6);
+    assert_eq!(level["rate"].as_array().unwrap().len(), 3);
+    assert_eq!(level["mixed"].as_array().unwrap().len(), 12);
+    for mix in level["mixed"].as_array().unwrap() {
+        assert!(mix["mean_us"].as_f64().unwrap() > 0.0, "{mix}");
+        assert!(mix["block_bytes"].as_u64().unwrap() >= 4096, "{mix}");
+    }
+    let drawing = folder.read("chunking.svg");
+    assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
+}
+
+#[test]
+fn what_can_not_be_measured_is_refused_before() {
+    let folder = Folder::new();
+    folder
+        .bench(&["chunking", "--blocks", "1000"])
+        .fails(2, &["--blocks", "a multiple of 64 bytes"]);
+    folder
+        .bench(&["chunking", "--image", "1000"])
+        .fails(1, &["--image", "a power of two"]);
+    folder
+        .bench(&["chunking", "--json", "nowhere/chunking.json"])
+        .fails(1, &["there is no folder nowhere"]);
+}

@@ -1,0 +1,52 @@
+//! `slackwater bench hibench` over few records, from end to end. How fast anything was is not looked at.
+
+use crate::support::Folder;
+
+#[test]
+fn every_workload_is_measured_beside_the_program_by_hand() {
+    let folder = Folder::new();
+    let arguments = [
+        "hibench",
+        "--rows",
+        "20000",
+        "--runs",
+        "1",
+        "--parallelism",
+        "1",
+        "--memory-rows",
+        "20000,0",
+        "--folder",
+        ".",
+        "--json",
+        "hibench.json",
+    ];
+    let finished = folder.bench(&arguments).ok();
+    for part in [
+        "HiBench streaming: 20,000 records",
+        "identity",
+        "repartition",
+        "wordcount",
+        "fixwindow",
+        "limit: fixwindow by hand",
+        "MB over 20,000 records",
+    ] {
+        let out = &finished.out;
+        assert!(out.contains(part), "'{part}' is not in:\n{out}");
+    }
+    let figures = folder.json("hibench.json");
+    let workloads = figures["workloads"].as_array().unwrap();
+    assert_eq!(workloads.len(), 4);
+    for workload in workloads {
+        let ratio = workload["limit_ratio"]["median"].as_f64().unwrap();
+        assert!(ratio > 0.0, "{workload}");
+    }
+    assert_eq!(folder.names(), ["hibench.json"]);
+}
+
+#[test]
+fn what_can_not_be_measured_is_refused() {
+    let folder = Folder::new();
+    folder
+        .bench(&["hibench", "--parallelism", "0"])
+        .fails(1, &["--parallelism: write numbers from 1"]);
+}

@@ -1,0 +1,15 @@
+//! All tests of the experiments, in one binary. Those that run the engine start `slackwater` beside
+//! `slackwater-bench`: `cargo test --workspace` builds it, and so does `cargo build -p slackwater`.
+
+mod balance;
+mod broadcast;
+mod checkpoint;
+mod chunking;
+mod command_line;
+mod hibench;
+mod link;
+mod nexmark;
+mod placement;
+mod support;
+mod target;
+mod wait;

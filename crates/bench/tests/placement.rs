@@ -1,0 +1,39 @@
+//! `slackwater bench placement`: the prediction, which needs no other machine and no time.
+
+use crate::support::Folder;
+
+#[test]
+fn predictions_stand_beside_what_was_published() {
+    let folder = Folder::new();
+    let arguments = [
+        "placement",
+        "--predict-only",
+        "--nodes",
+        "1,4",
+        "--json",
+        "placement.json",
+    ];
+    let out = folder.bench(&arguments).ok().out;
+    for part in [
+        "a prediction, not a reproduction",
+        "from P5: 18 workers a node",
+        "identity",
+        "wordcount",
+        "570,000",
+        "3,150,000",
+        "missed by",
+    ] {
+        assert!(
+            out.contains(part) || (part == "missed by" && out.contains("met by")),
+            "'{part}' is not in:\n{out}"
+        );
+    }
+    let figures = folder.json("placement.json");
+    assert_eq!(figures["predictions"].as_array().unwrap().len(), 8);
+    assert!(figures["scaling"].is_null());
+    assert_eq!(figures["parameters"]["machine"], "bullion-s16");
+    let wrong = ["placement", "--nodes", "17"];
+    folder.bench(&wrong).fails(1, &["--nodes 17", "1 to 16"]);
+    let wrong = ["placement", "--parallelism", "0"];
+    folder.bench(&wrong).fails(1, &["--parallelism"]);
+}
