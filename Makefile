@@ -13,7 +13,10 @@ demo-latency: build
 # All tests. Reference answers over real data need ../shared/data beside the checkout.
 test: duckdb
 	@test -d ../shared/data || echo "note: no ../shared/data beside this checkout: tests of reference answers are skipped"
+	cargo test -q -p tidy
 	cargo test --workspace $(FEATURES)
+	cargo run -q -p slackwater-engine --example custom_operator > target/custom_operator.out
+	cargo run -q -p slackwater-connect --example csv_speed 1000 > target/csv_speed.out
 	$(MAKE) fuzz-sql-test
 	python3 tests/chaos/chaos.py --program target/debug/slackwater --seconds 40
 	$(MAKE) loom

@@ -1,0 +1,129 @@
+//! Which module may import which: each crate's layers, from the bottom up.
+//!
+//! A module imports from the layers below its own, and from its own as long as no cycle comes of it. Every
+//! module beside a crate's root is in one layer, so that a new one has to be placed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Finding;
+use crate::modules::Package;
+
+const CHECK: &str = "layers";
+const UP_FIX: &str = "hand it over as an argument, or move what both need into the lower layer";
+const TABLE_FIX: &str = "bring tools/tidy/src/layers.rs up to date";
+const TABLE: &str = "tools/tidy/src/layers.rs";
+
+/// A layer: what it is for, and its modules.
+type Layer = (&'static str, &'static [&'static str]);
+
+/// The layers of crates, from the bottom up.
+pub const LAYERS: &[(&str, &[Layer])] = &[];
+
+/// Imports of a higher layer by a lower one, and modules that are missing in the table or left in it.
+pub fn check(packages: &[Package], table: &[(&str, &[Layer])]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (folder, layers) in table {
+        let package = packages.iter().find(|package| package.folder == *folder);
+        let Some(product) = package.and_then(|package| package.product.as_ref()) else {
+            found.push(of_table(format!("there is no crate {folder}")));
+            continue;
+        };
+        let modules: BTreeSet<&str> = product.modules[0]
+            .children
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let mut heights = BTreeMap::new();
+        for (height, (layer, members)) in layers.iter().enumerate() {
+            for member in *members {
+                if heights.insert(*member, (height, *layer)).is_some() {
+                    found.push(of_table(format!("{folder}: {member} is in two layers")));
+                }
+                if !modules.contains(member) {
+                    found.push(of_table(format!("{folder} has no module {member}")));
+                }
+            }
+        }
+        for module in modules
+            .iter()
+            .filter(|module| !heights.contains_key(**module))
+        {
+            found.push(of_table(format!("{folder}: {module} is in no layer")));
+        }
+        for ((from, to), imports) in product.imports(0) {
+            let (Some((low, lower)), Some((high, upper))) = (heights.get(from), heights.get(to))
+            else {
+                continue;
+            };
+            for import in imports.iter().filter(|_| low < high) {
+                let what = format!(
+                    "{from} ({lower}) imports {} ({upper}), which is above it",
+                    import.path
+                );
+                found.push(Finding::in_line(
+                    CHECK,
+                    &import.file,
+                    import.line,
+                    what,
+                    UP_FIX,
+                ));
+            }
+        }
+    }
+    found
+}
+
+fn of_table(what: String) -> Finding {
+    Finding {
+        check: CHECK,
+        place: TABLE.to_owned(),
+        at: TABLE.to_owned(),
+        what,
+        fix: TABLE_FIX,
+        amount: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    const FILES: [(&str, &str); 5] = [
+        ("x/Cargo.toml", "[package]"),
+        ("x/src/lib.rs", "mod base; mod plan; mod run;"),
+        ("x/src/base.rs", "\nuse crate::run::Run;"),
+        ("x/src/plan.rs", "use crate::base::Base;"),
+        ("x/src/run.rs", "use crate::{base, plan};"),
+    ];
+
+    fn found(layers: &[Layer]) -> Vec<(String, String)> {
+        let packages = Package::all(&Tree::of(FILES)).unwrap();
+        let found = check(&packages, &[("x", layers)]);
+        found
+            .into_iter()
+            .map(|finding| (finding.at, finding.what))
+            .collect()
+    }
+
+    #[test]
+    fn imports_of_higher_layers_are_found() {
+        let what = "base (bottom) imports crate::run::Run (top), which is above it".to_owned();
+        let layers: [Layer; 2] = [("bottom", &["base", "plan"]), ("top", &["run"])];
+        assert_eq!(found(&layers), [("x/src/base.rs:2".to_owned(), what)]);
+    }
+
+    #[test]
+    fn the_table_names_every_module_once() {
+        let layers: [Layer; 2] = [("bottom", &["base", "gone"]), ("top", &["run", "base"])];
+        let what: Vec<String> = found(&layers).into_iter().map(|(_, what)| what).collect();
+        assert_eq!(
+            what,
+            [
+                "x has no module gone",
+                "x: base is in two layers",
+                "x: plan is in no layer"
+            ]
+        );
+    }
+}
