@@ -31,7 +31,7 @@ use arrow_schema::SchemaRef;
 pub(crate) use cells::{Row, RowText};
 pub(crate) use client::{Attempt, Client, EachFound, EachRow, Failure, Select};
 pub(crate) use lookup::DatabaseLookup;
-pub(crate) use options::{check, open};
+pub(crate) use options::{check_columns, open};
 pub(crate) use sink::{Changes, DatabaseSink};
 pub(crate) use source::DatabaseSource;
 pub(crate) use statements::{list, no_column, no_table, order, quoted, upsert};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::connector::every_name;
 use crate::options::OptionError;
 
 /// An option by another name: what was written, and what it is here; `None` for one that is dropped, since it
@@ -67,7 +68,8 @@ const NO_CHANGES: &str = "changes of a database are not captured: the connector 
                           looks rows up (FOR SYSTEM_TIME AS OF)";
 const GENERATED: &str = "datagen generates the rows of benchmarks: 'connector' = 'datagen', 'generator' = 'nexmark'; rows \
                          of your own come from a file";
-const SERVERS: &str = "the connectors are file, stdin, tcp, kafka, mqtt, sqlite, postgres, datagen, print and blackhole";
+/// Stands for the list of our connectors.
+const SERVERS: &str = "";
 const LAKES: &str =
     "'connector' = 'file', 'format' = 'parquet' reads and writes files of this machine";
 
@@ -223,11 +225,12 @@ pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, Optio
         Some(name) if name == "jdbc" || name.starts_with("jdbc:") => return Err(jdbc(options)),
         Some(name) => {
             if let Some((_, mend)) = CONNECTORS.iter().find(|(known, _)| *known == name) {
-                return Err(OptionError::new(
-                    "connector",
-                    format!("'{name}' is not supported"),
-                    *mend,
-                ));
+                let fix = match *mend {
+                    SERVERS => format!("the connectors are {}", every_name()),
+                    fix => fix.to_string(),
+                };
+                let reason = format!("'{name}' is not supported");
+                return Err(OptionError::new("connector", reason, fix));
             }
             name
         }

@@ -1,10 +1,167 @@
-//! The formats that a file can have: lines of text, or columns.
+//! The table of formats: what `'format' = '…'` can name, and everything that is known of each.
+//!
+//! A format of lines works with every connector that has formats, a format of columns with files.
 
 use arrow_schema::Schema;
 
 use crate::columns::{self, ColumnFormat};
-use crate::format::Format;
-use crate::options::{OptionError, Options};
+use crate::connector::{Use, listed};
+use crate::format::{self, Format};
+use crate::options::{OptionError, OptionKind, Options, nearest};
+
+/// All formats, in the order in which messages name them. The first is the default.
+pub const FORMATS: &[FormatKind] = &[
+    format::CSV,
+    format::JSON,
+    format::COMBINED_LOG,
+    format::REGEX,
+    format::RAW,
+    columns::ARROW,
+    columns::PARQUET,
+];
+
+/// The formats that a connector's rows can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Formats {
+    /// It has rows of its own.
+    None,
+    /// Each record is a message.
+    Messages,
+    /// Records are lines of a stream.
+    Lines,
+    /// Files, of lines or of columns.
+    Files,
+}
+
+type MakeFormat<T> = fn(&Options<'_>, &Schema) -> Result<T, OptionError>;
+
+/// How a format lays out its rows, and what makes it from the options, for the columns of a schema.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Layout {
+    Lines {
+        read: MakeFormat<Format>,
+        /// `None`: such lines can only be read.
+        write: Option<MakeFormat<Format>>,
+    },
+    Columns(MakeFormat<ColumnFormat>),
+}
+
+/// What is known of a format.
+#[derive(Debug, Clone, Copy)]
+pub struct FormatKind {
+    /// The format's name.
+    pub name: &'static str,
+    pub(crate) layout: Layout,
+    /// Options of both directions.
+    pub(crate) options: &'static [OptionKind],
+    pub(crate) source_options: &'static [OptionKind],
+    pub(crate) sink_options: &'static [OptionKind],
+    /// Those of the options that have no meaning where each record is a message.
+    pub(crate) not_of_messages: &'static [&'static str],
+}
+
+impl FormatKind {
+    /// The format that the options choose.
+    pub(crate) fn of(
+        options: &Options<'_>,
+        usage: Use,
+        formats: Formats,
+    ) -> Result<&'static FormatKind, OptionError> {
+        let Some(name) = options.text("format") else {
+            return Ok(&FORMATS[0]);
+        };
+        let known: Vec<&str> = (FORMATS.iter())
+            .filter(|kind| kind.is_of(formats) && kind.can(usage))
+            .map(|kind| kind.name)
+            .collect();
+        let quoted: Vec<String> = known.iter().map(|name| format!("'{name}'")).collect();
+        let names = listed(quoted.iter().map(String::as_str), "or");
+        let mut fix = format!("write {names}");
+        let kind = FORMATS
+            .iter()
+            .find(|kind| kind.name.eq_ignore_ascii_case(name));
+        let reason = match kind {
+            Some(kind) if !kind.is_of(formats) => return Err(kind.not_lines()),
+            Some(kind) if kind.can(usage) => return Ok(kind),
+            Some(kind) => format!("'{}' can only be read", kind.name),
+            None => {
+                if let Some(near) = nearest(name, &known) {
+                    fix = format!("did you mean '{near}'? {fix}");
+                }
+                format!("'{name}' is not a format")
+            }
+        };
+        Err(OptionError::new("format", reason, fix))
+    }
+
+    /// Whether rows of such a connector can have it.
+    pub(crate) fn is_of(&self, formats: Formats) -> bool {
+        match formats {
+            Formats::None => false,
+            Formats::Messages | Formats::Lines => matches!(self.layout, Layout::Lines { .. }),
+            Formats::Files => true,
+        }
+    }
+
+    pub(crate) fn can(&self, usage: Use) -> bool {
+        match self.layout {
+            Layout::Lines { write: None, .. } => usage != Use::Sink,
+            Layout::Lines { .. } | Layout::Columns(_) => true,
+        }
+    }
+
+    fn not_lines(&self) -> OptionError {
+        let reason = format!("'{}' is a format of files", self.name);
+        let fix = "use 'connector' = 'file', or 'format' = 'json'";
+        OptionError::new("format", reason, fix)
+    }
+
+    /// Its options for one use.
+    pub(crate) fn known(
+        &self,
+        usage: Use,
+        formats: Formats,
+    ) -> impl Iterator<Item = &'static OptionKind> {
+        let own = match usage {
+            Use::Sink => self.sink_options,
+            Use::Source | Use::Lookup => self.source_options,
+        };
+        let without = match formats {
+            Formats::Messages => self.not_of_messages,
+            _ => &[],
+        };
+        let all = self.options.iter().chain(own);
+        all.filter(|option| !without.contains(&option.name))
+    }
+
+    /// All options that it has in any direction.
+    pub(crate) fn every_option(&self) -> impl Iterator<Item = &'static OptionKind> {
+        let lists = [self.options, self.source_options, self.sink_options];
+        lists.into_iter().flatten()
+    }
+}
+
+impl Format {
+    /// A source's format of lines, able to give the columns.
+    pub(crate) fn of_source(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
+        let kind = FormatKind::of(options, Use::Source, Formats::Lines)?;
+        match kind.layout {
+            Layout::Lines { read, .. } => read(options, schema),
+            Layout::Columns(_) => Err(kind.not_lines()),
+        }
+    }
+
+    /// A sink's format of lines, able to hold the columns.
+    pub(crate) fn of_sink(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
+        let kind = FormatKind::of(options, Use::Sink, Formats::Lines)?;
+        match kind.layout {
+            Layout::Lines {
+                write: Some(write), ..
+            } => write(options, schema),
+            _ => Err(kind.not_lines()),
+        }
+    }
+}
 
 /// A file's format, as a table's options choose it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,57 +173,15 @@ pub(crate) enum FileFormat {
 /// Endings of the names of part files.
 pub(crate) const EXTENSIONS: &[&str] = &["csv", "json", "parquet", "arrow"];
 
-/// Formats of lines that no sink writes.
-fn is_read_only(name: &str) -> bool {
-    ["raw", "regex", "combined_log"]
-        .iter()
-        .any(|known| known.eq_ignore_ascii_case(name))
-}
-
-/// An error about the format's name, with the formats of columns among those that are known.
-fn with_columns(mut error: OptionError) -> OptionError {
-    if error.option.as_deref() == Some("format") && error.mend.contains("write 'csv'") {
-        error.mend.push_str(" or 'arrow' or 'parquet'");
-    }
-    error
-}
-
-type Named = (&'static str, &'static [&'static str]);
-
 impl FileFormat {
-    /// The name of a source's format and the options that it has.
-    pub(crate) fn options_of_source(options: &Options<'_>) -> Result<Named, OptionError> {
-        match columns::name_of(options) {
-            Some(name) => Ok((name, &[])),
-            None => Format::options_of_source(options).map_err(with_columns),
-        }
-    }
-
     /// A source's format, able to give the columns.
     pub(crate) fn of_source(
         options: &Options<'_>,
         schema: &Schema,
     ) -> Result<FileFormat, OptionError> {
-        match columns::name_of(options) {
-            Some(name) => ColumnFormat::read(name, options, schema).map(FileFormat::Columns),
-            None => Format::of_source(options, schema).map(FileFormat::Lines),
-        }
-    }
-
-    /// The name of a sink's format and the options that it has.
-    pub(crate) fn options_of_sink(options: &Options<'_>) -> Result<Named, OptionError> {
-        match columns::name_of(options) {
-            Some(name) => Ok((name, columns::options_of_sink(name))),
-            None => {
-                Format::options_of_sink(options).map_err(|error| match options.text("format") {
-                    Some(name) if is_read_only(name) => OptionError::new(
-                        "format",
-                        format!("'{name}' can only be read"),
-                        "write 'csv', 'json', 'arrow' or 'parquet'",
-                    ),
-                    _ => with_columns(error),
-                })
-            }
+        match FormatKind::of(options, Use::Source, Formats::Files)?.layout {
+            Layout::Lines { read, .. } => read(options, schema).map(FileFormat::Lines),
+            Layout::Columns(make) => make(options, schema).map(FileFormat::Columns),
         }
     }
 
@@ -75,9 +190,9 @@ impl FileFormat {
         options: &Options<'_>,
         schema: &Schema,
     ) -> Result<FileFormat, OptionError> {
-        match columns::name_of(options) {
-            Some(name) => ColumnFormat::read(name, options, schema).map(FileFormat::Columns),
-            None => Format::of_sink(options, schema).map(FileFormat::Lines),
+        match FormatKind::of(options, Use::Sink, Formats::Files)?.layout {
+            Layout::Lines { .. } => Format::of_sink(options, schema).map(FileFormat::Lines),
+            Layout::Columns(make) => make(options, schema).map(FileFormat::Columns),
         }
     }
 

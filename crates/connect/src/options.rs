@@ -5,6 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
+
+use crate::connector::CONNECTORS;
+use crate::file_format::FORMATS;
+use crate::table;
 
 /// Why a table's options can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,78 +61,47 @@ impl fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
-/// All options that any table may have.
-const TABLE_OPTIONS: &[&str] = &[
-    "connector",
-    "format",
-    "path",
-    "overwrite",
-    "replay_rate",
-    "address",
-    "mode",
-    "on_close",
-    "connections_max",
-    "topic",
-    "properties.bootstrap.servers",
-    "scan.startup.mode",
-    "scan.startup.timestamp-millis",
-    "scan.startup.specific-offsets",
-    "scan.bounded.mode",
-    "scan.topic-partition-discovery.interval",
-    "key.fields",
-    "key.format",
-    "delivery",
-    "transactional.id.prefix",
-    "url",
-    "username",
-    "password",
-    "table-name",
-    "max-retries",
-    "sink.name",
-    "lookup.cache",
-    "lookup.cache.max_rows",
-    "lookup.cache.ttl",
-    "lookup.max_retries",
-    "lookup.partial-cache.max-rows",
-    "lookup.partial-cache.expire-after-write",
-    "lookup.max-retries",
-    "topic_column",
-    "qos",
-    "retain",
-    "client_id",
-    "session",
-    "session_expiry",
-    "generator",
-    "seed",
-    "rows",
-    "rate",
-    "rate_max",
-    "rate_period",
-    "disorder",
-    "start",
-    "events_per_second",
-    "addresses",
-    "csv.delimiter",
-    "csv.header",
-    "csv.null",
-    "csv.comment",
-    "regex.pattern",
-    "parquet.compression",
-    "arrow.layout",
-    "arrow.compression",
-    "latency_target",
-    "changelog",
-    "late_rows",
-    "on_error",
-    "dead_letter",
-    "idle_timeout",
-    "unit_of_work",
-];
+/// An option that tables can have, as its connector's or format's page describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionKind {
+    /// The option's name. One that ends with a point stands for all names that begin so.
+    pub name: &'static str,
+    /// What holds where the option is left out, in Markdown.
+    pub default: &'static str,
+    /// What it does and which values it has, in Markdown.
+    pub meaning: &'static str,
+}
+
+/// An option's entry.
+pub(crate) const fn option(
+    name: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> OptionKind {
+    OptionKind {
+        name,
+        default,
+        meaning,
+    }
+}
 
 /// Names of all options that a table's `WITH` may hold, whatever its connector. What is not among
 /// them belongs to `SET`, or nowhere.
 pub fn known_table_options() -> &'static [&'static str] {
-    TABLE_OPTIONS
+    static KNOWN: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let own = CONNECTORS.iter().flat_map(|kind| kind.every_option());
+        let of_formats = FORMATS.iter().flat_map(|kind| kind.every_option());
+        let common = table::SOURCE_OPTIONS.iter().chain(table::SINK_OPTIONS);
+        let described = own.chain(of_formats).chain(common);
+        let names = described.map(|option| option.name);
+        let names = names.chain(["connector", "format"]);
+        let names = names.chain(table::QUERY_OPTIONS.iter().copied());
+        let mut names: Vec<&str> = names.filter(|name| !name.ends_with('.')).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    });
+    &KNOWN
 }
 
 /// The options of one table, with readers for the usual kinds of value.
@@ -140,24 +114,22 @@ impl<'a> Options<'a> {
         Options { values }
     }
 
-    /// Refuses every option that is not among `known`. `what` says whose options they are.
+    /// Rejects every option that is not among `known`. `what` says whose options they are.
     pub(crate) fn check_known(&self, what: &str, known: &[&str]) -> Result<(), OptionError> {
-        for name in self.values.keys() {
-            if known.contains(&name.as_str()) {
-                continue;
-            }
+        let is_known = |name: &str| {
+            let mut known = known.iter();
+            known.any(|known| *known == name || (known.ends_with('.') && name.starts_with(known)))
+        };
+        for name in self.values.keys().filter(|name| !is_known(name)) {
             let mut sorted = known.to_vec();
             sorted.sort_unstable();
-            let list = format!("{what} knows: {}", sorted.join(", "));
-            if TABLE_OPTIONS.contains(&name.as_str()) {
-                let reason = format!("does not belong to {what}");
-                return Err(OptionError::new(name, reason, list));
+            let mut fix = format!("the options are: {}", sorted.join(", "));
+            let belongs_elsewhere = known_table_options().contains(&name.as_str());
+            if !belongs_elsewhere && let Some(near) = nearest(name, known) {
+                fix = format!("did you mean '{near}'? {fix}");
             }
-            let mend = match nearest(name, known) {
-                Some(near) => format!("did you mean '{near}'? {list}"),
-                None => list,
-            };
-            return Err(OptionError::new(name, "is not known", mend));
+            let reason = format!("is not an option of {what}");
+            return Err(OptionError::new(name, reason, fix));
         }
         Ok(())
     }
@@ -347,17 +319,17 @@ mod tests {
     fn unknown_option_names_the_nearest() {
         let values = BTreeMap::from([("adress".to_string(), "x".to_string())]);
         let error = Options::new(&values)
-            .check_known("a tcp source", &["address", "mode"])
+            .check_known("tcp sources", &["address", "mode"])
             .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "option 'adress': is not known (did you mean 'address'? a tcp source knows: address, mode)"
+            "option 'adress': is not an option of tcp sources (did you mean 'address'? the options are: address, mode)"
         );
         let values = BTreeMap::from([("csv.null".to_string(), "x".to_string())]);
         let error = Options::new(&values)
-            .check_known("a json source", &["format"])
+            .check_known("json sources", &["format"])
             .unwrap_err();
-        assert!(error.reason.contains("does not belong"), "{error}");
+        assert!(!error.mend.contains("did you mean"), "{error}");
     }
 
     #[test]

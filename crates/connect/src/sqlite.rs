@@ -3,15 +3,42 @@
 #[cfg(feature = "sqlite")]
 mod client;
 
-#[cfg(feature = "sqlite")]
-pub(crate) use client::table;
-
-/// What a build without SQLite says.
+use crate::connector::ConnectorKind;
 #[cfg(not(feature = "sqlite"))]
-pub(crate) fn not_built() -> crate::OptionError {
-    crate::OptionError::new(
-        "connector",
-        "this program was built without sqlite",
-        "build it with: cargo build --release --features sqlite",
-    )
-}
+use crate::connector::{not_built as look_up, not_built as read, not_built as write};
+use crate::database_options as described;
+use crate::file_format::Formats;
+use crate::options::option;
+#[cfg(feature = "sqlite")]
+use client::{look_up, read, write};
+
+/// The entry in the table of connectors.
+pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
+    name: "sqlite",
+    aliases: &[],
+    feature: Some("sqlite"),
+    source: Some(read),
+    sink: Some(write),
+    lookup: Some(look_up),
+    formats: Formats::None,
+    has_metadata: false,
+    options: &[
+        option("path", "required", "the file"),
+        option(
+            "table-name",
+            "the declared name",
+            "the table's name in the database; a view can be read and looked up",
+        ),
+        option(
+            "max-retries",
+            "`5`",
+            "how often an attempt is repeated that failed in a way that may pass (somebody holds the \
+             file's lock): after 0.1 s, then twice as long each time, 5 s at most",
+        ),
+        described::RETRIES[0],
+        described::RETRIES[1],
+    ],
+    source_options: &[],
+    sink_options: described::SINK_OPTIONS,
+    lookup_options: described::LOOKUP_OPTIONS,
+};

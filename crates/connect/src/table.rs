@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use arrow_schema::SchemaRef;
 
-use crate::options::{OptionError, Options};
+use crate::connector::{CONNECTORS, listed};
+use crate::options::{OptionError, OptionKind, Options, option};
 
 /// A table's definition as the DDL gives it.
 #[derive(Debug, Clone)]
@@ -32,28 +33,67 @@ pub struct TableSettings {
     pub on_error_fail: bool,
 }
 
-/// Refuses `METADATA` columns, for connectors that have none.
+/// Rejects `METADATA` columns, for connectors that have none.
 pub(crate) fn check_no_metadata(table: &TableDefinition, what: &str) -> Result<(), OptionError> {
-    match table.metadata.keys().next() {
-        None => Ok(()),
-        Some(&index) => Err(OptionError::table(
-            format!(
-                "column '{}' is METADATA, which {what} has not",
-                table.schema.field(index).name()
-            ),
-            "METADATA is of messages that a kafka or mqtt source reads",
-        )),
-    }
+    let Some(&index) = table.metadata.keys().next() else {
+        return Ok(());
+    };
+    let name = table.schema.field(index).name();
+    let having = CONNECTORS.iter().filter(|kind| kind.has_metadata);
+    let having = listed(having.map(|kind| kind.name), "and");
+    Err(OptionError::table(
+        format!("column '{name}' is METADATA, which {what} do not have"),
+        format!("sources of {having} have METADATA"),
+    ))
 }
 
 /// Options of every source table.
-pub(crate) const SOURCE_OPTIONS: &[&str] = &[
-    "connector",
-    "on_error",
-    "dead_letter",
-    "idle_timeout",
-    "unit_of_work",
+pub(crate) const SOURCE_OPTIONS: &[OptionKind] = &[
+    option(
+        "on_error",
+        "`skip`",
+        "`skip` keeps bad records in the dead-letter file; `fail` ends the query at the first one",
+    ),
+    option(
+        "dead_letter",
+        "`slackwater-dead-letter/<table>.jsonl`",
+        "where bad records are kept, one JSON object per line: `table`, `place` (`file:line`), `reason`, `record` \
+         (its first 4 KiB). Created at the first bad record; later runs append to it",
+    ),
+    option(
+        "idle_timeout",
+        "never",
+        "a partition without a row for this long no longer holds the watermark back: `'5 s'`",
+    ),
+    option(
+        "unit_of_work",
+        "`none`",
+        "`file` (only with connector `file`): each file is a unit of work; files are read one after the other, and \
+         windows and running results end with each",
+    ),
 ];
+
+/// Options of every sink table.
+pub(crate) const SINK_OPTIONS: &[OptionKind] = &[option(
+    "latency_target",
+    "that of the query",
+    "how soon rows are to leave ([more](../sql.md#settings))",
+)];
+
+/// Options of tables that the query acts on, not the connector.
+pub(crate) const QUERY_OPTIONS: &[&str] = &["changelog", "late_rows"];
+
+/// Rejects a `latency_target` that is not a duration, or that no sink can meet.
+pub(crate) fn check_latency_target(options: &Options<'_>) -> Result<(), OptionError> {
+    match options.duration_ns("latency_target")? {
+        Some(0) => Err(OptionError::new(
+            "latency_target",
+            "no row leaves in no time",
+            "write a duration such as '20 ms'",
+        )),
+        _ => Ok(()),
+    }
+}
 
 /// The settings of a source table that the engine acts on.
 pub fn table_settings(table: &TableDefinition) -> Result<TableSettings, OptionError> {

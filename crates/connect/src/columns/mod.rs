@@ -26,8 +26,11 @@ use std::path::Path;
 use arrow_schema::{Schema, SchemaRef};
 use slackwater_engine::error::{Error, Result, panic_text};
 
-use crate::format::{is_nested, sql_type_name};
-use crate::options::{OptionError, Options};
+#[cfg(not(feature = "parquet"))]
+use crate::connector::needs_feature;
+use crate::file_format::{FormatKind, Layout};
+use crate::format::{is_nested, sql_type_name, types};
+use crate::options::{OptionError, Options, option};
 
 pub(crate) use arrow::ArrowWriter;
 #[cfg(feature = "parquet")]
@@ -70,71 +73,75 @@ pub(crate) enum ParquetCompression {
     Zstd,
 }
 
-/// The names of these formats.
-const NAMES: &[&str] = &["parquet", "arrow"];
+/// The entry of `parquet` in the table of formats.
+pub(crate) const PARQUET: FormatKind = FormatKind {
+    name: "parquet",
+    layout: Layout::Columns(parquet_of),
+    options: &[],
+    source_options: &[],
+    sink_options: &[option(
+        "parquet.compression",
+        "`zstd`",
+        "also `snappy`, `gzip`, `lz4` (LZ4_RAW), `none`",
+    )],
+    not_of_messages: &[],
+};
 
-const ARROW_OPTIONS: &[&str] = &["arrow.layout", "arrow.compression"];
+/// The entry of `arrow` in the table of formats.
+pub(crate) const ARROW: FormatKind = FormatKind {
+    name: "arrow",
+    layout: Layout::Columns(arrow_of),
+    options: &[],
+    source_options: &[],
+    sink_options: &[
+        option(
+            "arrow.layout",
+            "`file`",
+            "`stream`: without the list of batches at the end",
+        ),
+        option(
+            "arrow.compression",
+            "`none`",
+            "also `zstd`, and `lz4` in a build with `parquet`",
+        ),
+    ],
+    not_of_messages: &[],
+};
 
-#[cfg(feature = "parquet")]
-const PARQUET_OPTIONS: &[&str] = &["parquet.compression"];
-
-/// The format's name, if it is one of columns.
-pub(crate) fn name_of(options: &Options<'_>) -> Option<&'static str> {
-    let text = options.text("format")?;
-    let mut names = NAMES.iter().copied();
-    names.find(|name| text.eq_ignore_ascii_case(name))
+/// Rejects columns that no format of columns can hold.
+fn check_columns(schema: &Schema, format: &str) -> std::result::Result<(), OptionError> {
+    types::check_columns(schema)?;
+    for field in schema.fields() {
+        if !is_nested(field.data_type()) {
+            let (name, found) = (field.name(), sql_type_name(field.data_type()));
+            let reason = format!("column '{name}' is {found}, which format {format} can't hold");
+            let fix = "declare the column with another type";
+            return Err(OptionError::table(reason, fix));
+        }
+    }
+    Ok(())
 }
 
-/// The options that the format has as a sink. As a source it has none.
-pub(crate) fn options_of_sink(name: &str) -> &'static [&'static str] {
-    match name {
-        "arrow" => ARROW_OPTIONS,
+fn arrow_of(
+    options: &Options<'_>,
+    schema: &Schema,
+) -> std::result::Result<ColumnFormat, OptionError> {
+    check_columns(schema, "arrow")?;
+    let layouts = [("file", false), ("stream", true)];
+    let compressions = [
+        ("none", ArrowCompression::None),
+        ("zstd", ArrowCompression::Zstd),
         #[cfg(feature = "parquet")]
-        "parquet" => PARQUET_OPTIONS,
-        _ => &[],
-    }
+        ("lz4", ArrowCompression::Lz4),
+    ];
+    let none = ArrowCompression::None;
+    Ok(ColumnFormat::Arrow(ArrowOptions {
+        is_stream: options.choice("arrow.layout", &layouts, false)?,
+        compression: options.choice("arrow.compression", &compressions, none)?,
+    }))
 }
 
 impl ColumnFormat {
-    /// The format of that name, able to hold the columns.
-    pub(crate) fn read(
-        name: &str,
-        options: &Options<'_>,
-        schema: &Schema,
-    ) -> std::result::Result<ColumnFormat, OptionError> {
-        if schema.fields().is_empty() {
-            let mend = "declare at least one";
-            return Err(OptionError::table("the table has no column", mend));
-        }
-        for field in schema.fields() {
-            if !is_nested(field.data_type()) {
-                let (name_of_field, found) = (field.name(), sql_type_name(field.data_type()));
-                let reason =
-                    format!("column '{name_of_field}' is {found}, which format {name} can't hold");
-                let mend = "declare the column with another type";
-                return Err(OptionError::table(reason, mend));
-            }
-        }
-        if name == "arrow" {
-            let layouts = [("file", false), ("stream", true)];
-            let compressions = [
-                ("none", ArrowCompression::None),
-                ("zstd", ArrowCompression::Zstd),
-                #[cfg(feature = "parquet")]
-                ("lz4", ArrowCompression::Lz4),
-            ];
-            return Ok(ColumnFormat::Arrow(ArrowOptions {
-                is_stream: options.choice("arrow.layout", &layouts, false)?,
-                compression: options.choice(
-                    "arrow.compression",
-                    &compressions,
-                    ArrowCompression::None,
-                )?,
-            }));
-        }
-        parquet_of(options)
-    }
-
     /// The ending of a part's name.
     pub(crate) fn extension(self) -> &'static str {
         match self {
@@ -161,7 +168,11 @@ impl ColumnFormat {
 }
 
 #[cfg(feature = "parquet")]
-fn parquet_of(options: &Options<'_>) -> std::result::Result<ColumnFormat, OptionError> {
+fn parquet_of(
+    options: &Options<'_>,
+    schema: &Schema,
+) -> std::result::Result<ColumnFormat, OptionError> {
+    check_columns(schema, "parquet")?;
     let compressions = [
         ("zstd", ParquetCompression::Zstd),
         ("snappy", ParquetCompression::Snappy),
@@ -178,12 +189,12 @@ fn parquet_of(options: &Options<'_>) -> std::result::Result<ColumnFormat, Option
 }
 
 #[cfg(not(feature = "parquet"))]
-fn parquet_of(_options: &Options<'_>) -> std::result::Result<ColumnFormat, OptionError> {
-    Err(OptionError::new(
-        "format",
-        "this program was built without parquet",
-        "build it with: cargo build --release --features parquet",
-    ))
+fn parquet_of(
+    _options: &Options<'_>,
+    schema: &Schema,
+) -> std::result::Result<ColumnFormat, OptionError> {
+    check_columns(schema, "parquet")?;
+    Err(needs_feature("format", "parquet"))
 }
 
 /// Does something with a library that may panic on a file that somebody else has made. What was going

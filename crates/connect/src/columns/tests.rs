@@ -543,7 +543,7 @@ fn options_and_limits_are_said() {
     assert!(error.contains("did you mean 'file'"), "{error}");
     let error = sink_error(&name("x"), &[("format", "json"), ("arrow.layout", "file")]);
     assert!(
-        error.contains("does not belong to a file sink with format json"),
+        error.contains("is not an option of file sinks with format json"),
         "{error}"
     );
     fs::write(name("x.gz"), "").unwrap();

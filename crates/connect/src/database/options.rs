@@ -7,23 +7,7 @@ use slackwater_engine::operator::lookup_join::CacheSettings;
 use super::{Server, Table};
 use crate::format::{is_scalar, sql_type_name};
 use crate::options::{OptionError, Options};
-use crate::table::{self, TableDefinition};
-
-/// Options of a table of a database, whatever it is used for: the same table may be read, looked up and
-/// written.
-const OPTIONS: &[&str] = &[
-    "table-name",
-    "max-retries",
-    "sink.name",
-    "latency_target",
-    "lookup.cache",
-    "lookup.cache.max_rows",
-    "lookup.cache.ttl",
-    "lookup.max_retries",
-    "lookup.partial-cache.max-rows",
-    "lookup.partial-cache.expire-after-write",
-    "lookup.max-retries",
-];
+use crate::table::TableDefinition;
 
 /// Attempts after the first one, which together wait 3.1 s: as long as a server takes to start again.
 const RETRIES: u64 = 5;
@@ -31,17 +15,11 @@ const RETRIES: u64 = 5;
 /// Rows of a cache of which only the time is said.
 const CACHE_ROWS: u64 = 10_000;
 
-/// Refuses what no table of a database has.
-pub(crate) fn check(
+/// Rejects columns that no table of a database has.
+pub(crate) fn check_columns(
     definition: &TableDefinition,
-    options: &Options<'_>,
     connector: &str,
-    own: &[&'static str],
 ) -> Result<(), OptionError> {
-    let known = [table::SOURCE_OPTIONS, own, OPTIONS].concat();
-    options.check_known(&format!("a table of {connector}"), &known)?;
-    table::check_no_metadata(definition, &format!("a table of {connector}"))?;
-    table::table_settings(definition)?;
     if let Some(field) = (definition.schema.fields().iter()).find(|f| !is_scalar(f.data_type())) {
         let (name, of) = (field.name(), sql_type_name(field.data_type()));
         return Err(OptionError::table(

@@ -356,7 +356,7 @@ fn options_are_checked() {
         error.to_string()
     };
     assert!(error(&[("tablename", "x")]).contains("did you mean 'table-name'?"));
-    assert!(error(&[("url", "x")]).contains("does not belong to a table of sqlite"));
+    assert!(error(&[("url", "x")]).contains("is not an option of tables of sqlite"));
     assert!(error(&[("lookup.cache", "full")]).contains("leave FOR SYSTEM_TIME AS OF out"));
     let both = [
         ("lookup.cache.max_rows", "5"),

@@ -1,6 +1,8 @@
 //! CSV: its options, for both directions.
 
-use crate::options::{OptionError, Options};
+use super::{Format, types};
+use crate::file_format::{FormatKind, Layout};
+use crate::options::{OptionError, Options, option};
 
 /// How a table's CSV is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,12 +16,45 @@ pub(crate) struct CsvOptions {
     pub(crate) comment: Option<u8>,
 }
 
-/// Options that a CSV source has.
-pub(crate) const SOURCE_OPTIONS: &[&str] =
-    &["csv.delimiter", "csv.header", "csv.null", "csv.comment"];
-
-/// Options that a CSV sink has.
-pub(crate) const SINK_OPTIONS: &[&str] = &["csv.delimiter", "csv.header", "csv.null"];
+/// The entry in the table of formats.
+pub(crate) const CSV: FormatKind = FormatKind {
+    name: "csv",
+    layout: Layout::Lines {
+        read: |options, schema| {
+            types::check_columns(schema)?;
+            types::check_scalar(schema, "csv")?;
+            Ok(Format::Csv(CsvOptions::read(options)?))
+        },
+        write: Some(|options, schema| {
+            types::check_flat(schema, "csv")?;
+            Ok(Format::Csv(CsvOptions::read(options)?))
+        }),
+    },
+    options: &[
+        option("csv.delimiter", "`,`", "one ASCII character, or `'\\t'`"),
+        option(
+            "csv.header",
+            "`false`",
+            "`true`: the first record of each file is a header. Sources skip it: columns go by position, \
+             in the order of the file, and all must be declared; in another order values end up in the \
+             wrong columns, and no record is bad where they fit there. A header that has the table's \
+             columns in another order is warned of. Without the option a header is a record like others. \
+             Sinks write it",
+        ),
+        option(
+            "csv.null",
+            "the empty field",
+            "an unquoted field equal to this is NULL: `'NA'`",
+        ),
+    ],
+    source_options: &[option(
+        "csv.comment",
+        "none",
+        "lines that begin with this character are skipped",
+    )],
+    sink_options: &[],
+    not_of_messages: &["csv.header", "csv.comment"],
+};
 
 impl CsvOptions {
     pub(crate) fn read(options: &Options<'_>) -> Result<CsvOptions, OptionError> {

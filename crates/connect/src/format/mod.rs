@@ -18,17 +18,18 @@ mod names;
 mod number;
 mod pattern;
 mod progress;
-mod types;
+pub(crate) mod types;
 
 use std::sync::Arc;
 
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use slackwater_engine::chunk::Positions;
 use slackwater_engine::source::{Rejected, Tuning};
 
-use crate::options::{OptionError, Options};
+use crate::file_format::{FormatKind, Layout};
+use crate::options::OptionError;
 use crate::time;
 use combined_log::{LogScanner, Part};
 use csv_scan::CsvScanner;
@@ -42,8 +43,9 @@ pub(crate) use cells::Condemned;
 use cells::{Cells, Span};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use cells::{Cells, Span};
-pub(crate) use csv::CsvOptions;
+pub(crate) use csv::{CSV, CsvOptions};
 pub(crate) use messages::Message;
+pub(crate) use pattern::REGEX;
 pub(crate) use progress::{RECORD_BYTES_MAX, Stop, rejected};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use types::is_scalar;
@@ -59,107 +61,62 @@ pub(crate) enum Format {
     Raw,
 }
 
-#[derive(Clone, Copy)]
-enum Name {
-    Csv,
-    Json,
-    CombinedLog,
-    Regex,
-    Raw,
-}
+/// The entry of `json` in the table of formats.
+pub(crate) const JSON: FormatKind = FormatKind {
+    name: "json",
+    layout: Layout::Lines {
+        read: |_, schema| {
+            types::check_columns(schema)?;
+            types::check_nested(schema, "json")?;
+            Ok(Format::Json)
+        },
+        write: Some(|_, _| Ok(Format::Json)),
+    },
+    options: &[],
+    source_options: &[],
+    sink_options: &[],
+    not_of_messages: &[],
+};
 
-const SOURCE_FORMATS: &[(&str, Name)] = &[
-    ("csv", Name::Csv),
-    ("json", Name::Json),
-    ("combined_log", Name::CombinedLog),
-    ("regex", Name::Regex),
-    ("raw", Name::Raw),
-];
+/// The entry of `combined_log` in the table of formats.
+pub(crate) const COMBINED_LOG: FormatKind = FormatKind {
+    name: "combined_log",
+    layout: Layout::Lines {
+        read: |_, schema| {
+            types::check_columns(schema)?;
+            Ok(Format::CombinedLog(combined_log::parts(schema)?))
+        },
+        write: None,
+    },
+    options: &[],
+    source_options: &[],
+    sink_options: &[],
+    not_of_messages: &[],
+};
 
-const SINK_FORMATS: &[(&str, Name)] = &[("csv", Name::Csv), ("json", Name::Json)];
-
-/// The format's name, if it is one of lines.
-fn name_of(options: &Options<'_>, known: &[(&str, Name)]) -> Result<Name, OptionError> {
-    if let Some(name) = crate::columns::name_of(options) {
-        let reason = format!("'{name}' is a format of files");
-        let mend = "use 'connector' = 'file', or 'format' = 'json'";
-        return Err(OptionError::new("format", reason, mend));
-    }
-    options.choice("format", known, Name::Csv)
-}
+/// The entry of `raw` in the table of formats.
+pub(crate) const RAW: FormatKind = FormatKind {
+    name: "raw",
+    layout: Layout::Lines {
+        read: |_, schema| {
+            types::check_columns(schema)?;
+            match schema.fields().as_ref() {
+                [one] if one.data_type() == &DataType::Utf8View => Ok(Format::Raw),
+                _ => Err(OptionError::table(
+                    "format raw gives each line as one value",
+                    "declare exactly one column, of type STRING",
+                )),
+            }
+        },
+        write: None,
+    },
+    options: &[],
+    source_options: &[],
+    sink_options: &[],
+    not_of_messages: &[],
+};
 
 impl Format {
-    /// The name of a source's format and the options that it has.
-    pub(crate) fn options_of_source(
-        options: &Options<'_>,
-    ) -> Result<(&'static str, &'static [&'static str]), OptionError> {
-        Ok(match name_of(options, SOURCE_FORMATS)? {
-            Name::Csv => ("csv", csv::SOURCE_OPTIONS),
-            Name::Json => ("json", &[]),
-            Name::CombinedLog => ("combined_log", &[]),
-            Name::Regex => ("regex", pattern::SOURCE_OPTIONS),
-            Name::Raw => ("raw", &[]),
-        })
-    }
-
-    /// A source's format, able to give the columns.
-    pub(crate) fn of_source(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
-        if schema.fields().is_empty() {
-            return Err(OptionError::table(
-                "the table has no column",
-                "declare at least one",
-            ));
-        }
-        match name_of(options, SOURCE_FORMATS)? {
-            Name::Csv => {
-                types::check_scalar(schema, "csv")?;
-                Ok(Format::Csv(CsvOptions::read(options)?))
-            }
-            Name::Json => {
-                types::check_nested(schema, "json")?;
-                Ok(Format::Json)
-            }
-            Name::CombinedLog => Ok(Format::CombinedLog(combined_log::parts(schema)?)),
-            Name::Regex => Ok(Format::Regex(RegexOptions::read(options, schema)?)),
-            Name::Raw => {
-                let strings = [arrow_schema::DataType::Utf8View];
-                if !schema
-                    .fields()
-                    .iter()
-                    .map(|field| field.data_type())
-                    .eq(&strings)
-                {
-                    return Err(OptionError::table(
-                        "format raw gives each line as one value",
-                        "declare exactly one column, of type STRING",
-                    ));
-                }
-                Ok(Format::Raw)
-            }
-        }
-    }
-
-    /// The name of a sink's format and the options that it has.
-    pub(crate) fn options_of_sink(
-        options: &Options<'_>,
-    ) -> Result<(&'static str, &'static [&'static str]), OptionError> {
-        Ok(match name_of(options, SINK_FORMATS)? {
-            Name::Json => ("json", &[]),
-            _ => ("csv", csv::SINK_OPTIONS),
-        })
-    }
-
-    /// A sink's format, able to hold the columns.
-    pub(crate) fn of_sink(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
-        match name_of(options, SINK_FORMATS)? {
-            Name::Json => Ok(Format::Json),
-            _ => {
-                types::check_flat(schema, "csv")?;
-                Ok(Format::Csv(CsvOptions::read(options)?))
-            }
-        }
-    }
-
     /// A decoder for one partition, for the columns `projection` of `schema`.
     pub(crate) fn decoder(&self, schema: &Schema, projection: &[usize]) -> Decoder {
         let fields = projection

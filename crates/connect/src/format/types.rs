@@ -69,6 +69,17 @@ pub(crate) fn is_nested(data_type: &DataType) -> bool {
     }
 }
 
+/// Rejects a table without a column.
+pub(crate) fn check_columns(schema: &Schema) -> Result<(), OptionError> {
+    match schema.fields().is_empty() {
+        true => Err(OptionError::table(
+            "the table has no column",
+            "declare at least one",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Refuses columns that a format of plain text can't give.
 pub(crate) fn check_scalar(schema: &Schema, format: &str) -> Result<(), OptionError> {
     for field in schema.fields() {

@@ -178,19 +178,6 @@ impl Cluster {
     }
 }
 
-/// The names of options that begin with `properties.`: they are librdkafka's, which knows them.
-pub(crate) fn property_names(table: &TableDefinition) -> Vec<&str> {
-    let names = table.options.keys().map(String::as_str);
-    names.filter(|name| name.starts_with(PREFIX)).collect()
-}
-
-/// The options of the format that make sense where every record is a message.
-pub(crate) fn format_options(all: &'static [&'static str]) -> Vec<&'static str> {
-    let of_files = ["csv.header", "csv.comment"];
-    let kept = all.iter().filter(|name| !of_files.contains(name));
-    kept.copied().collect()
-}
-
 /// What a source is told beside its cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Scan {

@@ -135,12 +135,12 @@ fn errors_say_what_to_write() {
             of_source(&[("csv.header", "true")]),
             &[
                 "'csv.header'",
-                "does not belong to a kafka source with format csv",
+                "is not an option of kafka sources with format csv",
             ],
         ),
         (
             of_source(&[("key.fields", "a")]),
-            &["does not belong to a kafka source"],
+            &["is not an option of kafka sources"],
         ),
         (
             of_sink(&[("topic", "a;b")]),
@@ -169,7 +169,7 @@ fn errors_say_what_to_write() {
         (of_sink(&[("key.format", "json")]), &["there is no key"]),
         (
             of_sink(&[("scan.bounded.mode", "latest-offset")]),
-            &["does not belong to a kafka sink"],
+            &["is not an option of kafka sinks"],
         ),
     ] {
         for part in parts {

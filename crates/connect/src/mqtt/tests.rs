@@ -465,7 +465,7 @@ fn options_of_tables() {
         (
             true,
             &[("topic", "a"), ("retain", "true")],
-            &["does not belong to an mqtt source"],
+            &["is not an option of mqtt sources"],
         ),
         (
             true,

@@ -12,15 +12,16 @@ use postgres::types::ToSql;
 use postgres::{Config, NoTls, Statement};
 
 use super::statements::{Statements, quoted_path};
+use slackwater_engine::operator::lookup_join::LookupConnector;
+use slackwater_engine::sink::SinkConnector;
+use slackwater_engine::source::SourceConnector;
+
 use crate::database::{
-    Attempt, Changes, Client, EachFound, EachRow, Failure, RowText, Select, Server, Table, check,
-    no_table, open,
+    Attempt, Changes, Client, DatabaseLookup, DatabaseSink, DatabaseSource, EachFound, EachRow,
+    Failure, RowText, Select, Server, Table, check_columns, no_table, open,
 };
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
-
-/// Options beside those of every table of a database.
-const OPTIONS: &[&str] = &["url", "username", "password"];
 
 /// How long an address may take to answer.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -32,12 +33,32 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// How long the kernel waits before it asks again, and then finds that the silence is too long.
 const PROBES: Duration = Duration::from_secs(10);
 
-/// The table that the options describe. Connects to nothing.
-pub(crate) fn table(
+pub(super) fn read(
     definition: &TableDefinition,
     options: &Options<'_>,
-) -> Result<Arc<Table>, OptionError> {
-    check(definition, options, "postgres", OPTIONS)?;
+) -> Result<Arc<dyn SourceConnector>, OptionError> {
+    Ok(Arc::new(DatabaseSource(table(definition, options)?)))
+}
+
+pub(super) fn write(
+    definition: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SinkConnector>, OptionError> {
+    const WRITERS_MAX: usize = usize::MAX;
+    let table = table(definition, options)?;
+    Ok(Arc::new(DatabaseSink::new(&table, WRITERS_MAX)))
+}
+
+pub(super) fn look_up(
+    definition: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn LookupConnector>, OptionError> {
+    Ok(Arc::new(DatabaseLookup(table(definition, options)?)))
+}
+
+/// The table that the options describe. Connects to nothing.
+fn table(definition: &TableDefinition, options: &Options<'_>) -> Result<Arc<Table>, OptionError> {
+    check_columns(definition, "postgres")?;
     const EXAMPLE: &str = "postgresql://user@localhost:5432/shop";
     let url = options.required("url", EXAMPLE)?;
     let url = url.strip_prefix("jdbc:").unwrap_or(url);

@@ -1,12 +1,30 @@
 //! The blackhole sink: rows are evaluated and counted, and go nowhere.
 
+use std::sync::Arc;
+
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::{Accepts, Delivery, Sink, SinkConnector, SinkRequest};
 
-/// Options beside `connector`.
-pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target"];
+use crate::connector::ConnectorKind;
+use crate::file_format::Formats;
+
+/// The entry in the table of connectors.
+pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
+    name: "blackhole",
+    aliases: &[],
+    feature: None,
+    source: None,
+    sink: Some(|_, _| Ok(Arc::new(BlackholeConnector))),
+    lookup: None,
+    formats: Formats::None,
+    has_metadata: false,
+    options: &[],
+    source_options: &[],
+    sink_options: &[],
+    lookup_options: &[],
+};
 
 /// Takes everything.
 #[derive(Debug)]

@@ -26,9 +26,6 @@ use growing::{Growing, GrowingSink};
 use parts::{PartName, PartSink};
 use whole::WholeSink;
 
-/// Options beside those of the format.
-pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target", "format", "path", "overwrite"];
-
 /// What to do about a file that a checkpoint has and the folder hasn't.
 const MEND_GONE: &str = "put it back, or begin again without the checkpoints";
 

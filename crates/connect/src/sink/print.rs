@@ -13,10 +13,25 @@ use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::{Accepts, Sink, SinkConnector, SinkRequest};
 
+use crate::connector::ConnectorKind;
 use crate::encode::Cell;
+use crate::file_format::Formats;
 
-/// Options beside `connector`.
-pub(crate) const OPTIONS: &[&str] = &["connector", "latency_target"];
+/// The entry in the table of connectors.
+pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
+    name: "print",
+    aliases: &[],
+    feature: None,
+    source: None,
+    sink: Some(|table, _| Ok(Arc::new(PrintConnector::new(&table.schema)))),
+    lookup: None,
+    formats: Formats::None,
+    has_metadata: false,
+    options: &[],
+    source_options: &[],
+    sink_options: &[],
+    lookup_options: &[],
+};
 
 /// A column is padded no further than this: one long text must not push all lines apart.
 const PADDED_WIDTH_MAX: usize = 40;

@@ -26,16 +26,6 @@ use crate::source::readiness::Readiness;
 use crate::table::TableDefinition;
 use crate::tcp::{BackOff, Dialer, Endpoint, Mode, NotAccepted, OnClose, peer_of, set_up};
 
-/// Options beside those of the format.
-pub(crate) const OPTIONS: &[&str] = &[
-    "connector",
-    "latency_target",
-    "format",
-    "address",
-    "mode",
-    "on_close",
-];
-
 /// Bytes that wait for the peer before the sink is no longer ready; one chunk may go beyond.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 

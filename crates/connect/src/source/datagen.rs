@@ -15,23 +15,60 @@ use slackwater_engine::source::{
 };
 use slackwater_engine::time::now_ns;
 
+use crate::connector::ConnectorKind;
 use crate::datagen::{Columns, GeneratorSpec, Order};
-use crate::options::{OptionError, Options, Rate};
+use crate::file_format::Formats;
+use crate::options::{OptionError, Options, Rate, option};
 use crate::pacer::{Pace, Pacer};
 
-/// Options beside those of every source.
-pub(crate) const OPTIONS: &[&str] = &[
-    "generator",
-    "seed",
-    "rows",
-    "rate",
-    "rate_max",
-    "rate_period",
-    "disorder",
-    "start",
-    "events_per_second",
-    "addresses",
-];
+/// The entry in the table of connectors.
+pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
+    name: "datagen",
+    aliases: &[],
+    feature: None,
+    source: Some(|table, options| Ok(Arc::new(DatagenConnector::new(table, options)?))),
+    sink: None,
+    lookup: None,
+    formats: Formats::None,
+    has_metadata: false,
+    options: &[],
+    source_options: &[
+        option("generator", "required", "`nexmark` or `uservisits`"),
+        option("seed", "`1`", "other seeds, other rows"),
+        option("rows", "endless", "number of rows"),
+        option(
+            "rate",
+            "as fast as possible",
+            "rows per second: `'10000/s'`. A row's ingest time is its deadline",
+        ),
+        option(
+            "rate_max",
+            "none",
+            "with `rate_period`: `'500000/s'`. The rate goes up from `rate` to this and down again, like \
+             a day, once in each period",
+        ),
+        option("rate_period", "none", "`'60 s'`: the period of `rate_max`"),
+        option("events_per_second", "`1000`", "spacing of event times"),
+        option(
+            "start",
+            "`1436918400000`",
+            "event time of the first row, in ms since 1970",
+        ),
+        option(
+            "disorder",
+            "none",
+            "`'500 ms'`: every row is delayed at random by less than this, so no row comes after one that \
+             is later by more",
+        ),
+        option(
+            "addresses",
+            "`10000`",
+            "`uservisits`: number of distinct addresses, up to 1,000,000",
+        ),
+    ],
+    sink_options: &[],
+    lookup_options: &[],
+};
 
 /// A table of made-up rows.
 #[derive(Debug)]

@@ -37,9 +37,6 @@ use crate::packing::Packing;
 use crate::table::{TableDefinition, table_settings};
 use contents::Contents;
 
-/// Options beside those of every source and of the format.
-pub(crate) const OPTIONS: &[&str] = &["format", "path", "replay_rate"];
-
 /// Files that one table may have: all are open at once, and the usual limit is 1,024 descriptors.
 const FILES_MAX: usize = 1_000;
 

@@ -22,10 +22,30 @@ use slackwater_engine::time::now_ns;
 
 use super::count_bytes;
 use super::stream::{Linger, StreamPartition, StreamSpec};
+use crate::connector::ConnectorKind;
+use crate::file_format::Formats;
 use crate::format::Format;
 
-/// Options beside those of every source and of the format.
-pub(crate) const OPTIONS: &[&str] = &["format"];
+/// The entry in the table of connectors.
+pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
+    name: "stdin",
+    aliases: &[],
+    feature: None,
+    source: Some(|table, options| {
+        Ok(Arc::new(StdinConnector {
+            schema: Arc::clone(&table.schema),
+            format: Format::of_source(options, &table.schema)?,
+        }))
+    }),
+    sink: None,
+    lookup: None,
+    formats: Formats::Lines,
+    has_metadata: false,
+    options: &[],
+    source_options: &[],
+    sink_options: &[],
+    lookup_options: &[],
+};
 
 /// Bytes of one read: what a pipe holds.
 const READ_BYTES: usize = 64 * 1024;

@@ -32,9 +32,6 @@ use crate::table::TableDefinition;
 use crate::tcp::{BackOff, Dialer, Endpoint, Mode, NotAccepted, OnClose, peer_of, set_up};
 use connection::Connection;
 
-/// Options beside those of every source and of the format.
-pub(crate) const OPTIONS: &[&str] = &["format", "address", "mode", "on_close", "connections_max"];
-
 /// Connections at a time, unless `'connections_max'` says another number; more wait in the kernel's queue
 /// until one closes. Each has a block of 128 KiB: 32 MiB in all. While a record is collected that is longer,
 /// its connection holds up to 16 MiB: 4 GiB, if all of them send such records at once.

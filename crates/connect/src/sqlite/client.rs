@@ -8,25 +8,48 @@ use arrow_schema::{DataType, Field};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, ToSql};
 
+use slackwater_engine::operator::lookup_join::LookupConnector;
+use slackwater_engine::sink::SinkConnector;
+use slackwater_engine::source::SourceConnector;
+
 use crate::database::{
-    Attempt, Changes, Client, EachFound, EachRow, Failure, Row, RowText, Select, Server, Table,
-    check, list, no_column, no_table, open, order, quoted, upsert,
+    Attempt, Changes, Client, DatabaseLookup, DatabaseSink, DatabaseSource, EachFound, EachRow,
+    Failure, Row, RowText, Select, Server, Table, check_columns, list, no_column, no_table, open,
+    order, quoted, upsert,
 };
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 
-/// Options beside those of every table of a database.
-const OPTIONS: &[&str] = &["path"];
-
 /// How long somebody else may hold the file's lock: what SQLite's documentation calls generous.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The table that the options describe. Opens nothing.
-pub(crate) fn table(
+pub(super) fn read(
     definition: &TableDefinition,
     options: &Options<'_>,
-) -> Result<Arc<Table>, OptionError> {
-    check(definition, options, "sqlite", OPTIONS)?;
+) -> Result<Arc<dyn SourceConnector>, OptionError> {
+    Ok(Arc::new(DatabaseSource(table(definition, options)?)))
+}
+
+pub(super) fn write(
+    definition: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SinkConnector>, OptionError> {
+    // A file of SQLite has one writer at a time.
+    const WRITERS_MAX: usize = 1;
+    let table = table(definition, options)?;
+    Ok(Arc::new(DatabaseSink::new(&table, WRITERS_MAX)))
+}
+
+pub(super) fn look_up(
+    definition: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn LookupConnector>, OptionError> {
+    Ok(Arc::new(DatabaseLookup(table(definition, options)?)))
+}
+
+/// The table that the options describe. Opens nothing.
+fn table(definition: &TableDefinition, options: &Options<'_>) -> Result<Arc<Table>, OptionError> {
+    check_columns(definition, "sqlite")?;
     let path = options.required("path", "shop.db")?;
     let server = File(PathBuf::from(path));
     open(definition, options, "sqlite", path, Arc::new(server))

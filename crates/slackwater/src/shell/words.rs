@@ -1,5 +1,6 @@
 //! What can be completed, and what is shown of tables and views.
 
+use slackwater_connect::{CONNECTORS, FORMATS};
 use slackwater_sql::program::Connectors;
 use slackwater_sql::session::Session;
 use slackwater_sql::table::{Table, TableColumn};
@@ -179,12 +180,14 @@ impl Words {
             Some(named) => {
                 let key = named.trim_end().trim_end_matches('\'');
                 let key = key.rsplit('\'').next().unwrap_or_default();
-                let names = match key.to_lowercase().as_str() {
-                    "connector" => slackwater_connect::CONNECTORS,
-                    "format" => slackwater_connect::FORMATS,
-                    _ => &[],
-                };
-                names.iter().map(|name| name.to_string()).collect()
+                match key.to_lowercase().as_str() {
+                    "connector" => CONNECTORS
+                        .iter()
+                        .map(|kind| kind.name.to_string())
+                        .collect(),
+                    "format" => FORMATS.iter().map(|kind| kind.name.to_string()).collect(),
+                    _ => Vec::new(),
+                }
             }
             None if first.eq_ignore_ascii_case("SET") => self.settings.clone(),
             None if first.eq_ignore_ascii_case("CREATE") => self.options.clone(),

@@ -10,13 +10,16 @@ fn options_that_are_wrong_are_told_what_is_right() {
     let with =
         |options: &str| folder.run(&reading("n INT", options, "n INT", "SELECT n FROM t"), &[]);
     let place = ["query.sql:1:", "^"];
-    let known = "a file source with format csv knows: connector, csv.comment, csv.delimiter, csv.header, \
+    let known = "the options are: connector, csv.comment, csv.delimiter, csv.header, \
                  csv.null, dead_letter, format, idle_timeout, on_error, path, replay_rate, unit_of_work";
     with(", 'colour' = 'red'")
         .fails(2, &place)
-        .fails(2, &["'colour'", "is not known", known]);
+        .fails(2, &["'colour'", "is not an option of file sources", known]);
     with(", 'csv.delimeter' = ';'").fails(2, &["did you mean 'csv.delimiter'?", known]);
-    with(", 'address' = 'a:1'").fails(2, &["does not belong to a file source", known]);
+    with(", 'address' = 'a:1'").fails(
+        2,
+        &["is not an option of file sources with format csv", known],
+    );
     with(", 'csv.delimiter' = ';;'").fails(2, &["';;' is not one byte"]);
     with(", 'csv.header' = 'yes'").fails(2, &["'yes' is not a choice", "'true' or 'false'"]);
     with(", 'format' = 'xml'").fails(2, &["'xml'", "csv", "json", "combined_log", "raw"]);
@@ -29,7 +32,11 @@ fn options_that_are_wrong_are_told_what_is_right() {
     };
     connector("fiel").fails(
         2,
-        &["'fiel' is not a choice", "did you mean 'file'?", "datagen"],
+        &[
+            "'fiel' is not a connector",
+            "did you mean 'file'?",
+            "datagen",
+        ],
     );
     connector("pulsar").fails(
         2,

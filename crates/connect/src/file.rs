@@ -1,0 +1,70 @@
+//! The file connector: rows from files and into files.
+
+use std::sync::Arc;
+
+use slackwater_engine::sink::SinkConnector;
+use slackwater_engine::source::SourceConnector;
+
+use crate::connector::ConnectorKind;
+use crate::file_format::{FileFormat, Formats};
+use crate::options::{OptionError, Options, option};
+use crate::table::TableDefinition;
+use crate::{sink, source};
+
+/// The entry in the table of connectors.
+pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
+    name: "file",
+    aliases: &[],
+    feature: None,
+    source: Some(read),
+    sink: Some(write),
+    lookup: None,
+    formats: Formats::Files,
+    has_metadata: false,
+    options: &[],
+    source_options: &[
+        option(
+            "path",
+            "required",
+            "a file, or a pattern: `*` any characters, `?` one, `[ab]` a choice, `**` any folders. A name that \
+             ends in `.gz` or `.zst` is unpacked, except for formats of columns, which are packed inside",
+        ),
+        option(
+            "replay_rate",
+            "as fast as possible",
+            "rows handed on per second over the whole source: `'10000/s'`, `'30/min'`",
+        ),
+    ],
+    sink_options: &[
+        option(
+            "path",
+            "required",
+            "with an extension: one file, written by one instance (a name that ends in `.gz` or `.zst` is packed). \
+             Without: a folder of part files `part-<instance>.csv`, `.json`, `.parquet` or `.arrow`",
+        ),
+        option(
+            "overwrite",
+            "`false`",
+            "`true` replaces the file, or the part files of the folder, when the query has ended well",
+        ),
+    ],
+    lookup_options: &[],
+};
+
+fn read(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SourceConnector>, OptionError> {
+    let format = FileFormat::of_source(options, &table.schema)?;
+    let connector = source::file::FileConnector::new(table, options, format)?;
+    Ok(Arc::new(connector))
+}
+
+fn write(
+    table: &TableDefinition,
+    options: &Options<'_>,
+) -> Result<Arc<dyn SinkConnector>, OptionError> {
+    let format = FileFormat::of_sink(options, &table.schema)?;
+    let connector = sink::file::FileConnector::new(table, options, format)?;
+    Ok(Arc::new(connector))
+}
