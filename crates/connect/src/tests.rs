@@ -148,7 +148,12 @@ fn what_can_be_read_again_and_what_is_written_once() {
     let mqtt = [&mqtt[..], &[("qos", "0")]].concat();
     assert!(!described(&mqtt).redelivers);
 
-    let delivery = |options: &[(&str, &str)]| sink(&table(&columns, options)).unwrap().delivery();
+    let delivery = |options: &[(&str, &str)]| {
+        sink(&table(&columns, options))
+            .unwrap()
+            .capabilities()
+            .delivery
+    };
     let once = [
         delivery(&[("connector", "file"), ("path", file)]),
         delivery(&[("connector", "blackhole")]),

@@ -61,7 +61,7 @@ pub struct StateSnapshot {
 pub struct Prepared {
     /// The sink's node in the query graph.
     pub node: usize,
-    /// What commits it ([`crate::sink::SinkConnector::commit`]).
+    /// What commits it ([`crate::sink::SinkCheckpoints::commit`]).
     pub commit: String,
     /// When the oldest input of its rows entered the engine, on the clock of
     /// [`crate::time::now_ns`]; none without rows.

@@ -7,71 +7,78 @@ use crate::error::Result;
 
 /// A table that can be written.
 pub trait SinkConnector: Send + Sync {
-    /// More instances than this can't write at the same time (1 for a single file).
-    fn max_instances(&self) -> usize;
-
-    /// The same in a query that takes checkpoints.
-    fn max_instances_saved(&self) -> usize {
-        self.max_instances()
-    }
-
     /// The connector's name and where it writes to (`file out.csv`).
     fn describe(&self) -> String;
 
-    /// Whether its sinks register descriptors or wakers with the waiter that they are opened with.
-    /// Those that don't may go on on another worker.
-    fn uses_waiter(&self) -> bool {
-        true
-    }
+    /// What its sinks can do.
+    fn capabilities(&self) -> SinkCapabilities;
 
     /// The sink of one instance.
     fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>>;
 
-    /// What becomes of rows when a process dies and the query goes on from a checkpoint.
-    fn delivery(&self) -> Delivery {
-        Delivery::AtLeastOnce
-    }
+    /// The query begins from nothing: rejects what would be destroyed (a file that is there). `saved` says that
+    /// it will take checkpoints. What earlier queries with checkpoints have prepared may only be given up then.
+    fn begin(&self, saved: bool) -> Result<()>;
 
-    /// What its sinks can do with rows that change others.
-    fn accepts(&self) -> Accepts {
-        Accepts::Rows
-    }
+    /// What is done with what its sinks prepare for checkpoints; `None` where they prepare nothing.
+    fn checkpoints(&self) -> Option<&dyn SinkCheckpoints>;
+}
 
-    /// Whether what is prepared can be given up by somebody else before it is committed: a transaction
-    /// that a broker ends ([`Recovered::Lost`]).
-    fn may_lose_prepared(&self) -> bool {
-        false
-    }
+/// What the sinks of a table can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SinkCapabilities {
+    /// More instances than this can't write at the same time (1 for a single file).
+    pub max_instances: usize,
+    /// The same in a query that takes checkpoints.
+    pub max_instances_saved: usize,
+    /// Sinks register descriptors or wakers with the waiter that they are opened with. Those that don't may
+    /// move to another worker.
+    pub uses_waiter: bool,
+    /// What they can do with rows that change others.
+    pub accepts: Accepts,
+    /// What becomes of rows when a process dies and the query resumes from a checkpoint.
+    pub delivery: Delivery,
+    /// What is prepared can be given up by somebody else before it is committed: a transaction that a broker
+    /// ends ([`Recovered::Lost`]).
+    pub may_lose_prepared: bool,
+}
 
-    /// The query begins from nothing: refuses what it would destroy (a file that is there).
-    fn begin(&self) -> Result<()> {
-        Ok(())
-    }
+/// What is done with what the sinks of a table have prepared ([`Sink::prepare`]).
+pub trait SinkCheckpoints: Send + Sync {
+    /// Makes it durable, on another thread than the sink's, before the checkpoint that names it is stored.
+    fn secure(&self, prepared: &str) -> Result<()>;
 
-    /// Whether `begin` is for queries with checkpoints alone, because it gives up what earlier ones have
-    /// prepared.
-    fn begins_saved_only(&self) -> bool {
-        self.may_lose_prepared()
-    }
-
-    /// Makes what a sink of this table has prepared durable, on another thread than the sink's, before
-    /// the checkpoint that names it is stored.
-    fn secure(&self, _prepared: &str) -> Result<()> {
-        Ok(())
-    }
-
-    /// Commits what a sink of this table has prepared, in the process of that sink. Committing again
-    /// what is committed does nothing.
-    fn commit(&self, _prepared: &str) -> Result<()> {
-        Ok(())
-    }
+    /// Commits it, in the process of the sink that has prepared it. Committing again what is committed does
+    /// nothing.
+    fn commit(&self, prepared: &str) -> Result<()>;
 
     /// Before anything of the incarnation `epoch` runs, in the process that begins it: commits what the
     /// checkpoint has as prepared, and removes what else *earlier* incarnations have left, which may
     /// still be alive; of later ones, which may be alive as well, nothing. `prepared` is none where the
     /// query begins from nothing, or has not written to this table before.
-    fn recover(&self, _epoch: u64, _prepared: Option<&[String]>) -> Result<Recovered> {
-        Ok(Recovered::Committed)
+    fn recover(&self, epoch: u64, prepared: Option<&[String]>) -> Result<Recovered>;
+}
+
+/// [`SinkCheckpoints`], for any table: one whose sinks prepare nothing has nothing to secure, commit or recover.
+impl dyn SinkConnector + '_ {
+    /// [`SinkCheckpoints::secure`].
+    pub fn secure(&self, prepared: &str) -> Result<()> {
+        let checkpoints = self.checkpoints();
+        checkpoints.map_or(Ok(()), |checkpoints| checkpoints.secure(prepared))
+    }
+
+    /// [`SinkCheckpoints::commit`].
+    pub fn commit(&self, prepared: &str) -> Result<()> {
+        let checkpoints = self.checkpoints();
+        checkpoints.map_or(Ok(()), |checkpoints| checkpoints.commit(prepared))
+    }
+
+    /// [`SinkCheckpoints::recover`].
+    pub fn recover(&self, epoch: u64, prepared: Option<&[String]>) -> Result<Recovered> {
+        match self.checkpoints() {
+            Some(checkpoints) => checkpoints.recover(epoch, prepared),
+            None => Ok(Recovered::Committed),
+        }
     }
 }
 
@@ -108,7 +115,7 @@ pub enum Accepts {
     Changes,
 }
 
-/// What becomes of rows when the query goes on from a checkpoint.
+/// What becomes of rows when the query resumes from a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     /// Each is there once.
@@ -117,7 +124,7 @@ pub enum Delivery {
     AtLeastOnce,
 }
 
-/// What [`SinkConnector::recover`] came to.
+/// What [`SinkCheckpoints::recover`] came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovered {
     /// All that was prepared is committed.
@@ -145,7 +152,7 @@ pub trait Sink: Send {
     fn flush(&mut self) -> Result<()>;
 
     /// A checkpoint: ends what was written since the last one, so that it can be committed, and says by
-    /// what name ([`SinkConnector::secure`], [`SinkConnector::commit`]); `None` where there
+    /// what name ([`SinkCheckpoints`]); `None` where there
     /// is nothing to commit. Called behind `flush`, and with `is_last` once before `finish`, which with
     /// [`SinkRequest::epoch`] commits nothing itself. A query that is stopped or fails goes on from its
     /// last checkpoint: what was not prepared is dropped then.

@@ -365,7 +365,7 @@ impl Query<'_> {
         let post = self.post(number);
         // One checkpoint more that is given up, and two transactions would have to be committed at once.
         let is_once = self.program.nodes.iter().any(|node| match node {
-            NodeSpec::Sink(sink) => sink.connector.may_lose_prepared(),
+            NodeSpec::Sink(sink) => sink.connector.capabilities().may_lose_prepared,
             _ => false,
         });
         let keeper = Keeper::start(

@@ -304,7 +304,7 @@ impl Run<'_, '_> {
         let once = self
             .catalog
             .sinks()
-            .filter(|(_, sink)| sink.connector.delivery() == Delivery::ExactlyOnce);
+            .filter(|(_, sink)| sink.connector.capabilities().delivery == Delivery::ExactlyOnce);
         let places = once.map(|(_, sink)| sink.connector.describe());
         let places = places.collect::<Vec<String>>();
         if damaged.is_empty()
@@ -472,11 +472,11 @@ impl Run<'_, '_> {
         let keys = self.query.members.keys();
         let mut sinks = self.catalog.sinks().collect::<Vec<_>>();
         // A file is where it was; what a broker holds it may have given up.
-        sinks.sort_by_key(|(_, sink)| !sink.connector.may_lose_prepared());
+        sinks.sort_by_key(|(_, sink)| !sink.connector.capabilities().may_lose_prepared);
         for (node, sink) in sinks {
             let Some(of) = keys.get(&node).and_then(|key| manifest.node(key)) else {
                 // New in this version of the query.
-                if let Err(refused) = self.query.check_sink(sink) {
+                if let Err(refused) = self.query.check_sink(sink, true) {
                     self.refused = Some(refused);
                 } else if let Err(error) = sink.connector.recover(epoch, None) {
                     return self.not_begun(epoch, error.to_string(), error.is_final);
@@ -625,7 +625,7 @@ pub fn warnings(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Vec<String> 
         }
     }
     for (_, sink) in catalog.sinks() {
-        if sink.connector.delivery() == Delivery::AtLeastOnce {
+        if sink.connector.capabilities().delivery == Delivery::AtLeastOnce {
             warnings.push(format!(
                 "{}: rows since the last checkpoint come again when the query dies",
                 sink.connector.describe()

@@ -313,7 +313,7 @@ fn latency_target(program: &Program, node: usize) -> Option<u64> {
 /// that overflows.
 fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
     match &program.nodes[node] {
-        NodeSpec::Sink(sink) if sink.connector.accepts() == Accepts::Rows => {
+        NodeSpec::Sink(sink) if sink.connector.capabilities().accepts == Accepts::Rows => {
             &[RowKind::UpdateBefore, RowKind::Delete]
         }
         NodeSpec::Sink(sink) if !sink.hears_before => &[RowKind::UpdateBefore],
@@ -325,7 +325,7 @@ fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
 fn may_move(node: &NodeSpec) -> bool {
     match node {
         NodeSpec::Source(_) => false,
-        NodeSpec::Sink(sink) => !sink.connector.uses_waiter(),
+        NodeSpec::Sink(sink) => !sink.connector.capabilities().uses_waiter,
         _ => true,
     }
 }

@@ -219,12 +219,8 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
 
 /// A query whose state dies with it.
 fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Ran, Failure> {
-    // What is prepared is that of queries with checkpoints: this one must not take one's names over.
     let mut sinks = catalog.sinks().map(|(_, sink)| sink);
-    sinks.try_for_each(|sink| match sink.connector.begins_saved_only() {
-        true => Ok(()),
-        false => query.check_sink(sink),
-    })?;
+    sinks.try_for_each(|sink| query.check_sink(sink, false))?;
     let attempted = query.attempt(0, catalog, None, Vec::new());
     let attempted = attempted.map_err(|error| Failure::Query(error.to_string(), None))?;
     let error = attempted.error.as_ref().map(|error| error.to_string());
@@ -301,16 +297,16 @@ fn finished(attempted: Attempted) -> Box<Finished> {
 }
 
 impl Query<'_> {
-    /// Sinks that would destroy something are refused, where the query begins from nothing.
+    /// Sinks that would destroy something are rejected, where a query with checkpoints begins from nothing.
     pub fn check_sinks(&self, catalog: &ProgramCatalog<'_>) -> Result<(), Failure> {
         catalog
             .sinks()
-            .try_for_each(|(_, sink)| self.check_sink(sink))
+            .try_for_each(|(_, sink)| self.check_sink(sink, true))
     }
 
-    /// One that would destroy something is refused.
-    pub fn check_sink(&self, sink: &SinkSpec) -> Result<(), Failure> {
-        if let Err(error) = sink.connector.begin() {
+    /// One that would destroy something is rejected. `saved`: the query takes checkpoints.
+    pub fn check_sink(&self, sink: &SinkSpec, saved: bool) -> Result<(), Failure> {
+        if let Err(error) = sink.connector.begin(saved) {
             let Some(table) = &sink.table else {
                 return Err(Failure::Usage(error.to_string()));
             };
@@ -345,7 +341,7 @@ impl Query<'_> {
             // Parts of files are committed one by one, and again after a crash.
             NodeSpec::Sink(sink) => {
                 let table = sink.table.clone();
-                table.filter(|_| sink.connector.may_lose_prepared())
+                table.filter(|_| sink.connector.capabilities().may_lose_prepared)
             }
             _ => None,
         };
@@ -363,9 +359,11 @@ impl Query<'_> {
             return Err(refused(error.mend(mend)));
         }
         let beside = self.program.nodes.iter().find_map(|node| match node {
-            NodeSpec::Sink(sink) if sink.connector.delivery() == Delivery::ExactlyOnce => {
+            NodeSpec::Sink(sink)
+                if sink.connector.capabilities().delivery == Delivery::ExactlyOnce =>
+            {
                 let table = sink.table.clone();
-                table.filter(|_| !sink.connector.may_lose_prepared())
+                table.filter(|_| !sink.connector.capabilities().may_lose_prepared)
             }
             _ => None,
         });

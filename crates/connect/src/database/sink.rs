@@ -14,7 +14,10 @@ use serde::{Deserialize, Serialize};
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
+    SinkRequest,
+};
 
 use super::Table;
 use super::cells::{RowText, text};
@@ -71,27 +74,24 @@ impl DatabaseSink {
 }
 
 impl SinkConnector for DatabaseSink {
-    /// Rows of one key have to be written in their order: by one.
-    fn max_instances(&self) -> usize {
-        match self.table.primary_key.is_empty() {
-            true => self.writers_max.min(INSTANCES_MAX),
-            false => 1,
-        }
-    }
-
     fn describe(&self) -> String {
         self.table.place.clone()
     }
 
-    fn accepts(&self) -> Accepts {
-        match self.table.primary_key.is_empty() {
-            true => Accepts::Rows,
-            false => Accepts::Changes,
+    fn capabilities(&self) -> SinkCapabilities {
+        // Rows of one key have to be written in their order: by one.
+        let (max_instances, accepts) = match self.table.primary_key.is_empty() {
+            true => (self.writers_max.min(INSTANCES_MAX), Accepts::Rows),
+            false => (1, Accepts::Changes),
+        };
+        SinkCapabilities {
+            max_instances,
+            max_instances_saved: max_instances,
+            uses_waiter: false,
+            accepts,
+            delivery: Delivery::ExactlyOnce,
+            may_lose_prepared: false,
         }
-    }
-
-    fn uses_waiter(&self) -> bool {
-        false
     }
 
     fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>> {
@@ -108,16 +108,22 @@ impl SinkConnector for DatabaseSink {
         }))
     }
 
-    fn delivery(&self) -> Delivery {
-        Delivery::ExactlyOnce
+    fn begin(&self, saved: bool) -> Result<()> {
+        match saved {
+            true => self.committer(staging::begin),
+            false => Ok(()),
+        }
     }
 
-    fn begins_saved_only(&self) -> bool {
-        true
+    fn checkpoints(&self) -> Option<&dyn SinkCheckpoints> {
+        Some(self)
     }
+}
 
-    fn begin(&self) -> Result<()> {
-        self.committer(staging::begin)
+impl SinkCheckpoints for DatabaseSink {
+    /// What is prepared is in the table of staged rows already.
+    fn secure(&self, _prepared: &str) -> Result<()> {
+        Ok(())
     }
 
     fn commit(&self, prepared: &str) -> Result<()> {

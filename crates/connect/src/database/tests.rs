@@ -178,7 +178,7 @@ fn the_last_row_of_a_key_counts() {
         database("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, other INT DEFAULT 5)");
     let mut table = of(folder.path(), &NUMBER_AND_TEXT, &[]);
     table.primary_key = vec![0];
-    assert_eq!(crate::sink(&table).unwrap().max_instances(), 1);
+    assert_eq!(crate::sink(&table).unwrap().capabilities().max_instances, 1);
     let mut sink = open_sink(&table);
     let first = [
         (Some(1), "a", Insert),

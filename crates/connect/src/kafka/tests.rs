@@ -182,7 +182,10 @@ fn errors_say_what_to_write() {
 fn a_sink_of_one_transaction_has_one_instance() {
     let of = |options: &[(&str, &str)]| {
         let sink = sink(&kafka(options)).unwrap();
-        (sink.delivery(), sink.max_instances_saved())
+        (
+            sink.capabilities().delivery,
+            sink.capabilities().max_instances_saved,
+        )
     };
     assert_eq!(of(&[]), (Delivery::ExactlyOnce, 1));
     let once = [("delivery", "exactly_once")];

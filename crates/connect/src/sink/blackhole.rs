@@ -5,7 +5,9 @@ use std::sync::Arc;
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Accepts, Delivery, Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkRequest,
+};
 
 use crate::connector::ConnectorKind;
 use crate::file_format::Formats;
@@ -31,29 +33,32 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
 pub(crate) struct BlackholeConnector;
 
 impl SinkConnector for BlackholeConnector {
-    fn accepts(&self) -> Accepts {
-        Accepts::Changes
-    }
-
-    fn uses_waiter(&self) -> bool {
-        false
-    }
-
-    fn max_instances(&self) -> usize {
-        usize::MAX
-    }
-
     fn describe(&self) -> String {
         "blackhole".into()
+    }
+
+    fn capabilities(&self) -> SinkCapabilities {
+        SinkCapabilities {
+            max_instances: usize::MAX,
+            max_instances_saved: usize::MAX,
+            uses_waiter: false,
+            accepts: Accepts::Changes,
+            // Nothing is there, so nothing is there twice.
+            delivery: Delivery::ExactlyOnce,
+            may_lose_prepared: false,
+        }
     }
 
     fn sink(&self, _request: &SinkRequest) -> Result<Box<dyn Sink>> {
         Ok(Box::new(Blackhole))
     }
 
-    fn delivery(&self) -> Delivery {
-        // Nothing is there, so nothing is there twice.
-        Delivery::ExactlyOnce
+    fn begin(&self, _saved: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn checkpoints(&self) -> Option<&dyn SinkCheckpoints> {
+        None
     }
 }
 

@@ -15,7 +15,10 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::sink::{Delivery, Recovered, Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
+    SinkRequest,
+};
 
 use crate::encode::FileEncoder;
 use crate::file_format::FileFormat;
@@ -119,6 +122,13 @@ impl FileConnector {
         }
     }
 
+    fn max_instances(&self) -> usize {
+        match self.one_file {
+            Some(_) => 1,
+            None => usize::MAX,
+        }
+    }
+
     /// A file of columns has its end once, and a checkpoint needs all before it to be whole.
     fn refuse_growing(&self) -> Error {
         let extension = self.format.extension();
@@ -149,19 +159,20 @@ impl FileConnector {
 }
 
 impl SinkConnector for FileConnector {
-    fn uses_waiter(&self) -> bool {
-        false
-    }
-
-    fn max_instances(&self) -> usize {
-        match self.one_file {
-            Some(_) => 1,
-            None => usize::MAX,
-        }
-    }
-
     fn describe(&self) -> String {
         format!("file {}", self.path.display())
+    }
+
+    fn capabilities(&self) -> SinkCapabilities {
+        let max_instances = self.max_instances();
+        SinkCapabilities {
+            max_instances,
+            max_instances_saved: max_instances,
+            uses_waiter: false,
+            accepts: Accepts::Rows,
+            delivery: Delivery::ExactlyOnce,
+            may_lose_prepared: false,
+        }
     }
 
     fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>> {
@@ -193,11 +204,7 @@ impl SinkConnector for FileConnector {
         )))
     }
 
-    fn delivery(&self) -> Delivery {
-        Delivery::ExactlyOnce
-    }
-
-    fn begin(&self) -> Result<()> {
+    fn begin(&self, _saved: bool) -> Result<()> {
         if !self.overwrite {
             return self.refuse_existing();
         }
@@ -209,6 +216,12 @@ impl SinkConnector for FileConnector {
         }
     }
 
+    fn checkpoints(&self) -> Option<&dyn SinkCheckpoints> {
+        Some(self)
+    }
+}
+
+impl SinkCheckpoints for FileConnector {
     fn secure(&self, prepared: &str) -> Result<()> {
         match &self.one_file {
             Some(file) => file.secure(prepared),

@@ -14,7 +14,10 @@ use serde::{Deserialize, Serialize};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Delivery, Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
+    SinkRequest,
+};
 
 use crate::encode::{Cell, Encoder};
 use crate::format::Format;
@@ -122,16 +125,23 @@ fn topic(
 }
 
 impl SinkConnector for MqttConnector {
-    fn max_instances(&self) -> usize {
-        usize::MAX
-    }
-
     fn describe(&self) -> String {
         match &self.topic {
             Topic::Fixed(topic) => format!("mqtt {topic}"),
             Topic::Column(index) => {
                 format!("mqtt topics of '{}'", self.schema.field(*index).name())
             }
+        }
+    }
+
+    fn capabilities(&self) -> SinkCapabilities {
+        SinkCapabilities {
+            max_instances: usize::MAX,
+            max_instances_saved: usize::MAX,
+            uses_waiter: true,
+            accepts: Accepts::Rows,
+            delivery: Delivery::AtLeastOnce,
+            may_lose_prepared: false,
         }
     }
 
@@ -160,10 +170,16 @@ impl SinkConnector for MqttConnector {
         }))
     }
 
-    fn delivery(&self) -> Delivery {
-        Delivery::AtLeastOnce
+    fn begin(&self, _saved: bool) -> Result<()> {
+        Ok(())
     }
 
+    fn checkpoints(&self) -> Option<&dyn SinkCheckpoints> {
+        Some(self)
+    }
+}
+
+impl SinkCheckpoints for MqttConnector {
     fn secure(&self, prepared: &str) -> Result<()> {
         let unreadable = || {
             let reason = format!("what the checkpoint waits for can't be read: {prepared}");
@@ -177,6 +193,15 @@ impl SinkConnector for MqttConnector {
             .ok_or_else(unreadable)?;
         drop(known);
         writing.wait_delivered(prepared.messages, PATIENCE)
+    }
+
+    /// What the broker has taken needs no commit.
+    fn commit(&self, _prepared: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn recover(&self, _epoch: u64, _prepared: Option<&[String]>) -> Result<Recovered> {
+        Ok(Recovered::Committed)
     }
 }
 

@@ -11,7 +11,9 @@ use arrow_schema::{DataType, SchemaRef};
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Accepts, Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkRequest,
+};
 
 use crate::connector::ConnectorKind;
 use crate::encode::Cell;
@@ -61,20 +63,19 @@ impl PrintConnector {
 }
 
 impl SinkConnector for PrintConnector {
-    fn accepts(&self) -> Accepts {
-        Accepts::Changes
-    }
-
-    fn uses_waiter(&self) -> bool {
-        false
-    }
-
-    fn max_instances(&self) -> usize {
-        usize::MAX
-    }
-
     fn describe(&self) -> String {
         "print".into()
+    }
+
+    fn capabilities(&self) -> SinkCapabilities {
+        SinkCapabilities {
+            max_instances: usize::MAX,
+            max_instances_saved: usize::MAX,
+            uses_waiter: false,
+            accepts: Accepts::Changes,
+            delivery: Delivery::AtLeastOnce,
+            may_lose_prepared: false,
+        }
     }
 
     fn sink(&self, _request: &SinkRequest) -> Result<Box<dyn Sink>> {
@@ -83,6 +84,14 @@ impl SinkConnector for PrintConnector {
             layout: Arc::clone(&self.layout),
             text: vec![],
         }))
+    }
+
+    fn begin(&self, _saved: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn checkpoints(&self) -> Option<&dyn SinkCheckpoints> {
+        None
     }
 }
 

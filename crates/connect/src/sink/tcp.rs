@@ -16,7 +16,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::{Registrar, Waiter, Waker};
-use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
+    SinkRequest,
+};
 
 use super::backlog::{Backlog, Handed};
 use crate::encode::Encoder;
@@ -67,12 +70,19 @@ impl TcpConnector {
 }
 
 impl SinkConnector for TcpConnector {
-    fn max_instances(&self) -> usize {
-        1
-    }
-
     fn describe(&self) -> String {
         format!("tcp {}", self.endpoint.address)
+    }
+
+    fn capabilities(&self) -> SinkCapabilities {
+        SinkCapabilities {
+            max_instances: 1,
+            max_instances_saved: 1,
+            uses_waiter: true,
+            accepts: Accepts::Rows,
+            delivery: Delivery::AtLeastOnce,
+            may_lose_prepared: false,
+        }
     }
 
     fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>> {
@@ -95,6 +105,16 @@ impl SinkConnector for TcpConnector {
         }))
     }
 
+    fn begin(&self, _saved: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn checkpoints(&self) -> Option<&dyn SinkCheckpoints> {
+        Some(self)
+    }
+}
+
+impl SinkCheckpoints for TcpConnector {
     fn secure(&self, prepared: &str) -> Result<()> {
         let unreadable = || {
             let reason = format!("what the checkpoint waits for can't be read: {prepared}");
@@ -105,6 +125,15 @@ impl SinkConnector for TcpConnector {
         let handed = known.clone().ok_or_else(unreadable)?;
         drop(known);
         handed.wait(bytes, PATIENCE)
+    }
+
+    /// What the peer has taken needs no commit.
+    fn commit(&self, _prepared: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn recover(&self, _epoch: u64, _prepared: Option<&[String]>) -> Result<Recovered> {
+        Ok(Recovered::Committed)
     }
 }
 

@@ -101,7 +101,7 @@ fn csv_in_one_file_under_its_name_only_when_complete() {
     let path = folder.path().join("out.csv");
     let table = file_table(&path, &[("csv.header", "true")]);
     let connector = crate::sink(&table).unwrap();
-    assert_eq!(connector.max_instances(), 1);
+    assert_eq!(connector.capabilities().max_instances, 1);
     let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
     sink.open(&mut Waiter::new().unwrap()).unwrap();
     sink.write(&chunk()).unwrap();
@@ -117,7 +117,7 @@ fn csv_in_one_file_under_its_name_only_when_complete() {
     assert_eq!(names(), ["out.csv"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), CSV);
 
-    let error = crate::sink(&table).unwrap().begin().unwrap_err();
+    let error = crate::sink(&table).unwrap().begin(false).unwrap_err();
     assert!(error.to_string().contains("exists already"), "{error}");
     let over = file_table(&path, &[("overwrite", "true")]);
     let mut sink = crate::sink(&over)
@@ -222,7 +222,7 @@ fn a_folder_of_parts() {
     part(&file_table(&path, &[]), 3);
     assert_eq!(names(), ["part-0.csv", "part-1.csv", "part-2.csv"]);
     let connector = crate::sink(&file_table(&path, &[])).unwrap();
-    let error = connector.begin().unwrap_err();
+    let error = connector.begin(false).unwrap_err();
     assert!(error.to_string().contains("is not empty"), "{error}");
     fs::write(path.join("notes"), "").unwrap();
     part(

@@ -461,7 +461,7 @@ impl Clerk {
                 // of this one may be seen anywhere.
                 commits.sort_by_key(|(member, _)| {
                     let sink = self.sinks[self.node_of[*member]].as_ref();
-                    !sink.is_some_and(|sink| sink.may_lose_prepared())
+                    !sink.is_some_and(|sink| sink.capabilities().may_lose_prepared)
                 });
                 if let Err(reason) = self.for_each(&commits, |sink, text| sink.commit(text)) {
                     done(Done::Word(Word::NotCommitted { reason }));

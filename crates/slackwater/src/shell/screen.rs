@@ -13,7 +13,9 @@ use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
 use slackwater_engine::operator::changelog::rows::RowOrder;
-use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkRequest,
+};
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::Processes;
 use slackwater_sql::specs::{Changes, NodeSpec};
@@ -203,20 +205,31 @@ fn show(lines: &[String], lines_before: usize) {
 struct LiveConnector(Arc<Shared>);
 
 impl SinkConnector for LiveConnector {
-    fn max_instances(&self) -> usize {
-        usize::MAX
-    }
-
     fn describe(&self) -> String {
         "live table".to_string()
     }
 
-    fn uses_waiter(&self) -> bool {
-        false
+    fn capabilities(&self) -> SinkCapabilities {
+        SinkCapabilities {
+            max_instances: usize::MAX,
+            max_instances_saved: usize::MAX,
+            uses_waiter: false,
+            accepts: Accepts::Rows,
+            delivery: Delivery::AtLeastOnce,
+            may_lose_prepared: false,
+        }
     }
 
     fn sink(&self, _: &SinkRequest) -> Result<Box<dyn Sink>> {
         Ok(Box::new(LiveSink(Arc::clone(&self.0))))
+    }
+
+    fn begin(&self, _saved: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn checkpoints(&self) -> Option<&dyn SinkCheckpoints> {
+        None
     }
 }
 

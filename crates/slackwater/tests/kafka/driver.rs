@@ -216,7 +216,7 @@ impl Writing {
     /// The sink of a query that begins from nothing.
     pub fn begin(broker: &Broker, topic: &str, options: &[(&str, &str)]) -> Writing {
         let connector = connector(broker, topic, options);
-        connector.begin().unwrap();
+        connector.begin(true).unwrap();
         Writing::open(&connector, 1).unwrap()
     }
 

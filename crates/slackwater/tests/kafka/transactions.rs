@@ -291,7 +291,7 @@ fn a_transaction_whose_time_is_up(broker: &Broker) {
     assert_eq!(recover(broker, "slow", &[&first]), Recovered::Lost);
     assert!(committed(broker, "slow").is_empty());
     let long = [("properties.transaction.timeout.ms", "1000000")];
-    let error = connector(broker, "slow", &long).begin().unwrap_err();
+    let error = connector(broker, "slow", &long).begin(true).unwrap_err();
     let error = error.to_string();
     assert!(error.contains("transaction.max.timeout.ms"), "{error}");
 }
@@ -299,7 +299,7 @@ fn a_transaction_whose_time_is_up(broker: &Broker) {
 fn rows_are_delivered_before_a_checkpoint_at_least_once(broker: &Broker) {
     broker.create_topic("twice", 1);
     let connector = connector(broker, "twice", &[AT_LEAST_ONCE]);
-    connector.begin().unwrap();
+    connector.begin(true).unwrap();
     let mut writing = Writing::open(&connector, 1).unwrap();
     writing.write(0..1_000).unwrap();
     assert_eq!(writing.prepare().unwrap(), None);
@@ -351,7 +351,7 @@ fn whatever_dies_when(broker: &Broker) {
     broker.create_topic("chaos", 1);
     let mut seeded = Seeded(5);
     let mut manifests = vec![Manifest::default()];
-    connector(broker, "chaos", &[]).begin().unwrap();
+    connector(broker, "chaos", &[]).begin(true).unwrap();
     let mut lost = 0;
     for epoch in 1..=INCARNATIONS {
         let connector = connector(broker, "chaos", &[]);

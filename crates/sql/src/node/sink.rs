@@ -85,7 +85,9 @@ impl Translator<'_> {
         }
         if let (Some(table), None) = (&table, changelog) {
             check_updates(&stream, table, connector.as_ref())?;
-            if connector.accepts() == Accepts::Changes && !is_by_primary_key(&stream, table) {
+            if connector.capabilities().accepts == Accepts::Changes
+                && !is_by_primary_key(&stream, table)
+            {
                 node = self.by_primary_key(node, &table.primary_key);
                 let key = table.primary_key.iter();
                 stream = Stream {
@@ -98,13 +100,13 @@ impl Translator<'_> {
             }
         }
         let instances_max = match self.session.settings.state {
-            Some(_) => connector.max_instances_saved(),
-            None => connector.max_instances(),
+            Some(_) => connector.capabilities().max_instances_saved,
+            None => connector.capabilities().max_instances,
         };
         let detail = connector.describe();
         // Rows of one key are to be written in order, by one instance. Those of a changelog come from one.
         let key = table.as_deref().map_or(&[][..], |table| &table.primary_key);
-        let is_upsert = connector.accepts() == Accepts::Changes && changelog.is_none();
+        let is_upsert = connector.capabilities().accepts == Accepts::Changes && changelog.is_none();
         let exchange = match is_upsert && !stream.updates && !key.is_empty() {
             true => Exchange::Key(key.to_vec()),
             false => Exchange::Forward,
@@ -257,7 +259,7 @@ fn check_changelog(name: &str, table: &Table) -> Result<()> {
 /// Whether the table can hold what the stream does.
 fn check_updates(stream: &Stream, table: &Table, connector: &dyn SinkConnector) -> Result<()> {
     let name = &table.name;
-    if connector.accepts() == Accepts::Rows && !table.primary_key.is_empty() {
+    if connector.capabilities().accepts == Accepts::Rows && !table.primary_key.is_empty() {
         let error = format!("'{name}' has a PRIMARY KEY, and its connector can only add rows");
         return Err(SqlError::new(error)
             .at(table.span)
@@ -266,7 +268,7 @@ fn check_updates(stream: &Stream, table: &Table, connector: &dyn SinkConnector) 
     if !stream.updates {
         return Ok(());
     }
-    match (connector.accepts(), &stream.key) {
+    match (connector.capabilities().accepts, &stream.key) {
         (Accepts::Rows, Some(_)) if !stream.deletes => Ok(()),
         (Accepts::Rows, _) => Err(SqlError::new(format!(
             "the query takes rows back, and '{name}' can only add rows"

@@ -59,7 +59,7 @@ fn open(connector: &dyn SinkConnector, epoch: u64) -> Box<dyn Sink> {
 impl Query {
     fn begin(table: TableDefinition) -> Query {
         let connector = crate::sink(&table).unwrap();
-        connector.begin().unwrap();
+        connector.begin(true).unwrap();
         Query {
             sink: open(&*connector, 1),
             connector,
@@ -216,7 +216,7 @@ fn what_can_not_be_right_is_refused() {
         "{error}"
     );
     // A query that begins from nothing leaves the rows of the one before, and forgets what it had staged.
-    query.connector.begin().unwrap();
+    query.connector.begin(true).unwrap();
     query.connector.recover(2, None).unwrap();
     assert_eq!(look(&connection, false).len(), 6);
     // Two commit the same: an earlier incarnation that lives on.

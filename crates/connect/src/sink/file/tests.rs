@@ -106,7 +106,7 @@ struct Query {
 impl Query {
     fn begin(table: TableDefinition, instances: usize) -> Query {
         let connector = crate::sink(&table).unwrap();
-        connector.begin().unwrap();
+        connector.begin(true).unwrap();
         let mut query = Query {
             connector,
             table,
@@ -124,7 +124,7 @@ impl Query {
     }
 
     fn run(&mut self, instances: usize) {
-        let instances = instances.min(self.connector.max_instances());
+        let instances = instances.min(self.connector.capabilities().max_instances);
         self.epoch += 1;
         let epoch = self.epoch;
         self.sinks = (0..instances)
@@ -302,8 +302,8 @@ fn parts_appear_with_their_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     let connector = crate::sink(&of_file(&path, &[("csv.header", "true")])).unwrap();
-    assert_eq!(connector.delivery(), Delivery::ExactlyOnce);
-    connector.begin().unwrap();
+    assert_eq!(connector.capabilities().delivery, Delivery::ExactlyOnce);
+    connector.begin(true).unwrap();
     connector.recover(7, None).unwrap();
     let mut sink = sink_of(&*connector, 2, 3, 7);
     assert_eq!(sink.prepare(false).unwrap(), None, "it holds no rows");
@@ -355,7 +355,7 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
     let path = folder.path().join("out.csv");
     let table = of_file(&path, &[("csv.header", "true")]);
     let connector = crate::sink(&table).unwrap();
-    connector.begin().unwrap();
+    connector.begin(true).unwrap();
     connector.recover(1, None).unwrap();
     let mut sink = sink_of(&*connector, 0, 1, 1);
     let empty = sink.prepare(false).unwrap().unwrap();
@@ -400,7 +400,7 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     let (parts, file) = (folder.path().join("parts"), folder.path().join("out.csv"));
     fs::create_dir(&parts).unwrap();
     let refused = |path: &Path, reason: &str| {
-        let error = crate::sink(&of_file(path, &[])).unwrap().begin();
+        let error = crate::sink(&of_file(path, &[])).unwrap().begin(true);
         let error = error.unwrap_err();
         assert_eq!(error.place, path.display().to_string());
         assert!(error.reason.contains(reason), "{error}");
@@ -408,7 +408,7 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     };
     let over = |path: &Path| {
         let connector = crate::sink(&of_file(path, &[("overwrite", "true")])).unwrap();
-        connector.begin().unwrap();
+        connector.begin(true).unwrap();
         connector
     };
     // An unfinished file is the work of a query that may go on.

@@ -29,7 +29,10 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkConnector, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
+    SinkRequest,
+};
 
 use crate::format::Format;
 use crate::kafka::presence::Presence;
@@ -114,32 +117,27 @@ impl KafkaConnector {
 }
 
 impl SinkConnector for KafkaConnector {
-    fn max_instances(&self) -> usize {
-        usize::MAX
-    }
-
-    fn may_lose_prepared(&self) -> bool {
-        self.delivering.exactly_once
-    }
-
-    fn max_instances_saved(&self) -> usize {
-        // Several transactions can't be committed at once: after a crash some would be, and some not.
-        if self.delivering.exactly_once {
-            1
-        } else {
-            usize::MAX
-        }
-    }
-
-    fn accepts(&self) -> Accepts {
-        match self.replaces {
-            true => Accepts::Changes,
-            false => Accepts::Rows,
-        }
-    }
-
     fn describe(&self) -> String {
         format!("kafka {}", self.cluster.topics[0])
+    }
+
+    fn capabilities(&self) -> SinkCapabilities {
+        let (max_instances_saved, delivery) = match self.delivering.exactly_once {
+            // Several transactions can't be committed at once: after a crash some would be, and some not.
+            true => (1, Delivery::ExactlyOnce),
+            false => (usize::MAX, Delivery::AtLeastOnce),
+        };
+        SinkCapabilities {
+            max_instances: usize::MAX,
+            max_instances_saved,
+            uses_waiter: true,
+            accepts: match self.replaces {
+                true => Accepts::Changes,
+                false => Accepts::Rows,
+            },
+            delivery,
+            may_lose_prepared: self.delivering.exactly_once,
+        }
     }
 
     fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>> {
@@ -158,19 +156,22 @@ impl SinkConnector for KafkaConnector {
         )))
     }
 
-    fn delivery(&self) -> Delivery {
-        if self.delivering.exactly_once {
-            Delivery::ExactlyOnce
-        } else {
-            Delivery::AtLeastOnce
+    fn begin(&self, saved: bool) -> Result<()> {
+        match saved && self.delivering.exactly_once {
+            true => recovery::begin(&self.transactions),
+            false => Ok(()),
         }
     }
 
-    fn begin(&self) -> Result<()> {
-        if !self.delivering.exactly_once {
-            return Ok(());
-        }
-        recovery::begin(&self.transactions)
+    fn checkpoints(&self) -> Option<&dyn SinkCheckpoints> {
+        Some(self)
+    }
+}
+
+impl SinkCheckpoints for KafkaConnector {
+    /// Rows were flushed to the broker when they were prepared.
+    fn secure(&self, _prepared: &str) -> Result<()> {
+        Ok(())
     }
 
     fn commit(&self, prepared: &str) -> Result<()> {

@@ -14,7 +14,7 @@ impl Earlier {
     fn new() -> Earlier {
         let folder = tempfile::tempdir().unwrap();
         let connector = crate::sink(&of_file(&folder.path().join("out.csv"), &[])).unwrap();
-        connector.begin().unwrap();
+        connector.begin(true).unwrap();
         connector.recover(1, None).unwrap();
         let mut sink = sink_of(&*connector, 0, 1, 1);
         sink.write(&chunk(&[1])).unwrap();
