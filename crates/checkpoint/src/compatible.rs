@@ -1,13 +1,14 @@
 //! Whether a query can go on from a checkpoint that another version of it has written.
 //!
-//! Nodes are found again by their keys, and the state of a node fits where every aspect of it is equal:
-//! aspects say what the state *means* (group keys, aggregates, window, types of columns), so that what
-//! only decides which rows come (a filter, a projection before it) is none of them, and may change.
+//! Nodes are found again by their keys, and the state of a node fits where it means the same
+//! ([`Meaning`]): group keys, aggregates, window, types of columns. What only decides which rows come (a
+//! filter, a projection before it) is no part of that, and may change. What differs is found by whoever knows the
+//! format ([`Differs`]).
 //!
 //! | change | |
 //! |---|---|
 //! | parallelism, filters, computed columns, settings | fits: state is by bucket, and the rows behind it stay what they were |
-//! | other aspects of a node, another kind of node | refused |
+//! | a node's state means something else, another kind of node | refused |
 //! | a node is gone | refused, unless it may be lost, or has nothing (a sink that has committed all) |
 //! | a new sink | begins with the rows that come next |
 //! | a new source | is read from its beginning |
@@ -19,7 +20,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, Kind};
-use crate::manifest::{Identity, Manifest, Node, NodeKind};
+use crate::manifest::{Identity, Manifest, Meaning, Node, NodeKind};
 
 /// A node of the query that is to go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,10 @@ pub struct Mapping {
     pub dropped: Vec<String>,
 }
 
+/// What the state of a stored node means otherwise than that of the node that is to resume from it: the reason,
+/// for users, or `None` where it means the same.
+pub type Differs<'a> = &'a dyn Fn(&Meaning, &Meaning) -> Option<String>;
+
 /// What of the old query goes on as what of the new one. `droppable` are keys of old nodes whose state
 /// may be lost.
 ///
@@ -52,6 +57,7 @@ pub fn map(
     buckets: u32,
     nodes: &[Wanted],
     droppable: &[String],
+    differs: Differs<'_>,
 ) -> Result<Mapping, Vec<Error>> {
     let mut reasons = Vec::new();
     if manifest.buckets != buckets {
@@ -74,7 +80,7 @@ pub fn map(
         }
         let from = old.get(key).copied();
         let checked = match from {
-            Some(index) => same(&manifest.nodes[index].identity, &wanted.identity),
+            Some(index) => same(&manifest.nodes[index].identity, &wanted.identity, differs),
             None => may_begin(manifest, wanted),
         };
         reasons.extend(checked.err());
@@ -100,25 +106,16 @@ pub fn map(
 }
 
 /// The old node's state is the new one's.
-fn same(old: &Identity, new: &Identity) -> Result<(), Error> {
+fn same(old: &Identity, new: &Identity, differs: Differs<'_>) -> Result<(), Error> {
     let mend = "go back to what it was, or begin anew";
     if old.kind != new.kind {
         let reason = format!("it was a {}, and is a {}", name(old.kind), name(new.kind));
         return Err(refused(&new.key, &reason, mend));
     }
-    let value = |aspects: &[(String, String)], name: &str| {
-        let found = aspects.iter().find(|(aspect, _)| aspect == name);
-        found.map_or("nothing".to_string(), |(_, value)| format!("'{value}'"))
-    };
-    let aspects = old.aspects.iter().chain(&new.aspects);
-    for (aspect, _) in aspects {
-        let (was, is) = (value(&old.aspects, aspect), value(&new.aspects, aspect));
-        if was != is {
-            let reason = format!("its state has other {aspect}: {was} before, {is} now");
-            return Err(refused(&new.key, &reason, mend));
-        }
+    match differs(&old.meaning, &new.meaning) {
+        Some(reason) => Err(refused(&new.key, &reason, mend)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// A node that the old query didn't have.

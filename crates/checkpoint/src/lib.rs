@@ -12,7 +12,7 @@
 //! One incarnation of a query begins, stores a checkpoint, and the next one goes on from it:
 //!
 //! ```
-//! use slackwater_checkpoint::manifest::{Manifest, Node, Identity, NodeKind};
+//! use slackwater_checkpoint::manifest::{Manifest, Node, Identity, Meaning, NodeKind};
 //! use slackwater_checkpoint::{PartRequest, Runner, Store};
 //! # use std::sync::Arc;
 //! # use arrow_array::{Int64Array, RecordBatch};
@@ -32,7 +32,7 @@
 //! let part = runner.run(incarnation.parts().put(&request, &state))?;
 //!
 //! // The coordinator makes the manifest; sinks commit when this has succeeded.
-//! # let identity = Identity { key: "sums".into(), kind: NodeKind::Stateful, aspects: vec![] };
+//! # let identity = Identity { key: "sums".into(), kind: NodeKind::Stateful, meaning: Meaning::State(1.into()) };
 //! # let node = Node { identity, instances: 1, watermark: None, parts: vec![part], partitions: vec![], pending: vec![] };
 //! # let manifest = Manifest { barrier: 1, buckets: 4096, nodes: vec![node], ..Manifest::default() };
 //! runner.run(incarnation.put_manifest(manifest))?;

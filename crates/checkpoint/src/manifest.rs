@@ -56,9 +56,20 @@ pub struct Identity {
     pub key: String,
     /// What it does with a checkpoint.
     pub kind: NodeKind,
-    /// What its state means, each aspect under a name that the user knows (`keys`, `aggregates`,
-    /// `connector`): the state fits where all of them are equal.
-    pub aspects: Vec<(String, String)>,
+    /// What its state means.
+    #[serde(flatten)]
+    pub meaning: Meaning,
+}
+
+/// What the state of a node means: it fits where that is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Meaning {
+    /// In a format of whoever made it, as plain data.
+    #[serde(rename = "state")]
+    State(Value),
+    /// In words under names, as format 1 had it. It is read, and no longer written.
+    #[serde(rename = "aspects")]
+    Aspects(Vec<(String, String)>),
 }
 
 /// One node of the query.

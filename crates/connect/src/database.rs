@@ -43,6 +43,8 @@ pub(crate) struct Table {
     pub(crate) place: String,
     /// The connector.
     pub(crate) connector: &'static str,
+    /// The database, as checkpoints name it. Never a password.
+    pub(crate) database: String,
     /// Its name in the database.
     pub(crate) name: String,
     /// The columns that the declaration has, which are among the table's.

@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, SortOptions};
 
 use crate::error::{Error, Result};
 use crate::time::EventTime;
@@ -166,6 +166,21 @@ impl AggregateFunction {
     }
 }
 
+/// What the states of a function's accumulators mean.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Signature {
+    /// The name that it is called by.
+    pub name: String,
+    /// Types of the arguments; empty where the function says them itself.
+    pub arguments: Vec<DataType>,
+    /// Arguments that are constants, as SQL.
+    pub constants: Vec<String>,
+    /// What its values are ordered by: WITHIN GROUP (ORDER BY …).
+    pub order: Vec<SortOptions>,
+    /// IGNORE NULLS.
+    pub ignore_nulls: bool,
+}
+
 /// Makes accumulators of a function that the engine does not know.
 pub trait AccumulatorFactory: Send + Sync + fmt::Debug {
     /// An accumulator without groups.
@@ -173,6 +188,9 @@ pub trait AccumulatorFactory: Send + Sync + fmt::Debug {
 
     /// Type of the result.
     fn data_type(&self) -> DataType;
+
+    /// What its states mean. Checkpoints hold it: a query resumes where it is the same.
+    fn signature(&self) -> Signature;
 
     /// Whether its accumulators know [`Accumulator::retract`]. If not, all values of each group are kept
     /// where rows are taken back, and added again to a new accumulator.

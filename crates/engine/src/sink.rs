@@ -1,5 +1,7 @@
 //! Sinks: where rows go.
 
+use std::fmt;
+
 use slackwater_link::Waiter;
 
 use crate::chunk::Chunk;
@@ -7,8 +9,8 @@ use crate::error::Result;
 
 /// A table that can be written.
 pub trait SinkConnector: Send + Sync {
-    /// The connector's name and where it writes to (`file out.csv`).
-    fn describe(&self) -> String;
+    /// What it is, and where it writes to.
+    fn describe(&self) -> SinkDescription;
 
     /// What its sinks can do.
     fn capabilities(&self) -> SinkCapabilities;
@@ -79,6 +81,46 @@ impl dyn SinkConnector + '_ {
             Some(checkpoints) => checkpoints.recover(epoch, prepared),
             None => Ok(Recovered::Committed),
         }
+    }
+}
+
+/// Where rows go. Checkpoints hold it: a query resumes where it is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SinkDescription {
+    /// The connector's name (`file`).
+    pub connector: &'static str,
+    /// The path, address or topic; empty where the connector has one place only.
+    pub place: String,
+    /// The table of a database.
+    pub table: Option<String>,
+    /// The column that says where each row goes, where there is no one place.
+    pub column: Option<String>,
+}
+
+impl SinkDescription {
+    /// One place.
+    pub fn new(connector: &'static str, place: impl Into<String>) -> SinkDescription {
+        SinkDescription {
+            connector,
+            place: place.into(),
+            ..SinkDescription::default()
+        }
+    }
+}
+
+/// For people: `file out.csv`.
+impl fmt::Display for SinkDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.connector)?;
+        if let Some(column) = &self.column {
+            write!(f, " topics of '{column}'")?;
+        } else if !self.place.is_empty() {
+            write!(f, " {}", self.place)?;
+        }
+        if let Some(table) = &self.table {
+            write!(f, ", table {table}")?;
+        }
+        Ok(())
     }
 }
 

@@ -29,9 +29,9 @@ use slackwater_checkpoint::manifest::Manifest;
 pub use agent::{Agent, Done, Word};
 pub use keeper::{Keeper, Stored, Verdict};
 pub use list::list;
-pub use members::{Members, takes_part};
+pub use members::{Members, differs, takes_part};
 pub use restored::{Restored, partitions_of};
-pub use shown::shown;
+use shown::shown;
 
 /// What every process of an incarnation is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use slackwater_sql::specs::NodeSpec;
 
 use crate::attempt::{Attempted, Begun, Query};
 use crate::catalog::ProgramCatalog;
-use crate::checkpoints::{Incarnation, Restored, Suspected, Verdict, shown};
+use crate::checkpoints::{Incarnation, Restored, Suspected, Verdict, differs};
 use crate::report::Totals;
 use crate::run::Failure;
 use crate::watch::News;
@@ -305,7 +305,7 @@ impl Run<'_, '_> {
             .catalog
             .sinks()
             .filter(|(_, sink)| sink.connector.capabilities().delivery == Delivery::ExactlyOnce);
-        let places = once.map(|(_, sink)| sink.connector.describe());
+        let places = once.map(|(_, sink)| sink.connector.describe().to_string());
         let places = places.collect::<Vec<String>>();
         if damaged.is_empty()
             || places.is_empty()
@@ -366,9 +366,9 @@ impl Run<'_, '_> {
             return;
         }
         let wanted = self.query.members.wanted(self.query.program);
-        if let Err(reasons) = map(manifest, BUCKETS as u32, &wanted, &[]) {
+        if let Err(reasons) = map(manifest, BUCKETS as u32, &wanted, &[], &differs) {
             let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
-            let reasons = shown(&reasons.collect::<String>());
+            let reasons = reasons.collect::<String>();
             self.refused = Some(Failure::Usage(format!(
                 "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
                  = --from-scratch begins anew, and reads and writes everything again",
@@ -491,7 +491,7 @@ impl Run<'_, '_> {
             match sink.connector.recover(epoch, Some(&pending)) {
                 Ok(Recovered::Committed) => {}
                 Ok(Recovered::Lost) => {
-                    let place = sink.connector.describe();
+                    let place = sink.connector.describe().to_string();
                     return self.lost(epoch, &place, manifest.number, pending.len());
                 }
                 Err(error) => {

@@ -313,10 +313,11 @@ impl Query<'_> {
             let place = table.option_places.get("path").copied();
             let option = place.map_or("", |_| ", option 'path'");
             // A server is no place in the text.
-            let server = match place.is_none() && error.place == sink.connector.describe() {
-                true => format!("{}: ", error.place),
-                false => String::new(),
-            };
+            let server =
+                match place.is_none() && error.place == sink.connector.describe().to_string() {
+                    true => format!("{}: ", error.place),
+                    false => String::new(),
+                };
             let refused = SqlError::new(format!(
                 "table '{}'{option}: {server}{}",
                 table.name, error.reason

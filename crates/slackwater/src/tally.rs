@@ -285,7 +285,7 @@ impl Ran<'_> {
                     let _ = all.add(&latencies);
                     sinks.push(SinkReport {
                         table: sink.table.as_ref().map(|table| table.name.clone()),
-                        connector: sink.connector.describe(),
+                        connector: sink.connector.describe().to_string(),
                         rows_out,
                         connections_lost,
                         latency_target_ms: target_ms,

@@ -13,18 +13,19 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
 use datafusion_common::{DFSchema, ScalarValue};
-use datafusion_expr::expr::{AggregateFunction as AggregateExpr, NullTreatment};
+use datafusion_expr::expr::{AggregateFunction as AggregateExpr, NullTreatment, Sort};
 use datafusion_expr::{Accumulator as DataFusionAccumulator, AggregateUDF, Expr, ExprSchemable};
 use datafusion_physical_expr::PhysicalSortExpr;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion_physical_expr::expressions::{Column, Literal};
 use slackwater_engine::accumulator::{
-    Accumulator, AccumulatorFactory, AggregateFunction, OrderKey, Values,
+    Accumulator, AccumulatorFactory, AggregateFunction, OrderKey, Signature, Values,
 };
 
 use crate::error::{Result, SqlError};
 use crate::expression::Physical;
 use crate::functions::UserAggregate;
+use crate::state::literal;
 use digests::{Digests, Percentile};
 use moments::{Moment, Moments};
 
@@ -178,7 +179,7 @@ fn is_decimal(of: &DataType) -> bool {
 /// A DataFusion function with the types of its arguments.
 struct Factory {
     call: Arc<AggregateFunctionExpr>,
-    shown: String,
+    signature: Signature,
     result: DataType,
     keeps_values: bool,
     own: Option<Own>,
@@ -192,6 +193,13 @@ enum Own {
 
 /// DataFusion's functions that need all values at the end.
 const KEEP_VALUES: &[&str] = &["median", "percentile_cont"];
+
+fn direction(sort: &Sort) -> SortOptions {
+    SortOptions {
+        descending: !sort.asc,
+        nulls_first: sort.nulls_first,
+    }
+}
 
 impl Factory {
     fn new(call: &AggregateExpr, types: &[DataType], result: DataType) -> Result<Factory> {
@@ -215,20 +223,31 @@ impl Factory {
             .enumerate()
             .map(|(index, sort)| {
                 let column = Arc::new(Column::new(&format!("a{index}"), index)) as Physical;
-                let options = SortOptions {
-                    descending: !sort.asc,
-                    nulls_first: sort.nulls_first,
-                };
-                PhysicalSortExpr::new(column, options)
+                PhysicalSortExpr::new(column, direction(sort))
             });
         let function: Arc<AggregateUDF> = call.func.clone();
-        let shown = format!("{}({types:?}, {:?})", function.name(), call.params);
+        let ignore_nulls = call.params.null_treatment == Some(NullTreatment::IgnoreNulls);
+        let constants = call
+            .params
+            .args
+            .iter()
+            .filter_map(|argument| match argument {
+                Expr::Literal(value, _) => Some(literal(value)),
+                _ => None,
+            });
+        let signature = Signature {
+            name: function.name().to_string(),
+            arguments: types.to_vec(),
+            constants: constants.collect(),
+            order: call.params.order_by.iter().map(direction).collect(),
+            ignore_nulls,
+        };
         let made = AggregateExprBuilder::new(function, arguments.collect())
             .schema(schema)
             .alias("aggregate")
             // The planner has put what WITHIN GROUP orders by in front of the arguments.
             .order_by(order.collect())
-            .with_ignore_nulls(call.params.null_treatment == Some(NullTreatment::IgnoreNulls))
+            .with_ignore_nulls(ignore_nulls)
             .build()?;
         made.create_accumulator()?;
         let moment = Moment::named(call.func.name()).map(Own::Moment);
@@ -236,7 +255,7 @@ impl Factory {
         Ok(Factory {
             own,
             call: Arc::new(made),
-            shown,
+            signature,
             result,
             keeps_values: KEEP_VALUES.contains(&call.func.name()),
         })
@@ -245,7 +264,7 @@ impl Factory {
 
 impl fmt::Debug for Factory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        self.signature.fmt(f)
     }
 }
 
@@ -264,6 +283,10 @@ impl AccumulatorFactory for Factory {
 
     fn data_type(&self) -> DataType {
         self.result.clone()
+    }
+
+    fn signature(&self) -> Signature {
+        self.signature.clone()
     }
 
     fn keeps_values(&self) -> bool {

@@ -34,6 +34,7 @@ mod expression;
 pub mod node;
 pub mod program;
 pub mod specs;
+pub mod state;
 pub mod warnings;
 
 pub use error::SqlError;

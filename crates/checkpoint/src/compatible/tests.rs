@@ -6,13 +6,16 @@ use crate::part::PartName;
 
 fn identity(key: &str, kind: NodeKind, aspects: &[(&str, &str)]) -> Identity {
     let aspects = aspects.iter();
+    let aspects = aspects.map(|(name, value)| (name.to_string(), json!(value)));
     Identity {
         key: key.to_string(),
         kind,
-        aspects: aspects
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect(),
+        meaning: Meaning::State(aspects.collect()),
     }
+}
+
+fn differs(old: &Meaning, new: &Meaning) -> Option<String> {
+    (old != new).then(|| format!("{old:?} before, {new:?} now"))
 }
 
 const SUMS: [(&str, &str); 3] = [
@@ -88,49 +91,42 @@ fn query() -> Vec<Wanted> {
 
 fn wanted(key: &str, kind: NodeKind, sources: &[&str]) -> Wanted {
     Wanted {
-        identity: identity(key, kind, &[]),
+        identity: identity(key, kind, &[], &differs),
         sources: sources.iter().map(ToString::to_string).collect(),
         may_begin_empty: false,
     }
 }
 
 fn reasons(manifest: &Manifest, query: &[Wanted]) -> Vec<String> {
-    let refused = map(manifest, 4_096, query, &[]).unwrap_err();
+    let refused = map(manifest, 4_096, query, &[], &differs).unwrap_err();
     refused.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn the_same_query_goes_on_whatever_is_in_front_of_its_state() {
-    let mapping = map(&manifest(), 4_096, &query(), &[]).unwrap();
+    let mapping = map(&manifest(), 4_096, &query(), &[], &differs).unwrap();
     assert_eq!(mapping.from, [Some(0), Some(1), Some(2)]);
     // In another order, too; a filter is no aspect.
     let mut query = query();
     query.reverse();
-    let mapping = map(&manifest(), 4_096, &query, &[]).unwrap();
+    let mapping = map(&manifest(), 4_096, &query, &[], &differs).unwrap();
     assert_eq!(mapping.from, [Some(2), Some(1), Some(0)]);
 }
 
 #[test]
-fn other_keys_aggregates_and_connectors_are_refused_with_both_values() {
+fn state_that_means_something_else_is_refused_for_the_reason_that_is_found() {
     let mut query = query();
-    query[0].identity.aspects[0].1 = "kafka".to_string();
-    query[1].identity.aspects[0].1 = "user VARCHAR, country VARCHAR".to_string();
+    let kafka = identity("events", NodeKind::Source, &[("connector", "kafka")]);
+    query[0].identity.meaning = kafka.meaning;
     let found = reasons(&manifest(), &query);
-    assert_eq!(
-        found,
-        [
-            "'events': its state has other connector: 'file' before, 'kafka' now (go back to \
-             what it was, or begin anew)",
-            "'per_user': its state has other keys: 'user VARCHAR' before, 'user VARCHAR, country \
-             VARCHAR' now (go back to what it was, or begin anew)",
-        ]
-    );
-    let mut less = super::tests::query();
-    less[1].identity.aspects.pop();
-    let found = reasons(&manifest(), &less);
+    let [events] = found.as_slice() else {
+        panic!("one is refused: {found:?}");
+    };
+    assert!(events.starts_with("'events': State("), "{events}");
+    assert!(events.contains(r#"String("file")}) before, "#), "{events}");
     assert!(
-        found[0].contains("'TUMBLE 10 s' before, nothing now"),
-        "{found:?}"
+        events.ends_with(r#"String("kafka")}) now (go back to what it was, or begin anew)"#),
+        "{events}"
     );
     let mut kind = super::tests::query();
     kind[1].identity.kind = NodeKind::Sink;
@@ -147,7 +143,14 @@ fn a_node_that_is_gone_has_to_be_given_up_by_name() {
         "a sink that has committed all may go: {found:?}"
     );
     assert!(found[0].starts_with("'per_user': it is gone from the query, and has state"));
-    let mapping = map(&manifest(), 4_096, query, &["per_user".to_string()]).unwrap();
+    let mapping = map(
+        &manifest(),
+        4_096,
+        query,
+        &["per_user".to_string()],
+        &differs,
+    )
+    .unwrap();
     assert_eq!(mapping.dropped, ["per_user"]);
     let mut pending = manifest();
     pending.nodes[2].pending.push(Pending {
@@ -164,9 +167,9 @@ fn a_node_that_is_gone_has_to_be_given_up_by_name() {
 fn a_new_sink_or_source_is_fine_and_a_new_aggregate_only_over_unread_rows() {
     let mut query = query();
     query.push(wanted("out2", NodeKind::Sink, &["events"]));
-    query.push(wanted("more", NodeKind::Source, &[]));
+    query.push(wanted("more", NodeKind::Source, &[], &differs));
     query.push(wanted("of_more", NodeKind::Stateful, &["more"]));
-    let mapping = map(&manifest(), 4_096, &query, &[]).unwrap();
+    let mapping = map(&manifest(), 4_096, &query, &[], &differs).unwrap();
     assert_eq!(mapping.from[3..], [None, None, None]);
     query.push(wanted("late", NodeKind::Stateful, &["more", "events"]));
     let found = reasons(&manifest(), &query);
@@ -175,16 +178,16 @@ fn a_new_sink_or_source_is_fine_and_a_new_aggregate_only_over_unread_rows() {
         "{found:?}"
     );
     query[6].may_begin_empty = true;
-    assert!(map(&manifest(), 4_096, &query, &[]).is_ok());
+    assert!(map(&manifest(), 4_096, &query, &[], &differs).is_ok());
     query[6].may_begin_empty = false;
     let mut unread = manifest();
     unread.nodes[0].partitions[0].position = 0;
-    assert!(map(&unread, 4_096, &query, &[]).is_ok());
+    assert!(map(&unread, 4_096, &query, &[], &differs).is_ok());
 }
 
 #[test]
 fn other_buckets_and_double_keys_are_refused() {
-    let refused = map(&manifest(), 1_024, &query(), &[]).unwrap_err();
+    let refused = map(&manifest(), 1_024, &query(), &[], &differs).unwrap_err();
     assert!(refused[0].to_string().contains("4096 buckets"));
     let mut query = query();
     query.push(query[1].clone());

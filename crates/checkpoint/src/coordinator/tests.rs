@@ -1,6 +1,7 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::manifest::Meaning;
 use crate::part::PartName;
 
 const SECOND: u64 = 1_000_000_000;
@@ -9,7 +10,7 @@ fn identity(key: &str, kind: NodeKind) -> Identity {
     Identity {
         key: key.to_string(),
         kind,
-        aspects: Vec::new(),
+        meaning: Meaning::State(Value::Null),
     }
 }
 

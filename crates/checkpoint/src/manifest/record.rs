@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::Manifest;
 use crate::error::{Error, Kind, Result};
 
-/// The format that is written.
-pub const FORMAT: u32 = 1;
+/// The format that is written. Format 1 said in words what the state of a node means ([`super::Meaning`]).
+pub const FORMAT: u32 = 2;
 
 /// A record is not longer: 2^20 parts at 250 bytes each.
 pub const RECORD_BYTES_MAX: u64 = 256 << 20;

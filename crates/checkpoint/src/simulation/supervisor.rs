@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 
+use serde_json::json;
+
 use super::ledger::Transaction;
 use super::pipeline::{self, Member, Said, Shape};
 use super::world::{After, Command, Event, World, positions};
 use crate::chain::ChainRule;
 use crate::compatible::{self, Wanted};
 use crate::coordinator::{self, Coordinator, Plan, Settings};
-use crate::manifest::{Identity, Manifest, NodeKind};
+use crate::manifest::{Identity, Manifest, Meaning, NodeKind};
 use crate::recovery::{self, Limits, Recovery};
 use crate::store::{Incarnation, PartRequest};
 use crate::{Error, Kind};
@@ -57,7 +59,7 @@ fn identity(node: usize) -> Identity {
     Identity {
         key: NODES[node].0.to_string(),
         kind: NODES[node].1,
-        aspects: vec![("keys".to_string(), "key".to_string())],
+        meaning: Meaning::State(json!({ "keys": ["key"] })),
     }
 }
 
@@ -323,7 +325,9 @@ impl World {
                 may_begin_empty: false,
             });
             let wanted = wanted.collect::<Vec<Wanted>>();
-            let mapped = compatible::map(manifest, pipeline::BUCKETS, &wanted, &[]);
+            let mapped = compatible::map(manifest, pipeline::BUCKETS, &wanted, &[], &|old, new| {
+                (old != new).then(|| "other keys".to_string())
+            });
             assert!(mapped.is_ok(), "{mapped:?}");
         }
         let counts = [shape.sources, shape.sums, shape.sinks];

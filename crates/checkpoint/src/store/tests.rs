@@ -1,8 +1,10 @@
 use std::fs;
 use std::path::Path as FilePath;
 
+use serde_json::Value;
+
 use super::*;
-use crate::manifest::{Identity, Node, NodeKind};
+use crate::manifest::{Identity, Meaning, Node, NodeKind};
 use crate::part::tests::state;
 use crate::simulation::random::Random;
 use crate::{PartRequest, Runner};
@@ -85,7 +87,7 @@ pub(super) fn manifest(barrier: u64) -> Manifest {
     let identity = Identity {
         key: "per_user".to_string(),
         kind: NodeKind::Stateful,
-        aspects: Vec::new(),
+        meaning: Meaning::State(Value::Null),
     };
     Manifest {
         barrier,

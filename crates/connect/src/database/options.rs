@@ -57,6 +57,7 @@ pub(crate) fn open(
     Ok(Arc::new(Table {
         place: format!("{connector} {place}, table {name}"),
         connector,
+        database: place.to_string(),
         name: name.to_string(),
         schema: Arc::clone(&definition.schema),
         primary_key: definition.primary_key.clone(),

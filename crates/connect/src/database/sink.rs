@@ -14,10 +14,7 @@ use serde::{Deserialize, Serialize};
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{
-    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
-    SinkRequest,
-};
+use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
 
 use super::Table;
 use super::cells::{RowText, text};
@@ -74,8 +71,13 @@ impl DatabaseSink {
 }
 
 impl SinkConnector for DatabaseSink {
-    fn describe(&self) -> String {
-        self.table.place.clone()
+    fn describe(&self) -> SinkDescription {
+        SinkDescription {
+            connector: self.table.connector,
+            place: self.table.database.clone(),
+            table: Some(self.table.name.clone()),
+            column: None,
+        }
     }
 
     fn capabilities(&self) -> SinkCapabilities {

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{
-    Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkRequest,
-};
+use slackwater_engine::sink::{Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
 
 use crate::connector::ConnectorKind;
 use crate::file_format::Formats;
@@ -33,8 +31,8 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
 pub(crate) struct BlackholeConnector;
 
 impl SinkConnector for BlackholeConnector {
-    fn describe(&self) -> String {
-        "blackhole".into()
+    fn describe(&self) -> SinkDescription {
+        SinkDescription::new("blackhole", "")
     }
 
     fn capabilities(&self) -> SinkCapabilities {

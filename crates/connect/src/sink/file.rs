@@ -15,10 +15,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::sink::{
-    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
-    SinkRequest,
-};
+use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
 
 use crate::encode::FileEncoder;
 use crate::file_format::FileFormat;
@@ -159,8 +156,8 @@ impl FileConnector {
 }
 
 impl SinkConnector for FileConnector {
-    fn describe(&self) -> String {
-        format!("file {}", self.path.display())
+    fn describe(&self) -> SinkDescription {
+        SinkDescription::new("file", self.path.display().to_string())
     }
 
     fn capabilities(&self) -> SinkCapabilities {

@@ -14,10 +14,7 @@ use serde::{Deserialize, Serialize};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{
-    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
-    SinkRequest,
-};
+use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
 
 use crate::encode::{Cell, Encoder};
 use crate::format::Format;
@@ -125,12 +122,14 @@ fn topic(
 }
 
 impl SinkConnector for MqttConnector {
-    fn describe(&self) -> String {
+    fn describe(&self) -> SinkDescription {
         match &self.topic {
-            Topic::Fixed(topic) => format!("mqtt {topic}"),
-            Topic::Column(index) => {
-                format!("mqtt topics of '{}'", self.schema.field(*index).name())
-            }
+            Topic::Fixed(topic) => SinkDescription::new("mqtt", topic.to_string()),
+            Topic::Column(index) => SinkDescription {
+                connector: "mqtt",
+                column: Some(self.schema.field(*index).name().clone()),
+                ..SinkDescription::default()
+            },
         }
     }
 

@@ -11,9 +11,7 @@ use arrow_schema::{DataType, SchemaRef};
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{
-    Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkRequest,
-};
+use slackwater_engine::sink::{Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
 
 use crate::connector::ConnectorKind;
 use crate::encode::Cell;
@@ -63,8 +61,8 @@ impl PrintConnector {
 }
 
 impl SinkConnector for PrintConnector {
-    fn describe(&self) -> String {
-        "print".into()
+    fn describe(&self) -> SinkDescription {
+        SinkDescription::new("print", "")
     }
 
     fn capabilities(&self) -> SinkCapabilities {

@@ -16,10 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::{Registrar, Waiter, Waker};
-use slackwater_engine::sink::{
-    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
-    SinkRequest,
-};
+use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
 
 use super::backlog::{Backlog, Handed};
 use crate::encode::Encoder;
@@ -70,8 +67,8 @@ impl TcpConnector {
 }
 
 impl SinkConnector for TcpConnector {
-    fn describe(&self) -> String {
-        format!("tcp {}", self.endpoint.address)
+    fn describe(&self) -> SinkDescription {
+        SinkDescription::new("tcp", self.endpoint.address.to_string())
     }
 
     fn capabilities(&self) -> SinkCapabilities {

@@ -1,15 +1,15 @@
-//! Who takes part in checkpoints, and what their state is called and means.
+//! Who is in a checkpoint, and what their state is called and means.
 
 use std::collections::{BTreeSet, HashMap};
 
-use arrow_schema::{Schema, SchemaRef};
 use slackwater_checkpoint::compatible::Wanted;
-use slackwater_checkpoint::manifest::{Identity, NodeKind};
+use slackwater_checkpoint::manifest::{Identity, Meaning, NodeKind};
 use slackwater_engine::deploy::{Deployment, StepKind};
-use slackwater_engine::operator::aggregate::AggregateSpec;
-use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
+use slackwater_sql::state::{StateIdentity, legacy};
+
+use super::shown;
 
 /// The nodes and instances of a query that have positions, state or commits.
 pub struct Members {
@@ -178,179 +178,38 @@ fn keys(program: &Program) -> HashMap<usize, String> {
 }
 
 fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
-    let aspect = |name: &str, value: String| (name.to_string(), value);
-    let (kind, aspects) = match spec {
-        NodeSpec::Source(source) => {
-            let connector = source.connector.describe().connector;
-            (NodeKind::Source, vec![aspect("connector", connector)])
-        }
-        NodeSpec::Sink(sink) => {
-            let place = sink.connector.describe();
-            (NodeKind::Sink, vec![aspect("output", place)])
-        }
-        NodeSpec::Aggregate { spec, input } => (NodeKind::Stateful, of_aggregate(spec, input)),
-        NodeSpec::Sessions { spec, input, .. } => {
-            let mut aspects = of_aggregate(spec, input);
-            aspects.push(aspect("form", "merges sessions".to_string()));
-            (NodeKind::Stateful, aspects)
-        }
-        NodeSpec::SessionRows {
-            sessions, input, ..
-        } => {
-            let aspects = vec![
-                aspect("rows", columns(input)),
-                aspect("keys", format!("{:?}", sessions.keys)),
-                aspect("windows", format!("{:?}", sessions.windows)),
-            ];
-            (NodeKind::Stateful, aspects)
-        }
-        NodeSpec::CountWindow(spec) => {
-            let aspects = vec![
-                aspect("rows", columns(&spec.input)),
-                aspect("keys", format!("{:?}", spec.keys)),
-                aspect("windows", format!("{:?}", spec.windows)),
-            ];
-            (NodeKind::Stateful, aspects)
-        }
-        NodeSpec::Join(join) => {
-            let sides = join
-                .sides
-                .iter()
-                .map(|side| format!("{} by {:?}", columns(&side.schema), side.keys));
-            let sides = sides.collect::<Vec<_>>().join("; ");
-            let windows = format!("{:?}", join.windows);
-            let aspects = vec![aspect("rows", sides), aspect("windows", windows)];
-            (NodeKind::Stateful, aspects)
-        }
-        NodeSpec::IntervalJoin(join) => {
-            let sides = join.sides.iter().map(|side| {
-                let rows = columns(&side.schema);
-                format!("{rows} by {:?} at {}", side.keys, side.time_column)
-            });
-            let sides = sides.collect::<Vec<_>>().join("; ");
-            let interval = format!("{:?} {:?}", join.kind, join.bounds);
-            let aspects = vec![aspect("rows", sides), aspect("interval", interval)];
-            (NodeKind::Stateful, aspects)
-        }
-        NodeSpec::Over(spec) => {
-            let rows = columns(&spec.input);
-            let order = format!("{rows} by {:?} at {}", spec.keys, spec.time_column);
-            let functions = format!("{:?}", spec.calls);
-            let aspects = vec![aspect("rows", order), aspect("functions", functions)];
-            (NodeKind::Stateful, aspects)
-        }
-        NodeSpec::ChangelogJoin(join) => {
-            let sides = join.sides.iter();
-            let sides = sides.map(|side| format!("{} by {:?}", columns(&side.schema), side.keys));
-            let mut kind = format!("{:?}", join.kind);
-            if join.settles() {
-                kind.push_str(", forgets rows that have a partner");
-            }
-            let aspects = vec![
-                aspect("rows", sides.collect::<Vec<_>>().join("; ")),
-                // Only outer, semi and anti joins count partners.
-                aspect("kind", kind),
-            ];
-            (NodeKind::Stateful, aspects)
-        }
-        NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => (NodeKind::Stateful, of_top_n(spec)),
-        NodeSpec::Final(spec) => {
-            let kept = spec.kept_max();
-            let kept = kept.map_or("all".to_string(), |most| most.to_string());
-            let aspects = vec![
-                aspect("rows", columns(&spec.schema)),
-                aspect("order", format!("{:?}", spec.order)),
-                aspect("kept", kept),
-            ];
-            (NodeKind::Stateful, aspects)
-        }
-        NodeSpec::TemporalJoin(spec) => {
-            let keys = format!("{:?}", spec.join.keys);
-            let table = columns(&spec.join.table);
-            let aspects = vec![
-                aspect("keys", keys),
-                aspect("table", table),
-                aspect("columns", columns(&spec.join.schema)),
-            ];
-            (NodeKind::Stateful, aspects)
-        }
-        other => {
-            assert!(other.saved().is_none(), "what its state means is not said");
-            return None;
-        }
+    let state = spec.state_identity()?;
+    let kind = match &state {
+        StateIdentity::Source(_) => NodeKind::Source,
+        StateIdentity::Sink(_) => NodeKind::Sink,
+        StateIdentity::Aggregate(_)
+        | StateIdentity::SessionRows(_)
+        | StateIdentity::CountWindow(_)
+        | StateIdentity::WindowJoin(_)
+        | StateIdentity::IntervalJoin(_)
+        | StateIdentity::TemporalJoin(_)
+        | StateIdentity::StreamJoin(_)
+        | StateIdentity::Over(_)
+        | StateIdentity::FirstRows(_)
+        | StateIdentity::FinalRows(_) => NodeKind::Stateful,
     };
     Some(Identity {
         key: key?.clone(),
         kind,
-        aspects,
+        meaning: Meaning::State(state.to_json()),
     })
 }
 
-fn of_aggregate(spec: &AggregateSpec, input: &SchemaRef) -> Vec<(String, String)> {
-    let field = |column: &usize| {
-        let field = input.field(*column);
-        // Without the table that it comes from: that may be called otherwise.
-        let name = field.name();
-        let is_column = name
-            .chars()
-            .all(|c| c.is_alphanumeric() || "._".contains(c));
-        let name = match name.rsplit_once('.') {
-            Some((_, column)) if is_column => column,
-            _ => name,
-        };
-        format!("{name} {}", field.data_type())
+/// Why state that a checkpoint holds is not that of the query, in words for users; `None` where it is.
+pub fn differs(stored: &Meaning, now: &Meaning) -> Option<String> {
+    let Meaning::State(now) = now else {
+        unreachable!("the query's own identities are made in the format that is written")
     };
-    let list = |columns: &[usize]| columns.iter().map(field).collect::<Vec<_>>().join(", ");
-    let calls = spec.calls.iter().map(|call| {
-        let filter = call.filter.map(|_| " FILTER").unwrap_or_default();
-        format!("{:?}({}){filter}", call.function, list(&call.arguments))
-    });
-    let windows = spec.window.map(|window| format!("{:?}", window.windows));
-    let mut aspects = [
-        ("keys", list(&spec.keys)),
-        ("aggregates", calls.collect::<Vec<_>>().join(", ")),
-        ("windows", windows.unwrap_or_else(|| "none".to_string())),
-    ]
-    .map(|(name, value)| (name.to_string(), value))
-    .to_vec();
-    if spec.refires.is_some() {
-        let form = match spec.emits_before {
-            true => "emitted more than once, says what was before",
-            false => "emitted more than once",
-        };
-        aspects.push(("form".to_string(), form.to_string()));
+    match stored {
+        Meaning::State(stored) => StateIdentity::difference(stored, now),
+        Meaning::Aspects(stored) => match StateIdentity::from_json(now) {
+            Ok(now) => legacy::difference(stored, &now).map(|reason| shown(&reason)),
+            Err(reason) => Some(reason),
+        },
     }
-    if spec.is_updating() {
-        let form = if spec.takes_back {
-            "takes rows back"
-        } else {
-            "says what was before"
-        };
-        aspects.push(("form".to_string(), form.to_string()));
-    }
-    aspects
-}
-
-fn of_top_n(spec: &TopNSpec) -> Vec<(String, String)> {
-    let windows = spec.window.map(|window| format!("{:?}", window.windows));
-    // Of rows that only come no more than the first are kept.
-    let kept = match spec.takes_back {
-        true => "all".to_string(),
-        false => spec.limit.to_string(),
-    };
-    [
-        ("rows", columns(&spec.input)),
-        ("keys", format!("{:?}", spec.partition)),
-        ("order", format!("{:?}", spec.order)),
-        ("kept", kept),
-        ("windows", windows.unwrap_or_else(|| "none".to_string())),
-    ]
-    .map(|(name, value)| (name.to_string(), value))
-    .to_vec()
-}
-
-fn columns(schema: &Schema) -> String {
-    let fields = schema.fields().iter();
-    let fields = fields.map(|field| format!("{} {}", field.name(), field.data_type()));
-    fields.collect::<Vec<_>>().join(", ")
 }

@@ -1,5 +1,5 @@
-//! What a checkpoint says of operators, as a reader of SQL would write it: checkpoints name windows, functions and
-//! types as the engine does, and keep to that, so that they fit later versions.
+//! What a checkpoint of format 1 says of operators, as a reader of SQL would write it: such checkpoints name windows,
+//! functions and types as the engine did.
 
 use slackwater_sql::types::with_sql_types;
 

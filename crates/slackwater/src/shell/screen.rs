@@ -13,9 +13,7 @@ use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
 use slackwater_engine::operator::changelog::rows::RowOrder;
-use slackwater_engine::sink::{
-    Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkRequest,
-};
+use slackwater_engine::sink::{Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::Processes;
 use slackwater_sql::specs::{Changes, NodeSpec};
@@ -205,8 +203,8 @@ fn show(lines: &[String], lines_before: usize) {
 struct LiveConnector(Arc<Shared>);
 
 impl SinkConnector for LiveConnector {
-    fn describe(&self) -> String {
-        "live table".to_string()
+    fn describe(&self) -> SinkDescription {
+        SinkDescription::new("live table", "")
     }
 
     fn capabilities(&self) -> SinkCapabilities {

@@ -12,7 +12,7 @@ use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::{
     Accumulator as DataFusionAccumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
-use slackwater_engine::accumulator::{Accumulator, AccumulatorFactory, OrderKey, Values};
+use slackwater_engine::accumulator::{self, Accumulator, AccumulatorFactory, OrderKey, Values};
 use slackwater_engine::{Error, Result as EngineResult};
 
 use super::values::{Argument, Cell, Output, downcast, fits};
@@ -337,6 +337,13 @@ impl<A: Aggregate> AccumulatorFactory for Factory<A> {
 
     fn data_type(&self) -> DataType {
         <A::Value as Output>::Cell::data_type()
+    }
+
+    fn signature(&self) -> accumulator::Signature {
+        accumulator::Signature {
+            name: self.name.to_string(),
+            ..accumulator::Signature::default()
+        }
     }
 
     fn retracts(&self) -> bool {

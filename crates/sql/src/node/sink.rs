@@ -103,7 +103,7 @@ impl Translator<'_> {
             Some(_) => connector.capabilities().max_instances_saved,
             None => connector.capabilities().max_instances,
         };
-        let detail = connector.describe();
+        let detail = connector.describe().to_string();
         // Rows of one key are to be written in order, by one instance. Those of a changelog come from one.
         let key = table.as_deref().map_or(&[][..], |table| &table.primary_key);
         let is_upsert = connector.capabilities().accepts == Accepts::Changes && changelog.is_none();

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::manifest::{Identity, Node, NodeKind, Part, Partition, Pending};
+use crate::manifest::{Identity, Meaning, Node, NodeKind, Part, Partition, Pending};
 use crate::part::PartName;
 
 /// A manifest with one of everything.
@@ -11,7 +11,7 @@ pub fn manifest() -> Manifest {
         identity: Identity {
             key: key.to_string(),
             kind,
-            aspects: vec![("keys".to_string(), "user".to_string())],
+            meaning: Meaning::State(json!({ "version": 1, "keys": ["user"] })),
         },
         instances: 2,
         watermark: Some(-5),
@@ -171,7 +171,7 @@ fn manifests() -> impl Strategy<Value = Manifest> {
         identity: Identity {
             key,
             kind: NodeKind::Source,
-            aspects,
+            meaning: Meaning::Aspects(aspects),
         },
         instances,
         watermark: None,

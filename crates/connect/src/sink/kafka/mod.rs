@@ -29,10 +29,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::sink::{
-    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
-    SinkRequest,
-};
+use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
 
 use crate::format::Format;
 use crate::kafka::presence::Presence;
@@ -117,8 +114,8 @@ impl KafkaConnector {
 }
 
 impl SinkConnector for KafkaConnector {
-    fn describe(&self) -> String {
-        format!("kafka {}", self.cluster.topics[0])
+    fn describe(&self) -> SinkDescription {
+        SinkDescription::new("kafka", self.cluster.topics[0].clone())
     }
 
     fn capabilities(&self) -> SinkCapabilities {

@@ -1,0 +1,473 @@
+//! What identified state before it had a format of its own: strings that were made from the names of the engine's
+//! types, of Arrow 59 and of DataFusion 55.
+//!
+//! **Frozen.** These are the strings that manifests of format 1 hold. They are derived from the identity alone, so
+//! that nothing that is renamed elsewhere changes them. Never add to this: state that is new has no old form.
+
+use super::*;
+
+/// A manifest of format 1 called them aspects: names and values.
+pub type Aspects = Vec<(String, String)>;
+
+/// What a manifest of format 1 holds of state of this identity.
+pub fn aspects(identity: &StateIdentity) -> Aspects {
+    let aspects = match identity {
+        StateIdentity::Source(source) => vec![("connector", source.connector.clone())],
+        StateIdentity::Sink(sink) => vec![("output", output(sink))],
+        StateIdentity::Aggregate(of) => aggregate(of),
+        StateIdentity::SessionRows(of) | StateIdentity::CountWindow(of) => vec![
+            ("rows", columns(&of.rows)),
+            ("keys", format!("{:?}", of.keys)),
+            ("windows", windows(of.window)),
+        ],
+        StateIdentity::WindowJoin(join) => vec![
+            ("rows", sides(&join.left, &join.right)),
+            ("windows", windows(join.window)),
+        ],
+        StateIdentity::IntervalJoin(join) => {
+            let side = |side: &TimedSide| {
+                let rows = columns(&side.rows);
+                format!("{rows} by {:?} at {}", side.keys, side.time)
+            };
+            let kind = join_kind(join.kind);
+            vec![
+                (
+                    "rows",
+                    format!("{}; {}", side(&join.left), side(&join.right)),
+                ),
+                (
+                    "interval",
+                    format!("{kind} [{}, {}]", join.from_us, join.to_us),
+                ),
+            ]
+        }
+        StateIdentity::TemporalJoin(join) => vec![
+            (
+                "keys",
+                format!("[{:?}, {:?}]", join.stream_keys, join.table_keys),
+            ),
+            ("table", columns(&join.table)),
+            ("columns", columns(&join.pair)),
+        ],
+        StateIdentity::StreamJoin(join) => {
+            let mut kind = join_kind(join.kind).to_string();
+            if join.settles {
+                kind.push_str(", forgets rows that have a partner");
+            }
+            vec![("rows", sides(&join.left, &join.right)), ("kind", kind)]
+        }
+        StateIdentity::Over(over) => {
+            let TimedSide { rows, keys, time } = &over.rows;
+            let functions = over.functions.iter().map(over_call);
+            let functions = functions.collect::<Vec<_>>().join(", ");
+            vec![
+                ("rows", format!("{} by {keys:?} at {time}", columns(rows))),
+                ("functions", format!("[{functions}]")),
+            ]
+        }
+        StateIdentity::FirstRows(of) => vec![
+            ("rows", columns(&of.rows)),
+            ("keys", format!("{:?}", of.keys)),
+            ("order", order(&of.order)),
+            ("kept", kept(of.kept)),
+            ("windows", of.window.map_or("none".to_string(), windows)),
+        ],
+        StateIdentity::FinalRows(of) => vec![
+            ("rows", columns(&of.rows)),
+            ("order", order(&of.order)),
+            ("kept", kept(of.kept)),
+        ],
+    };
+    let aspects = aspects.into_iter();
+    aspects
+        .map(|(name, value)| (name.to_string(), value))
+        .collect()
+}
+
+/// Why state that a manifest of format 1 calls `stored` is not state of this identity; `None` where it is.
+pub fn difference(stored: &[(String, String)], identity: &StateIdentity) -> Option<String> {
+    let now = aspects(identity);
+    let value = |aspects: &[(String, String)], name: &str| {
+        // One aggregation may have two forms, of which the first was compared.
+        let found = aspects.iter().find(|(aspect, _)| aspect == name);
+        found.map_or("nothing".to_string(), |(_, value)| {
+            format!("'{}'", without_parameters(value))
+        })
+    };
+    stored.iter().chain(&now).find_map(|(aspect, _)| {
+        let (was, is) = (value(stored, aspect), value(&now, aspect));
+        (was != is).then(|| format!("its state has other {aspect}: {was} before, {is} now"))
+    })
+}
+
+/// DataFusion printed the parameters of a function of its own as it has them in memory, which is nothing to
+/// compare with: name, types and columns of the call stand beside it.
+fn without_parameters(text: &str) -> String {
+    const PARAMETERS: &str = ", AggregateFunctionParams {";
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(PARAMETERS) {
+        shown.push_str(&rest[..at]);
+        rest = behind_braces(&rest[at + PARAMETERS.len()..]);
+    }
+    shown + rest
+}
+
+/// What comes after the brace that closes one that is open. Strings in between may have braces.
+fn behind_braces(text: &str) -> &str {
+    let mut depth = 1;
+    let (mut is_string, mut is_escaped) = (false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_string => is_escaped = true,
+            '"' => is_string = !is_string,
+            '{' if !is_string => depth += 1,
+            '}' if !is_string => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &text[at + 1..];
+        }
+    }
+    ""
+}
+
+fn output(sink: &Sink) -> String {
+    let Sink {
+        connector,
+        place,
+        table,
+        column,
+    } = sink;
+    match (table, column) {
+        (Some(table), _) => format!("{connector} {place}, table {table}"),
+        (None, Some(column)) => format!("{connector} topics of '{column}'"),
+        (None, None) if place.is_empty() => connector.clone(),
+        (None, None) => format!("{connector} {place}"),
+    }
+}
+
+fn aggregate(of: &Aggregate) -> Vec<(&'static str, String)> {
+    let calls = of.aggregates.iter().map(|call| {
+        let filter = if call.filter { " FILTER" } else { "" };
+        let arguments = columns(&call.arguments);
+        format!("{}({arguments}){filter}", function(&call.function))
+    });
+    let mut aspects = vec![
+        ("keys", columns(&of.keys)),
+        ("aggregates", calls.collect::<Vec<_>>().join(", ")),
+        ("windows", of.window.map_or("none".to_string(), windows)),
+    ];
+    let form = match of.form {
+        AggregateForm::Plain => None,
+        AggregateForm::Refires => Some("emitted more than once"),
+        AggregateForm::RefiresWithBefore => Some("emitted more than once, says what was before"),
+        AggregateForm::TakesBack => Some("takes rows back"),
+        AggregateForm::WithBefore => Some("says what was before"),
+        AggregateForm::MergesSessions => Some("merges sessions"),
+    };
+    aspects.extend(form.map(|form| ("form", form.to_string())));
+    aspects
+}
+
+fn function(of: &Function) -> String {
+    let debug = |of: &Type| arrow(of).debug;
+    match of {
+        Function::Count => "Count".to_string(),
+        Function::Sum { to } => format!("Sum {{ to: {} }}", debug(to)),
+        Function::Average => "Average".to_string(),
+        Function::Min { of } => format!("Extreme {{ largest: false, of: {} }}", debug(of)),
+        Function::Max { of } => format!("Extreme {{ largest: true, of: {} }}", debug(of)),
+        Function::First { ignore_nulls, of } => first_last(false, *ignore_nulls, of),
+        Function::Last { ignore_nulls, of } => first_last(true, *ignore_nulls, of),
+        Function::Quantile { fraction, of } => {
+            let (fraction, of) = (fraction.parse::<f64>().unwrap_or(f64::NAN), debug(of));
+            format!("Quantile {{ fraction: {fraction:?}, of: {of} }}")
+        }
+        Function::Distinct {
+            function: of,
+            arguments,
+        } => {
+            let (of, arguments) = (function(of), types(arguments));
+            format!("Distinct {{ function: {of}, arguments: [{arguments}] }}")
+        }
+        // A user's own has no types.
+        Function::Other {
+            function,
+            arguments,
+            ..
+        } if arguments.is_empty() => format!("Other({function})"),
+        Function::Other {
+            function,
+            arguments,
+            ..
+        } => format!("Other({function}([{}]))", types(arguments)),
+    }
+}
+
+fn types(all: &[Type]) -> String {
+    let all = all.iter().map(|of| arrow(of).debug);
+    all.collect::<Vec<_>>().join(", ")
+}
+
+fn first_last(last: bool, ignore_nulls: bool, of: &Type) -> String {
+    let of = arrow(of).debug;
+    format!("FirstLast {{ last: {last}, ignore_nulls: {ignore_nulls}, of: {of} }}")
+}
+
+fn over_call(call: &OverCall) -> String {
+    let of = match &call.function {
+        OverFunction::Aggregate {
+            function: of,
+            frame,
+        } => {
+            let frame = match frame {
+                Frame::Rows(rows) => format!("Rows({rows:?})"),
+                Frame::Range(us) => format!("Range({us:?})"),
+            };
+            let of = function(of);
+            format!("Aggregate {{ function: {of}, frame: {frame} }}")
+        }
+        OverFunction::RowNumber => "RowNumber".to_string(),
+        OverFunction::Rank => "Rank".to_string(),
+        OverFunction::DenseRank => "DenseRank".to_string(),
+        OverFunction::Lag { offset, of } => {
+            format!("Lag {{ offset: {offset}, of: {} }}", arrow(of).debug)
+        }
+    };
+    let (arguments, filter) = (&call.arguments, &call.filter);
+    format!("OverCall {{ function: {of}, arguments: {arguments:?}, filter: {filter:?} }}")
+}
+
+fn sides(left: &Side, right: &Side) -> String {
+    let side = |side: &Side| format!("{} by {:?}", columns(&side.rows), side.keys);
+    format!("{}; {}", side(left), side(right))
+}
+
+fn columns(of: &[Column]) -> String {
+    let columns = of.iter();
+    let columns = columns.map(|column| format!("{} {}", column.name, arrow(&column.of).display));
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+fn order(of: &[SortColumn]) -> String {
+    let columns = of.iter().map(|of| {
+        let SortColumn {
+            column,
+            descending,
+            nulls_first,
+        } = of;
+        format!(
+            "({column}, SortOptions {{ descending: {descending}, nulls_first: {nulls_first} }})"
+        )
+    });
+    format!("[{}]", columns.collect::<Vec<_>>().join(", "))
+}
+
+fn kept(of: Option<u64>) -> String {
+    of.map_or("all".to_string(), |rows| rows.to_string())
+}
+
+fn join_kind(of: JoinKind) -> &'static str {
+    match of {
+        JoinKind::Inner => "Inner",
+        JoinKind::Left => "Left",
+        JoinKind::Right => "Right",
+        JoinKind::Full => "Full",
+        JoinKind::Semi => "Semi",
+        JoinKind::Anti => "Anti",
+    }
+}
+
+fn windows(of: Window) -> String {
+    let kind = match of.kind {
+        WindowKind::Aligned => "",
+        WindowKind::Cumulating => "kind: Cumulating, ",
+        WindowKind::Session => "kind: Session, ",
+        WindowKind::Count => "kind: Count, ",
+    };
+    let unit = match of.unit {
+        Unit::Second => "Second",
+        Unit::Millisecond => "Millisecond",
+        Unit::Microsecond => "Microsecond",
+        Unit::Nanosecond => "Nanosecond",
+    };
+    let Window { size, slide, .. } = of;
+    format!("Windows {{ {kind}size: {size}, slide: {slide}, unit: {unit} }}")
+}
+
+/// A type as Arrow 59 wrote it.
+struct Arrow {
+    /// `{}`
+    display: String,
+    /// `{:?}`
+    debug: String,
+}
+
+impl Arrow {
+    fn plain(name: &str) -> Arrow {
+        Arrow {
+            display: name.to_string(),
+            debug: name.to_string(),
+        }
+    }
+
+    fn of_unit(name: &str, decimals: &str, rest: &str) -> Arrow {
+        let (short, long) = match decimals {
+            "0" => ("s", "Second"),
+            "3" => ("ms", "Millisecond"),
+            "6" => ("µs", "Microsecond"),
+            _ => ("ns", "Nanosecond"),
+        };
+        Arrow {
+            display: format!("{name}({short})"),
+            debug: format!("{name}({long}{rest})"),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) fn arrow_texts(of: &Type) -> (String, String) {
+    let Arrow { display, debug } = arrow(of);
+    (display, debug)
+}
+
+/// The Arrow type that a name of [`data_type`] stands for. Tables and functions had no other types than these when
+/// there were manifests of format 1.
+fn arrow(of: &Type) -> Arrow {
+    let name = of.0.as_str();
+    let inner = |open: &str| name.strip_prefix(open)?.strip_suffix('>');
+    let digits = |open: &str| name.strip_prefix(open)?.strip_suffix(')');
+    if let Some(item) = inner("ARRAY<") {
+        let (item, is_nullable) = item_of(item);
+        let Arrow { display, debug } = arrow(&Type(item.to_string()));
+        let (shown, nullable) = nullability(is_nullable);
+        return Arrow {
+            display: format!("List({shown}{display})"),
+            debug: format!("List(Field {{ data_type: {debug}{nullable} }})"),
+        };
+    }
+    if let Some(fields) = inner("ROW<") {
+        let fields = fields_of(fields).into_iter().map(|(name, of)| {
+            let (of, is_nullable) = item_of(of);
+            let Arrow { display, debug } = arrow(&Type(of.to_string()));
+            let (shown, nullable) = nullability(is_nullable);
+            // Of an item alone Arrow leaves the name out.
+            let named = match name.as_str() {
+                "item" => String::new(),
+                name => format!("name: {name:?}, "),
+            };
+            (
+                format!("{name:?}: {shown}{display}"),
+                format!("Field {{ {named}data_type: {debug}{nullable} }}"),
+            )
+        });
+        let (display, debug): (Vec<String>, Vec<String>) = fields.unzip();
+        return Arrow {
+            display: format!("Struct({})", display.join(", ")),
+            debug: format!("Struct([{}])", debug.join(", ")),
+        };
+    }
+    if let Some(decimals) = digits("TIMESTAMP(") {
+        return Arrow::of_unit("Timestamp", decimals, ", None");
+    }
+    if let Some(decimals) = digits("TIME(") {
+        return Arrow::of_unit("Time64", decimals, "");
+    }
+    if let Some(decimals) = digits("TIME32(") {
+        return Arrow::of_unit("Time32", decimals, "");
+    }
+    if let Some(decimals) = digits("DURATION(") {
+        return Arrow::of_unit("Duration", decimals, "");
+    }
+    for (sql, arrow) in [("DECIMAL(", "Decimal128"), ("DECIMAL256(", "Decimal256")] {
+        if let Some(digits) = digits(sql) {
+            return Arrow::plain(&format!("{arrow}({digits})"));
+        }
+    }
+    Arrow::plain(match name {
+        "NULL" => "Null",
+        "BOOLEAN" => "Boolean",
+        "TINYINT" => "Int8",
+        "SMALLINT" => "Int16",
+        "INT" => "Int32",
+        "BIGINT" => "Int64",
+        "TINYINT UNSIGNED" => "UInt8",
+        "SMALLINT UNSIGNED" => "UInt16",
+        "INT UNSIGNED" => "UInt32",
+        "BIGINT UNSIGNED" => "UInt64",
+        "FLOAT16" => "Float16",
+        "FLOAT" => "Float32",
+        "DOUBLE" => "Float64",
+        "DATE" => "Date32",
+        "DATE64" => "Date64",
+        "INTERVAL YEAR TO MONTH" => "Interval(YearMonth)",
+        "INTERVAL DAY TO SECOND" => "Interval(DayTime)",
+        "INTERVAL" => "Interval(MonthDayNano)",
+        "BYTES" => "Binary",
+        "BYTES64" => "LargeBinary",
+        "BYTESVIEW" => "BinaryView",
+        "STRING" => "Utf8View",
+        "STRING32" => "Utf8",
+        "STRING64" => "LargeUtf8",
+        other => other,
+    })
+}
+
+fn nullability(is_nullable: bool) -> (&'static str, &'static str) {
+    match is_nullable {
+        true => ("", ", nullable: true"),
+        false => ("non-null ", ""),
+    }
+}
+
+/// A type within another, and whether it may be NULL.
+fn item_of(text: &str) -> (&str, bool) {
+    match text.strip_suffix(" NOT NULL") {
+        Some(of) => (of, false),
+        None => (text, true),
+    }
+}
+
+/// The names and types within ROW<…>.
+fn fields_of(text: &str) -> Vec<(String, &str)> {
+    let mut fields = Vec::new();
+    let mut rest = text;
+    while let Some(quoted) = rest.strip_prefix('`') {
+        let mut name = String::new();
+        let mut end = 0;
+        let mut chars = quoted.char_indices().peekable();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '`' if chars.next_if(|&(_, next)| next == '`').is_some() => name.push('`'),
+                '`' => {
+                    end = at + 1;
+                    break;
+                }
+                c => name.push(c),
+            }
+        }
+        let of = quoted[end..].trim_start();
+        let length = end_of_type(of);
+        fields.push((name, &of[..length]));
+        rest = of[length..].trim_start_matches(", ");
+    }
+    fields
+}
+
+/// Where the type that a text begins with ends: at a comma that is in no bracket and no name.
+fn end_of_type(text: &str) -> usize {
+    let (mut depth, mut is_name) = (0, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '`' => is_name = !is_name,
+            _ if is_name => {}
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth -= 1,
+            ',' if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}

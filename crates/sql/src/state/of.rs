@@ -1,0 +1,310 @@
+//! The identity of a node's state, from what the node is made from.
+
+use arrow_schema::{Schema, SortOptions, TimeUnit};
+use slackwater_engine::accumulator::{AggregateFunction, Signature};
+use slackwater_engine::operator::aggregate::{AggregateCall, AggregateSpec};
+use slackwater_engine::operator::changelog::rows::RowOrder;
+use slackwater_engine::operator::changelog::top_n::TopNSpec;
+use slackwater_engine::operator::{interval_join, join, over, window};
+
+use super::*;
+use crate::specs::NodeSpec;
+
+impl NodeSpec {
+    /// What checkpoints say of its state; `None` for what they hold nothing of.
+    pub fn state_identity(&self) -> Option<StateIdentity> {
+        Some(match self {
+            NodeSpec::Source(source) => StateIdentity::Source(Source {
+                connector: source.connector.describe().connector,
+            }),
+            NodeSpec::Sink(sink) => {
+                let place = sink.connector.describe();
+                StateIdentity::Sink(Sink {
+                    connector: place.connector.to_string(),
+                    place: place.place,
+                    table: place.table,
+                    column: place.column,
+                })
+            }
+            NodeSpec::Aggregate { spec, input } => {
+                StateIdentity::Aggregate(aggregate(spec, input, form(spec)))
+            }
+            NodeSpec::Sessions { spec, input, .. } => {
+                StateIdentity::Aggregate(aggregate(spec, input, AggregateForm::MergesSessions))
+            }
+            NodeSpec::SessionRows {
+                sessions, input, ..
+            } => StateIdentity::SessionRows(WindowRows {
+                rows: columns(input),
+                keys: sessions.keys.clone(),
+                window: window_of(sessions.windows),
+            }),
+            NodeSpec::CountWindow(spec) => StateIdentity::CountWindow(WindowRows {
+                rows: columns(&spec.input),
+                keys: spec.keys.clone(),
+                window: window_of(spec.windows),
+            }),
+            NodeSpec::Join(join) => {
+                let [left, right] = &join.sides;
+                StateIdentity::WindowJoin(WindowJoin {
+                    left: side(&left.schema, &left.keys),
+                    right: side(&right.schema, &right.keys),
+                    window: window_of(join.windows),
+                })
+            }
+            NodeSpec::IntervalJoin(join) => {
+                let [left, right] = &join.sides;
+                let [from_us, to_us] = join.bounds;
+                StateIdentity::IntervalJoin(IntervalJoin {
+                    left: timed(left),
+                    right: timed(right),
+                    kind: join_kind(join.kind),
+                    from_us,
+                    to_us,
+                })
+            }
+            NodeSpec::TemporalJoin(spec) => {
+                let [stream_keys, table_keys] = spec.join.keys.clone();
+                StateIdentity::TemporalJoin(TemporalJoin {
+                    stream_keys,
+                    table_keys,
+                    table: columns(&spec.join.table),
+                    pair: columns(&spec.join.schema),
+                })
+            }
+            NodeSpec::ChangelogJoin(join) => {
+                let [left, right] = &join.sides;
+                StateIdentity::StreamJoin(StreamJoin {
+                    left: side(&left.schema, &left.keys),
+                    right: side(&right.schema, &right.keys),
+                    kind: join_kind(join.kind),
+                    settles: join.settles(),
+                })
+            }
+            NodeSpec::Over(spec) => StateIdentity::Over(Over {
+                rows: TimedSide {
+                    rows: columns(&spec.input),
+                    keys: spec.keys.clone(),
+                    time: spec.time_column,
+                },
+                functions: spec.calls.iter().map(over_call).collect(),
+            }),
+            NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => {
+                StateIdentity::FirstRows(first_rows(spec))
+            }
+            NodeSpec::Final(spec) => StateIdentity::FinalRows(FinalRows {
+                rows: columns(&spec.schema),
+                order: order(&spec.order),
+                kept: spec.kept_max().map(|most| most as u64),
+            }),
+            NodeSpec::Map { .. }
+            | NodeSpec::Filter { .. }
+            | NodeSpec::DropLate { .. }
+            | NodeSpec::Window { .. }
+            | NodeSpec::LateRows { .. }
+            | NodeSpec::TableJoin(_)
+            | NodeSpec::LookupJoin(_)
+            | NodeSpec::ToRows { .. }
+            | NodeSpec::Union { .. } => return None,
+        })
+    }
+}
+
+fn aggregate(spec: &AggregateSpec, input: &Schema, form: AggregateForm) -> Aggregate {
+    let column = |&column: &usize| {
+        let field = input.field(column);
+        Column {
+            name: without_table(field.name()).to_string(),
+            of: Type::of(field.data_type()),
+        }
+    };
+    let call = |call: &AggregateCall| Call {
+        function: function(&call.function),
+        arguments: call.arguments.iter().map(column).collect(),
+        filter: call.filter.is_some(),
+    };
+    Aggregate {
+        keys: spec.keys.iter().map(column).collect(),
+        aggregates: spec.calls.iter().map(call).collect(),
+        window: spec.window.map(|window| window_of(window.windows)),
+        form,
+    }
+}
+
+/// The name of a column without the table that it comes from: that may be called otherwise.
+fn without_table(name: &str) -> &str {
+    let is_column = name
+        .chars()
+        .all(|c| c.is_alphanumeric() || "._".contains(c));
+    match name.rsplit_once('.') {
+        Some((_, column)) if is_column => column,
+        _ => name,
+    }
+}
+
+fn form(spec: &AggregateSpec) -> AggregateForm {
+    match (spec.refires.is_some(), spec.is_updating()) {
+        (true, _) if spec.emits_before => AggregateForm::RefiresWithBefore,
+        (true, _) => AggregateForm::Refires,
+        (false, true) if spec.takes_back => AggregateForm::TakesBack,
+        (false, true) => AggregateForm::WithBefore,
+        (false, false) => AggregateForm::Plain,
+    }
+}
+
+fn function(of: &AggregateFunction) -> Function {
+    match of {
+        AggregateFunction::Count => Function::Count,
+        AggregateFunction::Sum { to } => Function::Sum { to: Type::of(to) },
+        AggregateFunction::Average => Function::Average,
+        AggregateFunction::Extreme { largest, of } => match largest {
+            true => Function::Max { of: Type::of(of) },
+            false => Function::Min { of: Type::of(of) },
+        },
+        AggregateFunction::FirstLast {
+            last,
+            ignore_nulls,
+            of,
+        } => {
+            let (of, ignore_nulls) = (Type::of(of), *ignore_nulls);
+            match last {
+                true => Function::Last { ignore_nulls, of },
+                false => Function::First { ignore_nulls, of },
+            }
+        }
+        AggregateFunction::Quantile { fraction, of } => Function::Quantile {
+            fraction: fraction.to_string(),
+            of: Type::of(of),
+        },
+        AggregateFunction::Distinct {
+            function: of,
+            arguments,
+        } => Function::Distinct {
+            function: Box::new(function(of)),
+            arguments: arguments.iter().map(Type::of).collect(),
+        },
+        AggregateFunction::Other(factory) => {
+            let Signature {
+                name,
+                arguments,
+                constants,
+                order,
+                ignore_nulls,
+            } = factory.signature();
+            Function::Other {
+                function: name,
+                arguments: arguments.iter().map(Type::of).collect(),
+                constants,
+                order: order.into_iter().map(direction).collect(),
+                ignore_nulls,
+            }
+        }
+    }
+}
+
+fn over_call(call: &over::OverCall) -> OverCall {
+    let of = match &call.function {
+        over::OverFunction::Aggregate {
+            function: of,
+            frame,
+        } => OverFunction::Aggregate {
+            function: function(of),
+            frame: match frame {
+                over::Frame::Rows(rows) => Frame::Rows(*rows),
+                over::Frame::Range(us) => Frame::Range(*us),
+            },
+        },
+        over::OverFunction::RowNumber => OverFunction::RowNumber,
+        over::OverFunction::Rank => OverFunction::Rank,
+        over::OverFunction::DenseRank => OverFunction::DenseRank,
+        over::OverFunction::Lag { offset, of } => OverFunction::Lag {
+            offset: *offset,
+            of: Type::of(of),
+        },
+    };
+    OverCall {
+        function: of,
+        arguments: call.arguments.clone(),
+        filter: call.filter,
+    }
+}
+
+fn first_rows(spec: &TopNSpec) -> FirstRows {
+    FirstRows {
+        rows: columns(&spec.input),
+        keys: spec.partition.clone(),
+        order: order(&spec.order),
+        // Of rows that only come no more than the first are kept.
+        kept: (!spec.takes_back).then_some(spec.limit as u64),
+        window: spec.window.map(|window| window_of(window.windows)),
+    }
+}
+
+fn side(schema: &Schema, keys: &[usize]) -> Side {
+    Side {
+        rows: columns(schema),
+        keys: keys.to_vec(),
+    }
+}
+
+fn timed(side: &interval_join::IntervalSide) -> TimedSide {
+    TimedSide {
+        rows: columns(&side.schema),
+        keys: side.keys.clone(),
+        time: side.time_column,
+    }
+}
+
+fn columns(schema: &Schema) -> Vec<Column> {
+    let fields = schema.fields().iter().map(|field| Column {
+        name: field.name().clone(),
+        of: Type::of(field.data_type()),
+    });
+    fields.collect()
+}
+
+fn order(of: &RowOrder) -> Vec<SortColumn> {
+    let columns = of.iter().map(|(column, options)| SortColumn {
+        column: *column,
+        descending: options.descending,
+        nulls_first: options.nulls_first,
+    });
+    columns.collect()
+}
+
+fn direction(options: SortOptions) -> Direction {
+    Direction {
+        descending: options.descending,
+        nulls_first: options.nulls_first,
+    }
+}
+
+fn join_kind(of: join::JoinKind) -> JoinKind {
+    match of {
+        join::JoinKind::Inner => JoinKind::Inner,
+        join::JoinKind::Left => JoinKind::Left,
+        join::JoinKind::Right => JoinKind::Right,
+        join::JoinKind::Full => JoinKind::Full,
+        join::JoinKind::Semi => JoinKind::Semi,
+        join::JoinKind::Anti => JoinKind::Anti,
+    }
+}
+
+fn window_of(of: window::Windows) -> Window {
+    Window {
+        kind: match of.kind {
+            window::WindowKind::Aligned => WindowKind::Aligned,
+            window::WindowKind::Cumulating => WindowKind::Cumulating,
+            window::WindowKind::Session => WindowKind::Session,
+            window::WindowKind::Count => WindowKind::Count,
+        },
+        size: of.size,
+        slide: of.slide,
+        unit: match of.unit {
+            TimeUnit::Second => Unit::Second,
+            TimeUnit::Millisecond => Unit::Millisecond,
+            TimeUnit::Microsecond => Unit::Microsecond,
+            TimeUnit::Nanosecond => Unit::Nanosecond,
+        },
+    }
+}

@@ -1,0 +1,321 @@
+//! What two identities differ in, as a user of SQL would say it.
+
+use super::*;
+use crate::explain::duration;
+
+/// Why state of one identity is not that of the other; `None` where it is.
+pub fn difference(before: &StateIdentity, now: &StateIdentity) -> Option<String> {
+    if before == now {
+        return None;
+    }
+    let (was, is) = (before.noun(), now.noun());
+    if was != is {
+        return Some(format!("it was {was}, and is {is}"));
+    }
+    let (before, now) = (before.aspects(), now.aspects());
+    let pairs = before.into_iter().zip(now);
+    let mut differ = pairs.filter(|(before, now)| before != now);
+    Some(match differ.next() {
+        Some(((aspect, was), (_, is))) => {
+            format!("its state has other {aspect}: '{was}' before, '{is}' now")
+        }
+        None => "its state has another form".to_string(),
+    })
+}
+
+impl StateIdentity {
+    fn noun(&self) -> &'static str {
+        match self {
+            StateIdentity::Source(_) => "a source",
+            StateIdentity::Sink(_) => "a sink",
+            StateIdentity::Aggregate(_) => "an aggregation",
+            StateIdentity::SessionRows(_) => "a session window",
+            StateIdentity::CountWindow(_) => "a count window",
+            StateIdentity::WindowJoin(_) => "a window join",
+            StateIdentity::IntervalJoin(_) => "an interval join",
+            StateIdentity::TemporalJoin(_) => "a temporal join",
+            StateIdentity::StreamJoin(_) => "a join of streams",
+            StateIdentity::Over(_) => "an OVER",
+            StateIdentity::FirstRows(_) => "a top-N",
+            StateIdentity::FinalRows(_) => "an ORDER BY",
+        }
+    }
+
+    /// Each part of it, under a name that the user knows; the same names for the same operator.
+    fn aspects(&self) -> Vec<(&'static str, String)> {
+        match self {
+            StateIdentity::Source(source) => vec![("connector", source.connector.clone())],
+            StateIdentity::Sink(sink) => vec![("output", output(sink))],
+            StateIdentity::Aggregate(of) => vec![
+                ("keys", columns(&of.keys)),
+                ("aggregates", list(&of.aggregates, call)),
+                ("windows", of.window.map_or("none".to_string(), window)),
+                ("form", form(of.form).to_string()),
+            ],
+            StateIdentity::SessionRows(of) | StateIdentity::CountWindow(of) => vec![
+                ("rows", columns(&of.rows)),
+                ("keys", names(&of.rows, &of.keys)),
+                ("windows", window(of.window)),
+            ],
+            StateIdentity::WindowJoin(join) => vec![
+                ("rows", sides(&join.left, &join.right)),
+                ("windows", window(join.window)),
+            ],
+            StateIdentity::IntervalJoin(join) => vec![
+                (
+                    "rows",
+                    format!("{}; {}", timed(&join.left), timed(&join.right)),
+                ),
+                (
+                    "interval",
+                    format!(
+                        "{}, from {} to {}",
+                        join_kind(join.kind),
+                        us(join.from_us),
+                        us(join.to_us)
+                    ),
+                ),
+            ],
+            StateIdentity::TemporalJoin(join) => vec![
+                (
+                    "keys",
+                    format!(
+                        "{} = {}",
+                        names(&join.pair, &join.stream_keys),
+                        names(&join.table, &join.table_keys)
+                    ),
+                ),
+                ("table", columns(&join.table)),
+                ("columns", columns(&join.pair)),
+            ],
+            StateIdentity::StreamJoin(join) => {
+                let forgets = match join.settles {
+                    true => ", forgets rows that have a partner",
+                    false => "",
+                };
+                vec![
+                    ("rows", sides(&join.left, &join.right)),
+                    ("kind", format!("{}{forgets}", join_kind(join.kind))),
+                ]
+            }
+            StateIdentity::Over(over) => {
+                let rows = &over.rows.rows;
+                let functions = list(&over.functions, |call| over_call(call, rows));
+                vec![("rows", timed(&over.rows)), ("functions", functions)]
+            }
+            StateIdentity::FirstRows(of) => vec![
+                ("rows", columns(&of.rows)),
+                ("keys", names(&of.rows, &of.keys)),
+                ("order", order(&of.rows, &of.order)),
+                ("kept", kept(of.kept)),
+                ("windows", of.window.map_or("none".to_string(), window)),
+            ],
+            StateIdentity::FinalRows(of) => vec![
+                ("rows", columns(&of.rows)),
+                ("order", order(&of.rows, &of.order)),
+                ("kept", kept(of.kept)),
+            ],
+        }
+    }
+}
+
+fn list<T>(all: &[T], word: impl Fn(&T) -> String) -> String {
+    all.iter().map(word).collect::<Vec<String>>().join(", ")
+}
+
+fn output(sink: &Sink) -> String {
+    let parts = [
+        Some(sink.connector.clone()),
+        (!sink.place.is_empty()).then(|| sink.place.clone()),
+        sink.table.as_ref().map(|table| format!("table {table}")),
+        sink.column.as_ref().map(|column| format!("by '{column}'")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn columns(of: &[Column]) -> String {
+    list(of, |column| format!("{} {}", column.name, column.of.0))
+}
+
+/// The columns of these numbers; the numbers beside them, since names need not be unique.
+fn names(rows: &[Column], numbers: &[usize]) -> String {
+    list(numbers, |&number| name(rows, number))
+}
+
+fn name(rows: &[Column], number: usize) -> String {
+    let name = rows.get(number).map_or("", |column| &column.name);
+    format!("{name} (column {})", number + 1)
+}
+
+fn sides(left: &Side, right: &Side) -> String {
+    let side = |side: &Side| {
+        let (rows, keys) = (columns(&side.rows), names(&side.rows, &side.keys));
+        format!("{rows} by {keys}")
+    };
+    format!("{}; {}", side(left), side(right))
+}
+
+fn timed(side: &TimedSide) -> String {
+    let TimedSide { rows, keys, time } = side;
+    let (keys, time) = (names(rows, keys), name(rows, *time));
+    format!("{} by {keys} at {time}", columns(rows))
+}
+
+fn order(rows: &[Column], order: &[SortColumn]) -> String {
+    list(order, |of| {
+        let direction = direction(of.descending, of.nulls_first);
+        format!("{} {direction}", name(rows, of.column))
+    })
+}
+
+fn direction(descending: bool, nulls_first: bool) -> String {
+    let direction = if descending { "DESC" } else { "ASC" };
+    let nulls = if nulls_first { "FIRST" } else { "LAST" };
+    format!("{direction} NULLS {nulls}")
+}
+
+fn kept(of: Option<u64>) -> String {
+    of.map_or("all".to_string(), |rows| rows.to_string())
+}
+
+fn call(of: &Call) -> String {
+    let filter = if of.filter { " FILTER" } else { "" };
+    format!(
+        "{}{filter}",
+        function(&of.function, &columns(&of.arguments))
+    )
+}
+
+/// A function as it is called.
+fn function(of: &Function, arguments: &str) -> String {
+    let nulls = |ignored: bool| if ignored { " IGNORE NULLS" } else { "" };
+    match of {
+        Function::Count => format!("COUNT({arguments})"),
+        Function::Sum { to } => format!("SUM({arguments}) as {}", to.0),
+        Function::Average => format!("AVG({arguments})"),
+        Function::Min { of } => format!("MIN({arguments}) as {}", of.0),
+        Function::Max { of } => format!("MAX({arguments}) as {}", of.0),
+        Function::First { ignore_nulls, of } => {
+            format!(
+                "FIRST_VALUE({arguments}){} as {}",
+                nulls(*ignore_nulls),
+                of.0
+            )
+        }
+        Function::Last { ignore_nulls, of } => {
+            format!(
+                "LAST_VALUE({arguments}){} as {}",
+                nulls(*ignore_nulls),
+                of.0
+            )
+        }
+        Function::Quantile { fraction, of } => {
+            format!("PERCENTILE_CONT({fraction}, {arguments}) as {}", of.0)
+        }
+        Function::Distinct {
+            function: of,
+            arguments: types,
+        } => {
+            let types = list(types, |of| of.0.clone());
+            function(of, &format!("DISTINCT {arguments} as {types}"))
+        }
+        Function::Other {
+            function,
+            arguments: types,
+            constants,
+            order,
+            ignore_nulls,
+        } => {
+            let types = list(types, |of| of.0.clone());
+            let constants = constants.iter().map(|constant| format!(", {constant}"));
+            let constants = constants.collect::<String>();
+            let order = list(order, |of| direction(of.descending, of.nulls_first));
+            let parts = [
+                (!types.is_empty()).then(|| format!(" of {types}")),
+                (!order.is_empty()).then(|| format!(" ORDER BY {order}")),
+                ignore_nulls.then(|| " IGNORE NULLS".to_string()),
+            ];
+            let parts = parts.into_iter().flatten().collect::<String>();
+            format!("{function}({arguments}{constants}){parts}")
+        }
+    }
+}
+
+fn over_call(of: &OverCall, rows: &[Column]) -> String {
+    let arguments = names(rows, &of.arguments);
+    let called = match &of.function {
+        OverFunction::Aggregate {
+            function: of,
+            frame,
+        } => {
+            let frame = match frame {
+                Frame::Rows(None) => "all rows before".to_string(),
+                Frame::Rows(Some(rows)) => format!("{rows} rows before"),
+                Frame::Range(None) => "all times before".to_string(),
+                Frame::Range(Some(range_us)) => format!("{} before", us(*range_us)),
+            };
+            format!("{} over {frame}", function(of, &arguments))
+        }
+        OverFunction::RowNumber => "ROW_NUMBER()".to_string(),
+        OverFunction::Rank => "RANK()".to_string(),
+        OverFunction::DenseRank => "DENSE_RANK()".to_string(),
+        OverFunction::Lag { offset, of } => format!("LAG({arguments}, {offset}) as {}", of.0),
+    };
+    match of.filter {
+        Some(filter) => format!("{called} FILTER {}", name(rows, filter)),
+        None => called,
+    }
+}
+
+fn form(of: AggregateForm) -> &'static str {
+    match of {
+        AggregateForm::Plain => "emitted once or when it changes",
+        AggregateForm::Refires => "emitted more than once",
+        AggregateForm::RefiresWithBefore => "emitted more than once, says what was before",
+        AggregateForm::TakesBack => "takes rows back",
+        AggregateForm::WithBefore => "says what was before",
+        AggregateForm::MergesSessions => "merges sessions",
+    }
+}
+
+fn join_kind(of: JoinKind) -> &'static str {
+    match of {
+        JoinKind::Inner => "inner",
+        JoinKind::Left => "left",
+        JoinKind::Right => "right",
+        JoinKind::Full => "full",
+        JoinKind::Semi => "semi",
+        JoinKind::Anti => "anti",
+    }
+}
+
+fn us(us: i64) -> String {
+    duration(i128::from(us) * 1_000)
+}
+
+fn window(of: Window) -> String {
+    let tick_ns = match of.unit {
+        Unit::Second => 1_000_000_000,
+        Unit::Millisecond => 1_000_000,
+        Unit::Microsecond => 1_000,
+        Unit::Nanosecond => 1,
+    };
+    let length = |ticks: i64| duration(i128::from(ticks) * tick_ns);
+    let (size, slide) = (of.size, of.slide);
+    let windows = match of.kind {
+        WindowKind::Aligned if size == slide => format!("tumbling {}", length(size)),
+        WindowKind::Aligned => format!("sliding {} every {}", length(size), length(slide)),
+        WindowKind::Cumulating => format!("cumulating {} by {}", length(size), length(slide)),
+        WindowKind::Session => format!("sessions, gap {}", length(size)),
+        WindowKind::Count if size == slide => format!("windows of {size} rows"),
+        WindowKind::Count => format!("windows of {size} rows every {slide}"),
+    };
+    // The same windows of times of another precision have other edges in what is stored.
+    let decimals = match of.unit {
+        Unit::Second => 0,
+        Unit::Millisecond => 3,
+        Unit::Microsecond => 6,
+        Unit::Nanosecond => 9,
+    };
+    format!("{windows}, of TIMESTAMP({decimals})")
+}
