@@ -3,6 +3,7 @@
 mod damaged;
 mod everywhere;
 mod final_results;
+mod golden;
 mod limits;
 mod one_owner;
 mod operators;

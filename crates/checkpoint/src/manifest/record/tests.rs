@@ -82,17 +82,28 @@ fn records_come_back_as_they_were() {
     }
 }
 
-/// Readers of later versions have to read this.
+/// Readers of later versions have to read these.
 #[test]
-fn the_format_is_what_it_was() {
-    let text = concat!(
-        r#"{"slackwater":"claim","format":1,"bytes":52,"checksum":"crc32:54c7e33a"}"#,
-        "\n",
-        r#"{"number":3,"time_ms":5,"owner":"1-ab","restored":2}"#,
-        "\n"
-    );
+fn the_formats_are_what_they_were() {
+    let text = |format: u32, checksum: &str| {
+        format!(
+            "{{\"slackwater\":\"claim\",\"format\":{format},\"bytes\":52,\"checksum\":\"crc32:{checksum}\"}}\n\
+             {{\"number\":3,\"time_ms\":5,\"owner\":\"1-ab\",\"restored\":2}}\n"
+        )
+    };
     let written = String::from_utf8(claim().encode().unwrap()).unwrap();
-    assert_eq!(written, text);
+    assert_eq!(written, text(2, "7278d743"));
+    let before = text(1, "54c7e33a");
+    assert_eq!(Record::decode(before.as_bytes()).unwrap(), claim());
+}
+
+/// Format 1 said in words what state means.
+#[test]
+fn the_aspects_of_format_1_are_read() {
+    let stored = json!({"key": "sums", "kind": "stateful", "aspects": [["keys", "user Utf8View"]]});
+    let identity = serde_json::from_value::<Identity>(stored).unwrap();
+    let aspects = vec![("keys".to_string(), "user Utf8View".to_string())];
+    assert_eq!(identity.meaning, Meaning::Aspects(aspects));
 }
 
 #[test]
