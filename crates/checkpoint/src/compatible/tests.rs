@@ -91,7 +91,7 @@ fn query() -> Vec<Wanted> {
 
 fn wanted(key: &str, kind: NodeKind, sources: &[&str]) -> Wanted {
     Wanted {
-        identity: identity(key, kind, &[], &differs),
+        identity: identity(key, kind, &[]),
         sources: sources.iter().map(ToString::to_string).collect(),
         may_begin_empty: false,
     }
@@ -167,7 +167,7 @@ fn a_node_that_is_gone_has_to_be_given_up_by_name() {
 fn a_new_sink_or_source_is_fine_and_a_new_aggregate_only_over_unread_rows() {
     let mut query = query();
     query.push(wanted("out2", NodeKind::Sink, &["events"]));
-    query.push(wanted("more", NodeKind::Source, &[], &differs));
+    query.push(wanted("more", NodeKind::Source, &[]));
     query.push(wanted("of_more", NodeKind::Stateful, &["more"]));
     let mapping = map(&manifest(), 4_096, &query, &[], &differs).unwrap();
     assert_eq!(mapping.from[3..], [None, None, None]);

@@ -98,6 +98,9 @@ fn every_kind_of_state_has_a_golden_checkpoint_in_the_format_that_is_written() {
     let mut covered = BTreeSet::new();
     for case in folders(&version.join("cases")) {
         let text = fs::read_to_string(case.join("query.sql")).unwrap();
+        // Its files are where the test doesn't run.
+        let path = "'path' = '";
+        let text = text.replace(path, &format!("{path}{}/", version.display()));
         let compiled = compile(&text, &[], &BuiltIn);
         let compiled = compiled.unwrap_or_else(|error| panic!("{text}: {error:?}"));
         let manifest = newest_manifest(&case.join("state")).expect("a fixture has a manifest");

@@ -1,0 +1,14 @@
+CREATE TABLE a (ms BIGINT, id INT, k INT, g STRING, v DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'file', 'path' = 'a.csv', 'csv.null' = '');
+CREATE TABLE b (ms BIGINT, id INT, k INT, g STRING, v DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'file', 'path' = 'b.csv', 'csv.null' = '');
+CREATE TABLE both (ms BIGINT, id INT, k INT, g STRING, v DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'file', 'path' = '[ab].csv', 'csv.null' = '');
+CREATE TABLE t (k INT, w INT) WITH ('connector' = 'file', 'path' = 't.csv');
+CREATE TABLE o (w BIGINT, k INT, n BIGINT, s BIGINT) WITH ('connector' = 'file', 'path' = 'out.csv', 'changelog' = 'op');
+INSERT INTO o SELECT window_number, k, COUNT(*), SUM(id)
+FROM COUNT_WINDOW(TABLE a PARTITION BY k, DESCRIPTOR(ts), 3, 4)
+GROUP BY window_start, window_end, window_number, k;

@@ -1,0 +1,12 @@
+CREATE TABLE a (ms BIGINT, id INT, k INT, g STRING, v DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'file', 'path' = 'a.csv', 'csv.null' = '');
+CREATE TABLE b (ms BIGINT, id INT, k INT, g STRING, v DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'file', 'path' = 'b.csv', 'csv.null' = '');
+CREATE TABLE both (ms BIGINT, id INT, k INT, g STRING, v DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'file', 'path' = '[ab].csv', 'csv.null' = '');
+CREATE TABLE t (k INT, w INT) WITH ('connector' = 'file', 'path' = 't.csv');
+CREATE TABLE o (id INT, k INT) WITH ('connector' = 'file', 'path' = 'out');
+INSERT INTO o SELECT id, k FROM a WHERE k IS NOT NULL;
