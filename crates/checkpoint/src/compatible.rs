@@ -1,8 +1,8 @@
 //! Whether a query can go on from a checkpoint that another version of it has written.
 //!
-//! Nodes are found again by their keys, and the state of a node fits where it means the same
-//! ([`Meaning`]): group keys, aggregates, window, types of columns. What only decides which rows come (a
-//! filter, a projection before it) is no part of that, and may change. What differs is found by whoever knows the
+//! Nodes are found again by their keys, and the state of a node fits where it means the same ([`Meaning`]):
+//! group keys, aggregates, window, types of columns. What only decides which rows come (a filter, a
+//! projection before it) is no part of that, and may change. What differs is found by whoever knows the
 //! format ([`Differs`]).
 //!
 //! | change | |
@@ -42,8 +42,8 @@ pub struct Mapping {
     pub dropped: Vec<String>,
 }
 
-/// What the state of a stored node means otherwise than that of the node that is to resume from it: the reason,
-/// for users, or `None` where it means the same.
+/// What the state of a stored node means otherwise than that of the node that is to resume from it: the
+/// reason, for users, or `None` where it means the same.
 pub type Differs<'a> = &'a dyn Fn(&Meaning, &Meaning) -> Option<String>;
 
 /// What of the old query goes on as what of the new one. `droppable` are keys of old nodes whose state

@@ -1,5 +1,6 @@
 //! What the nodes of a query graph stand for, and how the engine's operators are made from it.
 
+mod identity;
 mod saved;
 
 use std::sync::Arc;

@@ -1,28 +1,33 @@
 //! What identifies the state of an operator in a checkpoint: plain data in a format of its own.
 //!
-//! A query resumes from a checkpoint where the identities of its states equal those that the checkpoint holds, so
-//! every word that is written here is a promise to what is stored. No name of a type of Rust, Arrow or DataFusion is
-//! written, and no prose: each word stands in a `rename` or in [`data_type`], and changes only with [`VERSION`].
-//! `docs/internals/checkpoints.md` describes the format.
+//! A query resumes from a checkpoint where the identities of its states equal those that the checkpoint
+//! holds, so every word that is written here is a promise to what is stored. No name of a type of Rust, Arrow
+//! or DataFusion is written, and no prose: each word stands in a `rename` or in [`data_type`], and changes
+//! only with [`VERSION`]. `docs/internals/checkpoints.md` describes the format.
 //!
-//! - [`of`] derives the identity of a node.
+//! - [`crate::specs::NodeSpec::state_identity`] derives the identity of a node.
 //! - [`words`] tells a user what differs.
 //! - [`legacy`] is what was stored before there was this format.
 
 pub mod data_type;
+mod functions;
 pub mod legacy;
 mod literal;
-mod of;
+mod rows;
 mod words;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use data_type::Type;
+pub use functions::{Call, Frame, Function, OverCall, OverFunction};
 pub(crate) use literal::literal;
+pub use rows::{
+    Column, Direction, JoinKind, Side, SortColumn, TimedSide, Unit, Window, WindowKind, WindowRows,
+};
 
-/// The version that is written. It changes when an earlier reader would misread what is written; a field that is
-/// added has a default that is not written, and needs no new version.
+/// The version that is written. It changes when an earlier reader would misread what is written; a field that
+/// is added has a default that is not written, and needs no new version.
 pub const VERSION: u32 = 1;
 
 /// What the state of a node means. Two nodes with equal identities can read each other's state.
@@ -128,138 +133,6 @@ pub enum AggregateForm {
     MergesSessions,
 }
 
-/// A call of an aggregate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Call {
-    /// The function.
-    pub function: Function,
-    /// What it is called with.
-    pub arguments: Vec<Column>,
-    /// It has a FILTER. Which rows pass is no part of the identity: it only decides which rows come.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub filter: bool,
-}
-
-/// An aggregate function.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "name", deny_unknown_fields)]
-pub enum Function {
-    /// COUNT.
-    #[serde(rename = "count")]
-    Count,
-    /// SUM.
-    #[serde(rename = "sum")]
-    Sum {
-        /// Type of the result.
-        #[serde(rename = "type")]
-        to: Type,
-    },
-    /// AVG.
-    #[serde(rename = "avg")]
-    Average,
-    /// MIN.
-    #[serde(rename = "min")]
-    Min {
-        /// Type of the argument.
-        #[serde(rename = "type")]
-        of: Type,
-    },
-    /// MAX.
-    #[serde(rename = "max")]
-    Max {
-        /// Type of the argument.
-        #[serde(rename = "type")]
-        of: Type,
-    },
-    /// FIRST_VALUE.
-    #[serde(rename = "first-value")]
-    First {
-        /// IGNORE NULLS.
-        ignore_nulls: bool,
-        /// Type of the argument.
-        #[serde(rename = "type")]
-        of: Type,
-    },
-    /// LAST_VALUE.
-    #[serde(rename = "last-value")]
-    Last {
-        /// IGNORE NULLS.
-        ignore_nulls: bool,
-        /// Type of the argument.
-        #[serde(rename = "type")]
-        of: Type,
-    },
-    /// PERCENTILE_CONT and MEDIAN.
-    #[serde(rename = "quantile")]
-    Quantile {
-        /// Between 0 and 1, in the fewest digits that give the same DOUBLE: JSON readers round numbers.
-        fraction: String,
-        /// Type of the argument.
-        #[serde(rename = "type")]
-        of: Type,
-    },
-    /// A function of distinct arguments.
-    #[serde(rename = "distinct")]
-    Distinct {
-        /// The function.
-        function: Box<Function>,
-        /// Types of the arguments.
-        arguments: Vec<Type>,
-    },
-    /// A function of a library, or a user's own.
-    #[serde(rename = "other")]
-    Other {
-        /// The name that it is called by, in SQL.
-        function: String,
-        /// Types of the arguments; empty for a user's own function, which has those of its columns.
-        arguments: Vec<Type>,
-        /// Arguments that are constants, as SQL.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        constants: Vec<String>,
-        /// The directions of WITHIN GROUP (ORDER BY …).
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        order: Vec<Direction>,
-        /// IGNORE NULLS.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        ignore_nulls: bool,
-    },
-}
-
-/// Rows kept in windows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WindowRows {
-    /// The columns of a row.
-    pub rows: Vec<Column>,
-    /// The columns whose values have windows of their own, as numbers of columns of `rows`, from 0.
-    pub keys: Vec<usize>,
-    /// The windows.
-    pub window: Window,
-}
-
-/// Rows of one input of a join.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Side {
-    /// The columns of a row.
-    pub rows: Vec<Column>,
-    /// The columns that it is found by.
-    pub keys: Vec<usize>,
-}
-
-/// Rows of one input that are kept by event time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TimedSide {
-    /// The columns of a row.
-    pub rows: Vec<Column>,
-    /// The columns that it is found by.
-    pub keys: Vec<usize>,
-    /// The event-time column.
-    pub time: usize,
-}
-
 /// A window join.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -316,29 +189,6 @@ pub struct StreamJoin {
     pub settles: bool,
 }
 
-/// Which rows of a join come out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum JoinKind {
-    /// Pairs.
-    #[serde(rename = "inner")]
-    Inner,
-    /// Pairs, and left rows without a partner.
-    #[serde(rename = "left")]
-    Left,
-    /// Pairs, and right rows without a partner.
-    #[serde(rename = "right")]
-    Right,
-    /// Pairs, and rows of both inputs without a partner.
-    #[serde(rename = "full")]
-    Full,
-    /// Left rows with a partner.
-    #[serde(rename = "semi")]
-    Semi,
-    /// Left rows without a partner.
-    #[serde(rename = "anti")]
-    Anti,
-}
-
 /// Functions of the rows before each row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -347,62 +197,6 @@ pub struct Over {
     pub rows: TimedSide,
     /// The functions.
     pub functions: Vec<OverCall>,
-}
-
-/// A call of a function of the rows before each row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OverCall {
-    /// The function.
-    pub function: OverFunction,
-    /// The columns that it is called with.
-    pub arguments: Vec<usize>,
-    /// The column of its FILTER.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub filter: Option<usize>,
-}
-
-/// A function of the rows before each row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "name", deny_unknown_fields)]
-pub enum OverFunction {
-    /// An aggregate of a frame.
-    #[serde(rename = "aggregate")]
-    Aggregate {
-        /// The function.
-        function: Function,
-        /// The rows that it takes.
-        frame: Frame,
-    },
-    /// ROW_NUMBER.
-    #[serde(rename = "row-number")]
-    RowNumber,
-    /// RANK.
-    #[serde(rename = "rank")]
-    Rank,
-    /// DENSE_RANK.
-    #[serde(rename = "dense-rank")]
-    DenseRank,
-    /// LAG.
-    #[serde(rename = "lag")]
-    Lag {
-        /// How many rows back.
-        offset: u64,
-        /// Type of the argument.
-        #[serde(rename = "type")]
-        of: Type,
-    },
-}
-
-/// The rows of a frame, which ends with the current row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Frame {
-    /// So many rows before it; `null` for all.
-    #[serde(rename = "rows")]
-    Rows(Option<u64>),
-    /// Rows at most so many microseconds before it; `null` for all.
-    #[serde(rename = "range_us")]
-    Range(Option<i64>),
 }
 
 /// The first rows of each partition.
@@ -431,91 +225,6 @@ pub struct FinalRows {
     pub order: Vec<SortColumn>,
     /// How many rows are kept; `null` for all.
     pub kept: Option<u64>,
-}
-
-/// A column that rows are ordered by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SortColumn {
-    /// Its number.
-    pub column: usize,
-    /// Largest first.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub descending: bool,
-    /// NULL comes first.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub nulls_first: bool,
-}
-
-/// A direction without a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Direction {
-    /// Largest first.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub descending: bool,
-    /// NULL comes first.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub nulls_first: bool,
-}
-
-/// A column.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Column {
-    /// Its name; of a computed column the canonical text of its expression.
-    pub name: String,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub of: Type,
-}
-
-/// Windows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Window {
-    /// What makes a window.
-    pub kind: WindowKind,
-    /// Its length; the gap of sessions; rows of a count window.
-    pub size: i64,
-    /// The distance between windows: between their ends where they cumulate, else between their starts.
-    pub slide: i64,
-    /// What `size` and `slide` are in, unless they are rows; the unit of the windows' edges.
-    pub unit: Unit,
-}
-
-/// What makes a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum WindowKind {
-    /// TUMBLE and HOP.
-    #[serde(rename = "aligned")]
-    Aligned,
-    /// CUMULATE.
-    #[serde(rename = "cumulating")]
-    Cumulating,
-    /// SESSION.
-    #[serde(rename = "session")]
-    Session,
-    /// COUNT_WINDOW.
-    #[serde(rename = "count")]
-    Count,
-}
-
-/// A unit of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unit {
-    /// Seconds.
-    #[serde(rename = "s")]
-    Second,
-    /// Milliseconds.
-    #[serde(rename = "ms")]
-    Millisecond,
-    /// Microseconds.
-    #[serde(rename = "us")]
-    Microsecond,
-    /// Nanoseconds.
-    #[serde(rename = "ns")]
-    Nanosecond,
 }
 
 #[derive(Serialize)]

@@ -14,7 +14,10 @@ use serde::{Deserialize, Serialize};
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
+    SinkDescription, SinkRequest,
+};
 
 use super::Table;
 use super::cells::{RowText, text};

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription,
+    SinkRequest,
+};
 
 use crate::connector::ConnectorKind;
 use crate::file_format::Formats;

@@ -15,7 +15,10 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
+    SinkDescription, SinkRequest,
+};
 
 use crate::encode::FileEncoder;
 use crate::file_format::FileFormat;

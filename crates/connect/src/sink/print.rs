@@ -11,7 +11,10 @@ use arrow_schema::{DataType, SchemaRef};
 use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription,
+    SinkRequest,
+};
 
 use crate::connector::ConnectorKind;
 use crate::encode::Cell;

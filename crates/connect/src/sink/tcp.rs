@@ -16,7 +16,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::{Registrar, Waiter, Waker};
-use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
+    SinkDescription, SinkRequest,
+};
 
 use super::backlog::{Backlog, Handed};
 use crate::encode::Encoder;

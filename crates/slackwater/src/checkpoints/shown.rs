@@ -1,5 +1,5 @@
-//! What a checkpoint of format 1 says of operators, as a reader of SQL would write it: such checkpoints name windows,
-//! functions and types as the engine did.
+//! What a checkpoint of format 1 says of operators, as a reader of SQL would write it: such checkpoints name
+//! windows, functions and types as the engine did.
 
 use slackwater_sql::types::with_sql_types;
 

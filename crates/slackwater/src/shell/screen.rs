@@ -13,7 +13,10 @@ use slackwater_engine::chunk::{Chunk, RowKind};
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
 use slackwater_engine::operator::changelog::rows::RowOrder;
-use slackwater_engine::sink::{Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription,
+    SinkRequest,
+};
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::Processes;
 use slackwater_sql::specs::{Changes, NodeSpec};

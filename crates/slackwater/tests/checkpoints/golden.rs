@@ -1,8 +1,9 @@
-//! Golden checkpoints: what earlier versions have stored is read by this one, and the query comes to its answer.
+//! Golden checkpoints: what earlier versions have stored is read by this one, and the query comes to its
+//! answer.
 //!
-//! A folder of `tests/golden` holds what one format of the state looks like ([`CURRENT`]): the input, and for each
-//! case the query, its whole answer, and what it left when it was stopped in the middle of its input: the state, what
-//! its sinks had prepared, and what was printed. `CONTRIBUTING.md` says how a folder is made.
+//! A folder of `tests/golden` holds what one format of the state looks like ([`current`]): the input, and for
+//! each case the query, its whole answer, and what it left when it was stopped in the middle of its input:
+//! the state, what its sinks had prepared, and what was printed. `CONTRIBUTING.md` says how a folder is made.
 
 mod cases;
 
@@ -119,8 +120,8 @@ fn every_kind_of_state_has_a_golden_checkpoint_in_the_format_that_is_written() {
     let missing = missing.collect::<Vec<_>>();
     assert!(
         missing.is_empty(),
-        "no checkpoint in {} has state of {missing:?}: add a case to tests/checkpoints/golden/cases.rs, and run \
-         `make golden`",
+        "no checkpoint in {} has state of {missing:?}: add a case to \
+         tests/checkpoints/golden/cases.rs, and run `make golden`",
         version.display()
     );
 }

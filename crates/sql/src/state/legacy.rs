@@ -1,10 +1,14 @@
-//! What identified state before it had a format of its own: strings that were made from the names of the engine's
-//! types, of Arrow 59 and of DataFusion 55.
+//! What identified state before it had a format of its own: strings that were made from the names of the
+//! engine's types, of Arrow 59 and of DataFusion 55.
 //!
-//! **Frozen.** These are the strings that manifests of format 1 hold. They are derived from the identity alone, so
-//! that nothing that is renamed elsewhere changes them. Never add to this: state that is new has no old form.
+//! **Frozen.** These are the strings that manifests of format 1 hold. They are derived from the identity
+//! alone, so that nothing that is renamed elsewhere changes them. Never add to this: state that is new has no
+//! old form.
 
-use super::*;
+use super::{
+    Aggregate, AggregateForm, Column, Frame, Function, JoinKind, OverCall, OverFunction, Side,
+    Sink, SortColumn, StateIdentity, TimedSide, Type, Unit, Window, WindowKind,
+};
 
 /// A manifest of format 1 called them aspects: names and values.
 pub type Aspects = Vec<(String, String)>;
@@ -333,8 +337,8 @@ pub(super) fn arrow_texts(of: &Type) -> (String, String) {
     (display, debug)
 }
 
-/// The Arrow type that a name of [`data_type`] stands for. Tables and functions had no other types than these when
-/// there were manifests of format 1.
+/// The Arrow type that a name of [`data_type`] stands for. Tables and functions had no other types than these
+/// when there were manifests of format 1.
 fn arrow(of: &Type) -> Arrow {
     let name = of.0.as_str();
     let inner = |open: &str| name.strip_prefix(open)?.strip_suffix('>');

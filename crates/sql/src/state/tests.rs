@@ -82,7 +82,8 @@ fn a_difference_names_the_part_and_both_values() {
     );
     assert_eq!(
         StateIdentity::difference(&json(&before), &json(&now)).unwrap(),
-        "its state has other windows: 'tumbling 10 s, of TIMESTAMP(3)' before, 'tumbling 20 s, of TIMESTAMP(3)' now"
+        "its state has other windows: 'tumbling 10 s, of TIMESTAMP(3)' before, \
+         'tumbling 20 s, of TIMESTAMP(3)' now"
     );
     now.window = before.window;
     now.aggregates.pop();
@@ -173,8 +174,8 @@ fn types_have_names_of_their_own() {
             row,
             "ROW<`a, ``b``` ARRAY<INT NOT NULL>, `c` TIMESTAMP(0) NOT NULL>",
             "Struct(\"a, `b`\": List(non-null Int32), \"c\": non-null Timestamp(s))",
-            "Struct([Field { name: \"a, `b`\", data_type: List(Field { data_type: Int32 }), nullable: true }, \
-             Field { name: \"c\", data_type: Timestamp(Second, None) }])",
+            "Struct([Field { name: \"a, `b`\", data_type: List(Field { data_type: Int32 }), \
+             nullable: true }, Field { name: \"c\", data_type: Timestamp(Second, None) }])",
         ),
     ];
     for (of, name, display, debug) in all {
@@ -262,7 +263,8 @@ fn parameters_that_datafusion_printed_are_passed_over() {
     }];
     let now = StateIdentity::Aggregate(now);
     let mut stored = legacy::aspects(&now);
-    stored[1].1 = "Other(string_agg([Utf8View], AggregateFunctionParams { args: [Literal(Utf8View(\"}\\\"{\"))], \
+    stored[1].1 = "Other(string_agg([Utf8View], AggregateFunctionParams { \
+                   args: [Literal(Utf8View(\"}\\\"{\"))], \
                    distinct: false }))(name Utf8View)"
         .to_string();
     assert_eq!(legacy::difference(&stored, &now), None);

@@ -1,6 +1,9 @@
 //! What two identities differ in, as a user of SQL would say it.
 
-use super::*;
+use super::{
+    Aggregate, AggregateForm, Call, Column, Frame, Function, JoinKind, OverCall, OverFunction,
+    Side, Sink, SortColumn, StateIdentity, TimedSide, Unit, Window, WindowKind,
+};
 use crate::explain::duration;
 
 /// Why state of one identity is not that of the other; `None` where it is.

@@ -87,7 +87,8 @@ fn records_come_back_as_they_were() {
 fn the_formats_are_what_they_were() {
     let text = |format: u32, checksum: &str| {
         format!(
-            "{{\"slackwater\":\"claim\",\"format\":{format},\"bytes\":52,\"checksum\":\"crc32:{checksum}\"}}\n\
+            "{{\"slackwater\":\"claim\",\"format\":{format},\"bytes\":52,\
+             \"checksum\":\"crc32:{checksum}\"}}\n\
              {{\"number\":3,\"time_ms\":5,\"owner\":\"1-ab\",\"restored\":2}}\n"
         )
     };

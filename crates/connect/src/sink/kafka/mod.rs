@@ -29,7 +29,10 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::sink::{Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription, SinkRequest};
+use slackwater_engine::sink::{
+    Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
+    SinkDescription, SinkRequest,
+};
 
 use crate::format::Format;
 use crate::kafka::presence::Presence;

@@ -27,13 +27,15 @@ pub const CASES: &[Case] = &[
         "window-aggregate",
         "w BIGINT, k INT, n BIGINT, s DOUBLE, x INT",
         "SELECT CAST(window_start AS BIGINT), k, COUNT(*), SUM(v), FIRST_VALUE(id)
-FROM HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '4' SECOND) GROUP BY window_start, window_end, k",
+FROM HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '4' SECOND)
+GROUP BY window_start, window_end, k",
     ),
     Case {
         end: End::StoppedLater,
         ..case(
         "window-functions",
-        "w BIGINT, u STRING, a DOUBLE, m DOUBLE, x DOUBLE, y DOUBLE, d BIGINT, l INT, p DOUBLE, r DOUBLE, f BIGINT",
+        "w BIGINT, u STRING, a DOUBLE, m DOUBLE, x DOUBLE, y DOUBLE, d BIGINT, l INT, p DOUBLE,
+  r DOUBLE, f BIGINT",
         "SELECT CAST(window_end AS BIGINT), UPPER(g), AVG(v), MIN(v), MAX(v), stddev(v), COUNT(DISTINCT k),
   LAST_VALUE(id) IGNORE NULLS, median(v), corr(v, id), COUNT(*) FILTER (WHERE v + 1 > 2)
 FROM CUMULATE(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '6' SECOND)
@@ -75,7 +77,8 @@ FROM (SELECT k, COUNT(*) AS n FROM a GROUP BY k) GROUP BY n",
         "session-aggregate",
         "w BIGINT, e BIGINT, k INT, n BIGINT, x INT",
         "SELECT CAST(window_start AS BIGINT), CAST(window_end AS BIGINT), k, COUNT(*), LAST_VALUE(id)
-FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '2' SECOND) GROUP BY window_start, window_end, k",
+FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '2' SECOND)
+GROUP BY window_start, window_end, k",
     ),
     case(
         "session-rows",

@@ -7,8 +7,13 @@ use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::operator::{interval_join, join, over, window};
 
-use super::*;
-use crate::specs::NodeSpec;
+use super::NodeSpec;
+use crate::state::{
+    Aggregate, AggregateForm, Call, Column, Direction, FinalRows, FirstRows, Frame, Function,
+    IntervalJoin, JoinKind, Over, OverCall, OverFunction, Side, Sink, SortColumn, Source,
+    StateIdentity, StreamJoin, TemporalJoin, TimedSide, Type, Unit, Window, WindowJoin, WindowKind,
+    WindowRows,
+};
 
 impl NodeSpec {
     /// What checkpoints say of its state; `None` for what they hold nothing of.
