@@ -1,8 +1,8 @@
 //! What two identities differ in, as a user of SQL would say it.
 
 use super::{
-    Aggregate, AggregateForm, Call, Column, Frame, Function, JoinKind, OverCall, OverFunction,
-    Side, Sink, SortColumn, StateIdentity, TimedSide, Unit, Window, WindowKind,
+    AggregateForm, Call, Column, Frame, Function, JoinKind, OverCall, OverFunction, Side, Sink,
+    SortColumn, StateIdentity, TimedSide, Unit, Window, WindowKind,
 };
 use crate::explain::duration;
 
