@@ -46,6 +46,11 @@ pub struct Mapping {
 /// reason, for users, or `None` where it means the same.
 pub type Differs<'a> = &'a dyn Fn(&Meaning, &Meaning) -> Option<String>;
 
+/// [`Differs`] where meanings are the same if they are equal.
+pub fn unequal(stored: &Meaning, now: &Meaning) -> Option<String> {
+    (stored != now).then(|| format!("its state was {stored:?}, and is {now:?}"))
+}
+
 /// What of the old query goes on as what of the new one. `droppable` are keys of old nodes whose state
 /// may be lost.
 ///

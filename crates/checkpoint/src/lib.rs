@@ -32,7 +32,8 @@
 //! let part = runner.run(incarnation.parts().put(&request, &state))?;
 //!
 //! // The coordinator makes the manifest; sinks commit when this has succeeded.
-//! # let identity = Identity { key: "sums".into(), kind: NodeKind::Stateful, meaning: Meaning::State(1.into()) };
+//! # let (kind, meaning) = (NodeKind::Stateful, Meaning::State(1.into()));
+//! # let identity = Identity { key: "sums".into(), kind, meaning };
 //! # let node = Node { identity, instances: 1, watermark: None, parts: vec![part], partitions: vec![], pending: vec![] };
 //! # let manifest = Manifest { barrier: 1, buckets: 4096, nodes: vec![node], ..Manifest::default() };
 //! runner.run(incarnation.put_manifest(manifest))?;

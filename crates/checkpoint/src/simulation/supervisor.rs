@@ -2,13 +2,11 @@
 
 use std::collections::VecDeque;
 
-use serde_json::json;
-
 use super::ledger::Transaction;
 use super::pipeline::{self, Member, Said, Shape};
 use super::world::{After, Command, Event, World, positions};
 use crate::chain::ChainRule;
-use crate::compatible::{self, Wanted};
+use crate::compatible::{self, Wanted, unequal};
 use crate::coordinator::{self, Coordinator, Plan, Settings};
 use crate::manifest::{Identity, Manifest, Meaning, NodeKind};
 use crate::recovery::{self, Limits, Recovery};
@@ -59,7 +57,7 @@ fn identity(node: usize) -> Identity {
     Identity {
         key: NODES[node].0.to_string(),
         kind: NODES[node].1,
-        meaning: Meaning::State(json!({ "keys": ["key"] })),
+        meaning: Meaning::State("key".into()),
     }
 }
 
@@ -325,9 +323,7 @@ impl World {
                 may_begin_empty: false,
             });
             let wanted = wanted.collect::<Vec<Wanted>>();
-            let mapped = compatible::map(manifest, pipeline::BUCKETS, &wanted, &[], &|old, new| {
-                (old != new).then(|| "other keys".to_string())
-            });
+            let mapped = compatible::map(manifest, pipeline::BUCKETS, &wanted, &[], &unequal);
             assert!(mapped.is_ok(), "{mapped:?}");
         }
         let counts = [shape.sources, shape.sums, shape.sinks];

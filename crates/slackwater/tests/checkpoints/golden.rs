@@ -214,10 +214,10 @@ fn answer(folder: &Path, printed: &str) -> String {
             .flatten()
             .map(|part| part.unwrap().path()),
     );
-    let texts = files
+    let contents = files
         .iter()
         .filter_map(|file| fs::read_to_string(file).ok());
-    rows.extend(texts.flat_map(|text| text.lines().map(str::to_string).collect::<Vec<_>>()));
+    rows.extend(contents.flat_map(|text| text.lines().map(str::to_string).collect::<Vec<_>>()));
     let is_changelog = rows.first().is_some_and(|row| row.starts_with(['+', '-']));
     let mut rows = match is_changelog {
         true => left_of(&rows, ','),

@@ -332,7 +332,7 @@ impl Arrow {
 }
 
 #[cfg(test)]
-pub(super) fn arrow_texts(of: &Type) -> (String, String) {
+pub(super) fn arrow_strings(of: &Type) -> (String, String) {
     let Arrow { display, debug } = arrow(of);
     (display, debug)
 }

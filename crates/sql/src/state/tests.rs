@@ -182,7 +182,7 @@ fn types_have_names_of_their_own() {
         let named = Type::of(&of);
         assert_eq!(named.0, name);
         assert_eq!(
-            legacy::arrow_texts(&named),
+            legacy::arrow_strings(&named),
             (display.to_string(), debug.to_string())
         );
     }
