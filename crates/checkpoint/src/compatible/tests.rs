@@ -142,7 +142,7 @@ fn a_node_that_is_gone_has_to_be_given_up_by_name() {
         4_096,
         query,
         &["per_user".to_string()],
-        &differs,
+        &unequal,
     )
     .unwrap();
     assert_eq!(mapping.dropped, ["per_user"]);
