@@ -52,10 +52,18 @@ FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '4' SECOND) GROUP BY window_start,
         )
     },
     case(
-        "running-aggregate",
+        "aggregate-with-before",
         "k INT, n BIGINT, s DOUBLE, m DOUBLE",
         "SELECT k, COUNT(*), SUM(v), MAX(v) FROM a GROUP BY k",
     ),
+    Case {
+        sink: PRINT,
+        ..case(
+            "running-aggregate",
+            "g STRING, n BIGINT, s BIGINT, PRIMARY KEY (g) NOT ENFORCED",
+            "SELECT g, COUNT(*), SUM(id) FROM a GROUP BY g",
+        )
+    },
     Case {
         end: End::StoppedLater,
         ..case(
