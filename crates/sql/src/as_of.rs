@@ -14,39 +14,31 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow_schema::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchemaRef, DataFusionError, Result as PlanResult};
 use datafusion_expr::logical_plan::{Extension, Filter, Join};
 use datafusion_expr::utils::{conjunction, split_conjunction};
-use datafusion_expr::{
-    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature,
-    UserDefinedLogicalNodeCore, Volatility,
-};
+use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use sqlparser::ast::{
     BinaryOperator, Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, Spanned,
     TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 
-use crate::error::{Result, SqlError, nearest};
-use crate::session::Session;
-use crate::statement::VERSION;
+use crate::error::{Result, SqlError};
+use crate::names::{SYSTEM_TIME_AS_OF, VERSION};
 use crate::table::Table;
 
-/// What stands in a join's condition for FOR SYSTEM_TIME AS OF.
-const NAME: &str = "system_time_as_of";
-
-/// Puts what the query says of versions into the conditions of its joins.
-pub fn rewrite(query: &mut Query, session: &Session) -> Result<()> {
-    match query.visit(&mut Rewrite { session }) {
+/// Puts what the query says of versions into the conditions of its joins. `table` finds a table by its name.
+pub fn rewrite(query: &mut Query, table: &dyn Fn(&str) -> Result<Arc<Table>>) -> Result<()> {
+    match query.visit(&mut Rewrite { table }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
 struct Rewrite<'a> {
-    session: &'a Session,
+    table: &'a dyn Fn(&str) -> Result<Arc<Table>>,
 }
 
 impl VisitorMut for Rewrite<'_> {
@@ -118,23 +110,7 @@ impl Rewrite<'_> {
         let known = name.0.last().and_then(|part| part.as_ident());
         let place = known.map_or(time.span(), |known| known.span);
         let known = known.map(|name| name.value.clone()).unwrap_or_default();
-        let error = |text: String| SqlError::new(text).at(place);
-        let Some(table) = self.session.table(&known) else {
-            return Err(match self.session.is_view(&known) {
-                true => error(format!(
-                    "FOR SYSTEM_TIME AS OF needs a table, and '{known}' is a view"
-                ))
-                .mend("join with its table, and put its conditions into WHERE"),
-                false => {
-                    let error = error(format!("there is no table '{known}'"));
-                    let tables = self.session.tables.keys().cloned();
-                    match nearest(&known, &tables.collect::<Vec<String>>()) {
-                        Some(near) => error.mend(format!("did you mean '{near}'?")),
-                        None => error.mend("declare it first: CREATE TABLE …"),
-                    }
-                }
-            });
-        };
+        let table = (self.table)(&known).map_err(|error| error.at(place))?;
         let mut qualifier = Ident::new(known);
         if let Some(alias) = alias {
             qualifier = alias.name.clone();
@@ -156,7 +132,7 @@ impl Rewrite<'_> {
                 let column = AstExpr::CompoundIdentifier(vec![qualifier, column]);
                 Ok(Versions::ByTime(column))
             }
-            _ => Ok(Versions::Now(qualifier, table.clone())),
+            _ => Ok(Versions::Now(qualifier, table)),
         }
     }
 }
@@ -203,7 +179,7 @@ fn take_version(relation: &mut TableFactor) -> Result<Option<AstExpr>> {
 fn condition(arguments: Vec<AstExpr>) -> AstExpr {
     let argument = |of| FunctionArg::Unnamed(FunctionArgExpr::Expr(of));
     AstExpr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(NAME)]),
+        name: ObjectName::from(vec![Ident::new(SYSTEM_TIME_AS_OF)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(FunctionArgumentList {
@@ -222,10 +198,12 @@ fn condition(arguments: Vec<AstExpr>) -> AstExpr {
 pub fn split(filter: Option<&Expr>) -> Option<([Expr; 2], Option<Expr>)> {
     let parts = split_conjunction(filter?);
     let times = parts.iter().find_map(|part| match part {
-        Expr::ScalarFunction(call) if call.name() == NAME => match call.args.as_slice() {
-            [time, versions] => Some([time.clone(), versions.clone()]),
-            _ => None,
-        },
+        Expr::ScalarFunction(call) if call.name() == SYSTEM_TIME_AS_OF => {
+            match call.args.as_slice() {
+                [time, versions] => Some([time.clone(), versions.clone()]),
+                _ => None,
+            }
+        }
         _ => None,
     })?;
     let rest = parts.into_iter().filter(|part| !is_call(part)).cloned();
@@ -339,42 +317,5 @@ pub fn without_copies(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 fn is_call(part: &Expr) -> bool {
-    matches!(part, Expr::ScalarFunction(call) if call.name() == NAME)
-}
-
-/// The function of that condition. Nothing ever calls it.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct SystemTimeAsOf {
-    signature: Signature,
-}
-
-impl SystemTimeAsOf {
-    /// It.
-    pub fn new() -> SystemTimeAsOf {
-        SystemTimeAsOf {
-            signature: Signature::one_of(
-                vec![TypeSignature::Any(2), TypeSignature::Any(3)],
-                Volatility::Immutable,
-            ),
-        }
-    }
-}
-
-impl ScalarUDFImpl for SystemTimeAsOf {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        let error = SqlError::new("FOR SYSTEM_TIME AS OF is known in joins only");
-        Err(DataFusionError::External(Box::new(error)))
-    }
+    matches!(part, Expr::ScalarFunction(call) if call.name() == SYSTEM_TIME_AS_OF)
 }

@@ -28,8 +28,8 @@ use datafusion_expr::{
 };
 
 use crate::error::SqlError;
-use crate::expression::INTERVAL;
 use crate::simplify::is_comparison;
+use crate::types::INTERVAL;
 
 /// The plan with casts where values meet.
 pub fn unify(plan: LogicalPlan) -> Result<LogicalPlan> {

@@ -4,18 +4,11 @@
 //! word of the statement is meant ([`SqlError::near`], or the names that it quotes), and
 //! [`SqlError::among`] finds it among the statement's tokens.
 
-mod forms;
-mod functions;
-mod parser;
-mod planner;
 mod secrets;
 
 use std::fmt;
 
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
-
-pub use parser::{from_parser, from_tokenizer, misspelt, no_table_function, shown};
-pub(crate) use planner::{to_span, without_literal_types};
 
 /// What is wrong with a SQL text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +21,14 @@ pub struct SqlError {
     /// whole is wrong.
     pub place: Option<Place>,
     near: Option<Near>,
+    unknown: Option<Unknown>,
+}
+
+/// A name that is not known, where whoever knows the names has not been asked yet for the nearest one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    Function,
+    Field,
 }
 
 /// What is meant, where the place is not known yet.
@@ -59,6 +60,7 @@ impl SqlError {
             mend: String::new(),
             place: None,
             near: None,
+            unknown: None,
         }
     }
 
@@ -95,6 +97,27 @@ impl SqlError {
         self
     }
 
+    /// The same error, which is about an unknown name that its message quotes first.
+    #[must_use]
+    pub(crate) fn unknown(mut self, what: Unknown) -> SqlError {
+        self.unknown = Some(what);
+        self
+    }
+
+    /// What the error does not know, and its name.
+    pub(crate) fn unknown_name(&self) -> Option<(Unknown, &str)> {
+        Some((self.unknown?, quoted(&self.message).into_iter().next()?))
+    }
+
+    /// The same error; of several places that it may be near, the word says it better than the whole query.
+    #[must_use]
+    pub(crate) fn at_unless_near(self, span: Span) -> SqlError {
+        match self.near {
+            Some(_) => self,
+            None => self.at(span),
+        }
+    }
+
     /// The same error about `word`, unless it says itself what it is about.
     #[must_use]
     pub fn or_near(self, word: &str) -> SqlError {
@@ -115,7 +138,7 @@ impl SqlError {
 
     /// The same error about the end of the statement.
     #[must_use]
-    fn near_end(mut self) -> SqlError {
+    pub(crate) fn near_end(mut self) -> SqlError {
         self.near = Some(Near::End);
         self
     }
@@ -248,6 +271,31 @@ pub(crate) fn find<'a>(tokens: &'a [TokenWithSpan], word: &str) -> Option<&'a To
     tries
         .into_iter()
         .find_map(|(wanted, exact)| tokens.iter().find(|token| says(token, wanted, exact)))
+}
+
+/// A place of DataFusion's as one of the tokenizer's.
+pub(crate) fn to_span(span: datafusion_common::Span) -> Span {
+    Span::new(
+        Location::new(span.start.line, span.start.column),
+        Location::new(span.end.line, span.end.column),
+    )
+}
+
+/// A token as a message shows it.
+pub fn shown(token: &Token) -> String {
+    match token {
+        Token::EOF => "the end".to_string(),
+        token => in_quotes(&token.to_string()),
+    }
+}
+
+/// A text of SQL as a message shows it: in quotes, unless it has them.
+pub(crate) fn in_quotes(text: &str) -> String {
+    if text.starts_with(['\'', '"']) {
+        text.to_string()
+    } else {
+        format!("'{text}'")
+    }
 }
 
 /// The texts in single quotes of a message. An apostrophe inside a word is no quote.

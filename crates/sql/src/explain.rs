@@ -12,12 +12,54 @@ use slackwater_engine::operator::over::{OverFunction, OverSpec};
 use slackwater_engine::operator::table_join::{Only, STREAM, TABLE, TableJoinSpec};
 use slackwater_engine::operator::window::{WindowKind, Windows};
 
-use crate::error::without_literal_types;
 use crate::types::with_sql_types;
 
 mod expression;
 
 pub use expression::{expression, literal};
+
+/// `Int64(1)` as `1`, `Utf8("a")` as `'a'`, as they were written.
+pub fn without_literal_types(text: &str) -> String {
+    const TYPES: &[&str] = &[
+        "UInt64(",
+        "UInt32(",
+        "Int64(",
+        "Int32(",
+        "Int16(",
+        "Int8(",
+        "Float64(",
+        "Float32(",
+        "LargeUtf8(",
+        "Utf8View(",
+        "Utf8(",
+        "Boolean(",
+    ];
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((at, of)) = TYPES
+        .iter()
+        .filter_map(|of| rest.find(of).map(|at| (at, of)))
+        .min_by_key(|(at, of)| (*at, usize::MAX - of.len()))
+    {
+        shown.push_str(&rest[..at]);
+        rest = &rest[at + of.len()..];
+        if let Some(inside) = rest.strip_prefix('"') {
+            let Some((literal, after)) = inside.split_once("\")") else {
+                shown.push_str(of);
+                continue;
+            };
+            shown.push_str(&format!("'{literal}'"));
+            rest = after;
+        } else if let Some((literal, after)) = rest.split_once(')') {
+            match literal {
+                "true" | "false" => shown.push_str(&literal.to_uppercase()),
+                literal => shown.push_str(literal),
+            }
+            rest = after;
+        }
+    }
+    shown + rest
+}
 
 /// Without the column numbers that DataFusion shows (`ip@3`) and the types around its constants
 /// (`Int64(1)`).
@@ -346,6 +388,17 @@ pub fn by_primary_key(spec: &TopNSpec) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn literals_are_shown_as_they_were_written() {
+        assert_eq!(
+            without_literal_types(
+                "bids.price + Int64(1) > coalesce(x,Utf8(\"a (b)\")) AND Boolean(true)"
+            ),
+            "bids.price + 1 > coalesce(x,'a (b)') AND TRUE"
+        );
+        assert_eq!(without_literal_types("UInt64(1), Int64(NULL"), "1, NULL");
+    }
 
     #[test]
     fn column_numbers_and_types_of_constants_are_left_out() {

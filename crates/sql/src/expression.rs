@@ -5,8 +5,6 @@ mod floats;
 mod identity;
 mod not_null;
 
-pub use checked::INTERVAL;
-
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,9 +28,7 @@ use slackwater_engine::expression::Expression;
 
 use crate::error::{Result, SqlError};
 use crate::explain;
-use crate::functions;
-use crate::simplify;
-use crate::types::with_sql_types;
+use crate::types::{INTERVAL, with_sql_types};
 
 pub use not_null::NotNull;
 
@@ -77,30 +73,12 @@ fn is_time(of: &DataType) -> bool {
     matches!(of, DataType::Timestamp(_, None))
 }
 
-/// Some functions can only be computed once others are in their place (COALESCE becomes a CASE). The optimizer
-/// has done that in queries, but columns of tables are computed without it.
-fn rewritten(expression: &Expr, schema: &DFSchema) -> Result<Expr> {
-    let is_rewritten = |part: &Expr| {
-        let function = match part {
-            Expr::ScalarFunction(function) => function.name(),
-            _ => "",
-        };
-        let is_other_form = matches!(function, "coalesce" | "nvl" | "ifnull" | "nvl2");
-        Ok(is_other_form || functions::is_rewritten(function))
-    };
-    if !expression.exists(is_rewritten)? {
-        return Ok(expression.clone());
-    }
-    Ok(simplify::expression(expression.clone(), schema)?)
-}
-
-/// The physical form of an expression over `schema`. Arithmetic fails on overflow instead of
-/// wrapping (I4).
+/// The physical form of an expression over `schema`, which is simplified: some functions can only be computed once
+/// others are in their place. Arithmetic fails on overflow instead of wrapping (I4).
 pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
     let properties = ExecutionProps::new();
     let context = PhysicalPlanningContext::default();
-    let expression = rewritten(expression, schema)?;
-    let made = create_physical_expr(&expression, schema, &properties, &context)?;
+    let made = create_physical_expr(expression, schema, &properties, &context)?;
     let checked = made.transform_up(|part| match floats::compared(&part, schema.as_arrow())? {
         Some(compared) => {
             let checked = checked(compared, schema.as_arrow())?;
@@ -128,7 +106,7 @@ fn checked(part: Physical, schema: &Schema) -> datafusion_common::Result<Transfo
     }
     if any.is::<ScalarFunctionExpr>() {
         let declared = checked::of_declared_type(part, schema)?;
-        let is_interval = declared.data_type(schema)? == checked::INTERVAL;
+        let is_interval = declared.data_type(schema)? == INTERVAL;
         return Ok(Transformed::yes(match is_interval {
             true => checked::interval(declared),
             false => declared,
@@ -142,7 +120,7 @@ fn checked(part: Physical, schema: &Schema) -> datafusion_common::Result<Transfo
         // DataFusion's negation wraps and can't be told not to; a difference can.
         (_, Some(negative)) => {
             let data_type = negative.arg().data_type(schema)?;
-            if data_type == checked::INTERVAL {
+            if data_type == INTERVAL {
                 return Ok(Transformed::yes(checked::interval(part)));
             }
             if !data_type.is_signed_integer() {
@@ -158,7 +136,7 @@ fn checked(part: Physical, schema: &Schema) -> datafusion_common::Result<Transfo
         Operator::Plus | Operator::Minus | Operator::Multiply
     );
     let binary = Arc::new(binary.with_fail_on_overflow(true)) as Physical;
-    let is_interval = binary.data_type(schema)? == checked::INTERVAL;
+    let is_interval = binary.data_type(schema)? == INTERVAL;
     Ok(Transformed::yes(match is_exact {
         _ if is_interval => checked::interval(binary),
         true => checked::within_digits(binary, schema)?,
@@ -177,7 +155,7 @@ fn cast_checked(
         let cast = CastExpr::new(inner.clone(), to.clone(), Some(TIME_AS_TEXT));
         return Ok(Transformed::yes(Arc::new(cast) as Physical));
     }
-    if *to == checked::INTERVAL {
+    if *to == INTERVAL {
         let inner = match from {
             DataType::Duration(_) => inner.clone(),
             _ => part.clone(),
@@ -201,69 +179,6 @@ pub fn constant(expression: &Expr) -> datafusion_common::Result<ScalarValue> {
         let reason = format!("{computed} can't be computed: {text}");
         Err(DataFusionError::Execution(reason))
     })
-}
-
-/// Refuses a plan with a constant that overflows (the optimiser computes constants in advance, and
-/// wraps), or with a pattern that is no regular expression.
-pub fn check_constants(plan: &LogicalPlan) -> Result<()> {
-    let mut overflow = None;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expression| {
-            expression.apply(|part| match check_constant(part) {
-                Some(Ok(())) => Ok(TreeNodeRecursion::Jump),
-                None => Ok(TreeNodeRecursion::Continue),
-                Some(Err(error)) => {
-                    overflow = Some(error);
-                    Ok(TreeNodeRecursion::Stop)
-                }
-            })
-        })
-    })?;
-    overflow.map_or(Ok(()), Err)
-}
-
-/// Computes a sum, difference or product of constants; `None` for everything else.
-fn check_constant(part: &Expr) -> Option<Result<()>> {
-    let Expr::BinaryExpr(binary) = part else {
-        return None;
-    };
-    if let Some(error) = wrong_pattern(binary) {
-        return Some(Err(error));
-    }
-    let wraps = matches!(
-        binary.op,
-        Operator::Plus | Operator::Minus | Operator::Multiply
-    );
-    if !wraps || part.is_volatile() || part.any_column_refs() {
-        return None;
-    }
-    // What can't be computed by itself is no constant, or is refused by the planner.
-    let computed = physical(part, &DFSchema::empty()).ok()?;
-    let error = constant(part).err()?;
-    let place = with_sql_types(&explain::expression(&computed));
-    let message = format!("{place}: {}", reason(error));
-    Some(Err(SqlError::new(message).mend(
-        "write a constant that fits its type, or CAST its parts to a wider one",
-    )))
-}
-
-/// What is wrong with a constant regular expression.
-fn wrong_pattern(binary: &datafusion_expr::BinaryExpr) -> Option<SqlError> {
-    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
-    let matches = [RegexMatch, RegexIMatch, RegexNotMatch, RegexNotIMatch];
-    let mut right = binary.right.as_ref();
-    while let Expr::Cast(cast) = right {
-        right = &cast.expr;
-    }
-    let Expr::Literal(pattern, _) = right else {
-        return None;
-    };
-    let pattern = pattern.try_as_str()??;
-    if !matches.contains(&binary.op) {
-        return None;
-    }
-    let error = regex::Regex::new(pattern).err()?;
-    Some(SqlError::from(DataFusionError::Plan(error.to_string())))
 }
 
 /// The expression with each column `i` replaced by `columns[i]`.
@@ -351,7 +266,7 @@ impl Expression for PhysicalExpression {
 }
 
 /// What went wrong, without the names that DataFusion and Arrow have for kinds of errors and types.
-fn reason(error: DataFusionError) -> String {
+pub fn reason(error: DataFusionError) -> String {
     const KINDS: [&str; 6] = [
         "Arithmetic overflow: ",
         "Cast error: ",

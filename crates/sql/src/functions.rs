@@ -14,6 +14,7 @@ mod rewritten;
 mod rounding;
 mod rows;
 mod scalar;
+mod system_time;
 mod text;
 mod time;
 mod to_timestamp_ltz;
@@ -25,15 +26,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
-use crate::as_of::SystemTimeAsOf;
+use system_time::SystemTimeAsOf;
 use to_timestamp_ltz::ToTimestampLtz;
 
 pub use aggregate::{Aggregate, Arguments, State, Stored, UserAggregate};
 pub use registry::Functions;
 pub use rewritten::is_rewritten;
-pub(crate) use rounding::CEIL;
 pub use rows::RowFunction;
-pub(crate) use time::UNITS;
 pub use values::{Argument, Cell, Output, Time};
 
 /// All functions.
@@ -129,6 +128,20 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 /// All aggregate functions.
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     all().aggregates.clone()
+}
+
+/// The names of all functions that need no OVER, for suggestions.
+pub fn names() -> Vec<String> {
+    let mut names = Vec::new();
+    for function in scalar_functions() {
+        names.push(function.name().to_string());
+        names.extend(function.aliases().iter().cloned());
+    }
+    for function in aggregate_functions() {
+        names.push(function.name().to_lowercase());
+        names.extend(function.aliases().iter().cloned());
+    }
+    names
 }
 
 /// All functions that need OVER: ROW_NUMBER and its like.

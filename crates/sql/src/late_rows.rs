@@ -12,11 +12,10 @@ use datafusion_expr::{Extension, LogicalPlan};
 use sqlparser::tokenizer::Span;
 
 use crate::error::{Result, SqlError, nearest};
-use crate::program::arrow_cast_ok;
 use crate::session::Session;
 use crate::specs::NodeSpec;
 use crate::table::{LATE_ROWS, Table, TableHandle};
-use crate::types::sql_name;
+use crate::types::{arrow_cast_ok, sql_name};
 use crate::window::{LateTable, WindowNode};
 
 /// What a table for late rows does not get: rows that are left out where no window function judges them.

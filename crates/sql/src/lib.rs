@@ -1,37 +1,52 @@
 //! SQL text to query graph and operators. The only crate that names DataFusion.
 //!
 //! ```text
-//! text → statements → session (tables, views, settings) → logical plans → query graph + operators
-//!        statement.rs  session.rs table.rs settings.rs     session.rs      node/*.rs
+//!           parse            plan                                              translate
+//! text ──► statements ──► session (tables, views, settings) ──► logical plans ──► query graph + operators
+//!          statement/     session/, table.rs, settings/         simplify/, …       node/
 //! ```
+//!
+//! Modules stand in the order of their layers: each imports from those above it in this list. `error` is at the top and
+//! knows no names: who knows them hands them over for suggestions. The table is in `tools/tidy/src/layers.rs`.
 
+// What every layer needs: errors, types, names, and SQL as it is shown.
 pub mod error;
-pub mod settings;
-pub mod statement;
+pub mod explain;
+mod names;
+mod rewording;
 pub mod types;
 
-mod as_of;
+// Parse: from text to statements.
 mod check;
-mod common_types;
+pub mod settings;
+pub mod statement;
+
+// Expressions: functions, and how they are computed.
+mod expression;
 pub mod functions;
+mod simplify;
+
+// Plan: from statements to logical plans.
+mod as_of;
+mod common_types;
+mod constants;
 mod grouping_sets;
-mod late_rows;
 mod nulls;
 mod operands;
-mod order;
 mod outputs;
 mod prune;
 pub mod session;
-mod simplify;
 mod subqueries;
 pub mod table;
 mod window;
 
+// Translate: from logical plans to the query graph and its operators.
 mod aggregates;
 pub mod changelog;
-pub mod explain;
-mod expression;
+pub mod connectors;
+mod late_rows;
 pub mod node;
+mod order;
 pub mod program;
 pub mod specs;
 pub mod state;

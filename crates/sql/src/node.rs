@@ -34,12 +34,12 @@ use slackwater_engine::expression::Expression;
 use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use crate::as_of;
+use crate::connectors::Connectors;
 use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::{
     Physical, PhysicalExpression, column, column_index, physical, replace_columns, uncast,
 };
-use crate::program::Connectors;
 use crate::prune::InTimeNode;
 use crate::session::Session;
 use crate::settings::Balancer;

@@ -5,16 +5,14 @@ mod declare;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Fields, SchemaRef};
+use arrow_schema::{DataType, Fields};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
 use slackwater_control::query::QueryGraph;
-use slackwater_engine::operator::lookup_join::LookupConnector;
-use slackwater_engine::sink::SinkConnector;
-use slackwater_engine::source::SourceConnector;
 use sqlparser::ast::{Ident, Query};
 use sqlparser::tokenizer::{Span, TokenWithSpan};
 
 use crate::changelog::{self, ChangelogMode};
+use crate::connectors::Connectors;
 use crate::error::{Result, SqlError, find, nearest};
 use crate::late_rows;
 use crate::node::Translator;
@@ -25,29 +23,8 @@ use crate::settings::{Balancer, Parallelism, Settings, is_parallelism};
 use crate::specs::NodeSpec;
 use crate::statement::{CreateTable, Hinted, OPTIONS_OF, Placed, Statement, parse};
 use crate::table::{LATE_ROWS, Table};
-use crate::types::sql_name;
+use crate::types::{arrow_cast_ok, sql_name};
 use crate::warnings::{Clash, SetAt, Target, beside_targets};
-
-/// Makes sources and sinks from tables; checks their options.
-pub trait Connectors {
-    /// What reads the table.
-    fn source(&self, table: &Table) -> Result<Arc<dyn SourceConnector>>;
-
-    /// What writes rows with the columns of `schema` to the table, or to the terminal.
-    fn sink(&self, table: Option<&Table>, schema: &SchemaRef) -> Result<Arc<dyn SinkConnector>>;
-
-    /// Where rows of the table can be looked up by key; `None` for one that is only read or written.
-    fn lookup(&self, table: &Table) -> Result<Option<Arc<dyn LookupConnector>>>;
-
-    /// Puts our names of connectors and options in the place of other engines', where they mean the same.
-    fn translate(&self, create: &mut CreateTable) -> Result<()>;
-
-    /// Checks a table's options when it is declared, before it is known what it is used for.
-    fn check(&self, table: &Table) -> Result<()>;
-
-    /// Options that belong into a table's WITH.
-    fn table_options(&self) -> Vec<String>;
-}
 
 /// What a text asks for.
 pub struct Compiled {
@@ -602,21 +579,4 @@ fn row_of(fields: &Fields) -> String {
         format!("'{}', {value}", field.name())
     });
     format!("named_struct({})", fields.collect::<Vec<_>>().join(", "))
-}
-
-/// Casts that lose nothing silently: a value that does not fit fails its row.
-pub fn arrow_cast_ok(from: &arrow_schema::DataType, to: &arrow_schema::DataType) -> bool {
-    use arrow_schema::DataType::*;
-    let number = |of: &arrow_schema::DataType| of.is_numeric();
-    let text = |of: &arrow_schema::DataType| matches!(of, Utf8 | Utf8View | LargeUtf8);
-    from == &Null
-        || (number(from) && number(to))
-        || text(to)
-        || (text(from) && !matches!(to, Struct(_) | List(_)))
-        || matches!((from, to), (Timestamp(_, _), Timestamp(_, _)))
-        || matches!(
-            (from, to),
-            (Date32, Timestamp(_, _)) | (Timestamp(_, _), Date32)
-        )
-        || matches!((from, to), (Timestamp(_, _), Int64))
 }

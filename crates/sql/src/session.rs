@@ -1,6 +1,8 @@
 //! A session: the tables, views and settings that statements have declared, and DataFusion's
 //! planner over them.
 
+mod declaration;
+
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,7 +30,8 @@ use sqlparser::ast::{
 use crate::as_of;
 use crate::check;
 use crate::common_types;
-use crate::error::{Result, SqlError, nearest};
+use crate::constants;
+use crate::error::{Result, SqlError, Unknown, nearest};
 use crate::functions;
 use crate::grouping_sets;
 use crate::operands::{Operands, check_filters};
@@ -177,33 +180,55 @@ impl Session {
 
     /// The logical plan of a query, as it was written.
     pub fn plan(&self, mut query: Query) -> Result<LogicalPlan> {
-        as_of::rewrite(&mut query, self)?;
+        as_of::rewrite(&mut query, &|name| self.joined_table(name))?;
         check::query(&query, &|name| self.is_aggregate(name))?;
         outputs::name(&mut query);
         let _ = query.visit(&mut FetchAsLimit);
         let planner = SqlToRel::new_with_options(self, self.parser_options());
         let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
-        let plan = plan.map_err(|error| self.with_nearest_field(error.into()))?;
+        let plan = plan.map_err(|error| self.with_nearest_name(error.into()))?;
         check_filters(&plan)?;
         as_of::guard(common_types::unify(plan)?)
     }
 
-    /// The planner says which field of a ROW is unknown, but not which ones there are.
-    fn with_nearest_field(&self, error: SqlError) -> SqlError {
-        let unknown = error.message.strip_prefix("there is no field '");
-        let Some(unknown) = unknown.and_then(|rest| rest.split('\'').next()) else {
-            return error;
-        };
-        let mut names = Vec::new();
-        for table in self.tables.values() {
-            for field in table.schema.fields() {
-                field_names(field.data_type(), &mut names);
+    /// The planner says which function, or field of a ROW, is unknown, but not which ones there are.
+    fn with_nearest_name(&self, error: SqlError) -> SqlError {
+        let near = match error.unknown_name() {
+            None => None,
+            Some((Unknown::Function, name)) => nearest(name, &functions::names()),
+            Some((Unknown::Field, name)) => {
+                let mut names = Vec::new();
+                for table in self.tables.values() {
+                    for field in table.schema.fields() {
+                        field_names(field.data_type(), &mut names);
+                    }
+                }
+                nearest(name, &names)
             }
-        }
-        match nearest(unknown, &names) {
+        };
+        match near {
             Some(near) => error.mend(format!("did you mean '{near}'?")),
             None => error,
         }
+    }
+
+    /// The table that is joined as of a time.
+    fn joined_table(&self, name: &str) -> Result<Arc<Table>> {
+        if let Some(table) = self.table(name) {
+            return Ok(table.clone());
+        }
+        if self.is_view(name) {
+            let error = format!("FOR SYSTEM_TIME AS OF needs a table, and '{name}' is a view");
+            return Err(
+                SqlError::new(error).mend("join with its table, and put its conditions into WHERE")
+            );
+        }
+        let error = SqlError::new(format!("there is no table '{name}'"));
+        let tables = self.tables.keys().cloned().collect::<Vec<String>>();
+        Err(match nearest(name, &tables) {
+            Some(near) => error.mend(format!("did you mean '{near}'?")),
+            None => error.mend("declare it first: CREATE TABLE …"),
+        })
     }
 
     fn is_aggregate(&self, name: &str) -> bool {
@@ -218,7 +243,8 @@ impl Session {
     /// A SQL expression over the columns of `schema`.
     pub fn expression(&self, ast: &AstExpr, schema: &DFSchema) -> Result<Expr> {
         let planner = SqlToRel::new_with_options(self, self.parser_options());
-        Ok(planner.sql_to_expr(ast.clone(), schema, &mut PlannerContext::new())?)
+        let expression = planner.sql_to_expr(ast.clone(), schema, &mut PlannerContext::new());
+        expression.map_err(|error| self.with_nearest_name(error.into()))
     }
 
     /// The plan with its types made to fit.
@@ -232,7 +258,7 @@ impl Session {
     /// never true by an empty table: its inputs are still read, and their bad rows counted.
     pub fn optimise(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = self.analyse(plan)?;
-        crate::expression::check_constants(&plan)?;
+        constants::check(&plan)?;
         let plan = grouping_sets::expand(subqueries::prepare(plan)?)?;
         let optimizer = Optimizer::with_rules(vec![
             // First: what is simplified may hold a subquery twice.

@@ -32,7 +32,9 @@ use datafusion_expr::{
 use datafusion_optimizer::optimizer::ApplyOrder;
 use datafusion_optimizer::{OptimizerConfig, OptimizerRule};
 
-use crate::expression;
+use crate::error;
+use crate::expression::constant;
+use crate::functions;
 
 pub use ordered::PushDown;
 
@@ -92,8 +94,25 @@ impl OptimizerRule for Simplify {
     }
 }
 
+/// The expression as it can be computed: some functions only can once others are in their place (COALESCE becomes a
+/// CASE). The rule does that in queries, but columns of tables are computed without it.
+pub fn computable(expression: &Expr, schema: &DFSchema) -> error::Result<Expr> {
+    let is_rewritten = |part: &Expr| {
+        let function = match part {
+            Expr::ScalarFunction(function) => function.name(),
+            _ => "",
+        };
+        let is_other_form = matches!(function, "coalesce" | "nvl" | "ifnull" | "nvl2");
+        Ok(is_other_form || functions::is_rewritten(function))
+    };
+    if !expression.exists(is_rewritten)? {
+        return Ok(expression.clone());
+    }
+    Ok(simplified(expression.clone(), schema)?)
+}
+
 /// An expression over `schema`, simplified.
-pub fn expression(expression: Expr, schema: &DFSchema) -> Result<Expr> {
+fn simplified(expression: Expr, schema: &DFSchema) -> Result<Expr> {
     let schema = Arc::new(schema.clone());
     let context = SimplifyContext::builder().with_schema(schema.clone());
     let simplifier = Simplifier {
@@ -255,6 +274,7 @@ fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
+/// Whether it compares its two sides.
 pub fn is_comparison(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     matches!(
@@ -320,7 +340,7 @@ fn is_constant(part: &Expr) -> Result<bool> {
 fn compute(part: Expr) -> Result<Transformed<Expr>> {
     let empty = DFSchema::empty();
     let declared = part.get_type(&empty)?;
-    match expression::constant(&part) {
+    match constant(&part) {
         Ok(value) if value.data_type() == declared => Ok(Transformed::yes(lit(value))),
         // A type that can't be told in advance.
         Ok(_) => Ok(Transformed::no(part)),

@@ -12,17 +12,17 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use crate::error::{Result, SqlError, from_parser, from_tokenizer, misspelt, shown};
+use crate::error::{Result, SqlError, shown};
+use crate::rewording::{from_parser, from_tokenizer, misspelt};
 use rewrite::{rewrite, split_shift};
 use sets::Sets;
 
-pub use create::{ColumnDefinition, ColumnKind, CreateTable};
+pub use declaration::{ColumnDefinition, ColumnKind, CreateTable, Like};
 pub use hints::{Hinted, OPTIONS_OF};
-pub use like::Like;
-pub use rewrite::{PARTITION_BY, VERSION, WINDOW_FUNCTIONS};
 pub use sets::{closing, opening};
 
 mod create;
+mod declaration;
 mod distinct_from;
 mod forms;
 mod hints;

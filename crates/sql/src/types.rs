@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 use datafusion_expr::planner::TypePlanner;
 use sqlparser::ast::{DataType as AstType, ExactNumberInfo, TimezoneInfo};
 use sqlparser::tokenizer::Span;
 
 use crate::error::{Result, SqlError, nearest};
+
+/// The type of an INTERVAL.
+pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// A type as it stands in a DDL statement.
 #[derive(Debug, Clone)]
@@ -274,6 +277,23 @@ impl TypePlanner for Types {
             .map_err(|error| datafusion_common::DataFusionError::External(Box::new(error)))?;
         Ok(Some(Arc::new(Field::new("", data_type, true))))
     }
+}
+
+/// Casts that lose nothing silently: a value that does not fit fails its row.
+pub fn arrow_cast_ok(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Date32, Int64, LargeUtf8, List, Null, Struct, Timestamp, Utf8, Utf8View};
+    let number = |of: &DataType| of.is_numeric();
+    let text = |of: &DataType| matches!(of, Utf8 | Utf8View | LargeUtf8);
+    from == &Null
+        || (number(from) && number(to))
+        || text(to)
+        || (text(from) && !matches!(to, Struct(_) | List(_)))
+        || matches!((from, to), (Timestamp(_, _), Timestamp(_, _)))
+        || matches!(
+            (from, to),
+            (Date32, Timestamp(_, _)) | (Timestamp(_, _), Date32)
+        )
+        || matches!((from, to), (Timestamp(_, _), Int64))
 }
 
 /// A type as tables have it: what else a query may give is cast to the nearest of these.

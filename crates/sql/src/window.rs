@@ -17,12 +17,10 @@ use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use slackwater_engine::operator::window::{WindowKind, Windows, timestamp_unit};
 
 use crate::error::SqlError;
+use crate::names::WINDOW_COLUMNS;
 use crate::types::sql_name;
 
 pub use function::WindowFunctions;
-
-/// Names of the columns that a window table function appends.
-pub const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "window_time"];
 
 /// What count windows append, too.
 pub const WINDOW_NUMBER: &str = "window_number";

@@ -1,7 +1,7 @@
 //! What can be completed, and what is shown of tables and views.
 
 use slackwater_connect::{CONNECTORS, FORMATS};
-use slackwater_sql::program::Connectors;
+use slackwater_sql::connectors::Connectors;
 use slackwater_sql::session::Session;
 use slackwater_sql::table::{Table, TableColumn};
 use slackwater_sql::types::sql_name;

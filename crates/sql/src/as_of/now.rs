@@ -9,8 +9,8 @@ use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{Expr, LogicalPlan};
 use sqlparser::ast::{Expr as AstExpr, FunctionArguments, Ident, Spanned, Value, Visit, Visitor};
 
-use super::NAME;
 use crate::error::{Result, SqlError};
+use crate::names::SYSTEM_TIME_AS_OF;
 use crate::table::{Table, TableColumn, TableHandle};
 
 /// The function that is the moment at which a row is worked on.
@@ -100,12 +100,14 @@ impl Visitor for Columns<'_> {
 pub fn split(filter: Option<&Expr>) -> Option<(Option<Expr>, Option<Expr>)> {
     let parts = split_conjunction(filter?);
     let time = parts.iter().find_map(|part| match part {
-        Expr::ScalarFunction(call) if call.name() == NAME => match call.args.as_slice() {
-            [time, _, Expr::Literal(ScalarValue::Boolean(is_said), _)] => {
-                Some((*is_said != Some(true)).then(|| time.clone()))
+        Expr::ScalarFunction(call) if call.name() == SYSTEM_TIME_AS_OF => {
+            match call.args.as_slice() {
+                [time, _, Expr::Literal(ScalarValue::Boolean(is_said), _)] => {
+                    Some((*is_said != Some(true)).then(|| time.clone()))
+                }
+                _ => None,
             }
-            _ => None,
-        },
+        }
         _ => None,
     })?;
     let rest = parts.into_iter().filter(|part| !super::is_call(part));

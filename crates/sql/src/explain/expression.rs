@@ -2,20 +2,23 @@
 //! literals that could be typed.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
-use datafusion_physical_expr::ScalarFunctionExpr;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
     Literal, NegativeExpr, NotExpr, TryCastExpr,
 };
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::readable;
-use crate::expression::Physical;
-use crate::types::sql_name;
+use crate::types::{sql_name, with_sql_types};
+
+/// An expression of DataFusion's.
+type Physical = Arc<dyn PhysicalExpr>;
 
 /// An expression as SQL.
 pub fn expression(expression: &Physical) -> String {
@@ -171,7 +174,7 @@ fn other(expression: &Physical) -> String {
     let text = expression.to_string();
     match expression.children().as_slice() {
         [inner] if inner.to_string() == text => self::expression(inner),
-        _ => crate::types::with_sql_types(&readable(&text)),
+        _ => with_sql_types(&readable(&text)),
     }
 }
 

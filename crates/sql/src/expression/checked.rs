@@ -13,21 +13,19 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
 use arrow_buffer::IntervalMonthDayNano;
 use arrow_cast::{CastOptions, cast, cast_with_options};
-use arrow_schema::{ArrowError, DataType, IntervalUnit, Schema, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Schema, TimeUnit};
 use datafusion_common::Result;
 use datafusion_common::ScalarValue;
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_expr::PhysicalExpr;
 
 use super::Physical;
+use crate::types::INTERVAL;
 
 /// The most digits of a DECIMAL.
 const DIGITS: u8 = arrow_schema::DECIMAL128_MAX_PRECISION;
 
 const DAY_NS: i64 = 86_400_000_000_000;
-
-/// A length of time, which may have months.
-pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// What is done with the values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

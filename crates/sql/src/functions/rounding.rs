@@ -13,12 +13,10 @@ use chrono::{DateTime, Datelike, Months, NaiveDate, NaiveDateTime};
 
 use super::scalar::{Overload, Scalar};
 use super::values::{downcast, fits};
-use crate::expression::INTERVAL;
+use crate::names::CEIL;
+use crate::types::INTERVAL;
 
 const MICROS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
-
-/// What `CEIL(ts TO unit)` is written as.
-pub(crate) const CEIL: &str = "date_ceil";
 
 /// Units, for messages.
 const UNITS: &str =

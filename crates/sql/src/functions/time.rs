@@ -15,6 +15,7 @@ use super::pattern::{Pattern, moment};
 use super::rows::Rows;
 use super::scalar::{Overload, Scalar};
 use super::values::{Argument, Time, downcast, fits};
+use crate::names::UNITS;
 
 const PLAIN: &str = "yyyy-MM-dd HH:mm:ss";
 const MICROS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -150,20 +151,6 @@ enum Unit {
     Months(i64),
     Micros(i64),
 }
-
-/// Units that TIMESTAMPDIFF and TIMESTAMPADD know.
-pub(crate) const UNITS: [&str; 10] = [
-    "MICROSECOND",
-    "MILLISECOND",
-    "SECOND",
-    "MINUTE",
-    "HOUR",
-    "DAY",
-    "WEEK",
-    "MONTH",
-    "QUARTER",
-    "YEAR",
-];
 
 const DAY_US: i64 = 86_400_000_000;
 

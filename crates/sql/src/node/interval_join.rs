@@ -21,8 +21,9 @@ use super::{Role, Stream, Translator};
 use crate::error::Result;
 use crate::explain;
 use crate::expression::{Physical, PhysicalExpression, column, physical, replace_columns};
+use crate::names::WINDOW_COLUMNS;
 use crate::specs::NodeSpec;
-use crate::window::{WINDOW_COLUMNS, interval_ns};
+use crate::window::interval_ns;
 
 /// How far a row that a window has made may come behind the watermark: its event time is the last
 /// millisecond (of finer times: microsecond) inside the window, and it comes when the watermark has

@@ -13,6 +13,7 @@ use slackwater_engine::intake::EventTimeSpec;
 use super::{Role, Stream, Translator};
 use crate::error::{Result, SqlError};
 use crate::expression::{NotNull, PhysicalExpression, column, physical};
+use crate::simplify::computable;
 use crate::specs::{NodeSpec, SourceSpec};
 use crate::table::{Table, TableColumn, TableHandle};
 
@@ -123,9 +124,10 @@ impl Translator<'_> {
                         .expect("projected above");
                     Arc::new(Column::new(at, read.field(at).data_type().clone()))
                 }
-                TableColumn::Computed(expression) => {
-                    PhysicalExpression::over(physical(expression, &read_schema)?, &read)?
-                }
+                TableColumn::Computed(expression) => PhysicalExpression::over(
+                    physical(&computable(expression, &read_schema)?, &read_schema)?,
+                    &read,
+                )?,
             };
             // All that is read is checked, with the first column: a row without one of the values is rejected
             // as a whole.

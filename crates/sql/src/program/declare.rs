@@ -10,7 +10,6 @@ use super::Compiler;
 use crate::error::{Result, SqlError, nearest};
 use crate::settings::Settings;
 use crate::statement::{ColumnDefinition, ColumnKind, CreateTable};
-use crate::table::Table;
 use crate::types::{SqlType, of_tables};
 
 impl Compiler<'_> {
@@ -32,7 +31,7 @@ impl Compiler<'_> {
             create.columns = self.columns_of(query)?;
         }
         self.connectors.translate(&mut create)?;
-        let table = Table::new(&self.session, &create)?;
+        let table = self.session.declared(&create)?;
         self.connectors.check(&table)?;
         self.session.add_table(table)?;
         self.created.insert(name.clone(), create);

@@ -2,64 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use sqlparser::ast::{Expr, Ident, Query};
+use sqlparser::ast::{Expr, Ident};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{IsOptional, Parser};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
-use super::like::{self, Like};
+use super::declaration::{ColumnDefinition, ColumnKind, CreateTable};
+use super::like;
 use super::{Statement, end, expect, is_word, parsed, parser, refused, text};
 use crate::error::{Result, SqlError, shown};
 use crate::types::SqlType;
-
-/// `CREATE TABLE name (columns) WITH (options)`.
-#[derive(Debug, Clone)]
-pub struct CreateTable {
-    /// Its name.
-    pub name: Ident,
-    /// `IF NOT EXISTS`: no error when there is a table of that name.
-    pub unless_known: bool,
-    /// Its columns in order.
-    pub columns: Vec<ColumnDefinition>,
-    /// `WATERMARK FOR column AS expression`.
-    pub watermark: Option<(Ident, Expr)>,
-    /// `PRIMARY KEY (columns) NOT ENFORCED`; empty for none.
-    pub primary_key: Vec<Ident>,
-    /// `COMMENT 'text'`.
-    pub comment: Option<String>,
-    /// `WITH`, and where each option stands.
-    pub options: BTreeMap<String, String>,
-    /// Where each option stands.
-    pub option_places: BTreeMap<String, Span>,
-    /// `LIKE table (…)`: what it takes over from another table.
-    pub like: Option<Like>,
-    /// `AS query`: what gives it its columns and is written to it.
-    pub query: Option<Box<Query>>,
-}
-
-/// A column.
-#[derive(Debug, Clone)]
-pub struct ColumnDefinition {
-    /// Its name.
-    pub name: Ident,
-    /// What it holds.
-    pub kind: ColumnKind,
-    /// `NOT NULL`: a row without a value is rejected.
-    pub not_null: bool,
-    /// `COMMENT 'text'`.
-    pub comment: Option<String>,
-}
-
-/// What a column holds.
-#[derive(Debug, Clone)]
-pub enum ColumnKind {
-    /// Read from the source.
-    Physical(SqlType),
-    /// `METADATA FROM 'key'`: what the source knows of a row beside its columns.
-    Metadata(SqlType, String),
-    /// Computed from other columns.
-    Computed(Box<Expr>),
-}
 
 pub(super) fn table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let mut parser = parser(tokens);

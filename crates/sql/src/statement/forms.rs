@@ -4,7 +4,7 @@
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespace};
 
 use crate::error::{Result, SqlError, nearest};
-use crate::functions::{CEIL, UNITS};
+use crate::names::{CEIL, UNITS};
 
 /// Rewrites all such calls.
 pub(super) fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {

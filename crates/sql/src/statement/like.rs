@@ -1,45 +1,14 @@
 //! `CREATE TABLE … LIKE other (…)`: what one table takes over from another.
 
-use sqlparser::ast::Ident;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::{ColumnKind, CreateTable, parsed};
+use super::declaration::{
+    CONSTRAINTS, ColumnKind, CreateTable, GENERATED, Like, METADATA, OPTIONS, PARTS, Rule,
+    WATERMARKS,
+};
+use super::parsed;
 use crate::error::{Result, SqlError, nearest, shown};
-
-/// The other table, and what is taken over.
-#[derive(Debug, Clone)]
-pub struct Like {
-    /// Its name.
-    pub source: Ident,
-    /// What happens to each of [`PARTS`].
-    rules: [Rule; PARTS.len()],
-}
-
-/// What happens to a part that both tables may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
-    /// It is taken over, and may not be declared again.
-    Including,
-    /// It is not taken over.
-    Excluding,
-    /// It is taken over where the new table doesn't declare it.
-    Overwriting,
-}
-
-/// Parts of a table, as LIKE names them. Columns that are read or written are always taken over.
-const PARTS: [&str; 5] = [
-    "CONSTRAINTS",
-    "GENERATED",
-    "METADATA",
-    "OPTIONS",
-    "WATERMARKS",
-];
-const CONSTRAINTS: usize = 0;
-const GENERATED: usize = 1;
-const METADATA: usize = 2;
-const OPTIONS: usize = 3;
-const WATERMARKS: usize = 4;
 
 const RULES: [(&str, Rule); 3] = [
     ("INCLUDING", Rule::Including),

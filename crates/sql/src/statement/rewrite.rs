@@ -3,6 +3,7 @@
 
 use super::distinct_from::bracket;
 use crate::error::{Result, SqlError};
+use crate::names::{PARTITION_BY, VERSION, WINDOW_FUNCTIONS};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// Brings window table functions into a form that `sqlparser` reads: `TABLE(TUMBLE(…))` loses its
@@ -136,9 +137,6 @@ fn versions(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     Ok(rewritten)
 }
 
-/// The argument of a table that says which version of it is read.
-pub const VERSION: &str = "SYSTEM_TIME";
-
 /// How many tokens belong to the expression that they begin with, before an alias or what else may
 /// follow a table.
 fn expression_length(tokens: &[TokenWithSpan]) -> usize {
@@ -169,12 +167,6 @@ fn is_word(token: &TokenWithSpan, wanted: &str) -> bool {
         _ => false,
     }
 }
-
-/// Table functions that assign windows.
-pub const WINDOW_FUNCTIONS: &[&str] = &["TUMBLE", "HOP", "SESSION", "CUMULATE", "COUNT_WINDOW"];
-
-/// The argument of a window table function that says what its sessions are told apart by.
-pub const PARTITION_BY: &str = "PARTITION_BY";
 
 /// `PARTITION BY a, b` behind the table of a window table function, as an argument `PARTITION_BY(a, b)` of
 /// its own; and how many tokens that was. It ends at the comma before DESCRIPTOR.

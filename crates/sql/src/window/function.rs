@@ -16,8 +16,9 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 
 use super::{WindowNode, appended, interval_ns};
-use crate::error::{SqlError, no_table_function};
-use crate::statement::{PARTITION_BY, WINDOW_FUNCTIONS};
+use crate::error::SqlError;
+use crate::names::{PARTITION_BY, WINDOW_FUNCTIONS};
+use crate::rewording::no_table_function;
 use crate::types::sql_name;
 
 /// Plans window table functions.

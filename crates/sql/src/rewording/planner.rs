@@ -2,10 +2,11 @@
 //! with the mend where one is known.
 
 use datafusion_common::{DataFusionError, Diagnostic, SchemaError};
-use sqlparser::tokenizer::{Location, Span};
 
-use super::{SqlError, forms, from_parser, functions, nearest};
-use crate::explain::readable;
+use super::{between, forms, from_parser, functions, last_part};
+use crate::error::{SqlError, Unknown, nearest, to_span};
+use crate::explain::{readable, without_literal_types};
+use crate::names::WINDOW_COLUMNS;
 use crate::types::with_sql_types;
 
 impl From<DataFusionError> for SqlError {
@@ -47,21 +48,10 @@ fn from_datafusion(error: &DataFusionError, diagnostic: Option<&Diagnostic>) -> 
 
 fn placed(error: SqlError, diagnostic: Option<&Diagnostic>) -> SqlError {
     // The planner's place is often the whole query; a word says it better.
-    if error.near.is_some() {
-        return error;
-    }
     match diagnostic.and_then(|diagnostic| diagnostic.span) {
-        Some(span) => error.at(to_span(span)),
+        Some(span) => error.at_unless_near(to_span(span)),
         None => error,
     }
-}
-
-/// A place of DataFusion's as one of the tokenizer's.
-pub(crate) fn to_span(span: datafusion_common::Span) -> Span {
-    Span::new(
-        Location::new(span.start.line, span.start.column),
-        Location::new(span.end.line, span.end.column),
-    )
 }
 
 /// Without the advice to report a bug to another project, without a backtrace, and without the
@@ -98,61 +88,6 @@ fn first_sentence(text: &str) -> String {
         };
     }
     text.to_string()
-}
-
-/// `Int64(1)` as `1`, `Utf8("a")` as `'a'`, as they were written.
-pub fn without_literal_types(text: &str) -> String {
-    const TYPES: &[&str] = &[
-        "UInt64(",
-        "UInt32(",
-        "Int64(",
-        "Int32(",
-        "Int16(",
-        "Int8(",
-        "Float64(",
-        "Float32(",
-        "LargeUtf8(",
-        "Utf8View(",
-        "Utf8(",
-        "Boolean(",
-    ];
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((at, of)) = TYPES
-        .iter()
-        .filter_map(|of| rest.find(of).map(|at| (at, of)))
-        .min_by_key(|(at, of)| (*at, usize::MAX - of.len()))
-    {
-        shown.push_str(&rest[..at]);
-        rest = &rest[at + of.len()..];
-        if let Some(inside) = rest.strip_prefix('"') {
-            let Some((literal, after)) = inside.split_once("\")") else {
-                shown.push_str(of);
-                continue;
-            };
-            shown.push_str(&format!("'{literal}'"));
-            rest = after;
-        } else if let Some((literal, after)) = rest.split_once(')') {
-            match literal {
-                "true" | "false" => shown.push_str(&literal.to_uppercase()),
-                literal => shown.push_str(literal),
-            }
-            rest = after;
-        }
-    }
-    shown + rest
-}
-
-/// The text between two others.
-pub(super) fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
-    let start = text.find(before)? + before.len();
-    let length = text[start..].find(after)?;
-    Some(&text[start..start + length])
-}
-
-/// A column's or expression's name without its table.
-pub(super) fn last_part(name: &str) -> &str {
-    name.rsplit('.').next().unwrap_or(name)
 }
 
 /// The messages that users meet, one by one. What is not here is shown as DataFusion says it.
@@ -348,7 +283,8 @@ fn shape(text: &str) -> Option<SqlError> {
         );
     }
     if let Some(field) = between(text, "Field ", " not found in struct") {
-        return Some(SqlError::new(format!("there is no field '{field}'")));
+        let error = SqlError::new(format!("there is no field '{field}'"));
+        return Some(error.unknown(Unknown::Field));
     }
     if let Some(of) = between(
         text,
@@ -397,7 +333,7 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
                 Some(span) => error.at(to_span(span)),
                 None => error,
             };
-            if crate::window::WINDOW_COLUMNS.contains(&field.name.as_str()) {
+            if WINDOW_COLUMNS.contains(&field.name.as_str()) {
                 return error.mend(
                     "it comes from a window: FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
                 );
@@ -444,17 +380,6 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn literals_are_shown_as_they_were_written() {
-        assert_eq!(
-            without_literal_types(
-                "bids.price + Int64(1) > coalesce(x,Utf8(\"a (b)\")) AND Boolean(true)"
-            ),
-            "bids.price + 1 > coalesce(x,'a (b)') AND TRUE"
-        );
-        assert_eq!(without_literal_types("UInt64(1), Int64(NULL"), "1, NULL");
-    }
 
     #[test]
     fn what_the_planner_says_inside_is_left_out() {

@@ -4,8 +4,8 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, TokenizerError};
 
-use super::SqlError;
-use crate::statement::WINDOW_FUNCTIONS;
+use crate::error::{SqlError, in_quotes, nearest};
+use crate::names::WINDOW_FUNCTIONS;
 
 /// A tokenizer's error about `text`: something in quotes, or a comment, that does not end.
 pub fn from_tokenizer(error: &TokenizerError, text: &str) -> SqlError {
@@ -74,8 +74,11 @@ pub fn from_parser(error: &ParserError) -> SqlError {
         other => other.to_string(),
     };
     match place {
-        Some(start) => SqlError::new(format!("{wanted} is expected here, not {}", quoted(found)))
-            .at(span(start, found.chars().count() as u64)),
+        Some(start) => SqlError::new(format!(
+            "{wanted} is expected here, not {}",
+            in_quotes(found)
+        ))
+        .at(span(start, found.chars().count() as u64)),
         None => SqlError::new(format!("{wanted} is expected, but the statement ends")).near_end(),
     }
 }
@@ -88,22 +91,6 @@ fn location(numbers: &str) -> Option<Location> {
 
 fn span(start: Location, length: u64) -> Span {
     Span::new(start, Location::new(start.line, start.column + length))
-}
-
-/// A token as a message shows it.
-pub fn shown(token: &Token) -> String {
-    match token {
-        Token::EOF => "the end".to_string(),
-        token => quoted(&token.to_string()),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    if text.starts_with(['\'', '"']) {
-        text.to_string()
-    } else {
-        format!("'{text}'")
-    }
 }
 
 /// Keywords that statements are made of.
@@ -209,7 +196,7 @@ pub fn no_table_function(name: &str) -> SqlError {
     let known = WINDOW_FUNCTIONS.iter().map(|name| name.to_string());
     let known = known.collect::<Vec<String>>();
     let error = SqlError::new(format!("there is no table function '{name}'"));
-    match super::nearest(name, &known) {
+    match nearest(name, &known) {
         Some(near) => error.mend(format!("did you mean {near}?")),
         None => error.mend(format!("the table functions are {}", known.join(", "))),
     }

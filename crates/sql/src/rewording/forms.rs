@@ -1,8 +1,8 @@
 //! More of what the planner says, in our words: functions and operators whose operands don't fit, and forms
 //! that aren't supported. `text` has SQL's names of types already.
 
-use super::SqlError;
-use super::planner::{between, last_part};
+use super::{between, last_part};
+use crate::error::SqlError;
 
 /// The messages that are known here.
 pub(super) fn known(text: &str) -> Option<SqlError> {

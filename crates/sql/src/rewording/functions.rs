@@ -1,9 +1,8 @@
 //! Functions that there aren't, and arguments that they don't take.
 
-use super::planner::between;
-use super::{SqlError, nearest};
-use crate::functions;
-use crate::statement::WINDOW_FUNCTIONS;
+use super::between;
+use crate::error::{SqlError, Unknown};
+use crate::names::WINDOW_FUNCTIONS;
 use crate::types::with_sql_types;
 
 /// What the planner says of a function, in our words.
@@ -114,18 +113,8 @@ fn no_function(name: &str) -> SqlError {
              event time",
         );
     }
-    let mut names = Vec::new();
-    for function in functions::scalar_functions() {
-        names.push(function.name().to_string());
-        names.extend(function.aliases().iter().cloned());
-    }
-    for function in functions::aggregate_functions() {
-        names.push(function.name().to_lowercase());
-        names.extend(function.aliases().iter().cloned());
-    }
-    match nearest(name, &names) {
-        Some(near) => error.mend(format!("did you mean '{near}'?")),
-        None => error
-            .mend("docs/functions.md says which functions there are, \\df in the shell lists them"),
-    }
+    // Whoever knows the functions says which one is near.
+    error
+        .mend("docs/functions.md says which functions there are, \\df in the shell lists them")
+        .unknown(Unknown::Function)
 }

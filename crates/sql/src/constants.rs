@@ -1,0 +1,75 @@
+//! Constants that can't be computed, and patterns that are not regular expressions, are refused before anything runs.
+
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, DataFusionError};
+use datafusion_expr::{Expr, LogicalPlan, Operator};
+
+use crate::error::{Result, SqlError};
+use crate::explain;
+use crate::expression::{constant, physical, reason};
+use crate::simplify::computable;
+use crate::types::with_sql_types;
+
+/// Refuses a plan with a constant that overflows (the optimiser computes constants in advance, and
+/// wraps), or with a pattern that is no regular expression.
+pub fn check(plan: &LogicalPlan) -> Result<()> {
+    let mut overflow = None;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| match check_constant(part) {
+                Some(Ok(())) => Ok(TreeNodeRecursion::Jump),
+                None => Ok(TreeNodeRecursion::Continue),
+                Some(Err(error)) => {
+                    overflow = Some(error);
+                    Ok(TreeNodeRecursion::Stop)
+                }
+            })
+        })
+    })?;
+    overflow.map_or(Ok(()), Err)
+}
+
+/// Computes a sum, difference or product of constants; `None` for everything else.
+fn check_constant(part: &Expr) -> Option<Result<()>> {
+    let Expr::BinaryExpr(binary) = part else {
+        return None;
+    };
+    if let Some(error) = wrong_pattern(binary) {
+        return Some(Err(error));
+    }
+    let wraps = matches!(
+        binary.op,
+        Operator::Plus | Operator::Minus | Operator::Multiply
+    );
+    if !wraps || part.is_volatile() || part.any_column_refs() {
+        return None;
+    }
+    // What can't be computed by itself is no constant, or is refused by the planner.
+    let part = computable(part, &DFSchema::empty()).ok()?;
+    let computed = physical(&part, &DFSchema::empty()).ok()?;
+    let error = constant(&part).err()?;
+    let place = with_sql_types(&explain::expression(&computed));
+    let message = format!("{place}: {}", reason(error));
+    Some(Err(SqlError::new(message).mend(
+        "write a constant that fits its type, or CAST its parts to a wider one",
+    )))
+}
+
+/// What is wrong with a constant regular expression.
+fn wrong_pattern(binary: &datafusion_expr::BinaryExpr) -> Option<SqlError> {
+    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
+    let matches = [RegexMatch, RegexIMatch, RegexNotMatch, RegexNotIMatch];
+    let mut right = binary.right.as_ref();
+    while let Expr::Cast(cast) = right {
+        right = &cast.expr;
+    }
+    let Expr::Literal(pattern, _) = right else {
+        return None;
+    };
+    let pattern = pattern.try_as_str()??;
+    if !matches.contains(&binary.op) {
+        return None;
+    }
+    let error = regex::Regex::new(pattern).err()?;
+    Some(SqlError::from(DataFusionError::Plan(error.to_string())))
+}

@@ -1,0 +1,297 @@
+//! From `CREATE TABLE` to a table: its columns, with computed ones planned, its event time and its key.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::{DFSchema, DataFusionError};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableSource};
+use sqlparser::ast::{BinaryOperator, Expr as AstExpr};
+
+use super::Session;
+use crate::error::{Result, SqlError, nearest};
+use crate::statement::{ColumnKind, CreateTable};
+use crate::table::{Table, TableColumn};
+use crate::types::sql_name;
+use crate::window::interval_ns;
+
+/// Delays longer than this are a mistake, and would leave event time no room: 1,000 years.
+const DELAY_MAX_US: i64 = 1000 * 366 * 86_400 * 1_000_000;
+
+impl Session {
+    /// The table that a statement declares.
+    pub fn declared(&self, create: &CreateTable) -> Result<Table> {
+        let mut physical = Vec::new();
+        let mut metadata = BTreeMap::new();
+        let mut not_null = BTreeSet::new();
+        for column in &create.columns {
+            if column.not_null {
+                not_null.insert(physical.len());
+            }
+            if let ColumnKind::Metadata(_, key) = &column.kind {
+                metadata.insert(physical.len(), key.clone());
+            }
+            if let ColumnKind::Physical(sql_type) | ColumnKind::Metadata(sql_type, _) = &column.kind
+            {
+                let data_type = sql_type
+                    .to_arrow()
+                    .map_err(|error| error.at(column.name.span))?;
+                physical.push(Field::new(&column.name.value, data_type, true));
+            }
+        }
+        let physical = Arc::new(Schema::new(physical));
+        let mut fields = Vec::new();
+        let mut columns: Vec<TableColumn> = Vec::new();
+        for column in &create.columns {
+            let name = &column.name.value;
+            match &column.kind {
+                ColumnKind::Physical(_) | ColumnKind::Metadata(..) => {
+                    let index = physical
+                        .index_of(name)
+                        .map_err(|error| SqlError::new(error.to_string()))?;
+                    fields.push(physical.field(index).clone());
+                    columns.push(TableColumn::Physical(index));
+                }
+                ColumnKind::Computed(expression) => {
+                    let known = Known {
+                        physical: &physical,
+                        fields: &fields,
+                        columns: &columns,
+                    };
+                    let computed = known
+                        .compute(self, name, expression)
+                        .map_err(|error| error.or_near(name))?;
+                    fields.push(Field::new(name, computed.1, true));
+                    columns.push(TableColumn::Computed(computed.0));
+                }
+            }
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let event_time = match &create.watermark {
+            None => None,
+            Some((column, expression)) => {
+                let index = schema.index_of(&column.value).map_err(|_| {
+                    let names = schema.fields().iter().map(|field| field.name().clone());
+                    let names = names.collect::<Vec<_>>();
+                    let error = SqlError::new(format!("there is no column '{}'", column.value))
+                        .at(column.span);
+                    match nearest(&column.value, &names) {
+                        Some(near) => error.mend(format!("did you mean '{near}'?")),
+                        None => error.mend(format!("the columns are: {}", names.join(", "))),
+                    }
+                })?;
+                let data_type = schema.field(index).data_type();
+                if !matches!(data_type, DataType::Timestamp(_, None)) {
+                    return Err(SqlError::new(format!(
+                        "'{}' is {}; event time must be a TIMESTAMP",
+                        column.value,
+                        sql_name(data_type)
+                    ))
+                    .at(column.span)
+                    .mend(time_of(&column.value, data_type)));
+                }
+                let delay_us = watermark_delay_us(self, &column.value, expression)
+                    .map_err(|error| error.at(column.span))?;
+                Some((index, delay_us))
+            }
+        };
+        let primary_key = primary_key(&physical, create)?;
+        Ok(Table {
+            name: create.name.value.clone(),
+            physical,
+            metadata,
+            schema,
+            columns,
+            event_time,
+            primary_key,
+            not_null,
+            comment: create.comment.clone(),
+            column_comments: create
+                .columns
+                .iter()
+                .enumerate()
+                .filter_map(|(index, column)| Some((index, column.comment.clone()?)))
+                .collect(),
+            options: create.options.clone(),
+            option_places: create.option_places.clone(),
+            span: create.name.span,
+        })
+    }
+}
+
+/// How a column that is no time becomes one.
+fn time_of(column: &str, of: &DataType) -> String {
+    // A name that the table has not.
+    let name = if column == "ts" { "event_time" } else { "ts" };
+    let made = match of {
+        DataType::Utf8View => {
+            return format!(
+                "add a computed column: {name} AS TO_TIMESTAMP({column}), and name it: WATERMARK FOR {name} AS {name} - \
+                 INTERVAL '5' SECOND; TO_TIMESTAMP({column}, 'dd.MM.yyyy HH:mm:ss') reads other forms"
+            );
+        }
+        DataType::Date32 => format!("CAST({column} AS TIMESTAMP(3))"),
+        other if other.is_integer() => format!("TO_TIMESTAMP_LTZ({column}, 3)"),
+        _ => "TO_TIMESTAMP_LTZ(ms, 3)".to_string(),
+    };
+    let unit = match of.is_integer() {
+        true => " (3: it counts milliseconds; 0: seconds)",
+        false => "",
+    };
+    format!(
+        "add a computed column: {name} AS {made}{unit}, and name it: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND"
+    )
+}
+
+/// The columns of a PRIMARY KEY.
+fn primary_key(physical: &SchemaRef, create: &CreateTable) -> Result<Vec<usize>> {
+    let mut key = Vec::new();
+    for name in &create.primary_key {
+        let index = physical.index_of(&name.value).map_err(|_| {
+            let of_table = create.columns.iter();
+            let is_computed = of_table
+                .map(|column| &column.name.value)
+                .any(|n| n == &name.value);
+            let known = physical.fields().iter().map(|field| field.name().clone());
+            let known = known.collect::<Vec<String>>();
+            if is_computed {
+                return SqlError::new(format!(
+                    "'{}' is computed: it is no part of a key",
+                    name.value
+                ))
+                .at(name.span)
+                .mend("a PRIMARY KEY has columns that are read or written");
+            }
+            let error = SqlError::new(format!("there is no column '{}'", name.value)).at(name.span);
+            match nearest(&name.value, &known) {
+                Some(near) => error.mend(format!("did you mean '{near}'?")),
+                None => error.mend(format!("the columns are: {}", known.join(", "))),
+            }
+        })?;
+        if key.contains(&index) {
+            let error = format!("'{}' is named twice in the PRIMARY KEY", name.value);
+            return Err(SqlError::new(error).at(name.span));
+        }
+        key.push(index);
+    }
+    Ok(key)
+}
+
+struct Known<'a> {
+    physical: &'a SchemaRef,
+    fields: &'a [Field],
+    columns: &'a [TableColumn],
+}
+
+impl Known<'_> {
+    /// The expression over physical columns, and its type. It may name computed columns that stand
+    /// before it.
+    fn compute(&self, session: &Session, name: &str, ast: &AstExpr) -> Result<(Expr, DataType)> {
+        use datafusion_common::tree_node::{Transformed, TreeNode};
+        // Columns of the source that stand behind this one can be used too.
+        let mut fields = self.fields.to_vec();
+        for field in self.physical.fields() {
+            if !fields.iter().any(|known| known.name() == field.name()) {
+                fields.push(field.as_ref().clone());
+            }
+        }
+        let schema = DFSchema::try_from(Schema::new(fields))?;
+        session.check_row_expression(ast)?;
+        let expression = session.expression(ast, &schema)?;
+        let expression = expression
+            .transform(|part| match &part {
+                Expr::Column(column) => {
+                    let index = self
+                        .fields
+                        .iter()
+                        .position(|field| field.name() == &column.name);
+                    match index.map(|index| &self.columns[index]) {
+                        // It would be computed once more, and be another one.
+                        Some(TableColumn::Computed(computed)) if computed.is_volatile() => {
+                            Err(changing(&column.name))
+                        }
+                        Some(TableColumn::Computed(computed)) => {
+                            Ok(Transformed::yes(computed.clone()))
+                        }
+                        _ => Ok(Transformed::no(part)),
+                    }
+                }
+                _ => Ok(Transformed::no(part)),
+            })?
+            .data;
+        let source = Arc::new(Physical(self.physical.clone()));
+        let scan = LogicalPlanBuilder::scan("source", source, None)?;
+        let plan = scan.project(vec![expression.alias(name)])?.build()?;
+        let plan = session.analyse(plan)?;
+        let data_type = plan.schema().field(0).data_type().clone();
+        match plan {
+            LogicalPlan::Projection(projection) => {
+                let expression = projection.expr[0].clone().unalias();
+                Ok((unqualify(expression)?, data_type))
+            }
+            _ => Err(SqlError::new("this expression can't be computed")),
+        }
+    }
+}
+
+fn changing(column: &str) -> DataFusionError {
+    let error = SqlError::new(format!(
+        "'{column}' is another value each time that it is computed, so no other column can be computed from it"
+    ));
+    let error = error.mend("compute the other one in a view");
+    DataFusionError::External(Box::new(error))
+}
+
+/// The same expression over columns without a table's name.
+fn unqualify(expression: Expr) -> Result<Expr> {
+    use datafusion_common::tree_node::{Transformed, TreeNode};
+    let transformed = expression.transform(|part| match part {
+        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(
+            datafusion_common::Column::new_unqualified(column.name),
+        ))),
+        part => Ok(Transformed::no(part)),
+    })?;
+    Ok(transformed.data)
+}
+
+fn watermark_delay_us(session: &Session, column: &str, expression: &AstExpr) -> Result<i64> {
+    let is_column =
+        |part: &AstExpr| matches!(part, AstExpr::Identifier(name) if name.value == column);
+    let wrong = || {
+        SqlError::new("a watermark is the column, or the column minus an interval").mend(format!(
+            "WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND"
+        ))
+    };
+    let mut expression = expression;
+    while let AstExpr::Nested(inner) = expression {
+        expression = inner;
+    }
+    match expression {
+        part if is_column(part) => Ok(0),
+        AstExpr::BinaryOp {
+            left,
+            op: BinaryOperator::Minus,
+            right,
+        } if is_column(left) => {
+            session.check_row_expression(right)?;
+            let delay = session.expression(right, &DFSchema::empty())?;
+            let delay_ns = interval_ns(&delay).ok_or_else(wrong)?;
+            let delay_us = delay_ns / 1000;
+            if !(0..=i128::from(DELAY_MAX_US)).contains(&delay_us) {
+                return Err(SqlError::new(
+                    "a watermark's delay must be between 0 and 1,000 years",
+                ));
+            }
+            Ok(delay_us as i64)
+        }
+        _ => Err(wrong()),
+    }
+}
+
+struct Physical(SchemaRef);
+
+impl TableSource for Physical {
+    fn schema(&self) -> SchemaRef {
+        self.0.clone()
+    }
+}
