@@ -14,11 +14,11 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::CastOptions;
 use arrow_cast::display::FormatOptions;
 use arrow_schema::{DataType, Schema, SchemaRef};
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion_expr::{Expr, LogicalPlan, Operator};
+use datafusion_expr::{Expr, Operator};
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CastExpr, Column, Literal, NegativeExpr, TryCastExpr, lit,
 };

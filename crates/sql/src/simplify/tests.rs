@@ -15,7 +15,6 @@ use datafusion_expr::{Expr, LogicalPlan};
 use crate::expression::physical;
 use crate::session::Session;
 use crate::statement::{Statement, parse};
-use crate::table::Table;
 
 /// The columns, and the values that they have in turn; an empty string is NULL.
 const COLUMNS: [(&str, &str, &[&str]); 13] = [
@@ -107,7 +106,7 @@ fn session() -> Session {
     let Statement::CreateTable(create) = parse(&text).unwrap().remove(0).statement else {
         panic!("a table");
     };
-    let table = Table::new(&session, &create).unwrap();
+    let table = session.declared(&create).unwrap();
     session.add_table(table).unwrap();
     session
 }
