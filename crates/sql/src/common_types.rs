@@ -1,4 +1,5 @@
-//! The types in which values are compared, or become one column, where DataFusion's choice gives wrong answers:
+//! The types in which values are compared, or become one column, where DataFusion's choice gives wrong
+//! answers:
 //!
 //! - DECIMAL with DOUBLE or FLOAT is DOUBLE. As DECIMAL(30, 15), NaN and 1e300 have no value and 1e-300 is 0.
 //! - INT and BIGINT with FLOAT are compared as DOUBLE. A FLOAT has 24 bits.
@@ -183,8 +184,8 @@ fn call(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<E
     Ok(Transformed::new_transformed(function, changed))
 }
 
-/// Constant arguments in the types that the function takes: `round(d, 0)` tells its type by the constant, and a
-/// cast of one says nothing.
+/// Constant arguments in the types that the function takes: `round(d, 0)` tells its type by the constant, and
+/// a cast of one says nothing.
 fn constants(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let fields = function
         .args

@@ -1,4 +1,5 @@
-//! Constants that can't be computed, and patterns that are not regular expressions, are refused before anything runs.
+//! Constants that can't be computed, and patterns that are not regular expressions, are refused before
+//! anything runs.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError};

@@ -73,8 +73,8 @@ fn is_time(of: &DataType) -> bool {
     matches!(of, DataType::Timestamp(_, None))
 }
 
-/// The physical form of an expression over `schema`, which is simplified: some functions can only be computed once
-/// others are in their place. Arithmetic fails on overflow instead of wrapping (I4).
+/// The physical form of an expression over `schema`, which is simplified: some functions can only be computed
+/// once others are in their place. Arithmetic fails on overflow instead of wrapping (I4).
 pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
     let properties = ExecutionProps::new();
     let context = PhysicalPlanningContext::default();

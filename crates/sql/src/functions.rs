@@ -1,7 +1,7 @@
 //! The functions of the language: DataFusion's, Flink's, and those that a build adds.
 //!
-//! Flink's have Flink's names and meaning, and come before DataFusion's of the same name. All of one row but those
-//! whose type depends on more are written as Rust functions of one row ([`rows`]), which is also the
+//! Flink's have Flink's names and meaning, and come before DataFusion's of the same name. All of one row but
+//! those whose type depends on more are written as Rust functions of one row ([`rows`]), which is also the
 //! way in which a build adds its own ([`Functions`], `docs/functions.md`).
 
 mod aggregate;

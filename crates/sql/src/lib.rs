@@ -6,8 +6,9 @@
 //!          statement/     session/, table.rs, settings/         simplify/, …       node/
 //! ```
 //!
-//! Modules stand in the order of their layers: each imports from those above it in this list. `error` is at the top and
-//! knows no names: who knows them hands them over for suggestions. The table is in `tools/tidy/src/layers.rs`.
+//! Modules stand in the order of their layers: each imports from those above it in this list. `error` is at
+//! the top and knows no names: who knows them hands them over for suggestions. The table is in
+//! `tools/tidy/src/layers.rs`.
 
 // What every layer needs: errors, types, names, and SQL as it is shown.
 pub mod error;

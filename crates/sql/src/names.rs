@@ -1,5 +1,5 @@
-//! Names on which the reader of statements and the planner agree: what the reader writes in the place of clauses
-//! that `sqlparser` does not know, and what messages of both list.
+//! Names on which the reader of statements and the planner agree: what the reader writes in the place of
+//! clauses that `sqlparser` does not know, and what messages of both list.
 
 /// Table functions that assign windows.
 pub const WINDOW_FUNCTIONS: &[&str] = &["TUMBLE", "HOP", "SESSION", "CUMULATE", "COUNT_WINDOW"];

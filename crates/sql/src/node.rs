@@ -74,8 +74,8 @@ pub struct Translator<'a> {
     /// How many tables of joins the plan at hand lies in. A table is read to its end before the
     /// stream that it is joined with, so the two share no source: it would wait for itself.
     depth: usize,
-    /// How many of ORDER BY, LIMIT and `'emit' = 'final'` the plan at hand lies in: aggregates then emit at the
-    /// end of their input only.
+    /// How many of ORDER BY, LIMIT and `'emit' = 'final'` the plan at hand lies in: aggregates then emit at
+    /// the end of their input only.
     at_end: usize,
     /// What the user is to know of how it was done.
     pub warnings: Vec<String>,

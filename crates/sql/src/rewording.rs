@@ -1,5 +1,5 @@
-//! Errors of `sqlparser` and DataFusion in our words: with SQL's names of types, without the insides of the two, and
-//! with a hint where one is known.
+//! Errors of `sqlparser` and DataFusion in our words: with SQL's names of types, without the insides of the
+//! two, and with a hint where one is known.
 
 mod forms;
 mod functions;

@@ -94,8 +94,8 @@ impl OptimizerRule for Simplify {
     }
 }
 
-/// The expression as it can be computed: some functions only can once others are in their place (COALESCE becomes a
-/// CASE). The rule does that in queries, but columns of tables are computed without it.
+/// The expression as it can be computed: some functions only can once others are in their place (COALESCE
+/// becomes a CASE). The rule does that in queries, but columns of tables are computed without it.
 pub fn computable(expression: &Expr, schema: &DFSchema) -> error::Result<Expr> {
     let is_rewritten = |part: &Expr| {
         let function = match part {
@@ -335,8 +335,8 @@ fn is_constant(part: &Expr) -> Result<bool> {
     Ok(is_constant)
 }
 
-/// The value of a constant, computed as it would be for a row. What fails stays as it is, and rejects the rows
-/// that need it; only a CAST that fails is refused at once.
+/// The value of a constant, computed as it would be for a row. What fails stays as it is, and rejects the
+/// rows that need it; only a CAST that fails is refused at once.
 fn compute(part: Expr) -> Result<Transformed<Expr>> {
     let empty = DFSchema::empty();
     let declared = part.get_type(&empty)?;

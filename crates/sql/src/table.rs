@@ -62,8 +62,8 @@ impl Table {
         self.options.get(CHANGELOG).map(String::as_str)
     }
 
-    /// What the event time counts, where it is `TO_TIMESTAMP_LTZ(number, precision)`: the number as text, and the
-    /// precision.
+    /// What the event time counts, where it is `TO_TIMESTAMP_LTZ(number, precision)`: the number as text, and
+    /// the precision.
     pub fn counted_time(&self) -> Option<(String, u32)> {
         let (index, _) = self.event_time?;
         let TableColumn::Computed(Expr::ScalarFunction(call)) = &self.columns[index] else {

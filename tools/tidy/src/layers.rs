@@ -46,7 +46,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ),
             ("decisions", &["coordinator", "recovery"]),
             ("the store", &["runner", "store"]),
-            ("beside tests", &["fuzz", "simulation"]),
+            ("beside tests", &["fuzz"]),
         ],
     ),
     (
