@@ -87,8 +87,8 @@ fn no_function(name: &str) -> SqlError {
     }
     if upper == "CURRENT_WATERMARK" {
         return error.mend(
-            "whether a row is late is decided by its own partition's watermark: SET 'late_rows' = 't' writes late \
-             rows to table t, and the report counts them",
+            "whether a row is late is decided by its own partition's watermark: SET 'late_rows' = 't' \
+             writes late rows to table t, and the report counts them",
         );
     }
     const NEED_OVER: [&str; 9] = [
@@ -109,8 +109,8 @@ fn no_function(name: &str) -> SqlError {
     }
     if ["LISTAGG", "GROUP_CONCAT", "COLLECT"].contains(&upper.as_str()) {
         return error.mend(
-            "what it gives would depend on the order in which rows arrive; FIRST_VALUE and LAST_VALUE order by \
-             event time",
+            "what it gives would depend on the order in which rows arrive; FIRST_VALUE and LAST_VALUE \
+             order by event time",
         );
     }
     // Whoever knows the functions says which one is near.

@@ -133,8 +133,11 @@ fn grouping(text: &str) -> Option<SqlError> {
     }
     if text.starts_with("Physical plan does not support logical expression AggregateFunction") {
         return Some(
-            SqlError::new("an aggregate can't be computed here: GROUP BY, ON and computed columns are decided row by row")
-                .near("GROUP"),
+            SqlError::new(
+                "an aggregate can't be computed here: GROUP BY, ON and computed columns are decided row \
+                 by row",
+            )
+            .near("GROUP"),
         );
     }
     None
@@ -361,7 +364,10 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
             readable(name)
         ))
         .near("GROUP")
-        .mend("cast in a subquery: FROM (SELECT CAST(x AS INT) AS a, CAST(x AS STRING) AS b FROM t) GROUP BY a, b"),
+        .mend(
+            "cast in a subquery: FROM (SELECT CAST(x AS INT) AS a, CAST(x AS STRING) AS b FROM t) \
+             GROUP BY a, b",
+        ),
         SchemaError::AmbiguousReference { field } => {
             let error = SqlError::new(format!("column '{}' is in more than one table", field.name));
             let error = match field.spans.first() {

@@ -126,8 +126,8 @@ fn time_of(column: &str, of: &DataType) -> String {
     let made = match of {
         DataType::Utf8View => {
             return format!(
-                "add a computed column: {name} AS TO_TIMESTAMP({column}), and name it: WATERMARK FOR {name} AS {name} - \
-                 INTERVAL '5' SECOND; TO_TIMESTAMP({column}, 'dd.MM.yyyy HH:mm:ss') reads other forms"
+                "add a computed column: {name} AS TO_TIMESTAMP({column}), and name it: WATERMARK FOR \
+                 {name} AS {name} - INTERVAL '5' SECOND; TO_TIMESTAMP({column}, 'dd.MM.yyyy HH:mm:ss') reads other forms"
             );
         }
         DataType::Date32 => format!("CAST({column} AS TIMESTAMP(3))"),
@@ -139,7 +139,8 @@ fn time_of(column: &str, of: &DataType) -> String {
         false => "",
     };
     format!(
-        "add a computed column: {name} AS {made}{unit}, and name it: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND"
+        "add a computed column: {name} AS {made}{unit}, and name it: WATERMARK FOR {name} AS {name} - \
+         INTERVAL '5' SECOND"
     )
 }
 
@@ -236,7 +237,8 @@ impl Known<'_> {
 
 fn changing(column: &str) -> DataFusionError {
     let error = SqlError::new(format!(
-        "'{column}' is another value each time that it is computed, so no other column can be computed from it"
+        "'{column}' is another value each time that it is computed, so no other column can be computed \
+         from it"
     ));
     let error = error.mend("compute the other one in a view");
     DataFusionError::External(Box::new(error))
