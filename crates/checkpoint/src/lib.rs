@@ -21,7 +21,7 @@
 //! # let place = directory.path().to_str().unwrap();
 //! # let state = vec![RecordBatch::try_from_iter([("sum", Arc::new(Int64Array::from(vec![3])) as _)]).unwrap()];
 //! let (runner, store) = (Runner::new()?, Store::open(place)?);
-//! let (mut incarnation, found) = runner.run(store.begin(None))?;
+//! let (mut writer, found) = runner.run(store.begin(None))?;
 //! assert!(found.manifest.is_none());
 //!
 //! // A worker, with a barrier that the coordinator has sent.
@@ -29,15 +29,15 @@
 //!     barrier: 1, since: None, node: "sums", instance: 0, piece: 0, buckets: (0, 4095),
 //!     owners: Some(1), watermark: None,
 //! };
-//! let part = runner.run(incarnation.parts().put(&request, &state))?;
+//! let part = runner.run(writer.parts().put(&request, &state))?;
 //!
 //! // The coordinator makes the manifest; sinks commit when this has succeeded.
 //! # let (kind, meaning) = (NodeKind::Stateful, Meaning::State(1.into()));
 //! # let identity = Identity { key: "sums".into(), kind, meaning };
 //! # let node = Node { identity, instances: 1, watermark: None, parts: vec![part], partitions: vec![], pending: vec![] };
 //! # let manifest = Manifest { barrier: 1, buckets: 4096, nodes: vec![node], ..Manifest::default() };
-//! runner.run(incarnation.put_manifest(manifest))?;
-//! runner.run(incarnation.sweep(3))?;
+//! runner.run(writer.put_manifest(manifest))?;
+//! runner.run(writer.sweep(3))?;
 //!
 //! // The first incarnation is fenced from here on.
 //! let (_, found) = runner.run(store.begin(None))?;
@@ -63,7 +63,7 @@ mod location;
 mod runner;
 mod store;
 pub use runner::Runner;
-pub use store::{Found, Incarnation, PartRequest, PartWriter, Store, Swept};
+pub use store::{CheckpointWriter, Found, PartRequest, PartWriter, Store, Swept};
 
 pub mod chain;
 mod clock;

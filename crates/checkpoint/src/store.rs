@@ -32,14 +32,14 @@ use crate::manifest::record::{Record, checksum_text};
 use crate::manifest::{Manifest, Part};
 use crate::part;
 
-mod incarnation;
 mod records;
 mod sweep;
 mod sync;
+mod writer;
 
-pub use incarnation::{Incarnation, PartRequest, PartWriter};
 pub use sweep::Swept;
 pub use sync::Beginning;
+pub use writer::{CheckpointWriter, PartRequest, PartWriter};
 
 /// The folder of records.
 const RECORDS: &str = "checkpoints";
@@ -109,8 +109,8 @@ impl Store {
     ///
     /// [`Kind::Unavailable`] when the store can't be read or written, [`Kind::Invalid`] when a later
     /// version wrote there, [`Kind::Fenced`] when another incarnation has begun at the same time.
-    pub async fn begin(&self, before: Option<u64>) -> Result<(Incarnation, Found)> {
-        Incarnation::begin(self, before, false).await
+    pub async fn begin(&self, before: Option<u64>) -> Result<(CheckpointWriter, Found)> {
+        CheckpointWriter::begin(self, before, false).await
     }
 
     /// As [`Store::begin`], but leaves everything behind that is stored: neither this incarnation nor
@@ -119,8 +119,8 @@ impl Store {
     /// # Errors
     ///
     /// As [`Store::begin`].
-    pub async fn begin_from_scratch(&self) -> Result<(Incarnation, Found)> {
-        Incarnation::begin(self, None, true).await
+    pub async fn begin_from_scratch(&self) -> Result<(CheckpointWriter, Found)> {
+        CheckpointWriter::begin(self, None, true).await
     }
 
     /// Keeps others from beginning until it is dropped: between looking whether somebody has begun there, and

@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use serde::{Deserialize, Serialize};
 
 use crate::hash::BUCKETS;
 
@@ -33,7 +33,7 @@ pub const MOVES_MAX: usize = BUCKETS;
 pub const BASES_MAX: usize = 1 << 16;
 
 /// A cut, and what is to be done there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Barrier {
     /// Barriers of a deployment for one purpose are numbered upwards, from 1.
     pub number: u64,
@@ -42,13 +42,14 @@ pub struct Barrier {
 }
 
 /// What is to be done at a cut.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
     /// Buckets move; there is one such barrier at a time.
     Move {
         /// The subquery whose buckets move, by its head's number in the query graph.
         node: usize,
         /// Which buckets.
+        #[serde(with = "shared")]
         moves: Arc<[BucketMove]>,
     },
     /// A checkpoint is taken.
@@ -56,6 +57,7 @@ pub enum Purpose {
         /// Snapshots hold what has changed since the checkpoint at this barrier; none for everything.
         since: Option<u64>,
         /// Instances that snapshot everything all the same, by their numbers in the deployment.
+        #[serde(with = "shared")]
         bases: Arc<[u32]>,
         /// Sources end behind the barrier: the query is stopped.
         stops: bool,
@@ -63,7 +65,7 @@ pub enum Purpose {
 }
 
 /// A bucket goes to another instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketMove {
     /// The bucket ([`crate::hash::bucket`]).
     pub bucket: u16,
@@ -77,7 +79,7 @@ impl Barrier {
     /// What moves between the instances of the subquery with the head `node`.
     pub fn moves_of(&self, node: usize) -> &[BucketMove] {
         match &self.purpose {
-            Purpose::Move { node: of, moves } if *of == node => moves,
+            Purpose::Move { node: moved, moves } if *moved == node => moves,
             _ => &[],
         }
     }
@@ -109,19 +111,38 @@ fn distinct(numbers: impl Iterator<Item = u16>) -> Vec<usize> {
     numbers
 }
 
-/// State that one instance hands to another at a barrier.
-#[derive(Debug)]
+/// State that one instance hands to another at a barrier; the state itself travels beside it
+/// ([`crate::state::KeyedState::restore`] takes it, and there is none for buckets without any).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
     /// The barrier's number.
     pub barrier: u64,
     /// The subquery, by its head's number in the query graph.
     pub node: usize,
-    /// Who hands it over, by its number among the instances of the subquery.
+    /// The instance that hands it over, by its number among the instances of the subquery.
     pub from: usize,
-    /// Who gets it.
+    /// The instance that gets it.
     pub to: usize,
-    /// The state ([`crate::state::KeyedState::restore`] takes it); none for buckets without any.
-    pub state: Vec<RecordBatch>,
+}
+
+/// Slices that are shared by all who pass a barrier on, as data.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<T: Serialize, S: Serializer>(
+        slice: &Arc<[T]>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        slice.as_ref().serialize(to)
+    }
+
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Arc<[T]>, D::Error> {
+        Ok(Vec::<T>::deserialize(from)?.into())
+    }
 }
 
 #[cfg(test)]

@@ -32,8 +32,6 @@ pub const LINK_MESSAGES_MAX: usize = 16;
 /// A query as instances on workers, connected by links.
 #[derive(Debug, Clone)]
 pub struct Deployment {
-    /// Tells deployments of one runtime apart.
-    pub id: u32,
     /// The instances.
     pub instances: Vec<InstancePlan>,
     /// The links; an index into this list is a link's number.

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Why a query can't go on. Displayed as `place: reason (mend)`.
 ///
 /// The place is what the user can find again: `flights.csv:812`, `127.0.0.1:9000`,
 /// `option 'address'`, `aggregate #4`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
     /// Where it happened; may be empty when the reason says it.
     pub place: String,

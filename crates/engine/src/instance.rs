@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use arrow_array::RecordBatch;
 use slackwater_link::Waiter;
 
 use crate::balancer::Route;
@@ -79,7 +80,7 @@ pub struct Instance {
     /// The barrier that it stands at until it has all the state that it is to get.
     cut: Option<Cut>,
     /// State that came before the barrier did: at most one for each other instance of the subquery.
-    early: Vec<Handover>,
+    early: Vec<(Handover, Vec<RecordBatch>)>,
     notices: Vec<Notice>,
     /// Its part in checkpoints.
     member: Member,

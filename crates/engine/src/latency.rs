@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 /// Slots to a doubling, as a power of two.
 const PER_DOUBLING_BITS: u32 = 5;
 const PER_DOUBLING: u64 = 1 << PER_DOUBLING_BITS;
@@ -79,15 +81,19 @@ const SLICE_NS: u64 = 1_000_000_000;
 /// Of a sink with a latency target: for how long rows left it, and for how much of that more than one row
 /// in a hundred was late. Judged by slices of a second since the sink was made. The last slice counts as
 /// long as it lasted, so neither is ever more than the time that the sink was there.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seconds {
     /// Slices in which rows left, in nanoseconds.
     pub active_ns: u64,
     /// Those that violated the target.
     pub violated_ns: u64,
+    #[serde(skip)]
     began_ns: u64,
+    #[serde(skip)]
     current: u64,
+    #[serde(skip)]
     rows: u64,
+    #[serde(skip)]
     late: u64,
 }
 
@@ -96,15 +102,6 @@ impl Seconds {
     pub(crate) fn since(began_ns: u64) -> Seconds {
         Seconds {
             began_ns,
-            ..Seconds::default()
-        }
-    }
-
-    /// As another process has counted them.
-    pub fn of(active_ns: u64, violated_ns: u64) -> Seconds {
-        Seconds {
-            active_ns,
-            violated_ns,
             ..Seconds::default()
         }
     }

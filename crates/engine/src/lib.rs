@@ -9,7 +9,8 @@
 //!
 //! This crate knows Arrow and links. It does not know SQL, DataFusion, files or sockets: sources,
 //! sinks and expressions are traits. Control reaches it through three doors only: a
-//! [`deploy::Deployment`] and [`worker::Command`]s down, [`counters`] and [`worker::Event`]s up.
+//! [`deploy::Deployment`] and [`protocol::Command`]s down, [`counters`] and
+//! [`protocol::WorkerEvent`]s up.
 
 pub mod chunk;
 pub mod error;
@@ -39,6 +40,7 @@ pub mod instance;
 pub mod sink;
 pub mod sink_step;
 
+pub mod protocol;
 pub mod worker;
 
 pub mod counters;

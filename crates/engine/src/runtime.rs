@@ -1,21 +1,20 @@
-//! The runtime: worker threads, and the doors through which they are controlled.
+//! The runtime: worker threads that run a deployment, and the doors through which they are controlled.
 //!
-//! Shutdown: dropping it tells every worker to exit and joins their threads.
+//! Shutdown: [`Runtime::join`], or dropping it, ends every worker and waits for their threads.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 pub use slackwater_link::{Costs, WaitMode};
 use slackwater_link::{IdleStrategy, Waiter, WaiterHandle, Waker, WakerSwitch};
 
-use crate::barrier::{Barrier, Handover};
 use crate::counters::{InstanceCounters, WorkerCounters};
 use crate::deploy::{Catalog, Deployment, LinkSide, RemoteEnds, build};
 use crate::error::{Error, Result};
-use crate::instance::Instance;
-use crate::worker::{COMMANDS_MAX, Command, Event, Worker};
+use crate::protocol::{Attached, COMMANDS_MAX, Command};
+use crate::worker::{Listener, Worker};
 
 /// What the names of worker threads begin with.
 pub const WORKER_NAME: &str = "worker-";
@@ -45,10 +44,11 @@ impl RuntimeOptions {
     }
 }
 
-/// Worker threads that run deployments.
+/// Worker threads that run a deployment, or the part of it that is this process's.
 pub struct Runtime {
     workers: Vec<WorkerHandle>,
     silence: Arc<AtomicBool>,
+    places: Mutex<Places>,
 }
 
 /// What a deployment counts, in this process.
@@ -58,24 +58,35 @@ pub struct Deployed {
     pub counters: Vec<Arc<InstanceCounters>>,
     /// This process's sides of links to others.
     pub links: Vec<LinkSide>,
-    /// Of the instances that may move, by number.
+}
+
+/// Which worker runs which instance; workers by their numbers in this process.
+#[derive(Default)]
+struct Places {
+    /// The workers' numbers in the deployment.
+    workers: Vec<usize>,
+    worker_of: HashMap<usize, usize>,
+    /// Of the instances that may move.
     switches: HashMap<usize, WakerSwitch>,
 }
 
 struct WorkerHandle {
-    commands: mpsc::SyncSender<Command>,
+    commands: Mutex<Option<mpsc::SyncSender<(Command, Attached)>>>,
     handle: WaiterHandle,
     counters: Arc<WorkerCounters>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Runtime {
-    /// Starts workers. What they report comes through `events`.
+    /// Starts workers. What they report, each one's `listener` hears.
     ///
     /// # Panics
     ///
     /// When `nodes` are not as many as `cores`.
-    pub fn start(options: &RuntimeOptions, events: mpsc::Sender<Event>) -> Result<Runtime> {
+    pub fn start(
+        options: &RuntimeOptions,
+        listener: impl Listener + Clone + 'static,
+    ) -> Result<Runtime> {
         let mut workers = Vec::new();
         let silence = Arc::new(AtomicBool::new(false));
         for (index, &core) in options.cores.iter().enumerate() {
@@ -84,7 +95,7 @@ impl Runtime {
             let waiter = Waiter::shared().map_err(failed)?;
             let handle = waiter.handle();
             let (commands, receiver) = mpsc::sync_channel(COMMANDS_MAX);
-            let events = events.clone();
+            let listener = Box::new(listener.clone());
             let idle = IdleStrategy::new(options.wait, options.costs);
             let counters = Arc::new(WorkerCounters::default());
             let counting = counters.clone();
@@ -104,16 +115,20 @@ impl Runtime {
                     slackwater_link::set_timer_slack_ns(1);
                     let thread = rustix::thread::gettid().as_raw_nonzero().get();
                     counting.thread.store(thread as u64, Ordering::Relaxed);
-                    Worker::new(waiter, idle, receiver, events, counting, breaking).run();
+                    Worker::new(waiter, idle, receiver, listener, counting, breaking).run();
                 });
             workers.push(WorkerHandle {
-                commands,
+                commands: Mutex::new(Some(commands)),
                 handle,
                 counters,
-                thread: Some(thread.map_err(failed)?),
+                thread: Mutex::new(Some(thread.map_err(failed)?)),
             });
         }
-        Ok(Runtime { workers, silence })
+        Ok(Runtime {
+            workers,
+            silence,
+            places: Mutex::default(),
+        })
     }
 
     /// What the workers count.
@@ -122,65 +137,56 @@ impl Runtime {
         workers.map(|worker| worker.counters.clone()).collect()
     }
 
-    /// The next worker that does something says so, once ([`Event::Active`]): for who watches the
-    /// counters and has seen nothing happen, so that no timer need run in a silence.
-    pub fn tell_when_active(&self) {
-        self.silence.store(true, Ordering::Relaxed);
+    /// Tells the workers something; what can't be told as data comes beside it. Commands about an
+    /// instance go to the worker that runs it; there is nothing to do for one that isn't here.
+    pub fn tell(&self, command: Command, attached: Attached) {
+        match &command {
+            Command::ReportActivity => self.silence.store(true, Ordering::Relaxed),
+            Command::Stop | Command::Remove | Command::Barrier(_) => {
+                for worker in &self.workers {
+                    worker.tell(command.clone(), Attached::Nothing);
+                }
+            }
+            Command::Wait { worker, .. } => {
+                if let Some(worker) = self.own(*worker) {
+                    self.workers[worker].tell(command, attached);
+                }
+            }
+            Command::Detach { instance } | Command::TakeOver { instance, .. } => {
+                if let Some(worker) = self.place(*instance) {
+                    self.workers[worker].tell(command, attached);
+                }
+            }
+            &Command::Adopt { instance, worker } => {
+                if let Some(worker) = self.moves(instance, worker) {
+                    self.workers[worker].tell(command, attached);
+                }
+            }
+            // Only a deployment does.
+            Command::Deploy => {}
+        }
     }
 
-    /// A worker waits like this from now on, see [`Command::Wait`].
-    pub fn wait_like(&self, worker: usize, mode: WaitMode, found_ns: u64) {
-        self.workers[worker].tell(Command::Wait { mode, found_ns });
+    fn place(&self, instance: usize) -> Option<usize> {
+        let places = self.places.lock().expect("no thread panics under it");
+        places.worker_of.get(&instance).copied()
     }
 
-    /// Begins the move of an instance from one worker to another: the worker hands it back in
-    /// [`Event::Detached`], for [`Runtime::adopt`].
-    pub fn detach(&self, deployment: u32, instance: usize, worker: usize) {
-        self.workers[worker].tell(Command::Detach {
-            deployment,
-            instance,
-        });
+    /// The number in this process of a worker of the deployment.
+    fn own(&self, worker: usize) -> Option<usize> {
+        let places = self.places.lock().expect("no thread panics under it");
+        places.workers.iter().position(|&own| own == worker)
     }
 
-    /// Ends the move: another worker goes on with the instance.
-    ///
-    /// # Panics
-    ///
-    /// For an instance that may not move.
-    pub fn adopt(
-        &self,
-        deployed: &Deployed,
-        deployment: u32,
-        number: usize,
-        instance: Box<Instance>,
-        worker: usize,
-    ) {
-        // First: whoever sends to it rings the new worker, which looks once it has it.
-        deployed.switches[&number].set(worker);
-        self.workers[worker].tell(Command::Adopt {
-            deployment,
-            number,
-            instance,
-        });
-    }
-
-    /// The sources of a deployment send a barrier.
-    pub fn barrier(&self, deployment: u32, barrier: &Barrier) {
-        self.workers.iter().for_each(|worker| {
-            worker.tell(Command::Barrier {
-                deployment,
-                barrier: barrier.clone(),
-            });
-        });
-    }
-
-    /// Hands state to an instance, which `worker` runs.
-    pub fn hand_over(&self, deployment: u32, number: usize, worker: usize, handover: Handover) {
-        self.workers[worker].tell(Command::TakeOver {
-            deployment,
-            number,
-            handover,
-        });
+    /// Whoever sends to an instance wakes its new worker from now on, whose number in this process is
+    /// returned if there are the two.
+    fn moves(&self, instance: usize, worker: usize) -> Option<usize> {
+        let worker = self.own(worker)?;
+        let mut places = self.places.lock().expect("no thread panics under it");
+        // First: whoever sends to it wakes the new worker, which looks once it has it.
+        places.switches.get(&instance)?.set(worker);
+        places.worker_of.insert(instance, worker);
+        Some(worker)
     }
 
     /// What rings a worker, also from another process, and what registers descriptors with it: for
@@ -189,14 +195,17 @@ impl Runtime {
         self.workers[worker].handle.clone()
     }
 
-    /// Adds a deployment while others run: the part of it that this process runs, which is all of
-    /// it unless [`Runtime::deploy_part`] is called. Returns its counters.
+    /// Runs a deployment in this process. Returns its counters.
     pub fn deploy(&self, deployment: &Deployment, catalog: &dyn Catalog) -> Result<Deployed> {
         self.deploy_part(deployment, 0, catalog, RemoteEnds::default())
     }
 
-    /// Adds the part of a deployment that `process` runs, this one. Its workers are this runtime's,
+    /// Runs the part of a deployment that belongs to `process`, this one. Its workers are this runtime's,
     /// in order.
+    ///
+    /// # Panics
+    ///
+    /// When there are not as many as the part has workers.
     pub fn deploy_part(
         &self,
         deployment: &Deployment,
@@ -205,7 +214,7 @@ impl Runtime {
         remote: RemoteEnds,
     ) -> Result<Deployed> {
         let workers = deployment.process_of.iter().enumerate();
-        let own = workers.filter(|&(_, &of)| of == process);
+        let own = workers.filter(|&(_, &owner)| owner == process);
         let mut own = own.map(|(worker, _)| worker).collect::<Vec<usize>>();
         if deployment.process_of.is_empty() {
             own = (0..self.workers.len()).collect();
@@ -232,44 +241,66 @@ impl Runtime {
         };
         let built = build(deployment, process, catalog, &waker_of, remote)?;
         let mut per_worker = own.iter().map(|_| Vec::new()).collect::<Vec<_>>();
+        let mut places = Places {
+            workers: own.clone(),
+            ..Places::default()
+        };
         for (number, instance) in built.instances {
-            per_worker[place_of(number)].push((number, instance));
+            let place = place_of(number);
+            per_worker[place].push((number, instance));
+            places.worker_of.insert(number, place);
         }
+        let switches = moving.into_iter();
+        places.switches = switches
+            .map(|(number, (_, switch))| (number, switch))
+            .collect();
+        *self.places.lock().expect("no thread panics under it") = places;
         for (worker, instances) in self.workers.iter().zip(per_worker) {
-            worker.tell(Command::Deploy {
-                deployment: deployment.id,
-                instances,
-            });
+            worker.tell(Command::Deploy, Attached::Instances(instances));
         }
         Ok(Deployed {
             counters: built.counters,
             links: built.links,
-            switches: moving
-                .into_iter()
-                .map(|(number, (_, switch))| (number, switch))
-                .collect(),
         })
     }
 
-    /// Ends the sources of a deployment; what is on its way still comes through, windows stay open.
-    pub fn stop(&self, deployment: u32) {
-        self.workers
-            .iter()
-            .for_each(|worker| worker.tell(Command::Stop { deployment }));
-    }
-
-    /// Drops a deployment at once.
-    pub fn remove(&self, deployment: u32) {
-        self.workers
-            .iter()
-            .for_each(|worker| worker.tell(Command::Remove { deployment }));
+    /// Ends the workers, and waits until each has closed what it still runs.
+    pub fn join(&self) {
+        self.workers.iter().for_each(WorkerHandle::end);
+        for worker in &self.workers {
+            let thread = worker
+                .thread
+                .lock()
+                .expect("no thread panics under it")
+                .take();
+            if let Some(thread) = thread {
+                let _ = thread.join();
+            }
+        }
     }
 }
 
 impl WorkerHandle {
-    fn tell(&self, command: Command) {
-        // Fails only when the worker's thread has ended, and then there is nobody to tell.
-        let _ = self.commands.send(command);
+    fn tell(&self, command: Command, attached: Attached) {
+        let commands = self
+            .commands
+            .lock()
+            .expect("no thread panics under it")
+            .clone();
+        if let Some(commands) = commands {
+            // Fails only when the worker's thread has ended, and then there is nobody to tell.
+            let _ = commands.send((command, attached));
+            self.wake();
+        }
+    }
+
+    /// A worker without anybody who could tell it something ends.
+    fn end(&self) {
+        *self.commands.lock().expect("no thread panics under it") = None;
+        self.wake();
+    }
+
+    fn wake(&self) {
         // A worker in a timed sleep is not to sleep on beside a command.
         self.handle.waker().wake_urgent();
     }
@@ -277,13 +308,6 @@ impl WorkerHandle {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        self.workers
-            .iter()
-            .for_each(|worker| worker.tell(Command::Exit));
-        for worker in &mut self.workers {
-            if let Some(thread) = worker.thread.take() {
-                let _ = thread.join();
-            }
-        }
+        self.join();
     }
 }

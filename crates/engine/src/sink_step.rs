@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use slackwater_link::Waiter;
 
 use crate::checkpoint::Prepared;
@@ -43,18 +44,39 @@ pub struct SinkStep {
 }
 
 /// What a sink has measured by its end.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SinkResult {
     /// The node of the query graph.
     pub node: usize,
     /// Rows written.
     pub rows: u64,
     /// Latency of each row in microseconds.
+    #[serde(with = "recorded")]
     pub latencies_us: Histogram<u64>,
     /// For how long rows left, and for how much of that the target was violated.
     pub seconds: Seconds,
     /// Connections that were lost, after which it waited for others.
     pub connections_lost: u64,
+}
+
+/// A histogram as the values that were recorded, and how often each was.
+mod recorded {
+    use hdrhistogram::Histogram;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(histogram: &Histogram<u64>, to: S) -> Result<S::Ok, S::Error> {
+        let values = histogram.iter_recorded();
+        to.collect_seq(values.map(|value| (value.value_iterated_to(), value.count_at_value())))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Histogram<u64>, D::Error> {
+        let mut histogram = Histogram::new(3).expect("3 digits are supported");
+        for (value, count) in Vec::<(u64, u64)>::deserialize(from)? {
+            // An auto-resizing histogram takes any value.
+            let _ = histogram.record_n(value, count);
+        }
+        Ok(histogram)
+    }
 }
 
 impl SinkStep {

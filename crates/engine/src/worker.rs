@@ -8,6 +8,7 @@
 //! - A worker without instances waits to be told something, whatever the mode.
 //! - Commands end every wait, since whoever sends one rings urgently.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -15,167 +16,53 @@ use std::time::Duration;
 
 use slackwater_link::{Idle, IdleStrategy, Sources, Wait, Waiter};
 
-use crate::barrier::{Barrier, Handover};
-use crate::checkpoint::Snapshot;
+use crate::barrier::Handover;
 use crate::counters::WorkerCounters;
 use crate::error::{Error, Result};
-use crate::instance::{Descriptors, Instance, Notice, SinkResult, Stepped};
-use crate::runtime::WaitMode;
+use crate::instance::{Descriptors, Instance, Notice, Stepped};
+use crate::protocol::{Attached, COMMANDS_MAX, Command, WorkerEvent};
 use crate::time::now_ns;
 
-/// Commands that may wait for a worker: deploying and stopping are rare, a few suffice.
-pub const COMMANDS_MAX: usize = 16;
+/// How soon a worker tries again to report what the listener had no room for.
+const REPORT_AGAIN: Duration = Duration::from_millis(1);
 
-/// What a worker is told, through a bounded queue that it drains once a duty cycle.
-pub enum Command {
-    /// Run these instances of a deployment.
-    Deploy {
-        /// The deployment.
-        deployment: u32,
-        /// Its instances for this worker, with their numbers.
-        instances: Vec<(usize, Instance)>,
-    },
-    /// End the sources of a deployment; what is on its way still comes through.
-    Stop {
-        /// The deployment.
-        deployment: u32,
-    },
-    /// Drop the instances of a deployment at once.
-    Remove {
-        /// The deployment.
-        deployment: u32,
-    },
-    /// Wait like this from now on.
-    Wait {
-        /// How.
-        mode: WaitMode,
-        /// CPU time that finding something costs beside the waiting, for
-        /// [`WaitMode::Auto`]: what each chunk costs, however few rows it has.
-        found_ns: u64,
-    },
-    /// Hand an instance back, which is to move to another worker ([`Event::Detached`]). Nothing is
-    /// done when it has ended.
-    Detach {
-        /// The deployment.
-        deployment: u32,
-        /// The instance's number.
-        instance: usize,
-    },
-    /// Run an instance that another worker has handed back.
-    Adopt {
-        /// The deployment.
-        deployment: u32,
-        /// The instance's number.
-        number: usize,
-        /// The instance.
-        instance: Box<Instance>,
-    },
-    /// Let the sources of a deployment send a barrier.
-    Barrier {
-        /// The deployment.
-        deployment: u32,
-        /// The barrier.
-        barrier: Barrier,
-    },
-    /// State for an instance, from another one ([`Event::Handover`]).
-    TakeOver {
-        /// The deployment.
-        deployment: u32,
-        /// The number of the instance that gets it.
-        number: usize,
-        /// The state.
-        handover: Handover,
-    },
-    /// End the thread.
-    Exit,
+/// Messages to a worker, with what travels beside them.
+pub type Commands = mpsc::Receiver<(Command, Attached)>;
+
+/// Who hears what workers report.
+pub trait Listener: Send {
+    /// Takes an event, without blocking.
+    ///
+    /// # Errors
+    ///
+    /// The event, when there is no room for it now.
+    fn hear(&self, event: WorkerEvent, attached: Attached) -> std::result::Result<(), Unheard>;
 }
 
-/// What workers report, through one queue.
-#[derive(Debug)]
-pub enum Event {
-    /// An instance has come to its end.
-    Ended {
-        /// The deployment.
-        deployment: u32,
-        /// The instance's number.
-        instance: usize,
-        /// What its sinks measured.
-        sinks: Vec<SinkResult>,
-        /// What it had at its end, where it takes part in checkpoints; none where the query was
-        /// stopped, or a sender has gone: that is no end.
-        last: Option<Box<Snapshot>>,
-    },
-    /// What an instance has at the barrier of a checkpoint.
-    Snapshot {
-        /// The deployment.
-        deployment: u32,
-        /// The instance's number.
-        instance: usize,
-        /// It.
-        snapshot: Box<Snapshot>,
-    },
-    /// A source has read something behind the last barrier that it sent.
-    Changed {
-        /// The deployment.
-        deployment: u32,
-    },
-    /// The operators of the process hold more than they may. Said once.
-    OverBudget {
-        /// The deployment.
-        deployment: u32,
-        /// What they hold, in bytes.
-        held: u64,
-        /// What they may.
-        limit: u64,
-    },
-    /// Something was done after a silence that somebody wanted to hear the end of
-    /// ([`crate::runtime::Runtime::tell_when_active`]).
-    Active,
-    /// An instance is on its way to another worker.
-    Detached {
-        /// The deployment.
-        deployment: u32,
-        /// The instance's number.
-        number: usize,
-        /// The instance.
-        instance: Box<Instance>,
-    },
-    /// State for another instance: to be handed to it with [`Command::TakeOver`].
-    Handover {
-        /// The deployment.
-        deployment: u32,
-        /// The state.
-        handover: Handover,
-    },
-    /// An instance has taken part in a move of buckets, and goes on.
-    Moved {
-        /// The deployment.
-        deployment: u32,
-        /// The instance's number.
-        instance: usize,
-        /// The barrier's number.
-        barrier: u64,
-    },
-    /// An instance has failed; it has been closed.
-    Failed {
-        /// The deployment.
-        deployment: u32,
-        /// The instance's number.
-        instance: usize,
-        /// What its sinks measured until then.
-        sinks: Vec<SinkResult>,
-        /// Why.
-        error: Error,
-    },
+/// An event that the listener had no room for.
+pub type Unheard = Box<(WorkerEvent, Attached)>;
+
+/// A bounded queue.
+impl Listener for mpsc::SyncSender<(WorkerEvent, Attached)> {
+    fn hear(&self, event: WorkerEvent, attached: Attached) -> std::result::Result<(), Unheard> {
+        match self.try_send((event, attached)) {
+            Err(mpsc::TrySendError::Full(event)) => Err(Box::new(event)),
+            // Nobody listens only when the process is ending.
+            Err(mpsc::TrySendError::Disconnected(_)) | Ok(()) => Ok(()),
+        }
+    }
 }
 
 /// One worker, on its own thread.
 pub struct Worker {
     waiter: Waiter,
     idle: IdleStrategy,
-    commands: mpsc::Receiver<Command>,
-    events: mpsc::Sender<Event>,
-    instances: Vec<(u32, usize, Instance)>,
+    commands: Commands,
+    listener: Box<dyn Listener>,
+    /// Events that the listener had no room for.
+    unreported: VecDeque<(WorkerEvent, Attached)>,
+    /// Instances, with their numbers.
+    instances: Vec<(usize, Instance)>,
     exit: bool,
     counters: Arc<WorkerCounters>,
     /// Somebody waits for the end of a silence.
@@ -191,8 +78,8 @@ impl Worker {
     pub fn new(
         waiter: Waiter,
         idle: IdleStrategy,
-        commands: mpsc::Receiver<Command>,
-        events: mpsc::Sender<Event>,
+        commands: Commands,
+        listener: Box<dyn Listener>,
         counters: Arc<WorkerCounters>,
         silence: Arc<AtomicBool>,
     ) -> Worker {
@@ -204,7 +91,8 @@ impl Worker {
             waiter,
             idle,
             commands,
-            events,
+            listener,
+            unreported: VecDeque::new(),
             instances: Vec::new(),
             exit: false,
         }
@@ -245,12 +133,15 @@ impl Worker {
             worked: self.drain_commands(),
             ..Cycle::default()
         };
+        if !self.unreported.is_empty() {
+            self.report_rest();
+        }
         let mut index = 0;
         while index < self.instances.len() {
-            match guard(&mut self.instances[index].2, Instance::step) {
+            match guard(&mut self.instances[index].1, Instance::step) {
                 Ok(Stepped::Worked) => {
                     cycle.worked = true;
-                    self.tell_notices(index);
+                    self.report_notices(index);
                 }
                 Ok(Stepped::Waits {
                     until_ns,
@@ -258,7 +149,7 @@ impl Worker {
                 }) => cycle.wait_for(until_ns, descriptors),
                 Ok(Stepped::Ended) => {
                     // It may have handed something over just before.
-                    self.tell_notices(index);
+                    self.report_notices(index);
                     self.end(index, None);
                     cycle.worked = true;
                     continue;
@@ -271,37 +162,49 @@ impl Worker {
             }
             index += 1;
         }
+        if !self.unreported.is_empty() {
+            cycle.until_no_later_than(now_ns() + REPORT_AGAIN.as_nanos() as u64);
+        }
         cycle
     }
 
-    fn tell_notices(&mut self, index: usize) {
-        let (deployment, instance, of) = &mut self.instances[index];
-        let (deployment, instance) = (*deployment, *instance);
-        for notice in of.take_notices() {
-            let event = match notice {
-                Notice::Handover(handover) => Event::Handover {
-                    deployment,
-                    handover,
-                },
-                Notice::Moved { barrier } => Event::Moved {
-                    deployment,
-                    instance,
-                    barrier,
-                },
-                Notice::Snapshot(snapshot) => Event::Snapshot {
-                    deployment,
-                    instance,
-                    snapshot,
-                },
-                Notice::Changed => Event::Changed { deployment },
-                Notice::OverBudget { held, limit } => Event::OverBudget {
-                    deployment,
-                    held,
-                    limit,
-                },
+    fn report_notices(&mut self, index: usize) {
+        let (instance, runs) = &mut self.instances[index];
+        let instance = *instance;
+        for notice in runs.take_notices() {
+            let (event, attached) = match notice {
+                Notice::Handover(handover, state) => {
+                    (WorkerEvent::Handover(handover), Attached::State(state))
+                }
+                Notice::Moved { barrier } => {
+                    (WorkerEvent::Moved { instance, barrier }, Attached::Nothing)
+                }
+                Notice::Snapshot(snapshot) => (
+                    WorkerEvent::Snapshot { instance },
+                    Attached::Snapshot(snapshot),
+                ),
+                Notice::Changed => (WorkerEvent::Changed, Attached::Nothing),
+                Notice::OverBudget { held, limit } => {
+                    (WorkerEvent::OverBudget { held, limit }, Attached::Nothing)
+                }
             };
-            // Nobody listens only when the process is ending.
-            let _ = self.events.send(event);
+            self.report(event, attached);
+        }
+    }
+
+    /// Reports an event, now or in a later cycle: a worker never blocks on whoever listens to it, who may
+    /// at that moment be blocked on the worker.
+    fn report(&mut self, event: WorkerEvent, attached: Attached) {
+        self.unreported.push_back((event, attached));
+        self.report_rest();
+    }
+
+    fn report_rest(&mut self) {
+        while let Some((event, attached)) = self.unreported.pop_front() {
+            if let Err(unheard) = self.listener.hear(event, attached) {
+                self.unreported.push_front(*unheard);
+                return;
+            }
         }
     }
 
@@ -322,7 +225,7 @@ impl Worker {
             && self.silence.load(Ordering::Relaxed)
             && self.silence.swap(false, Ordering::Relaxed)
         {
-            let _ = self.events.send(Event::Active);
+            self.report(WorkerEvent::Active, Attached::Nothing);
         }
         let deadline = cycle.until_ns.map(|time| time.saturating_sub(asleep_ns));
         let wait = wait.bounded(deadline.map(Duration::from_nanos), cycle.descriptors());
@@ -344,7 +247,7 @@ impl Worker {
         let mut worked = false;
         for _ in 0..COMMANDS_MAX {
             match self.commands.try_recv() {
-                Ok(command) => self.obey(command),
+                Ok((command, attached)) => self.obey(command, attached),
                 Err(mpsc::TryRecvError::Empty) => break,
                 Err(mpsc::TryRecvError::Disconnected) => {
                     self.exit = true;
@@ -356,17 +259,14 @@ impl Worker {
         worked
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: Command, attached: Attached) {
         match command {
-            Command::Deploy {
-                deployment,
-                instances,
-            } => {
-                for (number, instance) in instances {
-                    self.instances.push((deployment, number, instance));
+            Command::Deploy => {
+                for (number, instance) in instances_in(attached) {
+                    self.instances.push((number, instance));
                     let last = self.instances.len() - 1;
                     let waiter = &mut self.waiter;
-                    let opened = guard(&mut self.instances[last].2, |instance| {
+                    let opened = guard(&mut self.instances[last].1, |instance| {
                         instance.open(waiter)
                     });
                     if let Err(error) = opened {
@@ -374,68 +274,50 @@ impl Worker {
                     }
                 }
             }
-            Command::Stop { deployment } => {
-                let instances = self
-                    .instances
-                    .iter_mut()
-                    .filter(|(id, ..)| *id == deployment);
-                instances.for_each(|(_, _, instance)| instance.stop());
-            }
-            Command::Remove { deployment } => {
-                while let Some(index) = self.instances.iter().position(|(id, ..)| *id == deployment)
-                {
-                    self.end(index, None);
+            Command::Stop => self.instances.iter_mut().for_each(|(_, runs)| runs.stop()),
+            Command::Remove => {
+                while !self.instances.is_empty() {
+                    self.end(0, None);
                 }
             }
-            Command::Wait { mode, found_ns } => self.idle.change(mode, found_ns),
-            Command::Detach {
-                deployment,
-                instance,
-            } => {
-                let mut places = self.instances.iter();
-                let place = places.position(|(id, of, _)| (*id, *of) == (deployment, instance));
-                if let Some(place) = place {
-                    let (deployment, number, instance) = self.instances.remove(place);
-                    let _ = self.events.send(Event::Detached {
-                        deployment,
-                        number,
-                        instance: Box::new(instance),
-                    });
+            Command::Wait { mode, found_ns, .. } => self.idle.change(mode, found_ns),
+            Command::Detach { instance } => {
+                if let Some(place) = self.place(instance) {
+                    let detached = Attached::Instances(vec![self.instances.remove(place)]);
+                    self.report(WorkerEvent::Detached { instance }, detached);
                 }
             }
-            Command::Adopt {
-                deployment,
-                number,
-                instance,
-            } => self.instances.push((deployment, number, *instance)),
-            Command::Barrier {
-                deployment,
-                barrier,
-            } => {
+            Command::Adopt { .. } => self.instances.extend(instances_in(attached)),
+            Command::Barrier(barrier) => {
                 let instances = self.instances.iter_mut();
-                let meant = instances.filter(|(id, ..)| *id == deployment);
-                meant.for_each(|(_, _, instance)| instance.request(barrier.clone()));
+                instances.for_each(|(_, runs)| runs.request(barrier.clone()));
             }
-            Command::TakeOver {
-                deployment,
-                number,
-                handover,
-            } => {
-                let mut places = self.instances.iter();
-                let place = places.position(|(id, of, _)| (*id, *of) == (deployment, number));
-                // Without it the query has failed, and is about to be removed.
-                if let Some(place) = place {
-                    let taken = guard(&mut self.instances[place].2, |instance| {
-                        instance.take_over(handover)
-                    });
-                    match taken {
-                        Ok(()) => self.tell_notices(place),
-                        Err(error) => self.end(place, Some(error)),
-                    }
-                }
+            Command::TakeOver { instance, handover } => {
+                self.take_over(instance, handover, attached)
             }
-            Command::Exit => self.exit = true,
+            // The runtime has raised the flag that all workers look at.
+            Command::ReportActivity => {}
         }
+    }
+
+    fn take_over(&mut self, instance: usize, handover: Handover, attached: Attached) {
+        // Without the instance the query has failed, and is about to be removed.
+        let (Some(place), Attached::State(state)) = (self.place(instance), attached) else {
+            return;
+        };
+        let taken = guard(&mut self.instances[place].1, |instance| {
+            instance.take_over(handover, state)
+        });
+        match taken {
+            Ok(()) => self.report_notices(place),
+            Err(error) => self.end(place, Some(error)),
+        }
+    }
+
+    /// Where an instance is among those that this worker runs.
+    fn place(&self, instance: usize) -> Option<usize> {
+        let mut numbers = self.instances.iter().map(|(number, _)| *number);
+        numbers.position(|number| number == instance)
     }
 
     /// With each look in vain, also of a worker that polls: a sink whose peer took only part of what
@@ -443,7 +325,7 @@ impl Worker {
     fn flush(&mut self) {
         let mut index = 0;
         while index < self.instances.len() {
-            match guard(&mut self.instances[index].2, Instance::flush) {
+            match guard(&mut self.instances[index].1, Instance::flush) {
                 Ok(()) => index += 1,
                 Err(error) => self.end(index, Some(error)),
             }
@@ -451,34 +333,33 @@ impl Worker {
     }
 
     fn end(&mut self, index: usize, error: Option<Error>) {
-        let (deployment, number, mut instance) = self.instances.remove(index);
+        let (number, mut instance) = self.instances.remove(index);
         let name = instance.name().to_string();
         let is_whole = error.is_none() && instance.is_whole();
         let last = is_whole.then(|| instance.last_snapshot()).flatten();
         let sinks = guard(&mut instance, |instance| Ok(instance.close())).unwrap_or_default();
         let event = match error {
-            None => Event::Ended {
-                deployment,
+            None => WorkerEvent::Ended {
                 instance: number,
                 sinks,
-                last,
             },
-            Some(error) => {
-                let error = if error.place.is_empty() {
-                    error.at(&name)
-                } else {
-                    error
-                };
-                Event::Failed {
-                    deployment,
-                    instance: number,
-                    sinks,
-                    error,
-                }
-            }
+            Some(error) => WorkerEvent::Failed {
+                instance: number,
+                sinks,
+                error: match error.place.is_empty() {
+                    true => error.at(&name),
+                    false => error,
+                },
+            },
         };
-        // Nobody listens only when the process is ending.
-        let _ = self.events.send(event);
+        self.report(event, last.map_or(Attached::Nothing, Attached::Snapshot));
+    }
+}
+
+fn instances_in(attached: Attached) -> Vec<(usize, Instance)> {
+    match attached {
+        Attached::Instances(instances) => instances,
+        _ => Vec::new(),
     }
 }
 
@@ -496,11 +377,14 @@ impl Cycle {
         self.wanted || !self.unwanted
     }
 
+    fn until_no_later_than(&mut self, at_ns: u64) {
+        self.until_ns = Some(self.until_ns.map_or(at_ns, |until_ns| until_ns.min(at_ns)));
+    }
+
     fn wait_for(&mut self, until_ns: Option<u64>, descriptors: Descriptors) {
-        self.until_ns = match (self.until_ns, until_ns) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        if let Some(at_ns) = until_ns {
+            self.until_no_later_than(at_ns);
+        }
         self.wanted |= descriptors == Descriptors::Wanted;
         self.unwanted |= descriptors == Descriptors::Unwanted;
     }

@@ -214,7 +214,7 @@ mod tests {
         ] {
             let program = program(&format!("SET 'broadcast' = '{name}';"));
             let plan = plan_on(&program, &Machine::this(), &Learned::default()).expect("a plan");
-            let deployment = deployment(&program, &plan, 0);
+            let deployment = deployment(&program, &plan);
             let steps = deployment.instances.iter().flat_map(|plan| &plan.steps);
             let mut broadcasts = steps.filter_map(|step| match &step.kind {
                 StepKind::Route {
@@ -238,7 +238,7 @@ mod tests {
     fn without_being_told_a_message_enters_each_process_once() {
         let program = program("SET 'link' = 'tcp';");
         let plan = plan_on(&program, &Machine::this(), &Learned::default()).expect("a plan");
-        let deployment = deployment(&program, &plan, 0);
+        let deployment = deployment(&program, &plan);
         assert_ne!(plan.broadcasts[0].choice.algorithm, Algorithm::Serial);
         let broadcast = plan.broadcasts[0].broadcast;
         let remote = deployment.remote_links().filter(|(number, _)| {

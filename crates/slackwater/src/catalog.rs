@@ -1,5 +1,6 @@
 //! Connectors for the SQL layer, and sources, operators and sinks for the engine.
 
+mod controls;
 mod endings;
 mod written;
 
@@ -34,6 +35,7 @@ use crate::checkpoints::{Restored, Suspected, takes_part};
 use crate::notices::{Noticed, SourceNotices, Tell};
 use crate::slow::{Slowness, slowed};
 
+pub use controls::Controls;
 pub use endings::endings;
 
 /// The connectors of this build.
@@ -221,12 +223,6 @@ impl<'a> ProgramCatalog<'a> {
     /// How the source at `node` cuts its rows into chunks.
     pub fn tuning(&self, node: usize) -> &Arc<Tuning> {
         &self.tunings[&node]
-    }
-
-    /// Whether rows are aggregated before they are sent to the aggregation at `node`, where its plan
-    /// allows it; may change at any time.
-    pub fn combining(&self, node: usize) -> &AtomicBool {
-        &self.combining[node]
     }
 
     /// Makes some operators slow: for tests and experiments.

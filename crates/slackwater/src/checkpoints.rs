@@ -2,22 +2,20 @@
 //!
 //! ```text
 //! every process                         the process that was started by the user
-//! Event::Snapshot ─► Agent ─► Word ───► Keeper ─► Coordinator ─► Barrier, Commit ─► every process
-//!                     │ parts, commits     │ manifests
-//!                     └──────► store ◄─────┘
+//! Snapshot ─► CheckpointAgent ─► AgentEvent ─► Coordinator ─► Barrier, Commit ─► every process
+//!              │ parts, commits                  │ manifests
+//!              └────────────► store ◄────────────┘
 //! ```
 //!
 //! - [`Members`]: who takes part, and by what names its state is found again.
-//! - [`Agent`], one in each process: stores snapshots and commits what sinks have prepared, on a thread
-//!   of its own.
-//! - [`Keeper`]: drives the coordinator of one incarnation.
+//! - [`CheckpointAgent`], one in each process: stores snapshots and commits what sinks have prepared, on a
+//!   thread of its own.
 //! - [`Restored`]: what instances begin with.
 //!
-//! How an incarnation follows another is in `incarnations.rs`; what all of it promises in
-//! `docs/guarantees.md`.
+//! The coordinator of an incarnation, and how an incarnation follows another, are in `supervisor/`; what all of
+//! it promises in `docs/guarantees.md`.
 
 mod agent;
-mod keeper;
 mod list;
 mod members;
 mod restored;
@@ -26,8 +24,7 @@ mod shown;
 use serde::{Deserialize, Serialize};
 use slackwater_checkpoint::manifest::Manifest;
 
-pub use agent::{Agent, Done, Word};
-pub use keeper::{Keeper, Stored, Verdict};
+pub use agent::{AgentEvent, CheckpointAgent, JobDone};
 pub use list::list;
 pub use members::{Members, differs, takes_part};
 pub use restored::{Restored, partitions_of};
@@ -40,7 +37,7 @@ pub struct Incarnation {
     pub place: String,
     /// The incarnation.
     pub epoch: u64,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint that it resumes from.
     pub manifest: Option<Manifest>,
     /// Rows during which processes have died.
     pub suspects: Vec<Suspected>,

@@ -272,7 +272,7 @@ pub fn main() -> ExitCode {
             print(&String::from_utf8_lossy(&script));
             ExitCode::SUCCESS
         }
-        Command::Worker { control, .. } => crate::processes::worker_main(control),
+        Command::Worker { control, .. } => crate::hosts::worker_main(control),
         Command::Topology { from, json } => match topology(from.as_deref(), json) {
             Ok(text) => {
                 print(&text);

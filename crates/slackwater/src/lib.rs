@@ -15,16 +15,14 @@ macro_rules! eprintln {
     };
 }
 
-mod attempt;
 pub mod broadcast;
 pub mod calibrate;
 pub mod catalog;
 mod checkpoints;
 pub mod cli;
 pub mod costs;
-mod crew;
 pub mod explain;
-mod incarnations;
+pub mod hosts;
 mod live;
 pub mod machine;
 pub mod measure;
@@ -32,7 +30,6 @@ mod notices;
 mod parallel;
 pub mod plan;
 pub mod planner;
-pub mod processes;
 mod progress;
 mod rebalancer;
 pub mod report;
@@ -41,9 +38,9 @@ pub mod script;
 pub mod shell;
 pub mod signals;
 pub mod slow;
+mod supervisor;
 mod tally;
 mod tuner;
-mod watch;
 
 pub use cli::PROGRAM_VARIABLE;
 

@@ -17,8 +17,8 @@ use slackwater_sql::program::Program;
 
 use crate::catalog::ProgramCatalog;
 use crate::cli::say;
-use crate::crew::Crew;
 use crate::explain::sink_name;
+use crate::hosts::LocalHost;
 use crate::report::count;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -62,10 +62,15 @@ pub struct Live {
 impl Live {
     /// A drawing of a query that begins now, whose sources say that they bring so many rows per second
     /// at most, or 0.
-    pub fn new(program: &Program, deployment: &Deployment, crew: &Crew, rate_max: f64) -> Live {
+    pub fn new(
+        program: &Program,
+        deployment: &Deployment,
+        host: &LocalHost,
+        rate_max: f64,
+    ) -> Live {
         let mut sinks = Vec::new();
         let mut targets: Vec<Target> = Vec::new();
-        for (instance, counters) in deployment.instances.iter().zip(crew.counters()) {
+        for (instance, counters) in deployment.instances.iter().zip(host.counters()) {
             for (step, plan) in instance.steps.iter().enumerate() {
                 let StepKind::Sink {
                     latency_target_ns: Some(target_ns),
@@ -92,7 +97,7 @@ impl Live {
             }
         }
         let now = Instant::now();
-        let has_processes = matches!(crew, Crew::Processes(_));
+        let has_processes = host.worker_processes() > 0;
         Live {
             sinks,
             targets,
@@ -101,7 +106,7 @@ impl Live {
             is_asked: !has_processes,
             has_processes,
             rows: 0,
-            cpu_s: crew.cpu_s(),
+            cpu_s: host.cpu_s(),
             rate_max,
         }
     }
@@ -117,30 +122,30 @@ impl Live {
     /// Asks for what was counted, or draws a line; `workers` are those in use.
     pub fn go_on(
         &mut self,
-        crew: &Crew,
+        host: &LocalHost,
         catalog: &ProgramCatalog<'_>,
         workers: Option<&BTreeSet<usize>>,
     ) {
         if !self.is_asked {
-            crew.count(catalog);
+            host.count(catalog);
             self.is_asked = true;
             return;
         }
         self.is_asked = !self.has_processes;
-        self.draw(crew, workers);
+        self.draw(host, workers);
     }
 
-    fn draw(&mut self, crew: &Crew, workers: Option<&BTreeSet<usize>>) {
+    fn draw(&mut self, host: &LocalHost, workers: Option<&BTreeSet<usize>>) {
         let now = Instant::now();
         let seconds = now.duration_since(self.last).as_secs_f64().max(1e-3);
         self.last = now;
-        let rows = crew.counters().iter();
+        let rows = host.counters().iter();
         let rows = rows.map(|slots| InstanceCounters::read(&slots.rows_in));
         let rows = rows.sum::<u64>();
         // Processes that were started again count from zero.
         let since = rows.saturating_sub(std::mem::replace(&mut self.rows, rows));
         let rate = since as f64 / seconds;
-        let cpu_s = crew.cpu_s();
+        let cpu_s = host.cpu_s();
         let cores = (cpu_s - std::mem::replace(&mut self.cpu_s, cpu_s)).max(0.0) / seconds;
         let targets = self.targets.iter();
         let mut seen = targets

@@ -73,7 +73,7 @@ impl Plan {
 }
 
 /// What a plan is made for.
-pub struct Wish<'a> {
+pub struct PlanRequest<'a> {
     /// The query.
     pub program: &'a Program,
     /// Instances of the subquery that begins with a node, by node.
@@ -95,49 +95,49 @@ pub struct Wish<'a> {
 }
 
 /// Plans a query.
-pub fn plan(wish: &Wish<'_>) -> Plan {
-    let graph = &wish.program.graph;
-    let subqueries = split_each(graph, wish.parallelism);
+pub fn plan(request: &PlanRequest<'_>) -> Plan {
+    let graph = &request.program.graph;
+    let subqueries = split_each(graph, request.parallelism);
     let execution = expand(graph, &subqueries);
     let heads = subqueries.subqueries.iter();
     let sources = heads.map(|part| graph.nodes[part.nodes[0]].kind == NodeKind::Source);
     let sources = sources.collect();
     let instances = |node: usize| subqueries.subqueries[subqueries.of_node[node]].instances;
-    let rates = source_rates(wish.program, wish.costs, instances);
-    let costs = &wish.costs.of_node;
+    let rates = source_rates(request.program, request.costs, instances);
+    let costs = &request.costs.of_node;
     let mut placement = place(&Question {
         graph,
         split: &subqueries,
         execution: &execution,
         demand: &demand(graph, &subqueries, &execution, costs, &rates),
-        workers: wish.workers,
-        topology: &wish.machine.topology,
-        strategy: wish.strategy,
+        workers: request.workers,
+        topology: &request.machine.topology,
+        strategy: request.strategy,
     });
-    if wish.elastic {
+    if request.elastic {
         placement.worker_of.fill(0);
         placement.distance_mean = None;
     }
-    let process_of = match wish.processes {
+    let process_of = match request.processes {
         // Neighbours share a process, and all processes get as many workers, or one fewer.
-        Processes::Count(processes) => (0..wish.workers)
-            .map(|worker| worker * processes / wish.workers)
+        Processes::Count(processes) => (0..request.workers)
+            .map(|worker| worker * processes / request.workers)
             .collect(),
         Processes::Nodes => process_of_nodes(&placement.nodes),
     };
     Plan {
         processes: process_of.iter().max().map_or(1, |last| last + 1),
         process_of,
-        memory_nodes: match wish.machine.binds_memory {
+        memory_nodes: match request.machine.binds_memory {
             true => placement.nodes.clone(),
-            false => vec![None; wish.workers],
+            false => vec![None; request.workers],
         },
         subqueries,
         execution,
         placement,
-        parallelism: wish.most,
+        parallelism: request.most,
         sources,
-        elastic: wish.elastic,
+        elastic: request.elastic,
         wait: WaitMode::default(),
         notes: Vec::new(),
         broadcasts: Vec::new(),
@@ -185,7 +185,7 @@ pub fn instance_name(graph: &QueryGraph, plan: &Plan, instance: usize) -> String
 }
 
 /// The plan as the engine's plain data.
-pub fn deployment(program: &Program, plan: &Plan, id: u32) -> Deployment {
+pub fn deployment(program: &Program, plan: &Plan) -> Deployment {
     let links = plan.execution.links.iter();
     let links = links
         .map(|link| LinkPlan {
@@ -201,7 +201,6 @@ pub fn deployment(program: &Program, plan: &Plan, id: u32) -> Deployment {
         links: relay.links.clone(),
     });
     Deployment {
-        id,
         instances,
         links,
         chunk_rows: program.settings.chunk_rows,

@@ -11,7 +11,7 @@ use crate::broadcast;
 use crate::costs::{Learned, query_costs};
 use crate::machine::Machine;
 use crate::parallel::choose;
-use crate::plan::{Plan, Wish, plan};
+use crate::plan::{Plan, PlanRequest, plan};
 
 /// The plan of a program on a machine, with what earlier runs have learned of its costs. The same
 /// program, machine and costs give the same plan: worker processes rely on it.
@@ -38,7 +38,7 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
         .workers
         .unwrap_or(wanted.min(cores_max).max(processes_min));
     check(processes, processes_min, workers, cores, settings.placement)?;
-    let mut plan = plan(&Wish {
+    let mut plan = plan(&PlanRequest {
         program,
         parallelism: &chosen.of_node,
         most: chosen.most,

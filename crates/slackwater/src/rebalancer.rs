@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! counters: rows by bucket, time by instance ─► control/balance.rs ─► a barrier with the moves
-//! Event::Handover ─► the state to its new instance;  Event::Moved by all ─► the next may follow
+//! hosts hand the state to its new instance;  WorkerEvent::Moved by all ─► the next may follow
 //! ```
 //!
 //! Invariants:
@@ -18,17 +18,17 @@ use std::time::Duration;
 
 use slackwater_control::balance::Load;
 use slackwater_engine::balancer::{BalancerPlan, first_owners};
-use slackwater_engine::barrier::{Barrier, BucketMove, Handover, Purpose};
+use slackwater_engine::barrier::{Barrier, BucketMove, Purpose};
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::{Deployment, InputPlan, StepKind};
 use slackwater_engine::hash::BUCKETS;
+use slackwater_engine::protocol::Command;
 use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Rebalance, TwoPhase};
 use slackwater_sql::specs::NodeSpec;
 
-use crate::catalog::ProgramCatalog;
-use crate::crew::Crew;
+use crate::hosts::{HostCommand, LocalHost};
 
 /// How often counters are looked at: a slow instance is relieved after two looks.
 const EVERY: Duration = Duration::from_millis(200);
@@ -68,6 +68,8 @@ struct Stage {
     rest: u32,
     /// Its rows can be aggregated before they are sent.
     may_combine: bool,
+    /// They are.
+    is_combined: bool,
     is_over: bool,
 }
 
@@ -81,8 +83,7 @@ struct Moving {
 
 /// Rebalances a query.
 pub struct Rebalancer<'a> {
-    crew: &'a Crew,
-    catalog: &'a ProgramCatalog<'a>,
+    host: &'a LocalHost,
     stages: Vec<Stage>,
     is_random: bool,
     may_combine: bool,
@@ -113,8 +114,7 @@ impl<'a> Rebalancer<'a> {
     pub fn new(
         program: &Program,
         deployment: &Deployment,
-        crew: &'a Crew,
-        catalog: &'a ProgramCatalog<'a>,
+        host: &'a LocalHost,
     ) -> Option<Rebalancer<'a>> {
         let settings = &program.settings;
         let stages = stages(program, deployment);
@@ -122,8 +122,7 @@ impl<'a> Rebalancer<'a> {
             return None;
         }
         Some(Rebalancer {
-            crew,
-            catalog,
+            host,
             stages,
             is_random: settings.rebalance == Rebalance::Shuffle,
             may_combine: settings.two_phase == TwoPhase::Auto,
@@ -148,7 +147,7 @@ impl<'a> Rebalancer<'a> {
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.is_silent) {
             self.looked_ns = now_ns();
-            self.crew.look();
+            self.host.count_steps();
         }
     }
 
@@ -162,7 +161,7 @@ impl<'a> Rebalancer<'a> {
         if self.is_random {
             self.shuffle();
         } else {
-            self.crew.look();
+            self.host.count_steps();
         }
     }
 
@@ -175,15 +174,16 @@ impl<'a> Rebalancer<'a> {
             return;
         }
         self.looked_ns = now_ns;
-        let counters = self.crew.counters();
+        let counters = self.host.counters();
         let seen = self.stages.iter_mut();
         let rows = seen.map(|stage| stage.look(counters, seconds)).sum::<u64>();
         if rows == 0 {
             self.is_silent = true;
-            self.crew.tell_when_active();
+            self.host
+                .tell(HostCommand::Workers(Command::ReportActivity));
             return;
         }
-        self.crew.look();
+        self.host.count_steps();
         if may_move && self.moving.is_none() {
             self.relieve();
         }
@@ -210,7 +210,9 @@ impl<'a> Rebalancer<'a> {
             stage.uneven_looks = 0;
             stage.rest = REST_LOOKS;
             if relief.is_hot && self.may_combine && stage.may_combine {
-                self.crew.combine(stage.node, self.catalog);
+                let node = stage.node;
+                stage.is_combined = true;
+                self.host.tell(HostCommand::Combine { node });
             }
             let moves = relief
                 .moves
@@ -243,7 +245,8 @@ impl<'a> Rebalancer<'a> {
                 moves: moves.into(),
             },
         };
-        self.crew.barrier(&barrier);
+        let command = Command::Barrier(barrier.clone());
+        self.host.tell(HostCommand::Workers(command));
         self.moving = Some(Moving {
             barrier,
             stage: number,
@@ -275,17 +278,6 @@ impl<'a> Rebalancer<'a> {
             });
         }
         self.start(number, moves);
-    }
-
-    /// State is on its way; `worker_of` says who runs an instance.
-    pub fn hand_over(&mut self, handover: Handover, worker_of: impl Fn(usize) -> usize) {
-        let stage = self.stages.iter().find(|stage| stage.node == handover.node);
-        let Some(stage) = stage else {
-            return;
-        };
-        let instance = stage.instances[handover.to];
-        let worker = worker_of(instance);
-        self.crew.hand_over(instance, worker, handover);
     }
 
     /// The node whose buckets have begun to move since the last call.
@@ -332,9 +324,8 @@ impl<'a> Rebalancer<'a> {
 
     /// What came of it.
     pub fn rebalanced(&self) -> Rebalanced {
-        let stages = self.stages.iter().filter(|stage| stage.may_combine);
-        let nodes = stages.map(|stage| stage.node);
-        let combined = nodes.filter(|&node| self.catalog.combining(node).load(Ordering::Relaxed));
+        let stages = self.stages.iter();
+        let combined = stages.filter(|stage| stage.may_combine && stage.is_combined);
         Rebalanced {
             times: self.barriers,
             buckets: self.moved,
@@ -420,6 +411,7 @@ fn stages(program: &Program, deployment: &Deployment) -> Vec<Stage> {
             .flat_map(|instance| &instance.steps);
         let mut steps = steps.filter(|step| matches!(step.kind, StepKind::Combine));
         stage.may_combine = steps.any(|step| step.node == stage.node);
+        stage.is_combined = program.settings.two_phase == TwoPhase::On;
     }
     // Who can't hand its state over stays as it is.
     stages.retain(|stage| {
@@ -436,7 +428,11 @@ fn stages(program: &Program, deployment: &Deployment) -> Vec<Stage> {
                 | NodeSpec::IntervalJoin(_)
                 | NodeSpec::Over(_)
         );
-        is_known && stage.instances.iter().all(|&of| is_linked(deployment, of))
+        is_known
+            && stage
+                .instances
+                .iter()
+                .all(|&instance| is_linked(deployment, instance))
     });
     stages
 }
@@ -460,6 +456,7 @@ impl Stage {
             uneven_looks: 0,
             rest: 0,
             may_combine: false,
+            is_combined: false,
             is_over: false,
             instances,
         }

@@ -8,7 +8,6 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::catalog::DeadLetterFile;
-use crate::checkpoints::Keeper;
 use crate::rebalancer::Rebalanced;
 use crate::tuner::Tuned;
 
@@ -112,26 +111,6 @@ impl CheckpointReport {
             times => format!("; started again {times} times"),
         });
         text
-    }
-}
-
-impl From<&Keeper> for CheckpointReport {
-    fn from(keeper: &Keeper) -> CheckpointReport {
-        let (costs, delays) = (keeper.costs(), keeper.delays());
-        let ms = |ns: u64| ns as f64 / 1e6;
-        CheckpointReport {
-            stored: costs.stored,
-            aborted: costs.aborted,
-            last: keeper.last(),
-            bytes: costs.bytes,
-            duration_ms: (costs.stored > 0).then(|| ms(costs.total_ns) / costs.stored as f64),
-            duration_max_ms: ms(costs.longest_ns),
-            stall_max_ms: ms(keeper.stall_max_ns()),
-            commit_delay_ms: (delays.count > 0).then(|| CommitDelay {
-                mean: ms(delays.sum_ns) / delays.count as f64,
-                max: ms(delays.max_ns),
-            }),
-        }
     }
 }
 

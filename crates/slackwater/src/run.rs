@@ -1,21 +1,18 @@
 //! Runs a text: compile, plan, deploy, wait for the end, report.
 
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slackwater_engine::runtime::{Costs, WaitMode};
-use slackwater_engine::sink::Delivery;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::{Program, compile};
-use slackwater_sql::specs::{NodeSpec, SinkSpec};
+use slackwater_sql::specs::NodeSpec;
 
-use crate::attempt::{Attempted, Query};
 use crate::calibrate;
 use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
 use crate::checkpoints::Members;
 use crate::costs::Learned;
-use crate::incarnations::{self, run_saved};
 use crate::machine::{Machine, Used};
 use crate::notices::Notices;
 use crate::plan::deployment;
@@ -24,10 +21,10 @@ use crate::report::Report;
 use crate::script::Script;
 use crate::shell::Screen;
 use crate::slow::Slowness;
+use crate::supervisor::{self, Attempted, Query, Refused, Signals, run_saved};
 use crate::tuner;
-use crate::watch::{News, Note};
 
-pub use crate::incarnations::StateOptions;
+pub use crate::supervisor::StateOptions;
 
 /// How a text is run.
 #[derive(Debug, Clone, Default)]
@@ -86,6 +83,15 @@ pub enum Failure {
     Usage(String),
     /// The query failed (exit code 1), and what it cost until then.
     Query(String, Option<Box<Finished>>),
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        match refused {
+            Refused::Usage(reason) => Failure::Usage(reason),
+            Refused::Query(reason) => Failure::Query(reason, None),
+        }
+    }
 }
 
 /// The name of a text that is read from standard input.
@@ -165,23 +171,22 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     for warning in warnings.chain(&of_targets) {
         eprintln!("warning: {warning}");
     }
-    let (sender, news) = mpsc::channel();
-    let _signals = if options.signals {
-        let sender = sender.clone();
-        let watching = crate::signals::watch(move || {
-            let _ = sender.send(Note {
-                incarnation: 0,
-                news: News::Signal,
-            });
-        });
+    let signals = Arc::new(Signals::default());
+    let _watching = if options.signals {
+        let signals = Arc::clone(&signals);
+        let watching = crate::signals::watch(move || signals.raise());
         Some(watching.map_err(|error| Failure::Query(format!("signals: {error}"), None))?)
     } else {
         None
     };
-    let deployment = deployment(&program, &plan, 0);
+    let deployment = deployment(&program, &plan);
     let query = Query {
         script,
-        options,
+        settings: &options.settings,
+        duration: options.duration,
+        progress: options.progress,
+        live: options.live,
+        worker_program: options.program.as_deref(),
         program: &program,
         machine: &machine,
         learned: &learned,
@@ -191,8 +196,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         members: Arc::new(Members::new(&program, &deployment)),
         started: Instant::now(),
         before,
-        sender,
-        news: &news,
+        signals,
         notices: Arc::clone(&notices),
     };
     let (mut finished, error) = match &state {
@@ -218,10 +222,10 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
 }
 
 /// A query whose state dies with it.
-fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Ran, Failure> {
+fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Cost, Failure> {
     let mut sinks = catalog.sinks().map(|(_, sink)| sink);
     sinks.try_for_each(|sink| query.check_sink(sink, false))?;
-    let attempted = query.attempt(0, catalog, None, Vec::new());
+    let attempted = query.attempt(catalog, None, Vec::new());
     let attempted = attempted.map_err(|error| Failure::Query(error.to_string(), None))?;
     let error = attempted.error.as_ref().map(|error| error.to_string());
     Ok((finished(attempted), error))
@@ -232,9 +236,9 @@ fn run_with_state(
     query: &Query<'_>,
     catalog: &mut ProgramCatalog<'_>,
     state: &StateOptions,
-) -> Result<Ran, Failure> {
+) -> Result<Cost, Failure> {
     query.check_checkpoints()?;
-    for warning in incarnations::warnings(query, catalog) {
+    for warning in supervisor::warnings(query, catalog) {
         eprintln!("warning: {warning}");
     }
     let ended = run_saved(query, catalog, state)?;
@@ -265,7 +269,7 @@ fn new_input(query: &Query<'_>) -> String {
         _ => None,
     });
     let tables = sources.filter(|(_, described)| described.ends_with_peer);
-    let tables = tables.map(|(table, of)| format!("'{table}' ({})", of.connector));
+    let tables = tables.map(|(table, source)| format!("'{table}' ({})", source.connector));
     let tables = tables.collect::<Vec<String>>();
     match tables.is_empty() {
         true => String::new(),
@@ -284,7 +288,7 @@ fn nothing_done(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Box<Finished
 }
 
 /// What a run cost, and why it failed.
-type Ran = (Box<Finished>, Option<String>);
+type Cost = (Box<Finished>, Option<String>);
 
 fn finished(attempted: Attempted) -> Box<Finished> {
     Box::new(Finished {
@@ -294,104 +298,6 @@ fn finished(attempted: Attempted) -> Box<Finished> {
         explained: String::new(),
         abandoned: attempted.abandoned,
     })
-}
-
-impl Query<'_> {
-    /// Sinks that would destroy something are rejected, where a query with checkpoints begins from nothing.
-    pub fn check_sinks(&self, catalog: &ProgramCatalog<'_>) -> Result<(), Failure> {
-        catalog
-            .sinks()
-            .try_for_each(|(_, sink)| self.check_sink(sink, true))
-    }
-
-    /// One that would destroy something is rejected. `saved`: the query takes checkpoints.
-    pub fn check_sink(&self, sink: &SinkSpec, saved: bool) -> Result<(), Failure> {
-        if let Err(error) = sink.connector.begin(saved) {
-            let Some(table) = &sink.table else {
-                return Err(Failure::Usage(error.to_string()));
-            };
-            let place = table.option_places.get("path").copied();
-            let option = place.map_or("", |_| ", option 'path'");
-            // A server is no place in the text.
-            let server =
-                match place.is_none() && error.place == sink.connector.describe().to_string() {
-                    true => format!("{}: ", error.place),
-                    false => String::new(),
-                };
-            let refused = SqlError::new(format!(
-                "table '{}'{option}: {server}{}",
-                table.name, error.reason
-            ));
-            let refused = refused.at(place.unwrap_or(table.span)).mend(error.mend);
-            return Err(Failure::Usage(self.script.render(&refused)));
-        }
-        Ok(())
-    }
-
-    /// What can't be saved is refused.
-    fn check_checkpoints(&self) -> Result<(), Failure> {
-        let units = self.program.nodes.iter().find_map(|node| match node {
-            NodeSpec::Source(source) => {
-                let place = source.table.option_places.get("unit_of_work");
-                place.map(|place| (source, *place))
-            }
-            _ => None,
-        });
-        let refused = |error: SqlError| Failure::Usage(self.script.render(&error));
-        let exactly_once = |node: &NodeSpec| match node {
-            // Parts of files are committed one by one, and again after a crash.
-            NodeSpec::Sink(sink) => {
-                let table = sink.table.clone();
-                table.filter(|_| sink.connector.capabilities().may_lose_prepared)
-            }
-            _ => None,
-        };
-        let transactional = self.program.nodes.iter().filter_map(exactly_once);
-        let transactional = transactional.collect::<Vec<_>>();
-        if let [one, other, ..] = &transactional[..] {
-            let reason = format!(
-                "tables '{}' and '{}' are both written in transactions, of which a crash could leave one \
-                 committed and the other not",
-                one.name, other.name
-            );
-            let error = SqlError::new(reason).at(other.span);
-            let mend = "write them by two queries with a --state each, or one of them with \
-                        'delivery' = 'at_least_once'";
-            return Err(refused(error.mend(mend)));
-        }
-        let beside = self.program.nodes.iter().find_map(|node| match node {
-            NodeSpec::Sink(sink)
-                if sink.connector.capabilities().delivery == Delivery::ExactlyOnce =>
-            {
-                let table = sink.table.clone();
-                table.filter(|_| !sink.connector.capabilities().may_lose_prepared)
-            }
-            _ => None,
-        });
-        if let (Some(one), Some(other)) = (transactional.first(), beside)
-            && self.plan.processes > 1
-        {
-            let reason = format!(
-                "table '{}' is written in transactions, and '{}' exactly once, too: when two processes \
-                 commit, a crash could leave one committed and the other not",
-                one.name, other.name
-            );
-            let mend = format!(
-                "take one process, or write '{}' with 'delivery' = 'at_least_once'",
-                one.name
-            );
-            return Err(refused(SqlError::new(reason).at(other.span).mend(mend)));
-        }
-        if let Some((source, place)) = units {
-            let reason = format!(
-                "table '{}' is worked through unit by unit, and --state can't save a query between two",
-                source.table.name
-            );
-            let error = SqlError::new(reason).at(place);
-            return Err(refused(error.mend("leave one of the two out")));
-        }
-        Ok(())
-    }
 }
 
 /// A text that came from standard input has used it up.

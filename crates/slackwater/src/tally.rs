@@ -11,10 +11,10 @@ use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
 
 use crate::catalog::{DeadLetterFile, ProgramCatalog};
+use crate::hosts::FinalCounts;
 use crate::machine;
 use crate::notices::{self, Notices};
 use crate::plan::{Plan, instance_name};
-use crate::processes::Farewell;
 use crate::rebalancer::Rebalanced;
 use crate::report::{
     Latency, LinkReport, LinkSideReport, OperatorReport, PlanReport, ProcessReport,
@@ -24,7 +24,7 @@ use crate::report::{
 use crate::tuner::Tuned;
 
 /// A run that is over.
-pub struct Ran<'a> {
+pub struct Tally<'a> {
     /// What was run.
     pub program: &'a Program,
     /// How.
@@ -37,8 +37,8 @@ pub struct Ran<'a> {
     pub workers: Vec<Arc<WorkerCounters>>,
     /// Counters of all instances.
     pub counters: &'a [Arc<InstanceCounters>],
-    /// What worker processes said last.
-    pub farewells: &'a [Farewell],
+    /// What worker processes came to.
+    pub finished: &'a [FinalCounts],
     /// Who tells the user what was noticed of the input.
     pub notices: &'a Notices,
     /// What the sinks measured.
@@ -53,10 +53,13 @@ pub struct Ran<'a> {
     pub before: machine::Used,
 }
 
-impl Ran<'_> {
+impl Tally<'_> {
     /// Dead-letter files of all processes; one that several wrote to is one.
     pub fn dead_letters(&self) -> Vec<DeadLetterFile> {
-        let theirs = self.farewells.iter().flat_map(|f| f.dead_letters.clone());
+        let theirs = self
+            .finished
+            .iter()
+            .flat_map(|counts| counts.dead_letters.clone());
         let mut files: BTreeMap<String, DeadLetterFile> = BTreeMap::new();
         for file in self.catalog.dead_letter_files().into_iter().chain(theirs) {
             files
@@ -69,20 +72,20 @@ impl Ran<'_> {
 
     /// Where the bad records of a table are, if there are any.
     fn dead_letter_file(&self, table: &str) -> Option<String> {
-        let theirs = self.farewells.iter().flat_map(|f| &f.dead_letters);
+        let theirs = self.finished.iter().flat_map(|counts| &counts.dead_letters);
         let mut theirs = theirs.filter(|file| file.table == table);
         let own = self.catalog.dead_letter_file(table);
         own.or_else(|| theirs.next().map(|file| file.path.clone()))
     }
 
     fn processes(&self) -> Vec<ProcessReport> {
-        let farewells = self.farewells.iter();
-        let reports = farewells.map(|farewell| ProcessReport {
-            process: farewell.process,
-            pid: farewell.usage.pid,
-            cpu_s: farewell.usage.cpu_s,
-            peak_rss_bytes: farewell.usage.peak_rss_bytes,
-            wakeups: farewell.usage.wakeups,
+        let finished = self.finished.iter();
+        let reports = finished.map(|counts| ProcessReport {
+            process: counts.process,
+            pid: counts.usage.pid,
+            cpu_s: counts.usage.cpu_s,
+            peak_rss_bytes: counts.usage.peak_rss_bytes,
+            wakeups: counts.usage.wakeups,
         });
         reports.collect()
     }
@@ -91,7 +94,7 @@ impl Ran<'_> {
     fn links(&self) -> Vec<LinkReport> {
         let graph = &self.program.graph;
         let mut links = BTreeMap::new();
-        for counts in self.farewells.iter().flat_map(|f| &f.links) {
+        for counts in self.finished.iter().flat_map(|counts| &counts.links) {
             let link = links.entry(counts.link).or_insert_with(|| {
                 let ends = &self.plan.execution.links[counts.link];
                 LinkReport {
@@ -192,7 +195,7 @@ impl Ran<'_> {
 
     /// Tells what the sources have noticed of their rows, and why many of them were late.
     fn tell_of(&self, nodes: &[usize], reports: &[SourceReport]) {
-        let theirs = self.farewells.iter().flat_map(|farewell| &farewell.noticed);
+        let theirs = self.finished.iter().flat_map(|counts| &counts.noticed);
         let mut noticed = self.catalog.noticed();
         for theirs in theirs {
             let same = noticed.iter_mut().find(|own| own.node == theirs.node);

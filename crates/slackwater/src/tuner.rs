@@ -16,7 +16,7 @@ mod elastic;
 mod paths;
 mod watch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use slackwater_control::latency::controller::{Controller, Goal, Observation, Setting};
@@ -24,12 +24,13 @@ use slackwater_control::latency::fit::Fit;
 use slackwater_control::latency::model::{HostCosts, UTILISATION_MAX, Waiting, Work};
 use slackwater_control::latency::planner::{Planned, Question, plan};
 use slackwater_engine::deploy::Deployment;
-use slackwater_engine::instance::Instance;
-use slackwater_engine::runtime::{Costs, Deployed, Runtime, WaitMode};
+use slackwater_engine::protocol::Command;
+use slackwater_engine::runtime::{Costs, WaitMode};
 use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 
 use crate::catalog::ProgramCatalog;
+use crate::hosts::{HostCommand, LocalHost};
 use crate::plan::Plan;
 
 use elastic::Elastic;
@@ -116,19 +117,14 @@ pub fn warnings(plans: &[PathPlan]) -> Vec<String> {
 }
 
 /// How workers of several processes wait: the tightest target, shared out evenly over the workers
-/// that a row can pass, since nobody sees both ends of a path there. `None` without a target.
+/// that a row can pass, since nobody sees both ends of a path there. Nothing without a target.
 /// Sources are set to collect rows for the same share.
-pub fn spread_evenly(
-    program: &Program,
-    plan: &Plan,
-    catalog: &ProgramCatalog<'_>,
-    costs: Costs,
-) -> Option<WaitMode> {
+pub fn spread_evenly(program: &Program, plan: &Plan, costs: Costs) -> Vec<HostCommand> {
     let settings = &program.settings;
-    let target_ns = paths(program, plan)
-        .iter()
-        .map(|path| path.target_ns)
-        .min()?;
+    let targets_ns = paths(program, plan).into_iter().map(|path| path.target_ns);
+    let Some(target_ns) = targets_ns.min() else {
+        return Vec::new();
+    };
     let mut hops = vec![1u64; plan.execution.instances.len()];
     let worker_of = &plan.placement.worker_of;
     // Links lead from earlier instances to later ones.
@@ -140,20 +136,35 @@ pub fn spread_evenly(
     let margin = 1.0 - slackwater_control::latency::planner::MARGIN;
     let share_ns = (target_ns as f64 * margin) as u64 / shares;
     let delay_ns = share_ns.saturating_sub(costs.oversleep_p99_ns + costs.wake_ns);
+    let mut commands = Vec::new();
     for (node, spec) in program.nodes.iter().enumerate() {
         if matches!(spec, slackwater_sql::specs::NodeSpec::Source(_)) && !settings.linger_set {
             let paced = paths::is_paced(program, node);
             let linger_ns = if paced { delay_ns } else { 0 };
-            catalog.tuning(node).set(linger_ns, settings.chunk_rows);
+            commands.push(HostCommand::Tune {
+                node,
+                linger_ns,
+                chunk_rows: settings.chunk_rows,
+            });
         }
     }
-    match settings.wait_mode() {
-        WaitMode::Auto { .. } if delay_ns > 0 => Some(WaitMode::Auto {
-            delay: Duration::from_nanos(delay_ns),
-        }),
-        WaitMode::Auto { .. } => Some(WaitMode::Interrupt),
-        _ => None,
+    if let WaitMode::Auto { .. } = settings.wait_mode() {
+        let mode = match delay_ns {
+            0 => WaitMode::Interrupt,
+            delay_ns => WaitMode::Auto {
+                delay: Duration::from_nanos(delay_ns),
+            },
+        };
+        let workers = 0..plan.placement.cores.len();
+        commands.extend(workers.map(|worker| {
+            HostCommand::Workers(Command::Wait {
+                worker,
+                mode,
+                found_ns: 0,
+            })
+        }));
     }
+    commands
 }
 
 /// What came of tuning, for the report.
@@ -182,8 +193,9 @@ pub struct Tuner<'a> {
     program: &'a Program,
     plan: &'a Plan,
     catalog: &'a ProgramCatalog<'a>,
-    runtime: &'a Runtime,
-    deployed: &'a Deployed,
+    host: &'a LocalHost,
+    /// How long each source was told to wait for rows, and for how many.
+    told: HashMap<usize, (u64, usize)>,
     paths: Vec<Tuning>,
     workers: Vec<WorkerWatch>,
     elastic: Elastic,
@@ -220,10 +232,13 @@ impl<'a> Tuner<'a> {
         plan: &'a Plan,
         catalog: &'a ProgramCatalog<'a>,
         deployment: &'a Deployment,
-        runtime: &'a Runtime,
-        deployed: &'a Deployed,
+        host: &'a LocalHost,
         costs: Costs,
     ) -> Option<Tuner<'a>> {
+        // Elsewhere nobody sees both ends of a path.
+        if host.worker_processes() > 0 {
+            return None;
+        }
         let costs_ = host_costs(costs);
         let paths = plan_paths(program, plan, costs).into_iter().map(|plan_| {
             let target_ns = plan_.path.target_ns.min(TARGET_NS_MAX);
@@ -233,7 +248,7 @@ impl<'a> Tuner<'a> {
                 costs: costs_,
             };
             Tuning {
-                watch: PathWatch::new(deployment, plan, &plan_.path, deployed),
+                watch: PathWatch::new(deployment, plan, &plan_.path, host.counters()),
                 controller: Controller::new(goal, setting),
                 path: plan_.path,
             }
@@ -242,16 +257,16 @@ impl<'a> Tuner<'a> {
         if paths.is_empty() {
             return None;
         }
-        let workers = runtime.counters().into_iter().map(WorkerWatch::new);
+        let workers = host.workers().into_iter().map(WorkerWatch::new);
         let tuner = Tuner {
             program,
             plan,
             catalog,
-            runtime,
-            deployed,
+            host,
+            told: HashMap::new(),
             paths,
             workers: workers.collect(),
-            elastic: Elastic::new(deployment, plan, deployed),
+            elastic: Elastic::new(deployment, plan, host.counters()),
             costs: costs_,
             ticked_ns: now_ns(),
             soon: SOON_TICKS,
@@ -285,10 +300,9 @@ impl<'a> Tuner<'a> {
         self.apply();
     }
 
-    /// An instance was handed back: it goes where it was meant to.
-    pub fn detached(&mut self, number: usize, instance: Box<Instance>) {
-        let to = self.elastic.arrives(number);
-        self.runtime.adopt(self.deployed, 0, number, instance, to);
+    /// An instance runs on the worker that it was meant for.
+    pub fn relocated(&mut self, instance: usize) {
+        self.elastic.arrived(instance);
         self.apply();
     }
 
@@ -300,11 +314,6 @@ impl<'a> Tuner<'a> {
     /// All instances are with their workers.
     pub fn is_settled(&self) -> bool {
         self.elastic.is_settled()
-    }
-
-    /// Who runs an instance.
-    pub fn worker_of(&self, instance: usize) -> usize {
-        self.elastic.worker_of(instance)
     }
 
     /// Looks at the counters and corrects; `may_move` says whether instances may change workers.
@@ -363,13 +372,14 @@ impl<'a> Tuner<'a> {
             self.predict(setting, rows_seen, interval_ns);
         }
         for (instance, worker) in self.elastic.look(interval_ns, &cores, may_move) {
-            self.runtime.detach(0, instance, worker);
+            self.host.tell(HostCommand::Relocate { instance, worker });
             self.soon = SOON_TICKS;
         }
         self.apply();
         if !something && self.elastic.is_settled() {
             self.silent = true;
-            self.runtime.tell_when_active();
+            self.host
+                .tell(HostCommand::Workers(Command::ReportActivity));
         }
     }
 
@@ -410,7 +420,13 @@ impl<'a> Tuner<'a> {
                 true => settings.chunk_rows,
                 false => setting.chunk_rows,
             };
-            self.catalog.tuning(node).set(linger_ns, chunk_rows);
+            if self.told.insert(node, (linger_ns, chunk_rows)) != Some((linger_ns, chunk_rows)) {
+                self.host.tell(HostCommand::Tune {
+                    node,
+                    linger_ns,
+                    chunk_rows,
+                });
+            }
             for worker in workers {
                 let delay = &mut delays[worker];
                 *delay = Some(delay.map_or(setting.delay_ns, |ns| ns.min(setting.delay_ns)));
@@ -432,7 +448,11 @@ impl<'a> Tuner<'a> {
             };
             if self.workers[worker].tell(mode) {
                 let found_ns = self.workers[worker].found_ns();
-                self.runtime.wait_like(worker, mode, found_ns);
+                self.host.tell(HostCommand::Workers(Command::Wait {
+                    worker,
+                    mode,
+                    found_ns,
+                }));
             }
         }
     }

@@ -5,17 +5,17 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, mpsc};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
+use slackwater_engine::protocol::{Attached, EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::time::now_ns;
-use slackwater_engine::worker::Event;
 
 use super::load::{Desk, Makes, Note, Pace, Phase};
 use super::namespaces;
 use super::parent::{Account, Links, Order, PATIENCE, Start, Word};
 use crate::common::sleep_until;
+use slackwater::hosts::channel::Channel;
+use slackwater::hosts::connect::{self, Part};
 use slackwater::machine;
-use slackwater::processes::channel::Channel;
-use slackwater::processes::connect::{self, Part};
 
 /// Between the order to begin and the first message.
 const LEAD_NS: u64 = 2_000_000;
@@ -59,7 +59,7 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
         namespaces::join(start.process)?;
         address = namespaces::address(start.process);
     }
-    let (events_sender, events) = mpsc::channel();
+    let (events_sender, events) = mpsc::sync_channel(EVENTS_MAX);
     let options = RuntimeOptions {
         wait: WaitMode::Interrupt,
         ..RuntimeOptions::on(&[None])
@@ -134,9 +134,9 @@ fn send(desk: &Desk, number: usize, phase: Phase) {
 }
 
 /// What others wait for would never come.
-fn end_with_the_first_failure(events: &mpsc::Receiver<Event>) {
-    while let Ok(event) = events.recv() {
-        if let Event::Failed { error, .. } = event {
+fn end_with_the_first_failure(events: &mpsc::Receiver<(WorkerEvent, Attached)>) {
+    while let Ok((event, _)) = events.recv() {
+        if let WorkerEvent::Failed { error, .. } = event {
             // What follows from another process's end is that one's to tell, or whoever measures
             // has ended it.
             if !error.consequence {

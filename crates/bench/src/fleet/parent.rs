@@ -12,8 +12,8 @@ use super::load::{Pace, Phase};
 use super::namespaces::Network;
 use super::shape::Shape;
 use crate::programs;
-use slackwater::processes::channel::Channel;
-use slackwater::processes::mesh;
+use slackwater::hosts::channel::Channel;
+use slackwater::hosts::mesh;
 
 /// How long a phase may take: far longer than any does.
 pub const PATIENCE: Duration = Duration::from_secs(60);

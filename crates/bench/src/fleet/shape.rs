@@ -134,7 +134,6 @@ fn broadcast(
         links: relay.links.clone(),
     });
     Deployment {
-        id: 0,
         instances: instances.collect(),
         links: links.collect(),
         chunk_rows: CHUNK_ROWS,
@@ -159,7 +158,6 @@ fn line(workers: usize) -> Deployment {
         instance(worker, worker, input, kind)
     });
     Deployment {
-        id: 0,
         instances: instances.collect(),
         links: (0..last)
             .map(|from| LinkPlan { from, to: from + 1 })

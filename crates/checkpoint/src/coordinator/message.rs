@@ -127,7 +127,7 @@ pub enum Output {
         /// Why; none where the query has ended meanwhile, whose last checkpoint says it all.
         reason: Option<String>,
     },
-    /// What is old may be removed ([`crate::Incarnation::sweep`]), now or later.
+    /// What is old may be removed ([`crate::CheckpointWriter::sweep`]), now or later.
     Sweep,
     /// All rows are committed: the query has come to its end.
     Finished,

@@ -10,7 +10,7 @@ use crate::compatible::{self, Wanted, unequal};
 use crate::coordinator::{self, Coordinator, Plan, Settings};
 use crate::manifest::{Identity, Manifest, Meaning, NodeKind};
 use crate::recovery::{self, Limits, Recovery};
-use crate::store::{Incarnation, PartRequest};
+use crate::store::{CheckpointWriter, PartRequest};
 use crate::{Error, Kind};
 
 /// Checkpoints that are kept.
@@ -41,7 +41,7 @@ pub struct Run {
     shape: Shape,
     restored: Option<Manifest>,
     coordinator: Coordinator,
-    incarnation: Option<Box<Incarnation>>,
+    incarnation: Option<Box<CheckpointWriter>>,
     jobs: VecDeque<Job>,
     running: bool,
     /// The barrier that stops it, and how many members have committed it.
@@ -296,7 +296,7 @@ impl World {
         }
     }
 
-    fn begun(&mut self, index: usize, result: crate::Result<(Incarnation, crate::Found)>) {
+    fn begun(&mut self, index: usize, result: crate::Result<(CheckpointWriter, crate::Found)>) {
         let deployment = index;
         let (incarnation, found) = match result {
             Ok(begun) => begun,

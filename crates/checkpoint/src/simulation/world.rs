@@ -14,7 +14,7 @@ use super::pipeline::{Barrier, Data};
 use super::random::Random;
 use super::supervisor::{Deployment, Run};
 use crate::manifest::{Manifest, Part};
-use crate::store::{Found, Incarnation, Store};
+use crate::store::{CheckpointWriter, Found, Store};
 use crate::{Result, coordinator, recovery};
 
 /// Events of a seed: what comes to no end by then never does. Most take some thousands.
@@ -78,7 +78,7 @@ pub enum Command {
 pub enum After {
     Begun {
         deployment: usize,
-        result: Result<(Incarnation, Found)>,
+        result: Result<(CheckpointWriter, Found)>,
     },
     Restored {
         run: usize,
@@ -93,12 +93,12 @@ pub enum After {
     Manifest {
         run: usize,
         barrier: u64,
-        incarnation: Box<Incarnation>,
+        incarnation: Box<CheckpointWriter>,
         result: Result<u64>,
     },
     Swept {
         run: usize,
-        incarnation: Box<Incarnation>,
+        incarnation: Box<CheckpointWriter>,
         result: Result<()>,
     },
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 
-use super::{COPIES, Incarnation, RECORDS, copy_name, number_of, record_name};
+use super::{COPIES, CheckpointWriter, RECORDS, copy_name, number_of, record_name};
 use crate::error::{Kind, Result};
 use crate::manifest::record::Record;
 use crate::part::{PARTS, PartName};
@@ -19,7 +19,7 @@ pub struct Swept {
     pub parts: usize,
 }
 
-impl Incarnation {
+impl CheckpointWriter {
     /// Removes all but the newest `keep` checkpoints (one at least), and what none of those refers to.
     ///
     /// - Records go first: what is interrupted leaves parts that nobody refers to, and the next call
@@ -40,7 +40,7 @@ impl Incarnation {
     ///
     /// # Errors
     ///
-    /// As [`Incarnation::sweep`].
+    /// As [`CheckpointWriter::sweep`].
     pub async fn sweep_before(&mut self, committed: u64, keep: usize) -> Result<Swept> {
         self.check_latest().await?;
         let numbers = self.store.numbers().await?;

@@ -36,7 +36,7 @@ impl Place {
         }
     }
 
-    pub fn begin(&self) -> (Incarnation, Found) {
+    pub fn begin(&self) -> (CheckpointWriter, Found) {
         self.runner.run(self.store.begin(None)).unwrap()
     }
 
@@ -45,7 +45,7 @@ impl Place {
     }
 
     /// Stores a checkpoint with a base of some rows, and gives its manifest.
-    pub fn checkpoint(&self, incarnation: &mut Incarnation, barrier: u64) -> Result<Manifest> {
+    pub fn checkpoint(&self, incarnation: &mut CheckpointWriter, barrier: u64) -> Result<Manifest> {
         self.runner.run(async {
             let mut manifest = manifest(barrier);
             let (parts, request) = (incarnation.parts(), request(barrier));

@@ -22,9 +22,9 @@ use slackwater_engine::deploy::{
 };
 use slackwater_engine::hash::{bucket, hash_rows};
 use slackwater_engine::operator::{Operator, Output};
+use slackwater_engine::protocol::{EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions};
 use slackwater_engine::state::{BucketSet, KeyedState, Mark};
-use slackwater_engine::worker::Event;
 use slackwater_engine::{Error, Result};
 use wiring::{Example, readings, schema};
 
@@ -173,7 +173,6 @@ fn main() -> Result<()> {
         ),
     ];
     let deployment = Deployment {
-        id: 1,
         instances: vec![
             instance("readings", InputPlan::Source { node: 0 }, vec![route]),
             instance("changes", InputPlan::Ports(vec![vec![0]]), detect),
@@ -183,11 +182,11 @@ fn main() -> Result<()> {
         process_of: Vec::new(),
         relays: Vec::new(),
     };
-    let (sender, events) = mpsc::channel();
+    let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
     let runtime = Runtime::start(&RuntimeOptions::on(&[None]), sender)?;
     runtime.deploy(&deployment, &Example)?;
-    for event in events.iter().take(deployment.instances.len()) {
-        if let Event::Failed { error, .. } = event {
+    for (event, _) in events.iter().take(deployment.instances.len()) {
+        if let WorkerEvent::Failed { error, .. } = event {
             return Err(error);
         }
     }

@@ -1,6 +1,8 @@
 //! What an instance does at a barrier ([`crate::barrier`]). If it moves buckets of the head operator, the
 //! instance hands state over, waits for what it is to get, and only then lets the barrier pass.
 
+use arrow_array::RecordBatch;
+
 use super::{Control, Instance, InstanceInput, Step};
 use crate::barrier::{Barrier, Handover, Purpose};
 use crate::checkpoint::Snapshot;
@@ -18,7 +20,7 @@ pub(super) struct Cut {
 #[derive(Debug)]
 pub enum Notice {
     /// State for another instance.
-    Handover(Handover),
+    Handover(Handover, Vec<RecordBatch>),
     /// It has taken part in a move of buckets, and goes on.
     Moved {
         /// The barrier's number.
@@ -51,21 +53,18 @@ impl Instance {
     /// # Errors
     ///
     /// When the head operator can't take it in.
-    pub fn take_over(&mut self, handover: Handover) -> Result<()> {
+    pub fn take_over(&mut self, handover: Handover, state: Vec<RecordBatch>) -> Result<()> {
         match &mut self.cut {
             Some(cut) if cut.barrier.number == handover.barrier => {
                 cut.missing.retain(|&giver| giver != handover.from);
             }
             _ => {
-                self.early.push(handover);
+                self.early.push((handover, state));
                 return Ok(());
             }
         }
-        if let Some(state) = self.head().and_then(|head| head.state()) {
-            handover
-                .state
-                .iter()
-                .try_for_each(|batch| state.restore(batch))?;
+        if let Some(kept) = self.head().and_then(|head| head.state()) {
+            state.iter().try_for_each(|batch| kept.restore(batch))?;
         }
         self.leave_cut()
     }
@@ -114,13 +113,13 @@ impl Instance {
                     let moved = BucketSet::from_iter(moved);
                     let batches = state.snapshot(&moved, Mark::default())?;
                     state.discard(&moved)?;
-                    leaving.push(Notice::Handover(Handover {
+                    let handover = Handover {
                         barrier: barrier.number,
                         node,
                         from: index,
                         to,
-                        state: batches,
-                    }));
+                    };
+                    leaving.push(Notice::Handover(handover, batches));
                 }
             }
             self.member.has_moved = true;
@@ -129,8 +128,8 @@ impl Instance {
         }
         self.cut = Some(Cut { barrier, missing });
         // Those for later barriers go back.
-        for handover in std::mem::take(&mut self.early) {
-            self.take_over(handover)?;
+        for (handover, state) in std::mem::take(&mut self.early) {
+            self.take_over(handover, state)?;
         }
         self.leave_cut()
     }

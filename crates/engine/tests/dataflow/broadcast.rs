@@ -26,11 +26,11 @@ use slackwater_engine::link::shm::{Feed, Inbox, Outbox, Peer, Subscription};
 use slackwater_engine::link::tcp::{Acceptor, Identity, Settings, Writer};
 use slackwater_engine::link::{FrameReceiver, FrameSender, Waiter};
 use slackwater_engine::operator::{Operator, Output, Progress};
+use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions};
 use slackwater_engine::sink::Sink;
 use slackwater_engine::source::{DeadLetters, Source, SourcePoll, SourceRows};
 use slackwater_engine::time::{EventTime, MAX_WATERMARK, now_ns};
-use slackwater_engine::worker::Event;
 
 use crate::PATIENCE;
 use crate::pipeline::NoLetters;
@@ -192,7 +192,6 @@ impl Broadcast {
             ));
         }
         Deployment {
-            id: 1,
             instances,
             links,
             chunk_rows: self.chunk_rows,
@@ -206,8 +205,8 @@ impl Broadcast {
     }
 
     /// Runs it in runtimes of one worker.
-    fn start(&self) -> (Vec<Runtime>, mpsc::Receiver<Event>, Vec<Acceptor>) {
-        let (sender, events) = mpsc::channel();
+    fn start(&self) -> (Vec<Runtime>, crate::Events, Vec<Acceptor>) {
+        let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
         let start = |_| Runtime::start(&RuntimeOptions::on(&[None]), sender.clone()).unwrap();
         let runtimes = (0..self.processes).map(start).collect::<Vec<Runtime>>();
         let deployment = self.deployment();
@@ -234,7 +233,7 @@ impl Broadcast {
         let mut errors = Vec::new();
         for _ in 0..self.origins + self.receivers {
             match events.recv_timeout(PATIENCE) {
-                Ok(Event::Failed { error, .. }) => errors.push(error),
+                Ok((WorkerEvent::Failed { error, .. }, _)) => errors.push(error),
                 Ok(_) => {}
                 Err(_) => panic!("it does not end: {errors:?}"),
             }
@@ -562,11 +561,11 @@ fn a_stop_in_the_midst_reaches_every_receiver() {
             (0..7).all(|receiver| broadcast.seen(receiver).contains(&Seen::EndOfWork))
         });
         for runtime in &runtimes {
-            runtime.stop(1);
+            runtime.tell(Command::Stop, Attached::Nothing);
         }
         for _ in 0..9 {
-            let event = events.recv_timeout(PATIENCE).expect("the end");
-            assert!(matches!(event, Event::Ended { .. }), "{event:?}");
+            let (event, _) = events.recv_timeout(PATIENCE).expect("the end");
+            assert!(matches!(event, WorkerEvent::Ended { .. }), "{event:?}");
         }
         // The unit had ended; nothing was closed by the stop.
         for receiver in 0..7 {

@@ -6,17 +6,17 @@ mod pipeline;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use pipeline::{After, Numbers, Pipeline, ended, naive};
+use pipeline::{After, Events, Numbers, Pipeline, ended, naive};
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::LINK_MESSAGES_MAX;
+use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions, WaitMode};
-use slackwater_engine::worker::Event;
 
 /// How long a test waits for what must come at once.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn start(workers: usize) -> (Runtime, mpsc::Receiver<Event>) {
-    let (sender, events) = mpsc::channel();
+fn start(workers: usize) -> (Runtime, Events) {
+    let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
     (
         Runtime::start(&RuntimeOptions::on(&vec![None; workers]), sender).unwrap(),
         events,
@@ -52,10 +52,10 @@ fn the_answer_does_not_depend_on_workers_instances_or_chunks() {
                 chunk_rows,
                 after: After::End,
             },
-            ..Pipeline::new(1, workers, instances)
+            ..Pipeline::new(workers, instances)
         };
         let counters = pipeline.start(&runtime);
-        let failed = ended(&events, 1, pipeline.instance_count(), PATIENCE);
+        let failed = ended(&events, pipeline.instance_count(), PATIENCE);
         assert_eq!(failed, Vec::<String>::new());
         let written = pipeline.written.lock().unwrap();
         assert_eq!(
@@ -89,7 +89,7 @@ fn the_answer_does_not_depend_on_instances_that_move() {
             wait,
             ..RuntimeOptions::on(&[None; 3])
         };
-        let (sender, events) = mpsc::channel();
+        let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
         let runtime = Runtime::start(&options, sender).unwrap();
         let pipeline = Pipeline {
             numbers: Numbers {
@@ -97,27 +97,24 @@ fn the_answer_does_not_depend_on_instances_that_move() {
                 chunk_rows: 3,
                 after: After::End,
             },
-            ..Pipeline::new(1, 3, 2)
+            ..Pipeline::new(3, 2)
         };
-        let deployed = pipeline.deploy(&runtime);
-        for (number, worker) in pipeline.movable() {
-            runtime.detach(1, number, worker);
-        }
+        pipeline.deploy(&runtime);
+        let detach = |instance| runtime.tell(Command::Detach { instance }, Attached::Nothing);
+        pipeline.movable().into_iter().for_each(detach);
         let (mut left, mut moves) = (pipeline.instance_count(), 0);
         while left > 0 {
             match events
                 .recv_timeout(PATIENCE)
                 .expect("nobody sleeps for ever")
             {
-                Event::Detached {
-                    number, instance, ..
-                } => {
+                (WorkerEvent::Detached { instance }, detached) => {
                     moves += 1;
-                    let to = (number + moves) % 3;
-                    runtime.adopt(&deployed, 1, number, instance, to);
-                    runtime.detach(1, number, to);
+                    let worker = (instance + moves) % 3;
+                    runtime.tell(Command::Adopt { instance, worker }, detached);
+                    detach(instance);
                 }
-                Event::Ended { .. } => left -= 1,
+                (WorkerEvent::Ended { .. }, _) => left -= 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -141,7 +138,7 @@ fn a_slow_sink_holds_the_source_back() {
             after: After::End,
         },
         through: true,
-        ..Pipeline::new(1, 2, 1)
+        ..Pipeline::new(2, 1)
     };
     pipeline.gate.close();
     let counters = pipeline.start(&runtime);
@@ -160,7 +157,7 @@ fn a_slow_sink_holds_the_source_back() {
     assert!(pipeline.written.lock().unwrap().rows.is_empty());
     pipeline.gate.open();
     assert_eq!(
-        ended(&events, 1, pipeline.instance_count(), PATIENCE),
+        ended(&events, pipeline.instance_count(), PATIENCE),
         Vec::<String>::new()
     );
     assert_eq!(pipeline.written.lock().unwrap().rows.len(), 2_000);
@@ -176,23 +173,20 @@ fn a_panic_ends_the_query_and_names_the_instance() {
             after: After::End,
         },
         panics: true,
-        ..Pipeline::new(1, 2, 1)
+        ..Pipeline::new(2, 1)
     };
     pipeline.start(&runtime);
-    let first = events.recv_timeout(PATIENCE).unwrap();
+    let first = events.recv_timeout(PATIENCE).unwrap().0;
     let mut others = pipeline.instance_count() - 1;
     // The source may have come to its end before.
-    let failed = if let Event::Ended { instance: 0, .. } = first {
+    let failed = if let WorkerEvent::Ended { instance: 0, .. } = first {
         others -= 1;
-        events.recv_timeout(PATIENCE).unwrap()
+        events.recv_timeout(PATIENCE).unwrap().0
     } else {
         first
     };
-    let Event::Failed {
-        deployment: 1,
-        instance: 1,
-        error,
-        ..
+    let WorkerEvent::Failed {
+        instance: 1, error, ..
     } = failed
     else {
         panic!("{failed:?}")
@@ -203,8 +197,8 @@ fn a_panic_ends_the_query_and_names_the_instance() {
         "{text}"
     );
     // What depended on it ends without looking whole, also without being told.
-    runtime.remove(1);
-    ended(&events, 1, others, PATIENCE);
+    runtime.tell(Command::Remove, Attached::Nothing);
+    ended(&events, others, PATIENCE);
     let written = pipeline.written.lock().unwrap();
     assert_eq!(written.finished, [false]);
 }
@@ -220,7 +214,7 @@ fn regression_a_sink_behind_a_failed_instance_does_not_finish_as_complete() {
             after: After::Silence,
         },
         panics: true,
-        ..Pipeline::new(1, 2, 1)
+        ..Pipeline::new(2, 1)
     };
     pipeline.start(&runtime);
     wait_until("the sink's end", || {
@@ -230,7 +224,7 @@ fn regression_a_sink_behind_a_failed_instance_does_not_finish_as_complete() {
     drop(runtime);
     let failed = events
         .iter()
-        .filter(|event| matches!(event, Event::Failed { .. }));
+        .filter(|(event, _)| matches!(event, WorkerEvent::Failed { .. }));
     assert_eq!(failed.count(), 1, "only the instance that failed says so");
 }
 
@@ -243,13 +237,13 @@ fn a_stop_ends_the_query_and_leaves_windows_open() {
             chunk_rows: 10,
             after: After::Silence,
         },
-        ..Pipeline::new(1, 2, 2)
+        ..Pipeline::new(2, 2)
     };
     let counters = pipeline.start(&runtime);
     wait_until("all rows", || rows_in(&counters) == 1_000);
-    runtime.stop(1);
+    runtime.tell(Command::Stop, Attached::Nothing);
     assert_eq!(
-        ended(&events, 1, pipeline.instance_count(), PATIENCE),
+        ended(&events, pipeline.instance_count(), PATIENCE),
         Vec::<String>::new()
     );
     let written = pipeline.written.lock().unwrap();
@@ -264,14 +258,15 @@ fn a_stop_ends_the_query_and_leaves_windows_open() {
 
 #[test]
 fn a_deployment_is_removed_while_another_runs() {
-    let (runtime, events) = start(2);
+    // A runtime for each.
+    let ((first, _first_events), (second, events)) = (start(2), start(2));
     let one = Pipeline {
         numbers: Numbers {
             rows: 1_000,
             chunk_rows: 10,
             after: After::Silence,
         },
-        ..Pipeline::new(1, 2, 2)
+        ..Pipeline::new(2, 2)
     };
     let two = Pipeline {
         numbers: Numbers {
@@ -279,18 +274,18 @@ fn a_deployment_is_removed_while_another_runs() {
             chunk_rows: 10,
             after: After::End,
         },
-        ..Pipeline::new(2, 2, 2)
+        ..Pipeline::new(2, 2)
     };
     two.gate.close();
-    let counters = one.start(&runtime);
-    two.start(&runtime);
+    let counters = one.start(&first);
+    two.start(&second);
     wait_until("all rows", || rows_in(&counters) == 1_000);
-    runtime.remove(1);
+    first.tell(Command::Remove, Attached::Nothing);
     wait_until("the removal", || {
         one.written.lock().unwrap().finished == [false]
     });
     two.gate.open();
-    let failed = ended(&events, 2, two.instance_count(), PATIENCE);
+    let failed = ended(&events, two.instance_count(), PATIENCE);
     assert_eq!(failed, Vec::<String>::new());
     assert_eq!(two.written.lock().unwrap().sorted(), naive(0..20_000));
     assert!(one.sources_closed() && two.sources_closed());
@@ -305,7 +300,7 @@ fn regression_a_runtime_that_is_dropped_releases_sources_and_discards_what_sinks
             chunk_rows: 10,
             after: After::Silence,
         },
-        ..Pipeline::new(1, 2, 2)
+        ..Pipeline::new(2, 2)
     };
     let counters = pipeline.start(&runtime);
     wait_until("all rows", || rows_in(&counters) == 1_000);
@@ -323,7 +318,7 @@ fn a_pipeline_without_input_makes_no_wake_ups() {
             chunk_rows: 10,
             after: After::Silence,
         },
-        ..Pipeline::new(1, 2, 2)
+        ..Pipeline::new(2, 2)
     };
     let counters = pipeline.start(&runtime);
     wait_until("all rows", || rows_in(&counters) == 1_000);

@@ -28,11 +28,11 @@ use slackwater_engine::operator::aggregate::{
 };
 use slackwater_engine::operator::window::{AssignWindows, Windows};
 use slackwater_engine::operator::{Operator, Output};
+use slackwater_engine::protocol::{Attached, WorkerEvent};
 use slackwater_engine::runtime::{Deployed, Runtime};
 use slackwater_engine::sink::Sink;
 use slackwater_engine::source::{DeadLetters, Rejected, Source, SourcePoll, SourceRows};
 use slackwater_engine::time::now_ns;
-use slackwater_engine::worker::Event;
 
 const KEYS: i64 = 7;
 const WINDOW_US: i64 = 10;
@@ -57,7 +57,6 @@ pub struct Numbers {
 
 /// One deployment, and what it does that a test wants to see.
 pub struct Pipeline {
-    pub id: u32,
     pub workers: usize,
     /// Instances of source and of aggregation.
     pub instances: usize,
@@ -122,13 +121,11 @@ pub fn naive(numbers: std::ops::Range<i64>) -> Vec<Vec<i64>> {
         .collect()
 }
 
-/// Waits until `instances` instances of a deployment have ended; the errors of those that failed.
-pub fn ended(
-    events: &mpsc::Receiver<Event>,
-    id: u32,
-    instances: usize,
-    patience: Duration,
-) -> Vec<String> {
+/// What workers report, with what comes beside it.
+pub type Events = mpsc::Receiver<(WorkerEvent, Attached)>;
+
+/// Waits until `instances` instances have ended; the errors of those that failed.
+pub fn ended(events: &Events, instances: usize, patience: Duration) -> Vec<String> {
     let deadline = Instant::now() + patience;
     let (mut left, mut failed) = (instances, Vec::new());
     while left > 0 {
@@ -136,11 +133,10 @@ pub fn ended(
         match events
             .recv_timeout(wait)
             .expect("all instances end in time")
+            .0
         {
-            Event::Ended { deployment, .. } if deployment == id => left -= 1,
-            Event::Failed {
-                deployment, error, ..
-            } if deployment == id => {
+            WorkerEvent::Ended { .. } => left -= 1,
+            WorkerEvent::Failed { error, .. } => {
                 failed.push(error.to_string());
                 left -= 1;
             }
@@ -153,7 +149,7 @@ pub fn ended(
 fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
     let fields = fields
         .iter()
-        .map(|(name, of)| Field::new(*name, of.clone(), true));
+        .map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
@@ -173,9 +169,8 @@ fn windowed() -> SchemaRef {
 }
 
 impl Pipeline {
-    pub fn new(id: u32, workers: usize, instances: usize) -> Pipeline {
+    pub fn new(workers: usize, instances: usize) -> Pipeline {
         Pipeline {
-            id,
             workers,
             instances,
             numbers: Numbers {
@@ -199,14 +194,12 @@ impl Pipeline {
         runtime.deploy(&self.plan(), self).unwrap()
     }
 
-    /// Numbers of the instances that may move, and their workers to begin with.
-    pub fn movable(&self) -> Vec<(usize, usize)> {
+    /// Numbers of the instances that may move.
+    pub fn movable(&self) -> Vec<usize> {
         let plan = self.plan();
         let instances = plan.instances.iter().enumerate();
         let movable = instances.filter(|(_, instance)| instance.movable);
-        movable
-            .map(|(number, instance)| (number, instance.worker))
-            .collect()
+        movable.map(|(number, _)| number).collect()
     }
 
     pub fn instance_count(&self) -> usize {
@@ -318,7 +311,6 @@ impl Pipeline {
             vec![step],
         );
         Deployment {
-            id: self.id,
             instances,
             links,
             chunk_rows: self.numbers.chunk_rows,

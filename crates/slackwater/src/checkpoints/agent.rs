@@ -15,18 +15,18 @@ use slackwater_checkpoint::{PartRequest, PartWriter, Runner, Store};
 use slackwater_engine::checkpoint::{Prepared, Snapshot, StateSnapshot};
 use slackwater_engine::deploy::{Deployment, InstancePlan};
 use slackwater_engine::hash::BUCKETS;
+use slackwater_engine::protocol::{Attached, WorkerEvent};
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::{Resume, SourceConnector};
 use slackwater_engine::time::now_ns;
-use slackwater_engine::worker::Event;
 use slackwater_sql::program::Program;
 use slackwater_sql::specs::NodeSpec;
 
 use super::{Incarnation, Members, Suspected, partitions_of};
 
-/// What an agent says to the keeper. Members are named by their index in [`Members`].
+/// What agents report to the coordinator. Members are named by their index in [`Members`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Word {
+pub enum AgentEvent {
     /// A source has read something.
     Changed,
     /// A member has taken its snapshot.
@@ -83,11 +83,15 @@ pub enum Word {
     },
 }
 
+/// Jobs of a member that may wait for the agent's thread: a checkpoint has one at most to store or to
+/// secure, one is under way at a time, and three may have been given up while a slow store still works.
+const JOBS_PER_MEMBER_MAX: usize = 4;
+
 /// What the agent's thread has done.
 #[derive(Debug)]
-pub enum Done {
-    /// What the keeper is told.
-    Word(Word),
+pub enum JobDone {
+    /// What the coordinator is told.
+    Report(AgentEvent),
     /// What was prepared up to a barrier is committed.
     Committed {
         /// The barrier.
@@ -99,10 +103,10 @@ pub enum Done {
 
 enum Job {
     Store(Box<StoreJob>),
-    /// Makes what sinks have prepared durable, and then says the word.
+    /// Makes what sinks have prepared durable, and then reports the event.
     Secure {
         prepared: Vec<(usize, Prepared)>,
-        word: Box<Word>,
+        event: Box<AgentEvent>,
     },
     Commit {
         barrier: u64,
@@ -121,8 +125,8 @@ struct StoreJob {
     pieces: Vec<Vec<RecordBatch>>,
 }
 
-/// The agent of this process.
-pub struct Agent {
+/// The agent of this process: takes in what its instances had at a cut, and says what became of it.
+pub struct CheckpointAgent {
     members: Arc<Members>,
     /// The stateful node at the head of each instance, and how many instances its subquery has.
     heads: Vec<(Option<usize>, u32)>,
@@ -134,11 +138,11 @@ pub struct Agent {
     /// How far sources were at barriers of which it is not known whether they are stored, and the nodes.
     read: Vec<(u64, usize, Vec<Resume>)>,
     connectors: HashMap<usize, Arc<dyn SourceConnector>>,
-    jobs: Option<mpsc::Sender<Job>>,
+    jobs: Option<mpsc::SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Agent {
+impl CheckpointAgent {
     /// Starts the agent of an incarnation; `done` hears what its thread has done.
     ///
     /// # Errors
@@ -149,8 +153,8 @@ impl Agent {
         program: &Program,
         deployment: &Deployment,
         members: Arc<Members>,
-        done: impl Fn(Done) + Send + 'static,
-    ) -> std::result::Result<Agent, String> {
+        done: impl Fn(JobDone) + Send + 'static,
+    ) -> std::result::Result<CheckpointAgent, String> {
         let store = Store::open(&incarnation.place).map_err(|error| error.to_string())?;
         let writer = PartWriter::new(store, incarnation.epoch);
         let runner = Runner::new().map_err(|error| error.to_string())?;
@@ -161,18 +165,20 @@ impl Agent {
                 NodeSpec::Sink(sink) => Some(sink.connector.clone()),
                 _ => None,
             });
-        let clerk = Clerk {
+        let thread_state = AgentThread {
             writer,
             runner,
             sinks: sinks.collect(),
             node_of: members.members.iter().map(|(node, _)| *node).collect(),
         };
-        let (jobs, queue) = mpsc::channel();
+        // And a commit for each.
+        let jobs_max = JOBS_PER_MEMBER_MAX * (members.members.len() + 1);
+        let (jobs, queue) = mpsc::sync_channel(jobs_max);
         let thread = std::thread::Builder::new()
             .name("checkpoints".to_string())
             .spawn(move || {
                 while let Ok(job) = queue.recv() {
-                    clerk.work(job, &done);
+                    thread_state.work(job, &done);
                 }
             })
             .map_err(|error| format!("can't start a thread: {error}"))?;
@@ -194,7 +200,7 @@ impl Agent {
             (head.filter(is_stateful), instance.of as u32)
         });
         let sources = instances.clone().map(InstancePlan::source);
-        Ok(Agent {
+        Ok(CheckpointAgent {
             heads: heads.collect(),
             sources: sources.collect(),
             index: instances.map(|instance| instance.index).collect(),
@@ -207,74 +213,82 @@ impl Agent {
         })
     }
 
-    /// Takes out of an event what is about a checkpoint: what the keeper is told of it at once.
-    pub fn hear(&mut self, event: &mut Event) -> Vec<Word> {
-        match event {
-            Event::Changed { .. } => vec![Word::Changed],
-            Event::Snapshot {
-                instance, snapshot, ..
-            } => self.snapshot(*instance, std::mem::take(&mut **snapshot)),
-            Event::Ended { instance, last, .. } => match last.take() {
-                Some(last) => self.ended(*instance, *last),
-                None => Vec::new(),
-            },
+    /// What the coordinator is told at once of an event, and of the snapshot that came with it.
+    pub fn hear(&mut self, event: &WorkerEvent, attached: Attached) -> Vec<AgentEvent> {
+        match (event, attached) {
+            (WorkerEvent::Changed, _) => vec![AgentEvent::Changed],
+            (WorkerEvent::Snapshot { instance }, Attached::Snapshot(snapshot)) => {
+                self.snapshot(*instance, *snapshot)
+            }
+            (WorkerEvent::Ended { instance, .. }, Attached::Snapshot(last)) => {
+                self.ended(*instance, *last)
+            }
             _ => Vec::new(),
         }
     }
 
-    fn snapshot(&mut self, instance: usize, snapshot: Snapshot) -> Vec<Word> {
+    fn snapshot(&mut self, instance: usize, snapshot: Snapshot) -> Vec<AgentEvent> {
         let barrier = snapshot.barrier;
         let taken_ns = snapshot.state.as_ref().map_or(0, |state| state.taken_ns);
-        let reports = self.reports(instance, snapshot, barrier);
-        let words = reports.into_iter().map(|(member, report)| Word::Taken {
-            barrier,
-            member,
-            report,
-            taken_ns,
-        });
-        self.secured(words.collect())
+        let (reports, mut failed) = self.reports(instance, snapshot, barrier);
+        let events = reports
+            .into_iter()
+            .map(|(member, report)| AgentEvent::Taken {
+                barrier,
+                member,
+                report,
+                taken_ns,
+            });
+        let mut events = self.secured(events.collect());
+        events.append(&mut failed);
+        events
     }
 
-    fn ended(&mut self, instance: usize, last: Snapshot) -> Vec<Word> {
+    fn ended(&mut self, instance: usize, last: Snapshot) -> Vec<AgentEvent> {
         let last_barrier = last.barrier;
         // What was prepared at the end belongs to whatever barrier comes next.
-        let reports = self.reports(instance, last, last_barrier + 1);
-        let words = reports.into_iter().map(|(member, report)| Word::Ended {
-            member,
-            last_barrier,
-            report,
-        });
-        self.secured(words.collect())
+        let (reports, _) = self.reports(instance, last, last_barrier + 1);
+        let events = reports
+            .into_iter()
+            .map(|(member, report)| AgentEvent::Ended {
+                member,
+                last_barrier,
+                report,
+            });
+        self.secured(events.collect())
     }
 
-    /// The words that can be said at once. Those of sinks have to wait until what these have prepared is
-    /// durable: now, or for an earlier checkpoint, at which that may have failed.
-    fn secured(&self, words: Vec<Word>) -> Vec<Word> {
+    /// The events that can be reported at once. Those of sinks have to wait until what these have prepared
+    /// is durable: now, or for an earlier checkpoint, at which that may have failed.
+    fn secured(&self, events: Vec<AgentEvent>) -> Vec<AgentEvent> {
         let mut at_once = Vec::new();
-        for word in words {
-            let (Word::Taken { member, .. } | Word::Ended { member, .. }) = word else {
+        for event in events {
+            let (AgentEvent::Taken { member, .. } | AgentEvent::Ended { member, .. }) = event
+            else {
                 continue;
             };
             let pending = self.pending.get(&member).into_iter().flatten();
             let prepared = pending.map(|(_, prepared)| (member, prepared.clone()));
             let prepared = prepared.collect::<Vec<_>>();
             if prepared.is_empty() {
-                at_once.push(word);
-            } else {
-                let word = Box::new(word);
-                self.give(Job::Secure { prepared, word });
+                at_once.push(event);
+                continue;
+            }
+            let event = Box::new(event);
+            if let Err(Job::Secure { event, .. }) = self.give(Job::Secure { prepared, event }) {
+                at_once.push(not_secured(*event, too_slow()));
             }
         }
         at_once
     }
 
-    /// What each member of an instance says.
+    /// What each member of an instance says, and what could not be stored.
     fn reports(
         &mut self,
         instance: usize,
         snapshot: Snapshot,
         prepared_for: u64,
-    ) -> Vec<(usize, Report)> {
+    ) -> (Vec<(usize, Report)>, Vec<AgentEvent>) {
         let watermark = snapshot.watermark;
         let index = self.index[instance];
         for prepared in snapshot.prepared {
@@ -290,7 +304,7 @@ impl Agent {
         }
         let source = self.sources[instance].and_then(|node| self.members.find(node, index));
         let partitions = partitions_of(&snapshot.partitions);
-        let mut reports = Vec::new();
+        let (mut reports, mut failed) = (Vec::new(), Vec::new());
         if let Some(member) = source {
             let report = Report {
                 partitions,
@@ -300,11 +314,11 @@ impl Agent {
             reports.push((member, report));
         }
         let members = self.members.instances.iter().enumerate();
-        let own = members.filter(|(_, of)| **of == instance);
+        let own = members.filter(|(_, number)| **number == instance);
         let own = own
             .map(|(member, _)| member)
-            .filter(|&of| Some(of) != source);
-        let (head, of) = self.heads[instance];
+            .filter(|&member| Some(member) != source);
+        let (head, owners) = self.heads[instance];
         let head = head.and_then(|node| self.members.find(node, index));
         let mut state = snapshot.state;
         for member in own.collect::<Vec<usize>>() {
@@ -315,7 +329,11 @@ impl Agent {
             match state.take_if(|_| head == Some(member)) {
                 Some(state) => {
                     report.memory = state.bytes as u64;
-                    report.parts = self.store(snapshot.barrier, member, of, watermark, state);
+                    let stored = self.store(snapshot.barrier, member, owners, watermark, state);
+                    report.parts = stored.unwrap_or_else(|event| {
+                        failed.push(event);
+                        0
+                    });
                 }
                 None => {
                     let pending = self.pending.get(&member).into_iter().flatten();
@@ -325,7 +343,7 @@ impl Agent {
             }
             reports.push((member, report));
         }
-        reports
+        (reports, failed)
     }
 
     /// Has state stored; returns in how many parts.
@@ -333,10 +351,10 @@ impl Agent {
         &self,
         barrier: u64,
         member: usize,
-        of: u32,
+        owners: u32,
         watermark: Option<i64>,
         state: StateSnapshot,
-    ) -> usize {
+    ) -> std::result::Result<usize, AgentEvent> {
         let (node, instance) = self.members.members[member];
         let mut pieces: Vec<Vec<RecordBatch>> = Vec::new();
         for batch in state.batches {
@@ -351,25 +369,31 @@ impl Agent {
             pieces.push(vec![RecordBatch::new_empty(Arc::new(Schema::empty()))]);
         }
         let count = pieces.len();
-        self.give(Job::Store(Box::new(StoreJob {
+        let given = self.give(Job::Store(Box::new(StoreJob {
             barrier,
             since: state.since,
             member,
             node: self.members.nodes[node].key.clone(),
             instance,
-            owners: (!state.has_moved).then_some(of),
+            owners: (!state.has_moved).then_some(owners),
             watermark,
             pieces,
         })));
-        count
+        match given {
+            Ok(()) => Ok(count),
+            Err(_) => Err(AgentEvent::Failed {
+                barrier,
+                reason: too_slow(),
+            }),
+        }
     }
 
     /// Commits everything that was prepared up to a barrier, in its order, and tells sources how far they
-    /// are stored.
-    pub fn commit(&mut self, barrier: u64) {
-        for (of, node, resume) in std::mem::take(&mut self.read) {
-            if of > barrier {
-                self.read.push((of, node, resume));
+    /// are stored. Returns what the coordinator is told at once.
+    pub fn commit(&mut self, barrier: u64) -> Option<AgentEvent> {
+        for (at, node, resume) in std::mem::take(&mut self.read) {
+            if at > barrier {
+                self.read.push((at, node, resume));
             } else if let Some(connector) = self.connectors.get(&node) {
                 for partition in &resume {
                     connector.stored(&partition.name, partition.position);
@@ -378,17 +402,20 @@ impl Agent {
         }
         let mut commits = Vec::new();
         for (&member, pending) in &self.pending {
-            let ready = pending.iter().filter(|(of, _)| *of <= barrier);
+            let ready = pending.iter().filter(|(at, _)| *at <= barrier);
             commits.extend(ready.map(|(_, prepared)| (member, prepared.clone())));
         }
-        self.give(Job::Commit { barrier, commits });
+        let given = self.give(Job::Commit { barrier, commits });
+        given
+            .is_err()
+            .then(|| AgentEvent::NotCommitted { reason: too_slow() })
     }
 
-    /// Takes in what its thread has done; returns what the keeper is told.
-    pub fn done(&mut self, done: Done) -> Word {
+    /// Takes in what its thread has done; returns what the coordinator is told.
+    pub fn done(&mut self, done: JobDone) -> AgentEvent {
         match done {
-            Done::Word(word) => word,
-            Done::Committed { barrier, commits } => {
+            JobDone::Report(event) => event,
+            JobDone::Committed { barrier, commits } => {
                 let now_ns = now_ns();
                 let delays_ns = commits
                     .iter()
@@ -403,7 +430,7 @@ impl Agent {
                 }
                 // Also those that had nothing left: an earlier commit may have been all of it.
                 let members = self.pending.keys().copied().collect();
-                Word::Committed {
+                AgentEvent::Committed {
                     barrier,
                     members,
                     delays_ns,
@@ -412,15 +439,30 @@ impl Agent {
         }
     }
 
-    fn give(&self, job: Job) {
-        if let Some(jobs) = &self.jobs {
+    /// Hands a job to the thread, or back where too many wait: nobody waits for a disk here.
+    fn give(&self, job: Job) -> std::result::Result<(), Job> {
+        match self.jobs.as_ref().map(|jobs| jobs.try_send(job)) {
+            Some(Err(mpsc::TrySendError::Full(job))) => Err(job),
             // The thread ends only with the agent.
-            let _ = jobs.send(job);
+            Some(Err(mpsc::TrySendError::Disconnected(_)) | Ok(())) | None => Ok(()),
         }
     }
 }
 
-impl Drop for Agent {
+fn too_slow() -> String {
+    "the store of checkpoints is too slow: too much waits for it already".to_string()
+}
+
+/// What the coordinator is told instead of an event that had to wait for what its sink has prepared.
+fn not_secured(event: AgentEvent, reason: String) -> AgentEvent {
+    match event {
+        // The next checkpoint has it pending, too.
+        AgentEvent::Taken { barrier, .. } => AgentEvent::Failed { barrier, reason },
+        _ => AgentEvent::NotCommitted { reason },
+    }
+}
+
+impl Drop for CheckpointAgent {
     /// Waits for what is being stored: nothing of this incarnation is written after it.
     fn drop(&mut self) {
         self.jobs = None;
@@ -431,7 +473,7 @@ impl Drop for Agent {
 }
 
 /// What the agent's thread works with.
-struct Clerk {
+struct AgentThread {
     writer: PartWriter,
     runner: Runner,
     /// The connectors of sinks, by index of the node.
@@ -439,19 +481,16 @@ struct Clerk {
     node_of: Vec<usize>,
 }
 
-impl Clerk {
-    fn work(&self, job: Job, done: &impl Fn(Done)) {
+impl AgentThread {
+    fn work(&self, job: Job, done: &impl Fn(JobDone)) {
         match job {
             Job::Store(job) => self.store(&job, done),
-            Job::Secure { prepared, word } => {
+            Job::Secure { prepared, event } => {
                 let secured = self.for_each(&prepared, |sink, text| sink.secure(text));
-                let word = match (secured, *word) {
-                    (Ok(()), word) => word,
-                    // The next checkpoint has it pending, too.
-                    (Err(reason), Word::Taken { barrier, .. }) => Word::Failed { barrier, reason },
-                    (Err(reason), _) => Word::NotCommitted { reason },
-                };
-                done(Done::Word(word));
+                done(JobDone::Report(match secured {
+                    Ok(()) => *event,
+                    Err(reason) => not_secured(*event, reason),
+                }));
             }
             Job::Commit {
                 barrier,
@@ -464,10 +503,10 @@ impl Clerk {
                     !sink.is_some_and(|sink| sink.capabilities().may_lose_prepared)
                 });
                 if let Err(reason) = self.for_each(&commits, |sink, text| sink.commit(text)) {
-                    done(Done::Word(Word::NotCommitted { reason }));
+                    done(JobDone::Report(AgentEvent::NotCommitted { reason }));
                     return;
                 }
-                done(Done::Committed { barrier, commits });
+                done(JobDone::Committed { barrier, commits });
             }
         }
     }
@@ -486,7 +525,7 @@ impl Clerk {
         Ok(())
     }
 
-    fn store(&self, job: &StoreJob, done: &impl Fn(Done)) {
+    fn store(&self, job: &StoreJob, done: &impl Fn(JobDone)) {
         for (piece, batches) in job.pieces.iter().enumerate() {
             let request = PartRequest {
                 barrier: job.barrier,
@@ -498,18 +537,18 @@ impl Clerk {
                 owners: job.owners,
                 watermark: job.watermark,
             };
-            let word = match self.runner.run(self.writer.put(&request, batches)) {
-                Ok(part) => Word::Stored {
+            let event = match self.runner.run(self.writer.put(&request, batches)) {
+                Ok(part) => AgentEvent::Stored {
                     barrier: job.barrier,
                     member: job.member,
                     part,
                 },
-                Err(error) => Word::Failed {
+                Err(error) => AgentEvent::Failed {
                     barrier: job.barrier,
                     reason: error.to_string(),
                 },
             };
-            done(Done::Word(word));
+            done(JobDone::Report(event));
         }
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use slackwater_control::latency::elastic::{Resident, moves};
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::Deployment;
-use slackwater_engine::runtime::Deployed;
 
 use super::watch::busy_ns;
 use crate::plan::Plan;
@@ -32,7 +31,11 @@ pub struct Elastic {
 }
 
 impl Elastic {
-    pub fn new(deployment: &Deployment, plan: &Plan, deployed: &Deployed) -> Elastic {
+    pub fn new(
+        deployment: &Deployment,
+        plan: &Plan,
+        counters: &[Arc<InstanceCounters>],
+    ) -> Elastic {
         let residents = deployment.instances.iter().map(|instance| Resident {
             busy: 0.0,
             worker: instance.worker,
@@ -40,7 +43,7 @@ impl Elastic {
         });
         let residents = residents.collect::<Vec<Resident>>();
         let mut elastic = Elastic {
-            counters: deployed.counters.clone(),
+            counters: counters.to_vec(),
             last_ns: vec![0; residents.len()],
             last_rows: vec![0; residents.len()],
             residents,
@@ -67,7 +70,7 @@ impl Elastic {
         self.used_max = self.used_max.max(self.used());
     }
 
-    /// Looks at what each instance did; who is to be detached from which worker. `cores` is the CPU
+    /// Looks at what each instance did; which instance is to go to which worker. `cores` is the CPU
     /// time of each worker per second, which its instances share as the clock around their work
     /// says: that clock also runs while another program has the core, and misses what a source does
     /// before it has something.
@@ -110,11 +113,11 @@ impl Elastic {
             }
         }
         self.low_ns = 0;
-        let detach = moves.into_iter().map(|change| {
+        let relocated = moves.into_iter().map(|change| {
             self.moving.insert(change.instance, change.to);
-            (change.instance, self.residents[change.instance].worker)
+            (change.instance, change.to)
         });
-        detach.collect()
+        relocated.collect()
     }
 
     /// Rows that came to each worker since the last call: from its sources, or, where it has none,
@@ -136,14 +139,13 @@ impl Elastic {
             .collect()
     }
 
-    /// An instance was handed back; where it goes.
-    pub fn arrives(&mut self, number: usize) -> usize {
-        let to = self.moving.remove(&number);
-        let to = to.unwrap_or(self.residents[number].worker);
-        self.residents[number].worker = to;
+    /// An instance runs where it was sent.
+    pub fn arrived(&mut self, number: usize) {
+        if let Some(worker) = self.moving.remove(&number) {
+            self.residents[number].worker = worker;
+        }
         self.moves += 1;
         self.count_used();
-        to
     }
 
     /// An instance has ended; it goes nowhere.
@@ -158,19 +160,14 @@ impl Elastic {
         self.moving.is_empty()
     }
 
-    /// Who runs an instance, or will run it.
-    pub fn worker_of(&self, instance: usize) -> usize {
-        self.residents[instance].worker
-    }
-
     /// The workers that run the subqueries of these nodes.
     pub fn workers_of(&self, nodes: &[usize], plan: &Plan) -> Vec<usize> {
         let instances = plan.execution.instances.iter().zip(&self.residents);
-        let of = instances.filter(|(instance, _)| {
+        let own = instances.filter(|(instance, _)| {
             let mut nodes = nodes.iter();
             nodes.any(|&node| plan.subqueries.of_node[node] == instance.subquery)
         });
-        let workers = of.map(|(_, resident)| resident.worker);
+        let workers = own.map(|(_, resident)| resident.worker);
         workers.collect::<BTreeSet<usize>>().into_iter().collect()
     }
 

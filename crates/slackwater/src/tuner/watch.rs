@@ -7,7 +7,7 @@ use slackwater_control::latency::model::Work;
 use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
 use slackwater_engine::deploy::{Deployment, StepKind};
 use slackwater_engine::latency::{SLOTS, upper_ns};
-use slackwater_engine::runtime::{Deployed, WaitMode};
+use slackwater_engine::runtime::WaitMode;
 
 use super::paths::Path;
 use super::{differs, first_fit};
@@ -162,10 +162,10 @@ impl PathWatch {
         deployment: &Deployment,
         plan: &Plan,
         path: &Path,
-        deployed: &Deployed,
+        counters: &[Arc<InstanceCounters>],
     ) -> PathWatch {
         let of = |wanted: &dyn Fn(usize) -> bool| {
-            let instances = plan.execution.instances.iter().zip(&deployed.counters);
+            let instances = plan.execution.instances.iter().zip(counters);
             let instances = instances.filter(|(instance, _)| wanted(instance.subquery));
             instances
                 .map(|(_, slots)| slots.clone())
@@ -177,7 +177,7 @@ impl PathWatch {
             .map(|&node| plan.subqueries.of_node[node]);
         let sources = sources.collect::<Vec<usize>>();
         let mut sinks = Vec::new();
-        for (instance, slots) in deployment.instances.iter().zip(&deployed.counters) {
+        for (instance, slots) in deployment.instances.iter().zip(counters) {
             for (step, plan) in instance.steps.iter().enumerate() {
                 if plan.node == path.sink && matches!(plan.kind, StepKind::Sink { .. }) {
                     sinks.push((slots.clone(), step, Box::new([0; SLOTS])));

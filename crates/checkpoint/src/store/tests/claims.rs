@@ -25,7 +25,7 @@ fn come_and_go(disk: &Disk) -> (u64, BTreeSet<u64>) {
 }
 
 /// As [`come_and_go`] while another one begins, after so many of its requests. `None` once it needs fewer.
-fn begin_meanwhile(requests: usize) -> Option<(u64, BTreeSet<u64>, Result<Incarnation>)> {
+fn begin_meanwhile(requests: usize) -> Option<(u64, BTreeSet<u64>, Result<CheckpointWriter>)> {
     let disk = Disk::new();
     let store = Store::new(Arc::new(disk.clone()), "memory");
     let mut begun = pin!(store.begin(None));

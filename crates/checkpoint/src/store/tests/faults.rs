@@ -6,7 +6,7 @@ use std::process::Command;
 use super::*;
 
 /// Two checkpoints; gives their manifests.
-fn two(place: &Place) -> (Incarnation, Manifest, Manifest) {
+fn two(place: &Place) -> (CheckpointWriter, Manifest, Manifest) {
     let (mut incarnation, _) = place.begin();
     let one = place.checkpoint(&mut incarnation, 1).unwrap();
     let two = place.checkpoint(&mut incarnation, 2).unwrap();
@@ -126,7 +126,7 @@ fn who_began_before_another_run_is_told() {
     let place = Place::new();
     let (mut first, _) = place.begin();
     place.checkpoint(&mut first, 1).unwrap();
-    let is_latest = |of: &Incarnation| place.runner.run(place.store.check_latest(of.epoch()));
+    let is_latest = |of: &CheckpointWriter| place.runner.run(place.store.check_latest(of.epoch()));
     assert_eq!(is_latest(&first), Ok(()));
     let (second, _) = place.begin();
     let error = is_latest(&first).unwrap_err();

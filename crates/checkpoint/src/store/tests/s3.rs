@@ -12,7 +12,7 @@ fn an_object_store_fences_and_sweeps_like_a_directory() {
     };
     let runner = Runner::new().unwrap();
     let store = Store::open(&location).unwrap();
-    let checkpoint = |incarnation: &mut Incarnation, barrier| {
+    let checkpoint = |incarnation: &mut CheckpointWriter, barrier| {
         runner.run(async {
             let mut manifest = manifest(barrier);
             let (parts, request) = (incarnation.parts(), request(barrier));

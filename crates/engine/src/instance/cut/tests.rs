@@ -59,7 +59,6 @@ fn handover(barrier: u64) -> Handover {
         node: 7,
         from: 1,
         to: 0,
-        state: vec![],
     }
 }
 
@@ -75,7 +74,7 @@ fn it_stands_at_the_barrier_until_it_has_what_it_is_to_get() {
     sender.send(barrier(1, &[FROM_ONE])).unwrap();
     instance.step().unwrap();
     assert!(instance.cut.is_some());
-    instance.take_over(handover(1)).unwrap();
+    instance.take_over(handover(1), vec![]).unwrap();
     assert!(instance.cut.is_none());
     let notices = instance.take_notices();
     assert!(matches!(notices[..], [Notice::Moved { barrier: 1 }]));
@@ -84,7 +83,7 @@ fn it_stands_at_the_barrier_until_it_has_what_it_is_to_get() {
 #[test]
 fn regression_state_for_the_next_barrier_does_not_keep_it_at_this_one() {
     let (mut instance, mut sender) = instance();
-    instance.take_over(handover(2)).unwrap();
+    instance.take_over(handover(2), vec![]).unwrap();
     sender.send(barrier(1, &[])).unwrap();
     instance.step().unwrap();
     assert!(instance.cut.is_none(), "nothing was to come for the first");

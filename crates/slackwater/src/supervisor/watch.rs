@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use slackwater_engine::Error;
 use slackwater_engine::instance::SinkResult;
-use slackwater_engine::worker::Event;
+use slackwater_engine::protocol::{Command, WorkerEvent};
 use slackwater_sql::program::Program;
 
+use super::coordinator::{Coordinator, Verdict};
+use super::events::RunEvent;
 use crate::catalog::ProgramCatalog;
-use crate::checkpoints::{self, Keeper, Stored, Verdict};
-use crate::crew::Crew;
+use crate::hosts::{HostCommand, HostEvent, LocalHost};
 use crate::live::Live;
-use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::tuner::Tuner;
@@ -25,38 +25,12 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Signals that come so soon after the first one are that one.
 const SAME_SIGNAL: Duration = Duration::from_millis(50);
 
-/// What a run hears.
-pub enum News {
-    /// From its workers.
-    Engine(Event),
-    /// From an agent, about a checkpoint.
-    Word(checkpoints::Word),
-    /// From this process's agent's thread.
-    Agent(checkpoints::Done),
-    /// From the keeper's thread.
-    Stored(Stored),
-    /// SIGINT, SIGTERM or SIGHUP.
-    Signal,
-}
-
-/// News, and which incarnation of the query they are about; signals are about all.
-pub struct Note {
-    /// Incarnations of a run are counted.
-    pub incarnation: usize,
-    /// They.
-    pub news: News,
-}
-
 /// A query that runs.
 pub struct Watch<'a> {
-    /// Which incarnation of it.
-    pub incarnation: usize,
     /// Who runs it.
-    pub crew: &'a Crew,
+    pub host: &'a LocalHost,
     /// What is run.
     pub program: &'a Program,
-    /// How.
-    pub plan: &'a Plan,
     /// Its sources and sinks.
     pub catalog: &'a ProgramCatalog<'a>,
     /// When the first incarnation was started.
@@ -84,12 +58,12 @@ pub struct Watch<'a> {
     /// Moves keys between instances, where there are several.
     pub rebalancer: Option<Rebalancer<'a>>,
     /// Takes checkpoints, where it takes any.
-    pub keeper: Option<Keeper>,
+    pub coordinator: Option<Coordinator>,
 }
 
 impl Watch<'_> {
     /// Until it has come to its end, was stopped, or has failed.
-    pub fn until_end(&mut self, news: &mpsc::Receiver<Note>, duration: Option<Duration>) {
+    pub fn until_end(&mut self, events: &mpsc::Receiver<RunEvent>, duration: Option<Duration>) {
         let mut end_at = duration.map(|duration| self.started + duration);
         if let Some(tuner) = &mut self.tuner {
             tuner.begin();
@@ -104,21 +78,18 @@ impl Watch<'_> {
             let look = look.map(|after| Instant::now() + after);
             let live = self.live.as_ref().map(Live::next);
             let shown = self.shown.next();
-            let save = self.keeper.as_ref().and_then(Keeper::next);
+            let save = self.coordinator.as_ref().and_then(Coordinator::next);
             let save = save.map(|after| Instant::now() + after);
             let ends = [end_at, self.stop_by, self.abandon_by, save];
             let deadlines = ends.into_iter().chain([shown, tick, look, live]);
             let received = match deadlines.flatten().min() {
-                // Nothing to wait for but news: no timer runs (I7).
-                None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(at) => news.recv_timeout(at.saturating_duration_since(Instant::now())),
+                // Nothing to wait for but events: no timer runs (I7).
+                None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => events.recv_timeout(at.saturating_duration_since(Instant::now())),
             };
             let now = Instant::now();
             match received {
-                Ok(note) if matches!(note.news, News::Signal) => self.signal(now),
-                // An earlier incarnation's.
-                Ok(note) if note.incarnation != self.incarnation => {}
-                Ok(note) => self.hear(note.news, now),
+                Ok(event) => self.hear(event, now),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -132,13 +103,16 @@ impl Watch<'_> {
                 && let Some(rebalancer) = &mut self.rebalancer
             {
                 let is_settled = self.tuner.as_ref().is_none_or(Tuner::is_settled);
-                let is_saved = !self.keeper.as_ref().is_some_and(Keeper::is_taking);
+                let is_saved = !self
+                    .coordinator
+                    .as_ref()
+                    .is_some_and(Coordinator::is_taking);
                 rebalancer.tick(is_settled && is_saved);
             }
             if save.is_some_and(|at| at <= now)
-                && let Some(keeper) = &mut self.keeper
+                && let Some(coordinator) = &mut self.coordinator
             {
-                keeper.tick(self.crew);
+                coordinator.tick(self.host);
             }
             self.balance_behind_checkpoints();
             self.judge(now);
@@ -156,11 +130,11 @@ impl Watch<'_> {
                 && let Some(live) = &mut self.live
             {
                 let workers = self.tuner.as_ref().map(Tuner::workers_used);
-                live.go_on(self.crew, self.catalog, workers.as_ref());
+                live.go_on(self.host, self.catalog, workers.as_ref());
             }
             if self.shown.is_due(now) {
-                let counters = self.crew.counters();
-                self.crew.count(self.catalog);
+                let counters = self.host.counters();
+                self.host.count(self.catalog);
                 self.shown
                     .show(now, self.program, self.catalog, counters, self.started);
             }
@@ -186,9 +160,9 @@ impl Watch<'_> {
 
     fn is_over(&self) -> bool {
         // What was prepared has to be committed, and that needs those who prepared it.
-        let is_kept = match &self.keeper {
-            Some(keeper) if self.error.is_none() && self.abandon_by.is_none() => {
-                *keeper.verdict() == Verdict::Running
+        let is_kept = match &self.coordinator {
+            Some(coordinator) if self.error.is_none() && self.abandon_by.is_none() => {
+                *coordinator.verdict() == Verdict::Running
             }
             _ => false,
         };
@@ -197,23 +171,24 @@ impl Watch<'_> {
 
     /// Moves begin again that a checkpoint has kept from it.
     fn balance_behind_checkpoints(&mut self) {
-        let (Some(rebalancer), Some(keeper)) = (&mut self.rebalancer, &mut self.keeper) else {
+        let (Some(rebalancer), Some(coordinator)) = (&mut self.rebalancer, &mut self.coordinator)
+        else {
             return;
         };
-        if !keeper.is_taking() {
+        if !coordinator.is_taking() {
             rebalancer.go_on();
         }
         if let Some(node) = rebalancer.take_moved() {
-            keeper.moved(node, self.crew);
+            coordinator.moved(node, self.host);
         }
     }
 
     /// Does what follows from what has become of the checkpoints.
     fn judge(&mut self, now: Instant) {
-        let Some(keeper) = &self.keeper else {
+        let Some(coordinator) = &self.coordinator else {
             return;
         };
-        let reason = match keeper.verdict() {
+        let reason = match coordinator.verdict() {
             Verdict::Failed(reason) | Verdict::Fatal(reason) => reason.clone(),
             Verdict::Running | Verdict::Finished | Verdict::Saved => return,
         };
@@ -228,55 +203,46 @@ impl Watch<'_> {
             return;
         }
         self.stop_by = Some(now + STOP_PATIENCE);
-        let keeper = self.keeper.as_mut();
-        let is_saving = keeper.is_some_and(|keeper| keeper.stop(self.crew));
+        let coordinator = self.coordinator.as_mut();
+        let is_saving = coordinator.is_some_and(|coordinator| coordinator.stop(self.host));
         if !is_saving {
-            self.crew.stop();
+            self.host.tell(HostCommand::Workers(Command::Stop));
         }
     }
 
-    fn hear(&mut self, news: News, now: Instant) {
-        match news {
-            News::Engine(mut event) => {
-                if let Some(keeper) = &mut self.keeper {
-                    let words = self.crew.agent().map(|mut agent| agent.hear(&mut event));
-                    for word in words.into_iter().flatten() {
-                        keeper.hear(word, self.crew);
-                    }
-                }
-                self.take(event, now);
-            }
-            News::Word(word) => {
-                if let Some(keeper) = &mut self.keeper {
-                    keeper.hear(word, self.crew);
+    fn hear(&mut self, event: RunEvent, now: Instant) {
+        match event {
+            RunEvent::Host(HostEvent::Worker(event)) => self.take(event, now),
+            RunEvent::Host(HostEvent::Relocated { instance }) => {
+                if let Some(tuner) = &mut self.tuner {
+                    tuner.relocated(instance);
                 }
             }
-            News::Agent(done) => {
-                let word = self.crew.agent().map(|mut agent| agent.done(done));
-                if let (Some(word), Some(keeper)) = (word, &mut self.keeper) {
-                    keeper.hear(word, self.crew);
+            RunEvent::Host(HostEvent::Checkpoint(event)) => {
+                if let Some(coordinator) = &mut self.coordinator {
+                    coordinator.hear(event, self.host);
                 }
             }
-            News::Stored(stored) => {
-                if let Some(keeper) = &mut self.keeper {
-                    keeper.stored(stored, self.crew);
+            RunEvent::Stored(stored) => {
+                if let Some(coordinator) = &mut self.coordinator {
+                    coordinator.stored(stored, self.host);
                 }
             }
-            News::Signal => self.signal(now),
+            RunEvent::Signal => self.signal(now),
         }
     }
 
     fn remove(&mut self, now: Instant) {
         if self.abandon_by.is_none() {
-            self.abandon_by = Some(now + self.crew.remove_patience());
+            self.abandon_by = Some(now + self.host.remove_patience());
             self.stop_by = self.abandon_by;
-            self.crew.remove();
+            self.host.tell(HostCommand::Workers(Command::Remove));
         }
     }
 
-    fn take(&mut self, event: Event, now: Instant) {
+    fn take(&mut self, event: WorkerEvent, now: Instant) {
         match event {
-            Event::Active => {
+            WorkerEvent::Active => {
                 if let Some(tuner) = &mut self.tuner {
                     tuner.wake();
                 }
@@ -284,58 +250,38 @@ impl Watch<'_> {
                     rebalancer.wake();
                 }
             }
-            Event::Handover { handover, .. } => {
-                let plan = self.plan;
-                let tuner = self.tuner.as_ref();
-                let worker_of = |instance: usize| match tuner {
-                    Some(tuner) => tuner.worker_of(instance),
-                    None => plan.placement.worker_of[instance],
-                };
-                if let Some(rebalancer) = &mut self.rebalancer {
-                    rebalancer.hand_over(handover, worker_of);
-                }
-            }
-            Event::Moved { barrier, .. } => {
-                let is_saved = !self.keeper.as_ref().is_some_and(Keeper::is_taking);
+            WorkerEvent::Moved { barrier, .. } => {
+                let is_saved = !self
+                    .coordinator
+                    .as_ref()
+                    .is_some_and(Coordinator::is_taking);
                 if let Some(rebalancer) = &mut self.rebalancer {
                     rebalancer.moved(barrier, is_saved);
                 }
             }
-            Event::OverBudget { limit, .. } => {
+            WorkerEvent::OverBudget { limit, .. } => {
                 if self.over.is_none() {
                     self.over = Some(limit);
                     // What has been read is saved, where that was asked for.
-                    match self.keeper.is_some() {
+                    match self.coordinator.is_some() {
                         true => self.stop(now),
                         false => self.remove(now),
                     }
                 }
             }
-            // They were for the agent.
-            Event::Snapshot { .. } | Event::Changed { .. } => {}
-            Event::Detached {
-                number,
-                mut instance,
-                ..
-            } => match &mut self.tuner {
-                Some(tuner) if self.abandon_by.is_none() => tuner.detached(number, instance),
-                // The query is being dropped, and no worker has this part of it.
-                _ => {
-                    self.running -= 1;
-                    self.sinks.extend(instance.close());
-                }
-            },
-            Event::Ended {
-                sinks, instance, ..
-            } => {
+            // The host sees to them.
+            WorkerEvent::Snapshot { .. }
+            | WorkerEvent::Changed
+            | WorkerEvent::Handover(_)
+            | WorkerEvent::Detached { .. } => {}
+            WorkerEvent::Ended { sinks, instance } => {
                 self.ended(instance);
                 self.sinks.extend(sinks);
             }
-            Event::Failed {
+            WorkerEvent::Failed {
                 sinks,
                 error,
                 instance,
-                ..
             } => {
                 self.ended(instance);
                 self.sinks.extend(sinks);

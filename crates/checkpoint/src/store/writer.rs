@@ -20,10 +20,10 @@ const CLAIMS_MAX: usize = 64;
 /// success it was not told of, or torn ones.
 const PASSED_MAX: usize = 64;
 
-/// One run of a query, from its start or restart to the next. Nobody else stores checkpoints while it
-/// may.
+/// Writes the checkpoints of one incarnation, that is of one run of a query from its start or restart to
+/// the next. Nobody else stores checkpoints while it may.
 #[derive(Debug)]
-pub struct Incarnation {
+pub struct CheckpointWriter {
     pub(super) store: Store,
     pub(super) epoch: u64,
     /// The last record that is known to be there and to be this incarnation's or torn.
@@ -60,12 +60,12 @@ pub struct PartRequest<'a> {
     pub watermark: Option<i64>,
 }
 
-impl Incarnation {
+impl CheckpointWriter {
     pub(super) async fn begin(
         store: &Store,
         before: Option<u64>,
         from_scratch: bool,
-    ) -> Result<(Incarnation, Found)> {
+    ) -> Result<(CheckpointWriter, Found)> {
         for _ in 0..CLAIMS_MAX {
             let numbers = store.numbers().await?;
             let found = match from_scratch {
@@ -96,7 +96,7 @@ impl Incarnation {
             if let Put::Taken = store.put_copy(&claim).await? {
                 continue;
             }
-            let incarnation = Incarnation {
+            let incarnation = CheckpointWriter {
                 store: store.clone(),
                 epoch: number,
                 last: number,
@@ -211,7 +211,7 @@ impl Incarnation {
         self.check_latest().await
     }
 
-    /// As [`Incarnation::check_latest`], before it has stored anything but its claim. A number that was removed
+    /// As [`CheckpointWriter::check_latest`], before it has stored anything but its claim. A number that was removed
     /// is free again: the claim may have got one whose owner has stored checkpoints behind it, as the same
     /// incarnation.
     async fn check_first(&self) -> Result<()> {

@@ -1,4 +1,5 @@
-//! The control socket between the parent and a worker process: JSON messages, and descriptors.
+//! The control socket between the parent and a worker process: JSON messages, and beside each what is no
+//! JSON: bytes and descriptors.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,6 +18,20 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// A packet's first byte.
 const MORE_FOLLOWS: u8 = 0;
 const LAST: u8 = 1;
+
+/// Bytes of the length of a message's JSON, which stands before it.
+const LENGTH_BYTES: usize = 4;
+
+/// A message, and what has come beside it.
+#[derive(Debug)]
+pub struct Received<T> {
+    /// The message.
+    pub message: T,
+    /// Bytes.
+    pub bytes: Vec<u8>,
+    /// Descriptors.
+    pub descriptors: Vec<OwnedFd>,
+}
 
 /// One end of a control socket. Several threads may send if they take turns; one receives.
 pub struct Channel {
@@ -47,24 +62,44 @@ impl Channel {
         })
     }
 
-    /// Sends a message, with descriptors behind its last packet. Blocks while the other side
-    /// doesn't read.
+    /// Sends a message, with descriptors after its last packet. Blocks while the other side doesn't
+    /// read.
     pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let bytes = serde_json::to_vec(message).map_err(io::Error::other)?;
+        self.send_with(message, &[], descriptors)
+    }
+
+    /// As [`Channel::send`], with `beside` it.
+    pub fn send_with(
+        &self,
+        message: &impl Serialize,
+        beside: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let mut bytes = vec![0; LENGTH_BYTES];
+        serde_json::to_writer(&mut bytes, message).map_err(io::Error::other)?;
+        let length = (bytes.len() - LENGTH_BYTES) as u32;
+        bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(beside);
         let mut packets = bytes.chunks(PACKET_BYTES).peekable();
         while let Some(packet) = packets.next() {
             let last = packets.peek().is_none();
-            let mut note = Vec::with_capacity(packet.len() + 1);
-            note.push(if last { LAST } else { MORE_FOLLOWS });
-            note.extend_from_slice(packet);
+            let mut sent = Vec::with_capacity(packet.len() + 1);
+            sent.push(if last { LAST } else { MORE_FOLLOWS });
+            sent.extend_from_slice(packet);
             let carried = if last { descriptors } else { &[] };
-            handover::send(self.socket.as_fd(), &note, carried)?;
+            handover::send(self.socket.as_fd(), &sent, carried)?;
         }
         Ok(())
     }
 
     /// The next message and its descriptors; `None` when the other side has gone.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        let received = self.receive_with()?;
+        Ok(received.map(|received| (received.message, received.descriptors)))
+    }
+
+    /// As [`Channel::receive`], with the bytes that have come beside the message.
+    pub fn receive_with<T: DeserializeOwned>(&self) -> io::Result<Option<Received<T>>> {
         let mut bytes = Vec::new();
         let mut packet = vec![0; PACKET_BYTES + 1];
         loop {
@@ -85,11 +120,28 @@ impl Channel {
                 ));
             }
             if packet[0] == LAST {
-                let message = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
-                return Ok(Some((message, descriptors)));
+                let (message, beside) = parts(&bytes).ok_or_else(cut_short)?;
+                return Ok(Some(Received {
+                    message: serde_json::from_slice(message).map_err(io::Error::other)?,
+                    bytes: beside.to_vec(),
+                    descriptors,
+                }));
             }
         }
     }
+}
+
+/// A message's JSON, and what is beside it.
+fn parts(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+fn cut_short() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "a control message that is cut short",
+    )
 }
 
 #[cfg(test)]
@@ -110,6 +162,18 @@ mod tests {
         assert_eq!(heard().as_deref(), Some("refused"));
         assert_eq!(heard(), None);
         assert_eq!(heard(), None);
+    }
+
+    #[test]
+    fn bytes_come_beside_a_message() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let theirs = Channel::of(theirs);
+        let bytes = (0..=255).collect::<Vec<u8>>();
+        ours.send_with(&"counts", &bytes, &[]).unwrap();
+        ours.send(&"nothing", &[]).unwrap();
+        let received = || theirs.receive_with::<String>().unwrap().unwrap();
+        assert_eq!(received().bytes, bytes);
+        assert!(received().bytes.is_empty());
     }
 
     #[test]

@@ -1,35 +1,26 @@
 //! One incarnation of a query: deployed, watched to its end, and reported.
 
-use std::sync::{Arc, Mutex, mpsc};
-use std::time::Instant;
+use std::sync::{Arc, mpsc};
 
+use slackwater_checkpoint::CheckpointWriter;
 use slackwater_engine::Error;
 use slackwater_engine::counters::InstanceCounters;
-use slackwater_engine::deploy::Deployment;
 use slackwater_engine::instance::SinkResult;
-use slackwater_engine::runtime::{Costs, Runtime, RuntimeOptions};
-use slackwater_engine::worker::Event;
-use slackwater_sql::program::Program;
-use slackwater_sql::settings::LinkKind;
 use slackwater_sql::specs::NodeSpec;
 
+use super::coordinator::{Coordinator, Verdict};
+use super::events::RunEvent;
+use super::query::Query;
+use super::watch::Watch;
 use crate::catalog::{DeadLetterFile, ProgramCatalog};
-use crate::checkpoints::{Agent, Incarnation, Keeper, Members, Suspected, Verdict};
-use crate::costs::Learned;
-use crate::crew::Crew;
+use crate::checkpoints::{Incarnation, Suspected};
+use crate::hosts::{HostEvent, LocalHost, Work};
 use crate::live::Live;
-use crate::machine::{Machine, Used};
-use crate::notices::Notices;
-use crate::plan::{Plan, fingerprint};
-use crate::processes::{Children, Work};
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::report::{CheckpointReport, Report};
-use crate::run::RunOptions;
-use crate::script::Script;
-use crate::tally::Ran;
-use crate::tuner::Tuner;
-use crate::watch::{News, Note, Watch};
+use crate::tally::Tally;
+use crate::tuner::{self, Tuner};
 
 /// Operators that are named when all hold too much.
 const OPERATORS_NAMED: usize = 3;
@@ -41,44 +32,12 @@ fn megabytes(bytes: u64) -> String {
     }
 }
 
-/// What is run: the same in each incarnation.
-pub struct Query<'a> {
-    /// The text.
-    pub script: &'a Script,
-    /// How it is run.
-    pub options: &'a RunOptions,
-    /// What it says.
-    pub program: &'a Program,
-    /// Where it is planned for.
-    pub machine: &'a Machine,
-    /// What earlier runs have learned of its costs.
-    pub learned: &'a Learned,
-    /// The plan.
-    pub plan: &'a Plan,
-    /// The plan as the engine has it.
-    pub deployment: &'a Deployment,
-    /// What waiting costs on this host.
-    pub costs: Costs,
-    /// Who takes part in checkpoints.
-    pub members: Arc<Members>,
-    /// When it was started.
-    pub started: Instant,
-    /// What this process had used before the query's text was read.
-    pub before: Used,
-    /// Where news come in.
-    pub sender: mpsc::Sender<Note>,
-    /// Where they come out.
-    pub news: &'a mpsc::Receiver<Note>,
-    /// Who tells the user what is noticed of the input.
-    pub notices: Arc<Notices>,
-}
-
 /// An incarnation that takes checkpoints.
-pub struct Begun {
+pub struct Claimed {
     /// What its processes are told.
     pub incarnation: Incarnation,
     /// Who may store its checkpoints.
-    pub claim: slackwater_checkpoint::Incarnation,
+    pub writer: CheckpointWriter,
 }
 
 /// What became of an incarnation.
@@ -121,9 +80,8 @@ impl Query<'_> {
     /// When it can't be started.
     pub fn attempt(
         &self,
-        number: usize,
         catalog: &ProgramCatalog<'_>,
-        begun: Option<Begun>,
+        claimed: Option<Claimed>,
         sinks: Vec<SinkResult>,
     ) -> Result<Attempted, Error> {
         let Query {
@@ -132,20 +90,19 @@ impl Query<'_> {
             deployment,
             ..
         } = *self;
-        let events = self.events(number);
-        let (incarnation, claim) = match begun {
-            Some(begun) => (Some(begun.incarnation), Some(begun.claim)),
+        let (sender, events) = self.signals.listen();
+        let (incarnation, writer) = match claimed {
+            Some(claimed) => (Some(claimed.incarnation), Some(claimed.writer)),
             None => (None, None),
         };
-        let mut crew = self.crew(number, catalog, incarnation.as_ref(), events)?;
+        let mut host = self.host(catalog, incarnation.as_ref(), sender.clone())?;
         catalog.has_begun();
-        let keeper = incarnation.as_ref().zip(claim);
-        let keeper = keeper.map(|(incarnation, claim)| self.keeper(number, incarnation, claim));
+        let coordinator = incarnation.as_ref().zip(writer);
+        let coordinator = coordinator
+            .map(|(incarnation, writer)| self.coordinator(incarnation, writer, sender.clone()));
         let mut watch = Watch {
-            incarnation: number,
-            crew: &crew,
+            host: &host,
             program,
-            plan,
             catalog,
             started: self.started,
             running: deployment.instances.len(),
@@ -155,20 +112,15 @@ impl Query<'_> {
             signalled: None,
             stop_by: None,
             abandon_by: None,
-            shown: Progress::new(self.options.progress && !self.options.live, program),
-            live: self.live(&crew),
-            tuner: match &crew {
-                Crew::Threads {
-                    runtime, deployed, ..
-                } => Tuner::new(
-                    program, plan, catalog, deployment, runtime, deployed, self.costs,
-                ),
-                Crew::Processes(_) => None,
-            },
-            rebalancer: Rebalancer::new(program, deployment, &crew, catalog),
-            keeper: keeper.transpose()?,
+            shown: Progress::new(self.progress && !self.live, program),
+            live: self.live_line(&host),
+            tuner: Tuner::new(program, plan, catalog, deployment, &host, self.costs),
+            rebalancer: Rebalancer::new(program, deployment, &host),
+            coordinator: coordinator.transpose()?,
         };
-        watch.until_end(self.news, self.options.duration);
+        watch.until_end(&events, self.duration);
+        // Whoever still has something to say is not to wait for somebody who hears it.
+        drop(events);
         let abandoned = watch.running > 0;
         let stopped = watch.stop_by.is_some() && watch.error.is_none();
         let (mut error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
@@ -176,26 +128,26 @@ impl Query<'_> {
         let tuned = watch.tuner.as_ref().map(Tuner::tuned);
         let rebalanced = watch.rebalancer.as_ref().map(Rebalancer::rebalanced);
         drop((watch.tuner.take(), watch.rebalancer.take()));
-        let keeper = watch.keeper.take();
+        let coordinator = watch.coordinator.take();
         watch.shown.clear();
-        if error.is_some() && keeper.is_some() {
+        if error.is_some() && coordinator.is_some() {
             // Nothing that it would still say matters: it is done again.
-            crew.kill();
+            host.kill();
         }
-        let farewells = crew.finish(catalog);
-        let verdict = keeper.as_ref().map(|keeper| keeper.verdict().clone());
+        let finished = host.finish(catalog);
+        let verdict = coordinator.as_ref().map(|takes| takes.verdict().clone());
         if let (Some(limit), None) = (over, &error) {
             let is_saved = verdict == Some(Verdict::Saved);
-            error = Some(self.over_budget(limit, is_saved, crew.counters()));
+            error = Some(self.over_budget(limit, is_saved, host.counters()));
         }
-        let run = Ran {
+        let tally = Tally {
             program,
             plan,
             catalog,
             deployment,
-            workers: crew.workers(),
-            counters: crew.counters(),
-            farewells: &farewells,
+            workers: host.workers(),
+            counters: host.counters(),
+            finished: &finished,
             notices: &self.notices,
             sinks: &sinks,
             tuned,
@@ -203,14 +155,14 @@ impl Query<'_> {
             wall_s: self.started.elapsed().as_secs_f64(),
             before: self.before,
         };
-        let mut report = run.report();
-        report.checkpoints = keeper.as_ref().map(CheckpointReport::from);
-        let suspects = keeper.as_ref().map(|keeper| keeper.suspects().to_vec());
+        let mut report = tally.report();
+        report.checkpoints = coordinator.as_ref().map(CheckpointReport::from);
+        let suspects = coordinator.as_ref().map(|takes| takes.suspects().to_vec());
         let stopped = stopped && verdict != Some(Verdict::Finished);
-        let dead_letters = run.dead_letters();
+        let dead_letters = tally.dead_letters();
         if abandoned {
             // Dropping it would wait for the worker that is stuck.
-            std::mem::forget(crew);
+            std::mem::forget(host);
         }
         Ok(Attempted {
             error,
@@ -265,14 +217,14 @@ impl Query<'_> {
     pub fn nothing_done(&self, catalog: &ProgramCatalog<'_>) -> Report {
         let instances = self.deployment.instances.iter();
         let counters = instances.map(|instance| Arc::new(instance.counters()));
-        let run = Ran {
+        let tally = Tally {
             program: self.program,
             plan: self.plan,
             catalog,
             deployment: self.deployment,
             workers: Vec::new(),
             counters: &counters.collect::<Vec<Arc<InstanceCounters>>>(),
-            farewells: &[],
+            finished: &[],
             notices: &self.notices,
             sinks: &[],
             tuned: None,
@@ -280,112 +232,69 @@ impl Query<'_> {
             wall_s: self.started.elapsed().as_secs_f64(),
             before: self.before,
         };
-        run.report()
+        tally.report()
     }
 
-    /// What carries news of an incarnation to who watches it.
-    fn post(&self, incarnation: usize) -> impl Fn(News) + Send + Sync + Clone + 'static {
-        let sender = self.sender.clone();
-        move |news| {
-            // Nobody listens only when the run is over.
-            let _ = sender.send(Note { incarnation, news });
-        }
-    }
-
-    fn events(&self, number: usize) -> mpsc::Sender<Event> {
-        let (sender, events) = mpsc::channel();
-        let post = self.post(number);
-        std::thread::spawn(move || {
-            while let Ok(event) = events.recv() {
-                post(News::Engine(event));
-            }
-        });
-        sender
-    }
-
-    fn crew(
+    fn host(
         &self,
-        number: usize,
         catalog: &ProgramCatalog<'_>,
         incarnation: Option<&Incarnation>,
-        events: mpsc::Sender<Event>,
-    ) -> Result<Crew, Error> {
-        let post = self.post(number);
-        if self.plan.processes == 1 {
-            let workers = RuntimeOptions {
-                wait: self.plan.wait,
-                costs: self.costs,
-                nodes: self.plan.memory_nodes.clone(),
-                ..RuntimeOptions::on(&self.plan.placement.cores)
-            };
-            let agent = incarnation.map(|incarnation| {
-                let done = move |done| post(News::Agent(done));
-                let members = Arc::clone(&self.members);
-                Agent::start(incarnation, self.program, self.deployment, members, done)
-            });
-            let agent = agent
-                .transpose()
-                .map_err(|reason| Error::new("checkpoints", reason))?;
-            let runtime = Runtime::start(&workers, events)?;
-            let deployed = runtime.deploy(self.deployment, catalog)?;
-            return Ok(Crew::Threads {
-                runtime,
-                deployed,
-                agent: agent.map(|agent| Box::new(Mutex::new(agent))),
-            });
-        }
+        sender: mpsc::SyncSender<RunEvent>,
+    ) -> Result<LocalHost, Error> {
         let work = Work {
             file: self.script.name(),
             text: self.script.text(),
-            settings: &self.options.settings,
+            settings: self.settings,
+            program: self.program,
             machine: self.machine,
             learned: self.learned,
+            plan: self.plan,
             deployment: self.deployment,
-            processes: self.plan.processes,
-            fingerprint: fingerprint(self.program, self.deployment),
-            program: self.options.program.as_deref(),
-            tcp: self.program.settings.link == LinkKind::Tcp,
             costs: self.costs,
+            first: tuner::spread_evenly(self.program, self.plan, self.costs),
+            worker_program: self.worker_program,
             incarnation,
+            members: &self.members,
             notices: &self.notices,
         };
-        let words = Arc::new(move |word| post(News::Word(word)));
-        let children = Children::start(&work, events, words);
-        children
-            .map(Crew::Processes)
-            .map_err(|error| Error::new("worker processes", error.to_string()))
+        let report = move |event: HostEvent| {
+            // Nobody listens only when the attempt is over.
+            let _ = sender.send(RunEvent::Host(event));
+        };
+        LocalHost::start(&work, catalog, Arc::new(report))
     }
 
-    fn keeper(
+    fn coordinator(
         &self,
-        number: usize,
         incarnation: &Incarnation,
-        claim: slackwater_checkpoint::Incarnation,
-    ) -> Result<Keeper, Error> {
-        let post = self.post(number);
+        writer: CheckpointWriter,
+        sender: mpsc::SyncSender<RunEvent>,
+    ) -> Result<Coordinator, Error> {
         // One checkpoint more that is given up, and two transactions would have to be committed at once.
         let is_once = self.program.nodes.iter().any(|node| match node {
             NodeSpec::Sink(sink) => sink.connector.capabilities().may_lose_prepared,
             _ => false,
         });
-        let keeper = Keeper::start(
-            claim,
+        let coordinator = Coordinator::start(
+            writer,
             self.program.settings.checkpoint_interval_ns,
             is_once,
             Arc::clone(&self.members),
             incarnation.manifest.as_ref(),
-            move |stored| post(News::Stored(stored)),
+            move |stored| {
+                let _ = sender.send(RunEvent::Stored(stored));
+            },
         );
-        keeper.map_err(|reason| Error::new("checkpoints", reason))
+        coordinator.map_err(|reason| Error::new("checkpoints", reason))
     }
 
-    fn live(&self, crew: &Crew) -> Option<Live> {
+    fn live_line(&self, host: &LocalHost) -> Option<Live> {
         let sources = self.program.nodes.iter().filter_map(|node| match node {
             NodeSpec::Source(source) => source.connector.describe().rows_per_s,
             _ => None,
         });
         let rows_per_s = sources.sum();
-        let live = self.options.live;
-        live.then(|| Live::new(self.program, self.deployment, crew, rows_per_s))
+        self.live
+            .then(|| Live::new(self.program, self.deployment, host, rows_per_s))
     }
 }

@@ -10,7 +10,7 @@ use slackwater_engine::deploy::RemoteEnds;
 use slackwater_link::shm::{Feed, Peer, Subscription, handover};
 use slackwater_link::{FrameReceiver, FrameSender, Waker};
 
-use super::{NOTE_BYTES, Part, lane_bytes, out_of_step};
+use super::{Part, TEXT_BYTES, lane_bytes, out_of_step};
 
 /// The feeds that this process writes, with their links.
 pub struct Feeds(Vec<(Vec<usize>, Feed)>);
@@ -19,7 +19,7 @@ pub struct Feeds(Vec<(Vec<usize>, Feed)>);
 pub type Subscribed = (Vec<usize>, Subscription);
 
 /// What goes with a feed's descriptor.
-fn note(links: &[usize]) -> String {
+fn text(links: &[usize]) -> String {
     format!("feed {}", links[0])
 }
 
@@ -55,7 +55,7 @@ impl Feeds {
     pub fn hand_over(&self, part: &Part<'_>, process: usize, socket: &OwnedFd) -> io::Result<()> {
         for (links, feed) in &self.0 {
             if links.iter().any(|&link| part.reader_of(link) == process) {
-                handover::send(socket, note(links).as_bytes(), &[feed.descriptor()])?;
+                handover::send(socket, text(links).as_bytes(), &[feed.descriptor()])?;
             }
         }
         Ok(())
@@ -97,10 +97,10 @@ pub fn take_over(
         if part.writer_of(links) != process || !read_here {
             continue;
         }
-        let mut bytes = [0; NOTE_BYTES];
+        let mut bytes = [0; TEXT_BYTES];
         let (length, descriptors) = handover::receive(socket, &mut bytes)?;
         let descriptor = descriptors.first();
-        let descriptor = descriptor.filter(|_| bytes[..length] == *note(links).as_bytes());
+        let descriptor = descriptor.filter(|_| bytes[..length] == *text(links).as_bytes());
         let descriptor = descriptor.ok_or_else(|| out_of_step(peer.name()))?;
         let feed = Subscription::open(descriptor.as_fd(), part.epoch, peer.clone());
         let feed = feed.map_err(io::Error::other)?;

@@ -30,8 +30,8 @@ const LANE_BYTES_MAX: usize = 8 << 20;
 const LANE_BYTES_GIVEN_MIN: usize = 64 << 10;
 const _: () = assert!(LANE_BYTES_GIVEN_MIN >= LANE_BYTES_MIN);
 
-/// Bytes of a note that goes with descriptors.
-const NOTE_BYTES: usize = 32;
+/// Bytes of a text that goes with descriptors.
+const TEXT_BYTES: usize = 32;
 
 /// What this process knows of the deployment.
 pub struct Part<'a> {
@@ -52,7 +52,7 @@ pub struct Part<'a> {
 impl Part<'_> {
     fn workers_of(&self, process: usize) -> impl Iterator<Item = usize> {
         let workers = self.deployment.process_of.iter().enumerate();
-        workers.filter_map(move |(worker, &of)| (of == process).then_some(worker))
+        workers.filter_map(move |(worker, &owner)| (owner == process).then_some(worker))
     }
 
     /// The waiter of one of this process's workers.
@@ -121,9 +121,9 @@ pub fn shared_memory(
     for (process, socket) in sockets.iter().enumerate() {
         let Some(socket) = socket else { continue };
         for worker in part.workers_of(process) {
-            let mut note = [0; NOTE_BYTES];
-            let (length, descriptors) = handover::receive(socket, &mut note)?;
-            if note[..length] != *worker.to_string().as_bytes() {
+            let mut text = [0; TEXT_BYTES];
+            let (length, descriptors) = handover::receive(socket, &mut text)?;
+            if text[..length] != *worker.to_string().as_bytes() {
                 return Err(out_of_step(&part.name(process)));
             }
             let mut descriptors = descriptors.into_iter();

@@ -1,7 +1,17 @@
 //! A query with checkpoints: one incarnation after the other, until it has come to its end.
 //!
+//! ```text
+//! Supervisor ─► attempt ─► LocalHost, and what watches it: coordinator of checkpoints, tuner, rebalancer
+//! ```
+//!
 //! What follows what is decided in `slackwater_checkpoint::recovery`; here it is done: claim the store,
 //! read the checkpoint, commit what it has pending, run, and again after a failure.
+
+mod attempt;
+mod coordinator;
+mod events;
+mod query;
+mod watch;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::RecvTimeoutError;
@@ -16,12 +26,16 @@ use slackwater_engine::sink::{Delivery, Recovered};
 use slackwater_engine::time::now_ns;
 use slackwater_sql::specs::NodeSpec;
 
-use crate::attempt::{Attempted, Begun, Query};
+pub use attempt::Attempted;
+use attempt::Claimed;
+use coordinator::Verdict;
+use events::RunEvent;
+pub use events::Signals;
+pub use query::{Query, Refused};
+
 use crate::catalog::ProgramCatalog;
-use crate::checkpoints::{Incarnation, Restored, Suspected, Verdict, differs};
+use crate::checkpoints::{Incarnation, Restored, Suspected, differs};
 use crate::report::Totals;
-use crate::run::Failure;
-use crate::watch::News;
 
 /// Where a query keeps its checkpoints.
 #[derive(Debug, Clone)]
@@ -58,9 +72,9 @@ pub fn run_saved(
     query: &Query<'_>,
     catalog: &mut ProgramCatalog<'_>,
     state: &StateOptions,
-) -> Result<Ended, Failure> {
-    let usage = |error: Error| Failure::Usage(format!("--state: {error}"));
-    let mut run = Run {
+) -> Result<Ended, Refused> {
+    let usage = |error: Error| Refused::Usage(format!("--state: {error}"));
+    let mut supervisor = Supervisor {
         query,
         catalog,
         state,
@@ -77,16 +91,17 @@ pub fn run_saved(
         refused: None,
         unreadable: Vec::new(),
     };
-    run.run_to_the_end()
+    supervisor.run_to_the_end()
 }
 
-struct Run<'a, 'b> {
+/// Starts a query, and starts it again after a failure.
+struct Supervisor<'a, 'b> {
     query: &'a Query<'a>,
     catalog: &'a mut ProgramCatalog<'b>,
     state: &'a StateOptions,
     store: Store,
     runner: Runner,
-    claimed: Option<Begun>,
+    claimed: Option<Claimed>,
     /// The last incarnation of this run.
     epoch: Option<u64>,
     /// Incarnations that ran.
@@ -98,7 +113,7 @@ struct Run<'a, 'b> {
     /// The last thing that failed.
     failure: Option<String>,
     /// The query can't go on from what is stored, or must not begin.
-    refused: Option<Failure>,
+    refused: Option<Refused>,
     /// What is wrong with checkpoints that were passed over.
     unreadable: Vec<String>,
 }
@@ -106,8 +121,8 @@ struct Run<'a, 'b> {
 /// What follows from passing over a checkpoint.
 const AGAIN: &str = "the checkpoint before is used, and what was committed since may come again";
 
-impl Run<'_, '_> {
-    fn run_to_the_end(&mut self) -> Result<Ended, Failure> {
+impl Supervisor<'_, '_> {
+    fn run_to_the_end(&mut self) -> Result<Ended, Refused> {
         let mut recovery = Recovery::new(Limits {
             restarts_max: self.query.program.settings.restarts,
             ..Limits::default()
@@ -175,17 +190,18 @@ impl Run<'_, '_> {
             return false;
         };
         let until = Instant::now() + Duration::from_nanos(until_ns.saturating_sub(now_ns()));
-        let duration = self.query.options.duration;
-        let end = duration.map(|duration| self.query.started + duration);
+        let (_sender, events) = self.query.signals.listen();
+        let end = self.query.duration;
+        let end = end.map(|duration| self.query.started + duration);
         loop {
             if end.is_some_and(|end| end <= Instant::now()) {
                 return false;
             }
             let next = end.map_or(until, |end| end.min(until));
             let patience = next.saturating_duration_since(Instant::now());
-            match self.query.news.recv_timeout(patience) {
-                Ok(note) if matches!(note.news, News::Signal) => return false,
-                Ok(_) => {}
+            match events.recv_timeout(patience) {
+                Ok(RunEvent::Signal) => return false,
+                Ok(RunEvent::Host(_) | RunEvent::Stored(_)) => {}
                 Err(RecvTimeoutError::Timeout) if next < until => {}
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
@@ -219,11 +235,11 @@ impl Run<'_, '_> {
             false => self.runner.run(self.store.begin(before)),
         };
         drop(beginning);
-        let (claim, found) = match begun {
+        let (writer, found) = match begun {
             Ok(begun) => begun,
             Err(error) => return failed(error),
         };
-        let epoch = claim.epoch();
+        let epoch = writer.epoch();
         self.epoch = Some(epoch);
         let manifest = found.manifest;
         for reason in found.healed {
@@ -244,14 +260,14 @@ impl Run<'_, '_> {
         if let Some(manifest) = &manifest {
             self.check_compatible(manifest);
         }
-        self.claimed = Some(Begun {
+        self.claimed = Some(Claimed {
             incarnation: Incarnation {
                 place: self.state.place.clone(),
                 epoch,
                 manifest,
                 suspects: self.suspects.clone(),
             },
-            claim,
+            writer,
         });
         Input::Claimed {
             epoch,
@@ -329,8 +345,8 @@ impl Run<'_, '_> {
             places.join(", ")
         );
         self.refused = Some(match self.attempts {
-            0 => Failure::Usage(error),
-            _ => Failure::Query(error, None),
+            0 => Refused::Usage(error),
+            _ => Refused::Query(error),
         });
     }
 
@@ -341,7 +357,7 @@ impl Run<'_, '_> {
         }
         let reasons = self.unreadable.iter();
         let reasons = reasons.map(|reason| format!("\n  {reason}"));
-        self.refused = Some(Failure::Usage(format!(
+        self.refused = Some(Refused::Usage(format!(
             "{}: no checkpoint in {} can be read:{}\n  \
              = put back what is missing or changed, or take --from-scratch, which begins anew, and reads and \
              writes everything again",
@@ -355,7 +371,7 @@ impl Run<'_, '_> {
         if manifest.finished
             && let Some((table, connector)) = self.endless()
         {
-            self.refused = Some(Failure::Usage(format!(
+            self.refused = Some(Refused::Usage(format!(
                 "{}: the query in {} had come to its end, at checkpoint {}, and table '{table}' ({connector}) \
                  has none now\n  = --from-scratch starts over, and so does another --state; \
                  docs/connectors/{connector}.md says what ends a table",
@@ -369,7 +385,7 @@ impl Run<'_, '_> {
         if let Err(reasons) = map(manifest, BUCKETS as u32, &wanted, &[], &differs) {
             let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
             let reasons = reasons.collect::<String>();
-            self.refused = Some(Failure::Usage(format!(
+            self.refused = Some(Refused::Usage(format!(
                 "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
                  = --from-scratch begins anew, and reads and writes everything again",
                 self.query.script.name(),
@@ -474,7 +490,7 @@ impl Run<'_, '_> {
         // A file is where it was; what a broker holds it may have given up.
         sinks.sort_by_key(|(_, sink)| !sink.connector.capabilities().may_lose_prepared);
         for (node, sink) in sinks {
-            let Some(of) = keys.get(&node).and_then(|key| manifest.node(key)) else {
+            let Some(saved) = keys.get(&node).and_then(|key| manifest.node(key)) else {
                 // New in this version of the query.
                 if let Err(refused) = self.query.check_sink(sink, true) {
                     self.refused = Some(refused);
@@ -483,7 +499,7 @@ impl Run<'_, '_> {
                 }
                 continue;
             };
-            let pending = of
+            let pending = saved
                 .pending
                 .iter()
                 .filter_map(|pending| pending.commit.as_str());
@@ -544,8 +560,7 @@ impl Run<'_, '_> {
 
     /// Runs the incarnation; `None` when it was stopped.
     fn run(&mut self, epoch: u64) -> Option<Input> {
-        let begun = self.claimed.take();
-        let number = self.attempts;
+        let claimed = self.claimed.take();
         self.attempts += 1;
         let sinks = match self.last.take() {
             Some(last) => {
@@ -554,7 +569,7 @@ impl Run<'_, '_> {
             }
             None => Vec::new(),
         };
-        let attempted = match self.query.attempt(number, self.catalog, begun, sinks) {
+        let attempted = match self.query.attempt(self.catalog, claimed, sinks) {
             Ok(attempted) => attempted,
             Err(error) => {
                 let reason = error.to_string();

@@ -1,4 +1,4 @@
-//! Drives the coordinator of one incarnation: barriers to the sources, manifests to the store, commits to
+//! Takes the checkpoints of one incarnation, as the pure coordinator decides: barriers to the sources, manifests to the store, commits to
 //! the sinks.
 
 use std::collections::BTreeSet;
@@ -6,18 +6,24 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use slackwater_checkpoint::coordinator::{Coordinator, Costs, Input, Output, Plan, Settings};
+use slackwater_checkpoint::coordinator::{self, Costs, Input, Output, Plan, Settings};
 use slackwater_checkpoint::manifest::{Manifest, Partition};
-use slackwater_checkpoint::{Incarnation, Kind, Runner};
+use slackwater_checkpoint::{CheckpointWriter, Kind, Runner};
 use slackwater_engine::barrier::{Barrier, Purpose};
 use slackwater_engine::hash::BUCKETS;
+use slackwater_engine::protocol::Command;
 use slackwater_engine::time::now_ns;
 
-use super::{Members, Suspected, Word};
-use crate::crew::Crew;
+use crate::checkpoints::{AgentEvent, Members, Suspected};
+use crate::hosts::{HostCommand, LocalHost};
+use crate::report::{CheckpointReport, CommitDelay};
 
 /// Checkpoints that are kept: one that is restored from, and two for when it turns out corrupt.
 const KEPT: usize = 3;
+
+/// Jobs that may wait for the store's thread: a manifest is put or a failure is looked into before the next
+/// checkpoint begins, and each is followed by one sweep.
+const JOBS_MAX: usize = 16;
 
 /// What the store's thread has done.
 #[derive(Debug)]
@@ -68,10 +74,10 @@ pub enum Verdict {
 }
 
 /// Takes the checkpoints of one incarnation.
-pub struct Keeper {
-    coordinator: Coordinator,
+pub struct Coordinator {
+    decides: coordinator::Coordinator,
     members: Arc<Members>,
-    jobs: Option<mpsc::Sender<Job>>,
+    jobs: Option<mpsc::SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
     /// The barrier that stops the query.
     stop: Option<u64>,
@@ -103,21 +109,21 @@ pub struct Delays {
     pub max_ns: u64,
 }
 
-impl Keeper {
-    /// The keeper of an incarnation; `done` hears what its thread has done. If a checkpoint may fail only
+impl Coordinator {
+    /// The coordinator of an incarnation; `done` hears what its thread has done. If a checkpoint may fail only
     /// once (`is_once`), the incarnation fails with it.
     ///
     /// # Errors
     ///
     /// When there can be no thread.
     pub fn start(
-        incarnation: Incarnation,
+        writer: CheckpointWriter,
         interval_ns: u64,
         is_once: bool,
         members: Arc<Members>,
         restored: Option<&Manifest>,
         done: impl Fn(Stored) + Send + 'static,
-    ) -> Result<Keeper, String> {
+    ) -> Result<Coordinator, String> {
         let partitions = |(index, key): (usize, &str)| {
             // Connections that are over would stay in all later checkpoints.
             let restored = restored.filter(|_| !members.transient[index]);
@@ -143,18 +149,18 @@ impl Keeper {
             ..Settings::default()
         };
         let runner = Runner::new().map_err(|error| error.to_string())?;
-        let (jobs, queue) = mpsc::channel();
-        let mut incarnation = incarnation;
+        let (jobs, queue) = mpsc::sync_channel(JOBS_MAX);
+        let mut writer = writer;
         let thread = std::thread::Builder::new()
             .name("manifests".to_string())
             .spawn(move || {
                 while let Ok(job) = queue.recv() {
-                    done(work(&runner, &mut incarnation, job));
+                    done(work(&runner, &mut writer, job));
                 }
             })
             .map_err(|error| format!("can't start a thread: {error}"))?;
-        Ok(Keeper {
-            coordinator: Coordinator::new(settings, plan),
+        Ok(Coordinator {
+            decides: coordinator::Coordinator::new(settings, plan),
             members,
             jobs: Some(jobs),
             thread: Some(thread),
@@ -184,12 +190,12 @@ impl Keeper {
 
     /// A barrier is on its way: no buckets may begin to move.
     pub fn is_taking(&self) -> bool {
-        self.coordinator.in_flight().is_some()
+        self.decides.in_flight().is_some()
     }
 
     /// What checkpoints have cost.
     pub fn costs(&self) -> &Costs {
-        self.coordinator.costs()
+        self.decides.costs()
     }
 
     /// The number of the last checkpoint.
@@ -209,38 +215,38 @@ impl Keeper {
 
     /// When it is to be called though nothing happens; never while nothing is to be waited for.
     pub fn next(&self) -> Option<Duration> {
-        let due_ns = self.coordinator.next_ns()?;
+        let due_ns = self.decides.next_ns()?;
         Some(Duration::from_nanos(due_ns.saturating_sub(now_ns())))
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, crew: &Crew) {
-        self.tell(Input::Tick, crew);
+    pub fn tick(&mut self, host: &LocalHost) {
+        self.tell(Input::Tick, host);
     }
 
     /// The query is to be stopped: one more checkpoint, behind which sources end. Returns whether that
     /// is under way.
-    pub fn stop(&mut self, crew: &Crew) -> bool {
+    pub fn stop(&mut self, host: &LocalHost) -> bool {
         if self.verdict != Verdict::Running {
             return false;
         }
-        self.tell(Input::Stop, crew);
+        self.tell(Input::Stop, host);
         true
     }
 
     /// Buckets of a node of the query graph are about to move.
-    pub fn moved(&mut self, graph_node: usize, crew: &Crew) {
+    pub fn moved(&mut self, graph_node: usize, host: &LocalHost) {
         if let Some(key) = self.members.key(graph_node) {
             let node = key.to_string();
-            self.tell(Input::Moved { node }, crew);
+            self.tell(Input::Moved { node }, host);
         }
     }
 
     /// Takes in what an agent says.
-    pub fn hear(&mut self, word: Word, crew: &Crew) {
+    pub fn hear(&mut self, word: AgentEvent, host: &LocalHost) {
         let input = match word {
-            Word::Changed => Input::Changed,
-            Word::Taken {
+            AgentEvent::Changed => Input::Changed,
+            AgentEvent::Taken {
                 barrier,
                 member,
                 report,
@@ -253,7 +259,7 @@ impl Keeper {
                     report,
                 }
             }
-            Word::Ended {
+            AgentEvent::Ended {
                 member,
                 last_barrier,
                 report,
@@ -262,7 +268,7 @@ impl Keeper {
                 last_barrier,
                 report,
             },
-            Word::Stored {
+            AgentEvent::Stored {
                 barrier,
                 member,
                 part,
@@ -271,35 +277,35 @@ impl Keeper {
                 member,
                 part,
             },
-            Word::Failed { barrier, reason } => Input::Failed { barrier, reason },
-            Word::Committed {
+            AgentEvent::Failed { barrier, reason } => Input::Failed { barrier, reason },
+            AgentEvent::Committed {
                 barrier,
                 members,
                 delays_ns,
             } => {
-                self.committed(barrier, &members, &delays_ns, crew);
+                self.committed(barrier, &members, &delays_ns, host);
                 return;
             }
-            Word::Suspects(mut suspects) => {
+            AgentEvent::Suspects(mut suspects) => {
                 self.suspects.append(&mut suspects);
                 return;
             }
-            Word::NotCommitted { reason } => {
+            AgentEvent::NotCommitted { reason } => {
                 self.fail(Verdict::Failed(reason));
                 return;
             }
         };
-        self.tell(input, crew);
+        self.tell(input, host);
     }
 
-    fn committed(&mut self, barrier: u64, members: &[usize], delays_ns: &[u64], crew: &Crew) {
+    fn committed(&mut self, barrier: u64, members: &[usize], delays_ns: &[u64], host: &LocalHost) {
         for &delay_ns in delays_ns {
             self.delays.count += 1;
             self.delays.sum_ns += delay_ns;
             self.delays.max_ns = self.delays.max_ns.max(delay_ns);
         }
-        for (of, missing, number) in &mut self.committing {
-            if *of == barrier {
+        for (at, missing, number) in &mut self.committing {
+            if *at == barrier {
                 *missing = missing.saturating_sub(1);
                 if *missing == 0 {
                     self.committed = self.committed.max(Some(*number));
@@ -308,26 +314,26 @@ impl Keeper {
         }
         self.committing.retain(|(_, missing, _)| *missing > 0);
         for &member in members {
-            self.tell(Input::Committed { barrier, member }, crew);
+            self.tell(Input::Committed { barrier, member }, host);
         }
         self.look_whether_saved();
     }
 
     /// Takes in what the store's thread has done.
-    pub fn stored(&mut self, stored: Stored, crew: &Crew) {
+    pub fn stored(&mut self, stored: Stored, host: &LocalHost) {
         match stored {
             Stored::Manifest { barrier, number } => {
                 self.last = Some(number);
                 self.stored = Some(barrier);
-                self.tell(Input::ManifestStored { barrier }, crew);
+                self.tell(Input::ManifestStored { barrier }, host);
                 self.look_whether_saved();
             }
             Stored::Failed { barrier, reason } => {
-                self.tell(Input::Failed { barrier, reason }, crew);
+                self.tell(Input::Failed { barrier, reason }, host);
             }
             Stored::Fenced(reason) => {
                 self.fail(Verdict::Fatal(reason.clone()));
-                self.tell(Input::Fenced { reason }, crew);
+                self.tell(Input::Fenced { reason }, host);
             }
             Stored::Swept(None) => {}
             Stored::Checked(reason) => self.warn(format!("no checkpoint was taken: {reason}")),
@@ -347,13 +353,13 @@ impl Keeper {
         }
     }
 
-    fn tell(&mut self, input: Input, crew: &Crew) {
-        for output in self.coordinator.handle(now_ns(), input) {
-            self.act(output, crew);
+    fn tell(&mut self, input: Input, host: &LocalHost) {
+        for output in self.decides.handle(now_ns(), input) {
+            self.act(output, host);
         }
     }
 
-    fn act(&mut self, output: Output, crew: &Crew) {
+    fn act(&mut self, output: Output, host: &LocalHost) {
         match output {
             Output::Inject {
                 barrier,
@@ -368,20 +374,21 @@ impl Keeper {
                     .iter()
                     .map(|&member| self.members.instances[member] as u32);
                 let bases = bases.collect::<BTreeSet<u32>>().into_iter().collect();
-                crew.barrier(&Barrier {
+                let barrier = Barrier {
                     number: barrier,
                     purpose: Purpose::Checkpoint {
                         since,
                         bases,
                         stops,
                     },
-                });
+                };
+                host.tell(HostCommand::Workers(Command::Barrier(barrier)));
             }
             Output::Store(manifest) => self.give(Job::Put(manifest)),
             Output::Commit { barrier } => {
                 let number = self.last.unwrap_or(0);
-                self.committing.push((barrier, crew.processes(), number));
-                crew.commit(barrier);
+                self.committing.push((barrier, host.agents(), number));
+                host.tell(HostCommand::Commit { barrier });
             }
             Output::Abort { reason: None, .. } => {}
             Output::Abort {
@@ -425,15 +432,18 @@ impl Keeper {
         }
     }
 
-    fn give(&self, job: Job) {
-        if let Some(jobs) = &self.jobs {
-            // The thread ends only with the keeper.
-            let _ = jobs.send(job);
+    fn give(&mut self, job: Job) {
+        let given = self.jobs.as_ref().map(|jobs| jobs.try_send(job));
+        // The thread ends only with the coordinator.
+        if let Some(Err(mpsc::TrySendError::Full(_))) = given {
+            self.fail(Verdict::Failed(format!(
+                "the store of checkpoints is too slow: {JOBS_MAX} jobs wait for it"
+            )));
         }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Coordinator {
     /// Waits for what is being stored.
     fn drop(&mut self) {
         self.jobs = None;
@@ -443,11 +453,11 @@ impl Drop for Keeper {
     }
 }
 
-fn work(runner: &Runner, incarnation: &mut Incarnation, job: Job) -> Stored {
+fn work(runner: &Runner, writer: &mut CheckpointWriter, job: Job) -> Stored {
     match job {
         Job::Put(manifest) => {
             let barrier = manifest.barrier;
-            match runner.run(incarnation.put_manifest(*manifest)) {
+            match runner.run(writer.put_manifest(*manifest)) {
                 Ok(number) => Stored::Manifest { barrier, number },
                 Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
                 Err(error) => Stored::Failed {
@@ -456,13 +466,33 @@ fn work(runner: &Runner, incarnation: &mut Incarnation, job: Job) -> Stored {
                 },
             }
         }
-        Job::Check(reason) => match runner.run(incarnation.check()) {
+        Job::Check(reason) => match runner.run(writer.check()) {
             Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
             _ => Stored::Checked(reason),
         },
-        Job::Sweep(committed) => match runner.run(incarnation.sweep_before(committed, KEPT)) {
+        Job::Sweep(committed) => match runner.run(writer.sweep_before(committed, KEPT)) {
             Ok(_) => Stored::Swept(None),
             Err(error) => Stored::Swept(Some(error.to_string())),
         },
+    }
+}
+
+impl From<&Coordinator> for CheckpointReport {
+    fn from(coordinator: &Coordinator) -> CheckpointReport {
+        let (costs, delays) = (coordinator.costs(), coordinator.delays());
+        let ms = |ns: u64| ns as f64 / 1e6;
+        CheckpointReport {
+            stored: costs.stored,
+            aborted: costs.aborted,
+            last: coordinator.last(),
+            bytes: costs.bytes,
+            duration_ms: (costs.stored > 0).then(|| ms(costs.total_ns) / costs.stored as f64),
+            duration_max_ms: ms(costs.longest_ns),
+            stall_max_ms: ms(coordinator.stall_max_ns()),
+            commit_delay_ms: (delays.count > 0).then(|| CommitDelay {
+                mean: ms(delays.sum_ns) / delays.count as f64,
+                max: ms(delays.max_ns),
+            }),
+        }
     }
 }

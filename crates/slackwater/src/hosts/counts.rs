@@ -1,0 +1,147 @@
+//! What worker processes count, as it crosses their control sockets.
+
+use serde::{Deserialize, Serialize};
+use slackwater_engine::counters::{InstanceCounters, LinkCounters};
+use slackwater_engine::deploy::LinkSide;
+
+use crate::catalog::DeadLetterFile;
+use crate::notices::Noticed;
+
+/// What a worker process has counted.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Of its instances, with their numbers.
+    pub instances: Vec<(usize, InstanceCounts)>,
+    /// Bytes that its sources have read, by node.
+    pub bytes_read: Vec<(usize, u64)>,
+    /// CPU time of all its threads.
+    pub cpu_s: f64,
+}
+
+/// The slots of [`InstanceCounters`], apart from those of its steps; of these only what sinks with a target know of
+/// their latency, which `--live` draws.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InstanceCounts {
+    slots: [u64; 9],
+    late_by_source: Vec<u64>,
+    /// By step, the slots that hold something.
+    latencies: Vec<(usize, Vec<(usize, u64)>)>,
+}
+
+impl InstanceCounts {
+    pub fn of(counters: &InstanceCounters) -> InstanceCounts {
+        let mut late_by_source = counters
+            .late_by_source
+            .each_ref()
+            .map(InstanceCounters::read)
+            .to_vec();
+        // Most queries have one source.
+        let used = late_by_source.iter().rposition(|rows| *rows > 0);
+        late_by_source.truncate(used.map_or(0, |last| last + 1));
+        let steps = counters.steps.iter().enumerate();
+        let latencies = steps.filter_map(|(step, slots)| {
+            let latency = slots.latency.as_ref()?;
+            Some((step, latency.filled().collect()))
+        });
+        InstanceCounts {
+            slots: slots(counters).map(InstanceCounters::read),
+            late_by_source,
+            latencies: latencies.collect(),
+        }
+    }
+
+    /// Puts the counts into slots that nobody else writes.
+    pub fn store(&self, counters: &InstanceCounters) {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        for (slot, count) in slots(counters).into_iter().zip(self.slots) {
+            slot.store(count, relaxed);
+        }
+        for (slot, count) in counters.late_by_source.iter().zip(&self.late_by_source) {
+            slot.store(*count, relaxed);
+        }
+        for (step, filled) in &self.latencies {
+            let slots = counters.steps.get(*step);
+            if let Some(latency) = slots.and_then(|slots| slots.latency.as_ref()) {
+                filled
+                    .iter()
+                    .for_each(|(slot, rows)| latency.store(*slot, *rows));
+            }
+        }
+    }
+}
+
+fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 9] {
+    [
+        &counters.rows_in,
+        &counters.rows_out,
+        &counters.rows_late,
+        &counters.rows_bad,
+        &counters.connections_lost,
+        &counters.chunks,
+        &counters.latency_recent_ns,
+        &counters.state_bytes,
+        &counters.state_bytes_max,
+    ]
+}
+
+/// What one side of a link between processes has counted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LinkCounts {
+    /// The link's number.
+    pub link: usize,
+    /// The sending side, else the receiving one.
+    pub sends: bool,
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+    /// Seconds spent on it.
+    pub busy_s: f64,
+}
+
+impl From<&LinkSide> for LinkCounts {
+    fn from(side: &LinkSide) -> LinkCounts {
+        let LinkCounters {
+            messages,
+            bytes,
+            busy_ns,
+        } = &*side.counters;
+        LinkCounts {
+            link: side.link,
+            sends: side.sends,
+            messages: InstanceCounters::read(messages),
+            bytes: InstanceCounters::read(bytes),
+            busy_s: InstanceCounters::read(busy_ns) as f64 / 1e9,
+        }
+    }
+}
+
+/// What a worker process used, as it says itself.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ProcessUsage {
+    /// Process id.
+    pub pid: u32,
+    /// CPU time of all its threads.
+    pub cpu_s: f64,
+    /// Largest resident size.
+    pub peak_rss_bytes: u64,
+    /// Voluntary context switches.
+    pub wakeups: u64,
+}
+
+/// What a worker process came to.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct FinalCounts {
+    /// Its number.
+    pub process: usize,
+    /// What it counted.
+    pub counts: Counts,
+    /// Its sides of links.
+    pub links: Vec<LinkCounts>,
+    /// Dead-letter files that it wrote to.
+    pub dead_letters: Vec<DeadLetterFile>,
+    /// What its sources noticed of their rows.
+    pub noticed: Vec<Noticed>,
+    /// What it used.
+    pub usage: ProcessUsage,
+}

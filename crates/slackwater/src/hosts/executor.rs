@@ -1,0 +1,204 @@
+//! Runs this process's part of a deployment: its workers, the controls of its sources and aggregations, and
+//! its checkpoint agent. The same in a worker process and, for a query in one process, on a thread of the
+//! process that the user started; both put everything that it is to hear into one queue.
+//!
+//! Invariants:
+//! - Nobody waits in a circle: workers and whoever tells it something never block on the queue; it blocks on
+//!   workers, which always come back to their commands, and on whoever hears its events.
+//! - Instances and their state don't leave it, but for state that moves to an instance of another process.
+
+use std::collections::HashMap;
+use std::sync::mpsc;
+
+use slackwater_engine::deploy::{Deployment, InputPlan};
+use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX, WorkerEvent};
+use slackwater_engine::runtime::Runtime;
+use slackwater_engine::worker::{Listener, Unheard};
+
+use super::protocol::{HostCommand, HostEvent};
+use crate::catalog::Controls;
+use crate::checkpoints::{CheckpointAgent, JobDone};
+
+/// What the thread of an executor hears; `H` is what its host says.
+pub enum Heard<H> {
+    /// From a worker.
+    Worker(WorkerEvent, Attached),
+    /// From the agent's thread.
+    Agent(JobDone),
+    /// From the host.
+    Host(H),
+}
+
+/// The queue of what it hears, with room for what workers report at once.
+pub fn inbox<H: Send>() -> (Inbox<H>, mpsc::Receiver<Heard<H>>) {
+    let (sender, receiver) = mpsc::sync_channel(EVENTS_MAX);
+    (Inbox(sender), receiver)
+}
+
+/// The sending end of an executor's queue.
+pub struct Inbox<H>(pub mpsc::SyncSender<Heard<H>>);
+
+impl<H> Clone for Inbox<H> {
+    fn clone(&self) -> Inbox<H> {
+        Inbox(self.0.clone())
+    }
+}
+
+impl<H: Send> Listener for Inbox<H> {
+    fn hear(&self, event: WorkerEvent, attached: Attached) -> Result<(), Unheard> {
+        match self.0.try_send(Heard::Worker(event, attached)) {
+            Err(mpsc::TrySendError::Full(Heard::Worker(event, attached))) => {
+                Err(Box::new((event, attached)))
+            }
+            // Nobody listens only when the query is over.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Instances that have links, by their head's node and their number among the subquery's.
+pub fn heads(deployment: &Deployment) -> HashMap<(usize, usize), usize> {
+    let instances = deployment.instances.iter().enumerate();
+    let heads = instances.filter_map(|(number, instance)| {
+        let head = instance.steps.first()?.node;
+        let is_linked = matches!(instance.input, InputPlan::Ports(_));
+        is_linked.then_some(((head, instance.index), number))
+    });
+    heads.collect()
+}
+
+/// A part of a deployment that runs.
+pub struct Executor {
+    runtime: Runtime,
+    controls: Controls,
+    agent: Option<CheckpointAgent>,
+    /// Instances of this process that may get state of others.
+    heads: HashMap<(usize, usize), usize>,
+    /// Instances that are taken away from their workers, and the workers that they go to.
+    relocating: HashMap<usize, usize>,
+    is_removed: bool,
+}
+
+impl Executor {
+    /// The part that belongs to `process`, and that `runtime` runs.
+    pub fn new(
+        runtime: Runtime,
+        deployment: &Deployment,
+        process: usize,
+        controls: Controls,
+        agent: Option<CheckpointAgent>,
+    ) -> Executor {
+        let mut heads = heads(deployment);
+        heads.retain(|_, instance| deployment.process(*instance) == process);
+        Executor {
+            runtime,
+            controls,
+            agent,
+            heads,
+            relocating: HashMap::new(),
+            is_removed: false,
+        }
+    }
+
+    /// Does what the host is told; `report` hears what there is to say at once.
+    pub fn tell(
+        &mut self,
+        command: HostCommand,
+        attached: Attached,
+        report: &mut impl FnMut(HostEvent, Attached),
+    ) {
+        match command {
+            HostCommand::Workers(command) => {
+                self.is_removed |= command == Command::Remove;
+                self.runtime.tell(command, attached);
+            }
+            HostCommand::Relocate { instance, worker } => {
+                self.relocating.insert(instance, worker);
+                self.runtime
+                    .tell(Command::Detach { instance }, Attached::Nothing);
+            }
+            HostCommand::Tune {
+                node,
+                linger_ns,
+                chunk_rows,
+            } => self.controls.tune(node, linger_ns, chunk_rows),
+            HostCommand::Combine { node } => self.controls.combine(node),
+            HostCommand::Commit { barrier } => {
+                let event = self.agent.as_mut().and_then(|agent| agent.commit(barrier));
+                if let Some(event) = event {
+                    report(HostEvent::Checkpoint(event), Attached::Nothing);
+                }
+            }
+        }
+    }
+
+    /// Takes in what a worker reports.
+    pub fn hear(
+        &mut self,
+        event: WorkerEvent,
+        mut attached: Attached,
+        report: &mut impl FnMut(HostEvent, Attached),
+    ) {
+        if let Some(agent) = &mut self.agent
+            && matches!(attached, Attached::Snapshot(_) | Attached::Nothing)
+        {
+            for event in agent.hear(&event, std::mem::take(&mut attached)) {
+                report(HostEvent::Checkpoint(event), Attached::Nothing);
+            }
+        }
+        match event {
+            // They were for the agent.
+            WorkerEvent::Snapshot { .. } | WorkerEvent::Changed => {}
+            WorkerEvent::Detached { instance } => self.relocate(instance, attached, report),
+            WorkerEvent::Handover(handover) => {
+                match self.heads.get(&(handover.node, handover.to)) {
+                    Some(&instance) => {
+                        let command = Command::TakeOver { instance, handover };
+                        self.runtime.tell(command, attached);
+                    }
+                    None => report(HostEvent::Worker(event), attached),
+                }
+            }
+            WorkerEvent::Ended { .. }
+            | WorkerEvent::Failed { .. }
+            | WorkerEvent::OverBudget { .. }
+            | WorkerEvent::Active
+            | WorkerEvent::Moved { .. } => report(HostEvent::Worker(event), Attached::Nothing),
+        }
+    }
+
+    /// An instance has left its worker.
+    fn relocate(
+        &mut self,
+        instance: usize,
+        mut attached: Attached,
+        report: &mut impl FnMut(HostEvent, Attached),
+    ) {
+        match self.relocating.remove(&instance) {
+            Some(worker) if !self.is_removed => {
+                let command = Command::Adopt { instance, worker };
+                self.runtime.tell(command, attached);
+                report(HostEvent::Relocated { instance }, Attached::Nothing);
+            }
+            // The query is being dropped, and no worker has this part of it.
+            _ => {
+                let mut sinks = Vec::new();
+                if let Attached::Instances(instances) = &mut attached {
+                    for (_, instance) in instances {
+                        sinks.extend(instance.close());
+                    }
+                }
+                let ended = WorkerEvent::Ended { instance, sinks };
+                report(HostEvent::Worker(ended), Attached::Nothing);
+            }
+        }
+    }
+
+    /// Takes in what the agent's thread has done.
+    pub fn done(&mut self, done: JobDone, report: &mut impl FnMut(HostEvent, Attached)) {
+        if let Some(agent) = &mut self.agent {
+            let event = agent.done(done);
+            report(HostEvent::Checkpoint(event), Attached::Nothing);
+        }
+    }
+}

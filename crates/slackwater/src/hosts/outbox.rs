@@ -1,0 +1,122 @@
+//! What a worker process is told: a bounded queue, and a thread that writes it to the control socket, so
+//! that nobody waits for a process that doesn't read.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, mpsc};
+
+use rustix::process::{Signal, pidfd_send_signal};
+
+use super::channel::Channel;
+use super::protocol::ProcessCommand;
+
+/// Commands that may wait for a process, beside what its socket holds (some hundred short ones). Five a
+/// second ask for counters, and ten ticks of the latency controller may each set two workers and a source:
+/// a process that has not read for half a minute at the least is lost. The longest command moves 4,096
+/// buckets and takes 32 KiB, one at a time; the others take some hundred bytes.
+pub const COMMANDS_QUEUED_MAX: usize = 1024;
+
+type Queued = (ProcessCommand, Vec<OwnedFd>);
+
+/// The queue of one process.
+pub struct Outbox {
+    number: usize,
+    pid: OwnedFd,
+    queue: mpsc::SyncSender<Queued>,
+    lost: Mutex<Option<String>>,
+}
+
+impl Outbox {
+    /// The queue of the process `number`, which `pid` is a descriptor of and `channel` leads to.
+    ///
+    /// # Errors
+    ///
+    /// When there can be no thread.
+    pub fn new(number: usize, pid: OwnedFd, channel: Channel) -> io::Result<Outbox> {
+        let (queue, queued) = mpsc::sync_channel(COMMANDS_QUEUED_MAX);
+        // It ends with the queue. A process that doesn't read keeps it waiting until it is killed.
+        std::thread::Builder::new()
+            .name(format!("to process {number}"))
+            .spawn(move || write(&channel, &queued))?;
+        Ok(Outbox {
+            number,
+            pid,
+            queue,
+            lost: Mutex::new(None),
+        })
+    }
+
+    /// Puts a command into the queue, with descriptors beside it. A process for which too many wait is
+    /// lost: it is killed, which its reader notices.
+    pub fn put(&self, command: ProcessCommand, beside: Vec<OwnedFd>) {
+        if let Err(mpsc::TrySendError::Full(_)) = self.queue.try_send((command, beside)) {
+            let mut lost = self.lost.lock().expect("no thread panics under it");
+            lost.get_or_insert_with(|| {
+                format!(
+                    "process {} does not take what it is told: {COMMANDS_QUEUED_MAX} commands wait for it",
+                    self.number
+                )
+            });
+            drop(lost);
+            self.kill();
+        }
+    }
+
+    /// Kills the process.
+    pub fn kill(&self) {
+        // Nothing happens to one that has exited.
+        let _ = pidfd_send_signal(&self.pid, Signal::KILL);
+    }
+
+    /// Why it was killed, where that was for want of reading.
+    pub fn lost(&self) -> Option<String> {
+        self.lost.lock().expect("no thread panics under it").clone()
+    }
+}
+
+fn write(channel: &Channel, queued: &mpsc::Receiver<Queued>) {
+    for (command, beside) in queued {
+        let descriptors = beside.iter().map(|descriptor| descriptor.as_fd());
+        let descriptors = descriptors.collect::<Vec<BorrowedFd<'_>>>();
+        // A process that has gone is noticed by its reader.
+        let _ = channel.send(&command, &descriptors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_read_is_lost_and_nobody_waits_for_it() {
+        let (channel, _unread) = Channel::pair().unwrap();
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        let pid = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        let outbox = Outbox::new(3, pid, channel).unwrap();
+        let begun = Instant::now();
+        while outbox.lost().is_none() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "it takes all of them"
+            );
+            outbox.put(ProcessCommand::CountSteps, Vec::new());
+        }
+        let reason = outbox.lost().unwrap();
+        assert!(
+            reason.contains("process 3") && reason.contains("1024"),
+            "{reason}"
+        );
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+}

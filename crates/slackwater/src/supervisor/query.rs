@@ -1,0 +1,166 @@
+//! A query that is to run, and what is refused before it does.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use slackwater_engine::deploy::Deployment;
+use slackwater_engine::runtime::Costs;
+use slackwater_engine::sink::Delivery;
+use slackwater_sql::SqlError;
+use slackwater_sql::program::Program;
+use slackwater_sql::specs::{NodeSpec, SinkSpec};
+
+use super::events::Signals;
+use crate::catalog::ProgramCatalog;
+use crate::checkpoints::Members;
+use crate::costs::Learned;
+use crate::machine::{Machine, Used};
+use crate::notices::Notices;
+use crate::plan::Plan;
+use crate::script::Script;
+
+/// Why a query is not run, or not again.
+#[derive(Debug)]
+pub enum Refused {
+    /// What is asked for can't be.
+    Usage(String),
+    /// It had begun.
+    Query(String),
+}
+
+/// What is run: the same in each incarnation.
+pub struct Query<'a> {
+    /// The text.
+    pub script: &'a Script,
+    /// Settings of the command line.
+    pub settings: &'a [(String, String)],
+    /// The sources end after this time; windows stay open.
+    pub duration: Option<Duration>,
+    /// Show progress on standard error.
+    pub progress: bool,
+    /// Draw a line a second instead.
+    pub live: bool,
+    /// The program that worker processes run; `None` for this one.
+    pub worker_program: Option<&'a Path>,
+    /// What it says.
+    pub program: &'a Program,
+    /// Where it is planned for.
+    pub machine: &'a Machine,
+    /// What earlier runs have learned of its costs.
+    pub learned: &'a Learned,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The plan as the engine has it.
+    pub deployment: &'a Deployment,
+    /// What waiting costs on this host.
+    pub costs: Costs,
+    /// The instances that take part in checkpoints.
+    pub members: Arc<Members>,
+    /// When it was started.
+    pub started: Instant,
+    /// What this process had used before the query's text was read.
+    pub before: Used,
+    /// Signals to end.
+    pub signals: Arc<Signals>,
+    /// Who tells the user what is noticed of the input.
+    pub notices: Arc<Notices>,
+}
+
+impl Query<'_> {
+    /// Sinks that would destroy something are rejected, where a query with checkpoints begins from nothing.
+    pub fn check_sinks(&self, catalog: &ProgramCatalog<'_>) -> Result<(), Refused> {
+        catalog
+            .sinks()
+            .try_for_each(|(_, sink)| self.check_sink(sink, true))
+    }
+
+    /// One that would destroy something is rejected. `saved`: the query takes checkpoints.
+    pub fn check_sink(&self, sink: &SinkSpec, saved: bool) -> Result<(), Refused> {
+        if let Err(error) = sink.connector.begin(saved) {
+            let Some(table) = &sink.table else {
+                return Err(Refused::Usage(error.to_string()));
+            };
+            let place = table.option_places.get("path").copied();
+            let option = place.map_or("", |_| ", option 'path'");
+            // A server is no place in the text.
+            let server =
+                match place.is_none() && error.place == sink.connector.describe().to_string() {
+                    true => format!("{}: ", error.place),
+                    false => String::new(),
+                };
+            let refused = SqlError::new(format!(
+                "table '{}'{option}: {server}{}",
+                table.name, error.reason
+            ));
+            let refused = refused.at(place.unwrap_or(table.span)).mend(error.mend);
+            return Err(Refused::Usage(self.script.render(&refused)));
+        }
+        Ok(())
+    }
+
+    /// What can't be saved is refused.
+    pub fn check_checkpoints(&self) -> Result<(), Refused> {
+        let units = self.program.nodes.iter().find_map(|node| match node {
+            NodeSpec::Source(source) => {
+                let place = source.table.option_places.get("unit_of_work");
+                place.map(|place| (source, *place))
+            }
+            _ => None,
+        });
+        let refused = |error: SqlError| Refused::Usage(self.script.render(&error));
+        let exactly_once = |node: &NodeSpec| match node {
+            // Parts of files are committed one by one, and again after a crash.
+            NodeSpec::Sink(sink) => {
+                let table = sink.table.clone();
+                table.filter(|_| sink.connector.capabilities().may_lose_prepared)
+            }
+            _ => None,
+        };
+        let transactional = self.program.nodes.iter().filter_map(exactly_once);
+        let transactional = transactional.collect::<Vec<_>>();
+        if let [one, other, ..] = &transactional[..] {
+            let reason = format!(
+                "tables '{}' and '{}' are both written in transactions, of which a crash could leave one \
+                 committed and the other not",
+                one.name, other.name
+            );
+            let error = SqlError::new(reason).at(other.span);
+            let mend = "write them by two queries with a --state each, or one of them with \
+                        'delivery' = 'at_least_once'";
+            return Err(refused(error.mend(mend)));
+        }
+        let beside = self.program.nodes.iter().find_map(|node| match node {
+            NodeSpec::Sink(sink)
+                if sink.connector.capabilities().delivery == Delivery::ExactlyOnce =>
+            {
+                let table = sink.table.clone();
+                table.filter(|_| !sink.connector.capabilities().may_lose_prepared)
+            }
+            _ => None,
+        });
+        if let (Some(one), Some(other)) = (transactional.first(), beside)
+            && self.plan.processes > 1
+        {
+            let reason = format!(
+                "table '{}' is written in transactions, and '{}' exactly once, too: when two processes \
+                 commit, a crash could leave one committed and the other not",
+                one.name, other.name
+            );
+            let mend = format!(
+                "take one process, or write '{}' with 'delivery' = 'at_least_once'",
+                one.name
+            );
+            return Err(refused(SqlError::new(reason).at(other.span).mend(mend)));
+        }
+        if let Some((source, place)) = units {
+            let reason = format!(
+                "table '{}' is worked through unit by unit, and --state can't save a query between two",
+                source.table.name
+            );
+            let error = SqlError::new(reason).at(place);
+            return Err(refused(error.mend("leave one of the two out")));
+        }
+        Ok(())
+    }
+}
