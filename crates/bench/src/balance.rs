@@ -7,11 +7,10 @@
 //! the *reaction*: how long after a copy has become slow, for good, it had done the last row that had
 //! been made before, which is how long decisions last that were made for a fast one.
 //!
-//! Everything runs as `slackwater run` would run it, in this process; only the copies' time is made up.
+//! Everything runs as `slackwater run` would run it, in this process; only the copies' work is a sleep.
 
 mod table;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +19,8 @@ use clap::Args;
 use serde::Serialize;
 use slackwater_control::latency::chunk::{Demand, LinkPoint, plan_chunk};
 
-use crate::common::{check_folders, parse_seconds, write_json};
+use crate::common::parse_seconds;
+use crate::lab::{self, Experiment, Files, Verdict};
 use slackwater::calibrate;
 use slackwater::measure::Kind;
 use slackwater::run::{Failure, Outcome, RunOptions, run as run_query};
@@ -78,9 +78,8 @@ pub struct Arguments {
     /// rows go by key, since buckets move after some 0.4 s only
     #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     seconds: f64,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 /// How rows get to the copies.
@@ -180,9 +179,17 @@ struct Figures {
     cases: Vec<Case>,
 }
 
+/// What is measured, and how often.
+struct Plan {
+    /// None of them measured.
+    cases: Vec<Case>,
+    rounds: u32,
+    ns_per_byte: u64,
+    planned_bytes: usize,
+}
+
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    check_folders(&[&arguments.json])?;
     let planned_bytes = planned_bytes(arguments.ns_per_byte);
     let (factors, probabilities, rounds) = match arguments.quick {
         true => (vec![4], vec![50], 1),
@@ -195,23 +202,46 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if factors.contains(&0) || probabilities.iter().any(|&percent| percent > 100) {
         return Err("--factors are 1 or more, --probabilities 0 to 100".to_string());
     }
-    let mut cases = cases(&factors, &probabilities, planned_bytes, arguments.seconds);
-    let expected = cases.iter().map(|case| case.slowest_s()).sum::<f64>() * f64::from(rounds);
-    eprintln!("{} cases, at most {expected:.0} s", cases.len());
-    for round in 1..=rounds {
-        eprintln!("round {round} of {rounds}");
-        for case in &mut cases {
-            case.measure(arguments.ns_per_byte)?;
-        }
-    }
-    let figures = Figures {
+    let plan = Plan {
+        cases: cases(&factors, &probabilities, planned_bytes, arguments.seconds),
+        rounds,
         ns_per_byte: arguments.ns_per_byte,
-        copies: COPIES,
         planned_bytes,
-        cases,
     };
-    print!("{}", table::table(&figures));
-    write_json(arguments.json.as_deref(), &figures)
+    lab::conduct(&plan, &arguments.files, None)
+}
+
+impl Experiment for Plan {
+    type Figures = Figures;
+
+    fn announcement(&self) -> String {
+        let slowest_s = self.cases.iter().map(Case::slowest_s).sum::<f64>();
+        let expected_s = slowest_s * f64::from(self.rounds);
+        format!("{} cases, at most {expected_s:.0} s", self.cases.len())
+    }
+
+    fn measure(&self) -> Result<Figures, String> {
+        let mut cases = self.cases.clone();
+        for round in lab::rounds(self.rounds) {
+            for place in round.places(cases.len()) {
+                cases[place].measure(self.ns_per_byte)?;
+            }
+        }
+        Ok(Figures {
+            ns_per_byte: self.ns_per_byte,
+            copies: COPIES,
+            planned_bytes: self.planned_bytes,
+            cases,
+        })
+    }
+
+    fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
+        table::verdicts(figures)
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        table::text(figures)
+    }
 }
 
 fn cases(factors: &[u32], probabilities: &[u32], planned_bytes: usize, seconds: f64) -> Vec<Case> {

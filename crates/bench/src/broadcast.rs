@@ -22,7 +22,6 @@ mod plan;
 mod table;
 mod verdict;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
@@ -30,9 +29,8 @@ use clap::Args;
 use figures::{Figures, Measured};
 use plan::{Plan, Point};
 
-use super::common::{check_folders, minutes, write_json};
-use super::fleet::{self, Setup};
-use slackwater::calibrate::{Host, load_average};
+use crate::fleet::{self, Setup};
+use crate::lab::{self, Experiment, Files, Verdict, minutes};
 
 /// What is measured.
 #[derive(Args)]
@@ -41,9 +39,8 @@ pub struct Arguments {
     /// about twenty
     #[arg(long)]
     quick: bool,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
     /// Only these receivers and processes, such as 32x8,8x4
     #[arg(long, value_name = "RxP,RxP", value_delimiter = ',', value_parser = plan::parse_setting)]
     settings: Vec<(usize, usize)>,
@@ -58,7 +55,6 @@ pub struct Arguments {
 
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    check_folders(&[&arguments.json])?;
     let namespaces = fleet::namespaces_are_allowed();
     if !namespaces {
         eprintln!(
@@ -67,40 +63,50 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let mut plan = Plan::new(arguments.quick, arguments.rounds, namespaces);
     plan.restrict(&arguments.settings, &arguments.sizes);
-    eprintln!("about {}", minutes(plan.expected_s()));
-    let load_before = load_average();
-    let begin = Instant::now();
-    let mut measured = Vec::new();
-    for round in 0..plan.rounds {
-        eprintln!("round {} of {}", round + 1, plan.rounds);
-        let mut runs = plan.runs();
-        if round % 2 == 1 {
-            runs.reverse();
-        }
-        for run in runs {
-            let setup = Setup {
-                shape: run.shape(),
-                links: run.link.links(),
-                phases: plan.phases(&run),
-            };
-            let seen = fleet::run(&setup)?;
-            for (size_bytes, pair) in run.sizes.iter().zip(seen.chunks_exact(2)) {
-                let point = Point {
-                    receivers: run.receivers,
-                    processes: run.processes,
-                    size_bytes: *size_bytes,
+    lab::conduct(&plan, &arguments.files, None)
+}
+
+impl Experiment for Plan {
+    type Figures = Figures;
+
+    fn announcement(&self) -> String {
+        format!("about {}", minutes(self.expected_s()))
+    }
+
+    fn measure(&self) -> Result<Figures, String> {
+        let begin = Instant::now();
+        let mut measured = Vec::new();
+        let runs = self.runs();
+        for round in lab::rounds(self.rounds) {
+            for run in round.order(&runs) {
+                let setup = Setup {
+                    shape: run.shape(),
+                    links: run.link.links(),
+                    phases: self.phases(run),
                 };
-                measured.push(Measured::new(round, point, run.way(), &pair[0], &pair[1]));
+                let seen = fleet::run(&setup)?;
+                for (size_bytes, pair) in run.sizes.iter().zip(seen.chunks_exact(2)) {
+                    let point = Point {
+                        receivers: run.receivers,
+                        processes: run.processes,
+                        size_bytes: *size_bytes,
+                    };
+                    let [spaced, flat] = [&pair[0], &pair[1]];
+                    measured.push(Measured::new(round.number, point, run.way(), spaced, flat));
+                }
             }
         }
+        Ok(Figures {
+            seconds: begin.elapsed().as_secs_f64(),
+            ..Figures::new(self, measured)
+        })
     }
-    let figures = Figures::new(&plan, measured);
-    let figures = Figures {
-        host: Some(Host::this()),
-        load: vec![load_before, load_average()],
-        seconds: begin.elapsed().as_secs_f64(),
-        ..figures
-    };
-    print!("{}", table::table(&figures));
-    write_json(arguments.json.as_deref(), &figures)
+
+    fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
+        verdict::verdicts(&figures.points, &figures.measured)
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        table::text(figures)
+    }
 }

@@ -1,6 +1,6 @@
 //! `slackwater bench checkpoint`: what checkpoints cost, and how long a query takes to come back.
 //!
-//! A running aggregation by key over made-up rows at a fixed rate, told a latency target and nothing
+//! A running aggregation by key over generated rows at a fixed rate, told a latency target and nothing
 //! else; its keys come in turn, so each is used as often as any other. Each point is `slackwater run` as
 //! a process of its own.
 //!
@@ -29,75 +29,72 @@
 
 mod cost;
 mod figures;
-mod folder;
 mod kill;
 mod output;
 mod plan;
-mod processes;
 mod query;
 mod running;
 mod table;
 mod verdict;
+mod workers;
 
 pub use plan::Arguments;
 
-use super::common::{check_folders, minutes, write_json};
 use figures::Figures;
 use plan::Plan;
-use slackwater::calibrate::{Host, load_average};
+
+use crate::lab::{self, Experiment, Verdict, minutes};
 
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    let plan = Plan::of(arguments)?;
-    check_folders(&[&arguments.json])?;
-    eprintln!(
-        "{} points and {} kills, about {}",
-        plan.specs.len() * plan.rounds as usize,
-        plan.killed.len() * plan.kills as usize,
-        minutes(plan.expected_s())
-    );
-    let figures = measure(&plan)?;
-    print!("{}", table::table(&figures));
-    write_json(arguments.json.as_deref(), &figures)
+    lab::conduct(&Plan::of(arguments)?, &arguments.files, None)
 }
 
-fn measure(plan: &Plan) -> Result<Figures, String> {
-    let load_before = load_average();
-    let mut points = Vec::new();
-    for round in 1..=plan.rounds {
-        eprintln!("round {round} of {}", plan.rounds);
-        let mut specs = plan.specs.clone();
-        if round % 2 == 0 {
-            specs.reverse();
-        }
-        for spec in specs {
-            let point = cost::measure(plan, spec, round)?;
-            eprintln!("  {}", point.line());
-            points.push(point);
-        }
+impl Experiment for Plan {
+    type Figures = Figures;
+
+    fn announcement(&self) -> String {
+        format!(
+            "{} points and {} kills, about {}",
+            self.specs.len() * self.rounds as usize,
+            self.killed.len() * self.kills as usize,
+            minutes(self.expected_s())
+        )
     }
-    let mut kills = Vec::new();
-    for number in 1..=plan.kills {
-        eprintln!("kill {number} of {}", plan.kills);
-        for &keys in &plan.killed {
-            let kill = kill::measure(plan, keys, number)?;
-            eprintln!("  {}", kill.line());
-            kills.push(kill);
+
+    fn measure(&self) -> Result<Figures, String> {
+        let mut points = Vec::new();
+        for round in lab::rounds(self.rounds) {
+            for &spec in round.order(&self.specs) {
+                let point = cost::measure(self, spec, round.number)?;
+                round.note(point.line());
+                points.push(point);
+            }
         }
+        let mut kills = Vec::new();
+        for number in 1..=self.kills {
+            for &keys in &self.killed {
+                let kill = kill::measure(self, keys, number)?;
+                eprintln!("kill {number} of {}: {}", self.kills, kill.line());
+                kills.push(kill);
+            }
+        }
+        Ok(Figures {
+            rate_per_s: self.rate_per_s,
+            rounds: self.rounds,
+            seconds: self.seconds,
+            costs: figures::costs(&points),
+            recoveries: figures::recoveries(&kills),
+            points,
+            kills,
+        })
     }
-    let costs = figures::costs(&points);
-    let recoveries = figures::recoveries(&kills);
-    Ok(Figures {
-        host: Host::this(),
-        load_before,
-        load_after: load_average(),
-        rate_per_s: plan.rate_per_s,
-        rounds: plan.rounds,
-        seconds: plan.seconds,
-        verdicts: verdict::verdicts(&costs, &recoveries),
-        costs,
-        recoveries,
-        points,
-        kills,
-    })
+
+    fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
+        verdict::verdicts(&figures.costs, &figures.recoveries)
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        table::text(figures)
+    }
 }

@@ -23,7 +23,7 @@
 //! - **A process for each stage**, with one pinned thread for its three copies, which take turns
 //!   block by block, as the instances of a worker do. Twelve processes would measure the kernel's
 //!   scheduler where there are fewer cores; so every block crosses three links between processes,
-//!   and neighbours are on different cores.
+//!   and neighbors are on different cores.
 //! - **Waiting by interrupt**: announce, look, sleep. Nothing spins.
 //! - **Distribution is driven by demand**: a copy sends a block to whichever copy behind it has the
 //!   fewest unacknowledged ones, and waits while all have two. A block is acknowledged when it is
@@ -76,8 +76,6 @@ mod verdict;
 
 use std::time::Instant;
 
-use clap::Args;
-
 pub use plan::Arguments;
 
 use bench::Bench;
@@ -86,16 +84,8 @@ use figures::{Figures, Level};
 use plan::{Experiment, Plan, REGION_BYTES, RESERVE};
 use sweep::Sweep;
 
-use super::common::{check_folders, minutes, write, write_json};
-use slackwater::calibrate::{Host, load_average};
-
-/// One stage of a pipeline, in a process of its own.
-#[derive(Args)]
-pub struct PartArguments {
-    /// The descriptor of the socket to whoever measures
-    #[arg(long)]
-    control: i32,
-}
+use crate::lab::{self, Chart, Experiment as Kind, Verdict};
+use crate::party::PartArguments;
 
 /// Runs one stage of a pipeline.
 pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
@@ -105,52 +95,55 @@ pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
 /// Runs the experiments.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let plan = Plan::of(arguments)?;
-    check_folders(&[&arguments.json, &arguments.svg])?;
-    eprintln!(
-        "about {}; up to {} where other processes disturb",
-        minutes(plan.expected_s()),
-        minutes(plan.expected_max_s())
-    );
-    let figures = measure(&plan)?;
-    print!("{}", figures.text());
-    write_json(arguments.json.as_deref(), &figures)?;
-    if let Some(path) = &arguments.svg {
-        write(path, &chart::draw(&figures))?;
-    }
-    Ok(())
+    lab::conduct(&plan, &arguments.files, Some(&arguments.drawing))
 }
 
-fn measure(plan: &Plan) -> Result<Figures, String> {
-    let load_before = load_average();
-    let begin = Instant::now();
-    let mut bench = Bench {
-        plan,
-        rounds_per_ns: work::rounds_per_ns(),
-        points: Vec::new(),
-        repeated: 0,
-    };
-    let levels = plan.efforts.iter();
-    let levels = levels.map(|effort| level(&mut bench, effort));
-    let levels = levels.collect::<Result<Vec<_>, String>>()?;
-    Ok(Figures {
-        host: Host::this(),
-        load_before,
-        load_after: load_average(),
-        cores: plan.cores,
-        copies: order::COPIES,
-        window: demand::WINDOW,
-        image_bytes: plan.image_bytes,
-        region_bytes: REGION_BYTES,
-        reserve: RESERVE,
-        seed: plan.seed,
-        rounds_per_ns: bench.rounds_per_ns,
-        seconds: begin.elapsed().as_secs_f64(),
-        verdicts: verdict::verdicts(&levels),
-        levels,
-        repeated: bench.repeated,
-        disturbed: figures::disturbed(&bench.points),
-        points: bench.points,
-    })
+impl Kind for Plan {
+    type Figures = Figures;
+
+    fn announcement(&self) -> String {
+        lab::about(self.expected_s(), self.expected_max_s())
+    }
+
+    fn measure(&self) -> Result<Figures, String> {
+        let begin = Instant::now();
+        let mut bench = Bench {
+            plan: self,
+            rounds_per_ns: work::rounds_per_ns(),
+            points: Vec::new(),
+            repeated: 0,
+        };
+        let levels = self.efforts.iter();
+        let levels = levels.map(|effort| level(&mut bench, effort));
+        let levels = levels.collect::<Result<Vec<_>, String>>()?;
+        Ok(Figures {
+            cores: self.cores,
+            copies: order::COPIES,
+            window: demand::WINDOW,
+            image_bytes: self.image_bytes,
+            region_bytes: REGION_BYTES,
+            reserve: RESERVE,
+            seed: self.seed,
+            rounds_per_ns: bench.rounds_per_ns,
+            seconds: begin.elapsed().as_secs_f64(),
+            levels,
+            repeated: bench.repeated,
+            disturbed: figures::disturbed(&bench.points),
+            points: bench.points,
+        })
+    }
+
+    fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
+        verdict::verdicts(&figures.levels)
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        figures.text()
+    }
+
+    fn charts(&self, figures: &Figures) -> Vec<Chart> {
+        chart::charts(figures)
+    }
 }
 
 fn level(bench: &mut Bench<'_>, effort: &Effort) -> Result<Level, String> {

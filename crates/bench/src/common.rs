@@ -1,22 +1,18 @@
-//! What several experiments share: an interval and what is measured in it, and how people write
-//! rates and times.
-
-use std::path::{Path, PathBuf};
+//! What several experiments measure: an interval, what was used in it, and how late things came.
 
 use hdrhistogram::Histogram;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec};
 use serde::{Deserialize, Serialize};
+use slackwater::calibrate::{self, WaitCosts};
+use slackwater_engine::runtime::Costs;
 use slackwater_engine::time::now_ns;
 
-use slackwater::calibrate::WaitCosts;
+use crate::lab;
 
 /// The share of the time for which something else may hold a core that is measured before a point
 /// counts as disturbed.
 pub const DISTURBED_MAX: f64 = 0.01;
-
-/// Of a round's points, how many may be measured again because they were disturbed.
-pub const REPEATED_SHARE_MAX: f64 = 0.2;
 
 /// From when until when it counts, on `CLOCK_MONOTONIC`, which all processes of a host share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +80,50 @@ impl Latency {
             max_us: histogram.max() as f64 / 1e3,
         }
     }
+
+    /// The median of each quantile.
+    pub fn medians(latencies: &[Latency]) -> Latency {
+        let median = |pick: fn(&Latency) -> f64| lab::median(latencies, pick);
+        Latency {
+            p50_us: median(|latency| latency.p50_us),
+            p99_us: median(|latency| latency.p99_us),
+            p999_us: median(|latency| latency.p999_us),
+            max_us: median(|latency| latency.max_us),
+        }
+    }
+}
+
+/// What waiting is taken to cost on this host.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Assumed {
+    /// The costs.
+    pub costs: WaitCosts,
+    /// Whether `calibrate` measured them; else they are built in.
+    pub costs_measured: bool,
+}
+
+impl Assumed {
+    /// What a query that is started now takes them to be.
+    pub fn here() -> Assumed {
+        let calibration = calibrate::load().ok();
+        Assumed {
+            costs_measured: calibration.is_some(),
+            costs: calibration.map_or_else(|| Costs::default().into(), |known| known.costs),
+        }
+    }
+
+    /// The end of a sentence.
+    pub fn describe(&self) -> String {
+        let source = match self.costs_measured {
+            true => "calibrated",
+            false => "built in",
+        };
+        format!(
+            "a wake-up to cost {:.1} us and a sleep {:.1} us ({source})",
+            self.costs.wake_ns as f64 / 1e3,
+            self.costs.sleep_ns as f64 / 1e3
+        )
+    }
 }
 
 /// A histogram of nanoseconds up to 100 s, to three digits.
@@ -104,23 +144,6 @@ pub fn sleep_until(deadline_ns: u64) -> u64 {
         };
         // A signal ends it early, and then it is taken up again.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &deadline);
-    }
-}
-
-/// Of at least one value, all above zero.
-pub fn geometric_mean(values: &[f64]) -> f64 {
-    let sum = values.iter().map(|value| value.ln()).sum::<f64>();
-    (sum / values.len() as f64).exp()
-}
-
-/// A rate as people write it: `10 k/s`.
-pub fn rate(rate_per_s: f64) -> String {
-    if rate_per_s >= 1e6 {
-        format!("{} M/s", rate_per_s / 1e6)
-    } else if rate_per_s >= 1e3 {
-        format!("{} k/s", rate_per_s / 1e3)
-    } else {
-        format!("{rate_per_s}/s")
     }
 }
 
@@ -145,78 +168,9 @@ pub fn parse_seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write seconds from 0.05 to 3600, such as 2.5".to_string())
 }
 
-/// Microseconds as people write them, with three digits.
-pub fn time(us: f64) -> String {
-    match us {
-        ..99.95 => format!("{us:.1} us"),
-        ..999.5 => format!("{us:.0} us"),
-        ..9_995.0 => format!("{:.2} ms", us / 1e3),
-        _ => format!("{:.1} ms", us / 1e3),
-    }
-}
-
-/// Seconds as minutes and seconds.
-pub fn minutes(seconds: f64) -> String {
-    format!(
-        "{:.0} min {:.0} s",
-        (seconds / 60.0).floor(),
-        seconds % 60.0
-    )
-}
-
-/// Whether the folders of files to be written are there; looked at before an experiment and not
-/// behind it, since figures that can't be kept are lost.
-pub fn check_folders(files: &[&Option<PathBuf>]) -> Result<(), String> {
-    for path in files.iter().filter_map(|file| file.as_ref()) {
-        let folder = path.parent().filter(|folder| *folder != Path::new(""));
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return Err(format!("there is no folder {}", folder.display()));
-        }
-    }
-    Ok(())
-}
-
-/// Writes figures as JSON, where that was asked for.
-pub fn write_json(path: Option<&Path>, figures: &impl Serialize) -> Result<(), String> {
-    let Some(path) = path else {
-        return Ok(());
-    };
-    let text = serde_json::to_string_pretty(figures).map_err(|error| error.to_string())?;
-    write(path, &(text + "\n"))
-}
-
-/// What waiting is taken to cost, and whether that was measured: the end of a sentence.
-pub fn wait_costs(costs: WaitCosts, measured: bool) -> String {
-    let source = if measured { "calibrated" } else { "built in" };
-    format!(
-        "a wake-up to cost {:.1} us and a sleep {:.1} us ({source})",
-        costs.wake_ns as f64 / 1e3,
-        costs.sleep_ns as f64 / 1e3
-    )
-}
-
-/// Writes a file of figures.
-pub fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_geometric_mean_of_a_half_and_two_is_one() {
-        assert!((geometric_mean(&[0.5, 2.0]) - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn rates_and_times_are_short() {
-        let rates = [100.0, 1e3, 1e4, 2.5e5, 1e6].map(rate);
-        assert_eq!(rates, ["100/s", "1 k/s", "10 k/s", "250 k/s", "1 M/s"]);
-        let times = [3.26, 99.97, 999.6, 12_345.0].map(time);
-        assert_eq!(times, ["3.3 us", "100 us", "1.00 ms", "12.3 ms"]);
-        assert_eq!(minutes(130.0), "2 min 10 s");
-    }
 
     #[test]
     fn rates_are_read_with_their_factors() {

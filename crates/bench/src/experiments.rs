@@ -2,6 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::party::PartArguments;
 use crate::{
     balance, broadcast, checkpoint, chunking, fleet, hibench, line, link, nexmark, placement,
     target, wait,
@@ -59,19 +60,19 @@ enum Command {
 enum Part {
     /// One stage of `bench chunking`, which starts it.
     #[command(hide = true)]
-    ChunkingPart(chunking::PartArguments),
+    ChunkingPart(PartArguments),
     /// One process of `bench broadcast` or `bench line`, which start it.
     #[command(hide = true)]
-    FleetPart(fleet::PartArguments),
+    FleetPart(PartArguments),
     /// One side of a link that is measured; `bench link` starts it.
     #[command(hide = true)]
-    MeasureLink(slackwater::calibrate::LinkSide),
+    LinkPart(link::PartArguments),
     /// Sender and receiver of `bench target`, which starts them.
     #[command(hide = true)]
-    TargetPart(target::PartArguments),
+    TargetPart(PartArguments),
     /// One side of `bench wait`, which starts it.
     #[command(hide = true)]
-    WaitPart(wait::PartArguments),
+    WaitPart(PartArguments),
 }
 
 impl CommandLine {
@@ -109,7 +110,7 @@ impl Part {
         match self {
             Part::ChunkingPart(arguments) => chunking::run_part(&arguments),
             Part::FleetPart(arguments) => fleet::run_part(&arguments),
-            Part::MeasureLink(side) => side.run(),
+            Part::LinkPart(arguments) => arguments.run(),
             Part::TargetPart(arguments) => target::run_part(&arguments),
             Part::WaitPart(arguments) => wait::run_part(&arguments),
         }

@@ -27,20 +27,12 @@ mod namespaces;
 mod parent;
 mod shape;
 
-use clap::Args;
-
 pub use load::{Pace, Phase};
 pub use namespaces::are_allowed as namespaces_are_allowed;
 pub use parent::{Links, Seen, Setup, run};
 pub use shape::Shape;
 
-/// One process of a fleet.
-#[derive(Args)]
-pub struct PartArguments {
-    /// The descriptor of the socket to whoever measures
-    #[arg(long)]
-    control: i32,
-}
+use crate::party::PartArguments;
 
 /// Runs one process of a fleet.
 pub fn run_part(arguments: &PartArguments) -> Result<(), String> {

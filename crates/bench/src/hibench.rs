@@ -1,30 +1,34 @@
 //! `slackwater bench hibench`: the four streaming workloads of HiBench over generated visits,
-//! beside the same fixwindow written by hand (`bench/limit`).
+//! beside the same fixwindow written by hand (`crates/bench/limit`).
 //!
 //! Every run is a process of its own, so that its CPU time and memory are its own; before each one
-//! the hand-written program runs over the same file, so that a ratio compares two neighbours in
+//! the hand-written program runs over the same file, so that a ratio compares two neighbors in
 //! time and not two moods of the machine. Figures are medians over `--runs` rounds.
 //!
 //! Before anything is measured, fixwindow's answer is compared with the hand-written one at each
 //! parallelism: a fast wrong answer is an error here. The generated file goes when the command
 //! ends, also by Ctrl-C.
 
-pub(super) mod child;
-pub(super) mod figures;
-pub(super) mod folder;
-pub(super) mod workload;
+pub mod by_hand;
+pub mod figures;
+pub mod workload;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use slackwater::report::count;
 
-use child::{Cost, Programs};
-use figures::{Figures, Machine, Measured, MemoryRun, Spread};
-use folder::Folder;
+use by_hand::{ByHand, Checksum};
+use figures::{Figures, Measured, MemoryRun, Run};
 use workload::Workload;
 
-use crate::common::write_json;
-use slackwater::report::count;
+use crate::lab::folder::{Folder, Room};
+use crate::lab::{self, Experiment, Files, Verdict, spread};
+use crate::programs::Engine;
+
+/// Longest generated record with its line end, rounded up: the longest string of each table and
+/// the widest number of each column come to 233 bytes.
+const RECORD_BYTES_MAX: u64 = 240;
 
 /// What is measured.
 #[derive(Args)]
@@ -38,9 +42,8 @@ pub struct Arguments {
     /// Rounds; the medians are printed
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
     /// Where the generated file lies meanwhile [default: /dev/shm where it is, else the temporary
     /// folder]
     #[arg(long, value_name = "DIR")]
@@ -61,131 +64,117 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.parallelism.contains(&0) {
         return Err("--parallelism: write numbers from 1, such as 1,2".to_string());
     }
-    let programs = Programs::find()?;
-    let folder = Folder::make(arguments.folder.as_deref(), arguments.rows)?;
-    let file = folder.path().join("visits.csv");
-    eprintln!(
-        "generating {} records in {}",
-        count(arguments.rows),
-        folder.path().display()
-    );
-    programs.run(&folder, &workload::generate(&file, arguments.rows), 1)?;
-    check_answers(&programs, &folder, &file, &arguments.parallelism)?;
-    let figures = Figures {
-        machine: Machine::this(),
-        rows: arguments.rows,
-        file_bytes: bytes_of(&file)?,
-        runs: arguments.runs,
-        workloads: Vec::new(),
-        limit: Spread::default(),
-        memory: Vec::new(),
+    lab::conduct(arguments, &arguments.files, None)
+}
+
+/// A new folder with room for generated records.
+pub fn folder_for(parent: Option<&Path>, rows: u64) -> Result<Folder, String> {
+    let what = format!("{} records", count(rows));
+    let room = Room {
+        bytes: rows.saturating_mul(RECORD_BYTES_MAX),
+        what: &what,
+        option: "--rows",
     };
-    let mut figures = measure(&programs, &folder, &file, arguments, figures)?;
-    for &rows in arguments.memory_rows.iter().filter(|&&rows| rows > 0) {
-        eprintln!("memory over {} records", count(rows));
-        let cost = programs.run(&folder, &workload::fix_window_generated(rows), 1)?;
-        let peak_rss_bytes = cost.peak_rss_bytes;
-        figures.memory.push(MemoryRun {
-            rows,
-            peak_rss_bytes,
-        });
-    }
-    print!("{}", figures.table());
-    write_json(arguments.json.as_deref(), &figures)
+    Folder::with_room(parent, &room)
 }
 
-/// The runs of one workload at one parallelism, each with its ratio to the run of the hand-written
-/// program before it.
-struct Series {
-    workload: Workload,
-    parallelism: usize,
-    runs: Vec<(Cost, f64)>,
-}
+impl Experiment for Arguments {
+    type Figures = Figures;
 
-fn measure(
-    programs: &Programs,
-    folder: &Folder,
-    file: &Path,
-    arguments: &Arguments,
-    mut figures: Figures,
-) -> Result<Figures, String> {
-    let mut limits = Vec::new();
-    let mut all = Vec::new();
-    // The parallelisms of a workload one after the other, because they are compared.
-    for workload in Workload::ALL {
-        all.extend(arguments.parallelism.iter().map(|&parallelism| Series {
-            workload,
-            parallelism,
-            runs: Vec::new(),
-        }));
+    fn announcement(&self) -> String {
+        let (rows, runs) = (count(self.rows), self.runs);
+        format!("four workloads over {rows} generated records, {runs} round(s)")
     }
-    for round in 1..=arguments.runs {
-        eprintln!("round {round} of {}", arguments.runs);
-        for series in &mut all {
-            let limit = programs.limit(file)?;
-            let cost = programs.run(folder, &series.workload.sql(file), series.parallelism)?;
-            if cost.rows_in != arguments.rows || cost.rows_bad != 0 {
-                return Err(format!(
-                    "{}: {} of {} records read, {} bad",
-                    series.workload.name(),
-                    count(cost.rows_in),
-                    count(arguments.rows),
-                    count(cost.rows_bad)
-                ));
+
+    fn measure(&self) -> Result<Figures, String> {
+        let by_hand = ByHand::find()?;
+        let folder = folder_for(self.folder.as_deref(), self.rows)?;
+        let engine = Engine::new(folder.path())?;
+        let file = folder.file("visits.csv");
+        engine.run(&workload::generate(&file, self.rows), 1)?;
+        let expected = by_hand.run(&file)?.answer;
+        let results = folder.file("results.csv");
+        check_answers(&engine, &file, &results, &self.parallelism, &expected)?;
+        // The parallelisms of a workload one after the other, because they are compared.
+        let cases = Workload::ALL.into_iter();
+        let cases = cases.flat_map(|workload| self.parallelism.iter().map(move |&n| (workload, n)));
+        let cases = cases.collect::<Vec<(Workload, usize)>>();
+        let mut runs = Vec::new();
+        for round in lab::rounds(self.runs) {
+            for &(workload, parallelism) in round.order(&cases) {
+                let limit = by_hand.run(&file)?;
+                let cost = engine.run(&workload.sql(&file), parallelism)?;
+                cost.check(workload.name(), self.rows)?;
+                runs.push(Run {
+                    workload,
+                    parallelism,
+                    cost,
+                    limit,
+                });
             }
-            let ratio = limit.cpu_s / cost.cpu_s;
-            limits.push(limit);
-            series.runs.push((cost, ratio));
         }
+        let measured = cases.iter();
+        let measured = measured.map(|&(workload, n)| Measured::of(workload, n, &runs));
+        Ok(Figures {
+            rows: self.rows,
+            file_bytes: bytes_of(&file)?,
+            runs: self.runs,
+            limit: spread(&runs, |run| run.limit.us_per_row()),
+            workloads: measured.collect(),
+            memory: self.memory(&engine)?,
+        })
     }
-    figures.limit = Spread::of(
-        limits
-            .iter()
-            .map(|limit| limit.cpu_s * 1e6 / limit.rows as f64),
-    );
-    let measured = all
-        .iter()
-        .map(|series| Measured::of(series.workload.name(), series.parallelism, &series.runs));
-    figures.workloads = measured.collect();
-    Ok(figures)
+
+    fn verdicts(&self, _: &Figures) -> Vec<Verdict> {
+        Vec::new()
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        figures.text()
+    }
+}
+
+impl Arguments {
+    /// Peak memory of fixwindow over streams of different lengths.
+    fn memory(&self, engine: &Engine) -> Result<Vec<MemoryRun>, String> {
+        let lengths = self.memory_rows.iter().filter(|&&rows| rows > 0);
+        let runs = lengths.map(|&rows| {
+            eprintln!("memory over {} records", count(rows));
+            let cost = engine.run(&workload::fix_window_generated(rows), 1)?;
+            Ok(MemoryRun {
+                rows,
+                peak_rss_bytes: cost.peak_rss_bytes,
+            })
+        });
+        runs.collect()
+    }
 }
 
 /// Compares fixwindow's result with the hand-written program's, at each parallelism.
 fn check_answers(
-    programs: &Programs,
-    folder: &Folder,
+    engine: &Engine,
     file: &Path,
+    results: &Path,
     parallelism: &[usize],
+    expected: &Checksum,
 ) -> Result<(), String> {
-    let expected = programs.limit(file)?;
-    let results = folder.path().join("results.csv");
+    let by_hand = ByHand::find()?;
     for &parallelism in parallelism {
-        programs.run(
-            folder,
-            &workload::fix_window_results(file, &results),
-            parallelism,
-        )?;
-        let answer = programs.checksum(&results)?;
-        if (answer.result_rows, &answer.checksum) != (expected.result_rows, &expected.checksum) {
+        engine.run(&workload::fix_window_results(file, results), parallelism)?;
+        let answer = by_hand.checksum(results)?;
+        if answer != *expected {
             return Err(format!(
                 "fixwindow at parallelism {parallelism} gave another answer than the hand-written \
-                 program: {} rows with checksum {}, not {} with {}",
-                count(answer.result_rows),
-                answer.checksum,
-                count(expected.result_rows),
-                expected.checksum
+                 program: {answer}, not {expected}"
             ));
         }
     }
-    eprintln!(
-        "fixwindow gives the hand-written program's answer: {} rows, checksum {}",
-        count(expected.result_rows),
-        expected.checksum
-    );
+    eprintln!("fixwindow gives the hand-written program's answer: {expected}");
     Ok(())
 }
 
-fn bytes_of(file: &Path) -> Result<u64, String> {
+/// How large a file is.
+pub fn bytes_of(file: &Path) -> Result<u64, String> {
     let metadata = std::fs::metadata(file);
     metadata
         .map(|metadata| metadata.len())

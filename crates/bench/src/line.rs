@@ -10,16 +10,13 @@
 //! through all lengths and both kinds of links, every other one backwards; ratios are formed within a
 //! round. `docs/benchmarks/line.md` has the results.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use serde::Serialize;
-
-use super::common::{check_folders, time, write_json};
-use super::fleet::{self, Links, Pace, Phase, Setup, Shape};
-use slackwater::calibrate::Host;
 use slackwater::measure::Spread;
 use slackwater::report::count;
+
+use crate::fleet::{self, Links, Pace, Phase, Setup, Shape};
+use crate::lab::{self, Experiment, Files, Table, Verdict, spread, time};
 
 /// Workers of a line.
 const LENGTHS: [u64; 3] = [8, 16, 32];
@@ -53,21 +50,23 @@ pub struct Arguments {
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = LENGTHS,
           value_parser = clap::value_parser!(u64).range(2..=64))]
     workers: Vec<u64>,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// What is measured, and how often.
+struct Plan {
+    workers: Vec<usize>,
+    rounds: u32,
+    messages: u64,
 }
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
 struct Figures {
-    host: Host,
     rounds: u32,
     messages: u64,
     points: Vec<Point>,
-    /// The ratio at the longest line, over all sizes, is to be at most this.
-    limit: f64,
-    met: bool,
 }
 
 /// A line and a size of messages.
@@ -84,51 +83,97 @@ struct Point {
 
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    check_folders(&[&arguments.json])?;
     let (rounds, messages) = match arguments.quick {
         true => (ROUNDS_QUICK, MESSAGES_QUICK),
         false => (ROUNDS, MESSAGES),
     };
-    // By length, size and kind: the medians of the rounds.
-    let lengths = &arguments.workers;
-    let mut medians: Vec<[[Vec<f64>; 2]; SIZES.len()]> = vec![Default::default(); lengths.len()];
-    for round in 0..rounds {
-        eprintln!("round {} of {rounds}", round + 1);
-        let order = (0..lengths.len()).flat_map(|length| [(length, false), (length, true)]);
-        let mut order = order.collect::<Vec<_>>();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for (length, tcp) in order {
-            let latencies = measure(lengths[length] as usize, tcp, messages)?;
-            for (size, latency_us) in latencies.into_iter().enumerate() {
-                medians[length][size][usize::from(tcp)].push(latency_us);
-            }
-        }
-    }
-    let mut points = Vec::new();
-    for (of_length, workers) in medians.into_iter().zip(lengths) {
-        for ([shm, tcp], size_bytes) in of_length.into_iter().zip(SIZES) {
-            let ratios = shm.iter().zip(&tcp).map(|(shm, tcp)| shm / tcp);
-            points.push(Point {
-                workers: *workers as usize,
-                size_bytes,
-                ratio: Spread::of(ratios.collect()),
-                tcp_us: Spread::of(tcp),
-                shm_us: Spread::of(shm),
-            });
-        }
-    }
-    let figures = Figures {
-        host: Host::this(),
+    let workers = arguments.workers.iter().map(|&workers| workers as usize);
+    let plan = Plan {
+        workers: workers.collect(),
         rounds,
         messages,
-        met: worst(&points) <= RATIO_MAX,
-        points,
-        limit: RATIO_MAX,
     };
-    print!("{}", table(&figures));
-    write_json(arguments.json.as_deref(), &figures)
+    lab::conduct(&plan, &arguments.files, None)
+}
+
+/// What a round measured of a line over links of one kind.
+struct Measured {
+    workers: usize,
+    tcp: bool,
+    /// The medians, in microseconds, by size.
+    latencies_us: Vec<f64>,
+}
+
+impl Experiment for Plan {
+    type Figures = Figures;
+
+    fn announcement(&self) -> String {
+        let Plan {
+            workers, rounds, ..
+        } = self;
+        format!("lines of {workers:?} workers, {rounds} rounds")
+    }
+
+    fn measure(&self) -> Result<Figures, String> {
+        let cases = self.workers.iter();
+        let cases = cases.flat_map(|&workers| [(workers, false), (workers, true)]);
+        let cases = cases.collect::<Vec<_>>();
+        let mut measured = Vec::new();
+        for round in lab::rounds(self.rounds) {
+            for &(workers, tcp) in round.order(&cases) {
+                measured.push(Measured {
+                    workers,
+                    tcp,
+                    latencies_us: measure(workers, tcp, self.messages)?,
+                });
+            }
+        }
+        let points = self.workers.iter().flat_map(|&workers| {
+            let places = 0..SIZES.len();
+            let measured = &measured;
+            places.map(move |place| Point::of(measured, workers, place))
+        });
+        Ok(Figures {
+            rounds: self.rounds,
+            messages: self.messages,
+            points: points.collect(),
+        })
+    }
+
+    fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
+        let goal = format!(
+            "{} workers: latency over shared memory, of TCP's, at the worst size",
+            longest(&figures.points)
+        );
+        let details = format!("published: {RATIO_PUBLISHED}");
+        let worst = worst(&figures.points);
+        vec![Verdict::at_most(goal, Some(worst), RATIO_MAX).details(details)]
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        text(figures)
+    }
+}
+
+impl Point {
+    /// Of the size at a place in [`SIZES`].
+    fn of(measured: &[Measured], workers: usize, place: usize) -> Point {
+        let latencies_us = |tcp: bool| {
+            let own = measured.iter();
+            let own = own.filter(|one| (one.workers, one.tcp) == (workers, tcp));
+            let latencies_us = own.map(|one| one.latencies_us[place]);
+            latencies_us.collect::<Vec<f64>>()
+        };
+        let (shm_us, tcp_us) = (latencies_us(false), latencies_us(true));
+        Point {
+            workers,
+            size_bytes: SIZES[place],
+            // Of neighbors: each kind has one in a round.
+            ratio: spread(shm_us.iter().zip(&tcp_us), |(shm, tcp)| shm / tcp),
+            tcp_us: Spread::of(tcp_us),
+            shm_us: Spread::of(shm_us),
+        }
+    }
 }
 
 /// The medians of a line, in microseconds, by size.
@@ -165,39 +210,24 @@ fn longest(points: &[Point]) -> usize {
     workers.max().unwrap_or(0)
 }
 
-fn table(figures: &Figures) -> String {
-    let mut text = format!(
-        "lines: {}\n{} round(s) of {} messages a point, medians (lowest to highest round)\n\n\
-         {:>7} {:>9} {:>10} {:>10}  {}\n",
-        figures.host.describe(),
-        figures.rounds,
-        figures.messages,
-        "workers",
-        "bytes",
-        "tcp",
-        "shm",
-        "shm, of tcp's",
-    );
+fn text(figures: &Figures) -> String {
+    let mut table = Table::new(["workers", "bytes", "tcp", "shm", "shm, of tcp's"]);
     for point in &figures.points {
-        text.push_str(&format!(
-            "{:>7} {:>9} {:>10} {:>10}  {:.2} ({:.2} to {:.2})\n",
-            point.workers,
+        let Spread { median, min, max } = point.ratio;
+        table.line([
+            point.workers.to_string(),
             count(point.size_bytes as u64),
             time(point.tcp_us.median),
             time(point.shm_us.median),
-            point.ratio.median,
-            point.ratio.min,
-            point.ratio.max,
-        ));
+            format!("{median:.2} ({min:.2} to {max:.2})"),
+        ]);
     }
-    let worst = worst(&figures.points);
-    text.push_str(&format!(
-        "\ngoal {} workers: latency over shared memory, of TCP's, at the worst size: {worst:.2}, limit \
-         {RATIO_MAX}: {}; published: {RATIO_PUBLISHED}\n",
-        longest(&figures.points),
-        if figures.met { "met" } else { "missed" },
-    ));
-    text
+    format!(
+        "lines: {} round(s) of {} messages a point, medians (lowest to highest round)\n\n{}",
+        figures.rounds,
+        figures.messages,
+        table.columns()
+    )
 }
 
 #[cfg(test)]

@@ -1,32 +1,38 @@
 //! `slackwater bench link`: latency, throughput and CPU time of the links, beside a pipe, sockets
 //! and other libraries, for messages of 64 bytes to 4 MiB.
 //!
-//! Every kind is a leader and a follower on two cores (`measure.rs` says what they do and what the
+//! Every kind is a leader and a follower on two cores (`slackwater::measure` says what they do and what the
 //! figures contain). All of them are started once and sleep while the others are measured; a round
-//! goes through the points, and at each point through the kinds, so that neighbours in a table are
-//! neighbours in time. Figures are medians over `--rounds`; ratios are formed within a round.
+//! goes through the points, and at each point through the kinds, so that neighbors in a table are
+//! neighbors in time. Figures are medians over `--rounds`; ratios are formed within a round.
 //!
 //! Other libraries are in a program of their own, `peers`, which is not built with this one;
 //! where it is missing, the command says how to make it and measures the rest.
 
 mod figures;
+mod floor;
 mod goals;
 mod peers;
+mod plain;
+mod side;
 mod table;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-
-use figures::{Figures, Floor, Point, Round, Samples};
-use peers::Peers;
-
-use crate::common::write_json;
-use slackwater::calibrate::{Host, cores, link_leader, load_average};
+use slackwater::calibrate::cores;
+use slackwater::measure::floor::clock_ns;
 use slackwater::measure::leader::Leader;
 use slackwater::measure::order::{Order, Pattern, Waiting};
-use slackwater::measure::{Cores, Kind, SIZES, floor};
+use slackwater::measure::{Cores, SIZES};
+
+pub use side::PartArguments;
+
+use figures::{Figures, Floor, Point, Samples};
+use peers::Peers;
+
+use crate::lab::{self, Experiment, Files, Verdict};
 
 /// Sizes in a hurry.
 const SIZES_QUICK: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
@@ -50,9 +56,8 @@ pub struct Arguments {
     /// A round of four sizes, 60 ms a point, instead of three of nine sizes, 300 ms a point
     #[arg(long)]
     quick: bool,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
     /// Rounds; the medians are printed [default: 3, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
@@ -64,6 +69,16 @@ pub struct Arguments {
     peers: Option<PathBuf>,
 }
 
+/// What is measured.
+struct Plan {
+    cores: Cores,
+    peers: Peers,
+    kinds: Vec<String>,
+    sizes: &'static [usize],
+    time: Duration,
+    rounds: u32,
+}
+
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let cores = cores();
@@ -71,45 +86,80 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         eprintln!("warning: this process may use one core only: polling sides take turns on it");
     }
     let peers = Peers::find(arguments.peers.as_deref())?;
-    let mut contenders = start(&arguments.kinds, &peers, cores)?;
     let (sizes, time, rounds): (&[usize], _, _) = match arguments.quick {
         true => (&SIZES_QUICK, POINT_TIME_QUICK, 1),
         false => (&SIZES, POINT_TIME, ROUNDS),
     };
-    let rounds = arguments.rounds.unwrap_or(rounds);
-    let mut samples = Samples::default();
-    let mut floors = Vec::new();
-    let load_before = load_average();
-    for round in 1..=rounds {
-        eprintln!("round {round} of {rounds}");
-        floors.push(Floor {
-            clock_ns: floor::clock_ns(),
-            line_one_way_ns: floor::line_one_way_ns(cores, FLOOR_TIME)?,
-            copy_gb_per_s: floor::copy_bandwidth_gb_per_s(cores.leader, FLOOR_TIME)?,
-        });
-        let mut measured = Round::new();
-        for order in orders(sizes, time) {
-            for contender in &mut contenders {
-                let answer = contender.leader.measure(&order)?;
-                measured.push((Point::of(&contender.name, &order), answer));
-            }
-        }
-        samples.rounds.push(measured);
-    }
-    samples.floors = floors;
-    let figures = Figures {
-        host: Host::this(),
-        load_before,
-        load_after: load_average(),
+    let plan = Plan {
         cores,
-        rounds,
-        point_ms: time.as_millis() as u64,
-        floor: samples.floor(),
-        goals: goals::verdicts(&samples),
-        points: samples.medians(),
+        kinds: kinds(&arguments.kinds, &peers)?,
+        peers,
+        sizes,
+        time,
+        rounds: arguments.rounds.unwrap_or(rounds),
     };
-    print!("{}", table::table(&figures));
-    write_json(arguments.json.as_deref(), &figures)
+    lab::conduct(&plan, &arguments.files, None)
+}
+
+impl Experiment for Plan {
+    type Figures = Figures;
+
+    fn announcement(&self) -> String {
+        let points = self.kinds.len() * orders(self.sizes, self.time).count();
+        let (rounds, time) = (self.rounds, self.time);
+        format!("{rounds} round(s) of {points} points, {time:?} each")
+    }
+
+    fn measure(&self) -> Result<Figures, String> {
+        let start = |name: &String| Contender::start(name, &self.peers, self.cores);
+        let contenders = self.kinds.iter().map(start);
+        let mut contenders = contenders.collect::<Result<Vec<Contender>, String>>()?;
+        let mut samples = Samples::default();
+        for round in lab::rounds(self.rounds) {
+            samples.floors.push(self.floor()?);
+            let mut measured = Vec::new();
+            for order in orders(self.sizes, self.time) {
+                for place in round.places(contenders.len()) {
+                    let contender = &mut contenders[place];
+                    let answer = contender.leader.measure(&order)?;
+                    measured.push((Point::of(&contender.name, &order), answer));
+                }
+            }
+            samples.rounds.push(measured);
+        }
+        // Tables show the kinds in their order, also of a round that went backwards.
+        let points = orders(self.sizes, self.time).flat_map(|order| {
+            let kinds = self.kinds.iter();
+            kinds.map(move |kind| Point::of(kind, &order))
+        });
+        let points = points.map(|point| samples.measured(point)).collect();
+        Ok(Figures {
+            cores: self.cores,
+            rounds: self.rounds,
+            point_ms: self.time.as_millis() as u64,
+            floor: samples.floor(),
+            points,
+            samples,
+        })
+    }
+
+    fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
+        goals::verdicts(&figures.samples)
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        table::text(figures)
+    }
+}
+
+impl Plan {
+    fn floor(&self) -> Result<Floor, String> {
+        Ok(Floor {
+            clock_ns: clock_ns(),
+            line_one_way_ns: floor::line_one_way_ns(self.cores, FLOOR_TIME)?,
+            copy_gb_per_s: floor::copy_bandwidth_gb_per_s(self.cores.leader, FLOOR_TIME)?,
+        })
+    }
 }
 
 /// The points in the order in which a round measures them.
@@ -133,9 +183,22 @@ struct Contender {
     leader: Leader,
 }
 
-fn start(wanted: &[String], peers: &Peers, cores: Cores) -> Result<Vec<Contender>, String> {
-    let own = Kind::ALL.iter().map(|kind| kind.name().to_string());
-    let mut names = own.collect::<Vec<String>>();
+impl Contender {
+    fn start(name: &str, peers: &Peers, cores: Cores) -> Result<Contender, String> {
+        let command = match peers.kinds.iter().any(|kind| kind == name) {
+            true => peers.command(name, cores),
+            false => side::leader(name, cores)?,
+        };
+        Ok(Contender {
+            name: name.to_string(),
+            leader: Leader::start(name, command)?,
+        })
+    }
+}
+
+/// The kinds that are wanted, or all of them.
+fn kinds(wanted: &[String], peers: &Peers) -> Result<Vec<String>, String> {
+    let mut names = side::kinds();
     names.extend(peers.kinds.iter().cloned());
     if let Some(stranger) = wanted.iter().find(|name| !names.contains(name)) {
         let names = names.join(", ");
@@ -144,15 +207,7 @@ fn start(wanted: &[String], peers: &Peers, cores: Cores) -> Result<Vec<Contender
         ));
     }
     names.retain(|name| wanted.is_empty() || wanted.contains(name));
-    let contenders = names.into_iter().map(|name| {
-        let command = match Kind::named(&name) {
-            Some(kind) => link_leader(kind, cores)?,
-            None => peers.command(&name, cores),
-        };
-        let leader = Leader::start(&name, command)?;
-        Ok(Contender { name, leader })
-    });
-    contenders.collect()
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -173,11 +228,7 @@ mod tests {
     #[test]
     fn a_kind_that_is_unknown_is_an_error_that_lists_them() {
         let peers = Peers::default();
-        let cores = Cores {
-            leader: 0,
-            follower: 0,
-        };
-        let error = start(&["shm".to_string()], &peers, cores).err().unwrap();
+        let error = kinds(&["shm".to_string()], &peers).unwrap_err();
         assert!(error.contains("shm-lent, shm-copied"), "{error}");
     }
 }

@@ -1,9 +1,9 @@
 //! `slackwater-bench`: the experiments, which `slackwater bench` starts.
 //!
 //! ```text
-//! slackwater bench NAME ──► slackwater-bench NAME ──┬── slackwater run …    the engine as users run it
-//!                                                   ├── slackwater-bench NAME-part    parts of an experiment
-//!                                                   └── slackwater-limit, slackwater-peers    what it is compared with
+//! slackwater bench NAME ─► slackwater-bench NAME ─┬─ slackwater run …          the engine
+//!                                                 ├─ slackwater-bench … -part  parts of an experiment
+//!                                                 └─ slackwater-limit, -peers  what it is held against
 //! ```
 //!
 //! Nothing of the product depends on this crate.
@@ -16,11 +16,12 @@ mod common;
 mod experiments;
 mod fleet;
 mod hibench;
+mod lab;
 mod line;
 mod link;
 mod nexmark;
+mod party;
 mod placement;
-mod plot;
 mod programs;
 mod target;
 mod wait;

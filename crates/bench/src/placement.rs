@@ -19,7 +19,7 @@ use clap::Args;
 
 use figures::Figures;
 
-use super::common::{check_folders, write_json};
+use crate::lab::{self, Experiment, Files, Verdict};
 
 /// What is predicted and measured.
 #[derive(Args)]
@@ -49,9 +49,8 @@ pub struct Arguments {
     /// Rounds; the medians are printed
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
     /// Where the generated files lie meanwhile [default: /dev/shm where it is, else the temporary
     /// folder]
     #[arg(long, value_name = "DIR")]
@@ -66,23 +65,35 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.parallelism.is_empty() || arguments.parallelism.contains(&0) {
         return Err("--parallelism: write numbers from 1, such as 1,2,4,8".to_string());
     }
-    check_folders(&[&arguments.json])?;
-    let (parameters, predictions) = model::predict(&arguments.nodes)?;
-    let scaling = match arguments.predict_only {
-        true => None,
-        false => Some(scaling::measure(
-            arguments.rows,
-            &arguments.parallelism,
-            arguments.runs,
-            arguments.folder.as_deref(),
-        )?),
-    };
-    let figures = Figures {
-        goals: figures::verdicts(&predictions, scaling.as_ref()),
-        parameters,
-        predictions,
-        scaling,
-    };
-    print!("{}", figures.table());
-    write_json(arguments.json.as_deref(), &figures)
+    lab::conduct(arguments, &arguments.files, None)
+}
+
+impl Experiment for Arguments {
+    type Figures = Figures;
+
+    fn announcement(&self) -> String {
+        match self.predict_only {
+            true => "predictions alone".to_string(),
+            false => format!("predictions, and {} round(s) here", self.runs),
+        }
+    }
+
+    fn measure(&self) -> Result<Figures, String> {
+        let (parameters, predictions) = model::predict(&self.nodes)?;
+        let folder = self.folder.as_deref();
+        let measure = || scaling::measure(self.rows, &self.parallelism, self.runs, folder);
+        Ok(Figures {
+            parameters,
+            predictions,
+            scaling: (!self.predict_only).then(measure).transpose()?,
+        })
+    }
+
+    fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
+        figures::verdicts(&figures.predictions, figures.scaling.as_ref())
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        figures.text()
+    }
 }

@@ -1,11 +1,14 @@
 //! The programs that experiments start: the engine as users run it, the queries by hand, and parts of
 //! the experiment itself.
 
+use std::io::Write;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
+use serde::Deserialize;
 use slackwater::PROGRAM_VARIABLE;
+use slackwater::report::count;
 
 /// The engine: the program that started this one as its `bench`, or `slackwater` beside this one.
 ///
@@ -37,21 +40,150 @@ pub fn by_hand() -> Result<PathBuf, String> {
 ///
 /// When the path of this program is not known.
 pub fn part(name: &str, descriptor: RawFd) -> Result<Command, String> {
-    let mut command = Command::new(itself()?);
+    let mut command = itself()?;
     command.args([name, "--control"]);
     command.arg(descriptor.to_string());
     Ok(command)
 }
 
+/// This program, to be started once more.
+///
+/// # Errors
+///
+/// When its path is not known.
+pub fn itself() -> Result<Command, String> {
+    this().map(Command::new)
+}
+
 /// The program `name` in the folder of this one.
 fn beside(name: &str, hint: &str) -> Result<PathBuf, String> {
-    let program = itself()?.with_file_name(name);
+    let program = this()?.with_file_name(name);
     match program.is_file() {
         true => Ok(program),
         false => Err(format!("{}: not found\n  = {hint}", program.display())),
     }
 }
 
-fn itself() -> Result<PathBuf, String> {
+fn this() -> Result<PathBuf, String> {
     std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))
+}
+
+/// The engine, run to the end of its input.
+pub struct Engine {
+    program: PathBuf,
+    report: PathBuf,
+}
+
+/// What a run of the engine cost: some fields of its report.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Cost {
+    /// Rows read.
+    pub rows_in: u64,
+    /// Rows rejected.
+    pub rows_bad: u64,
+    /// Rows that came too late.
+    pub rows_late: u64,
+    /// Rows per second.
+    pub rows_per_s: f64,
+    /// From the first row to the end.
+    pub wall_s: f64,
+    /// CPU time of the whole process, including its start and the planning of the query.
+    pub cpu_s: f64,
+    /// Largest resident size.
+    pub peak_rss_bytes: u64,
+    /// Voluntary context switches.
+    pub wakeups: u64,
+}
+
+impl Engine {
+    /// The engine, whose reports go to a folder.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn new(folder: &Path) -> Result<Engine, String> {
+        Ok(Engine {
+            program: engine()?,
+            report: folder.join("report.json"),
+        })
+    }
+
+    /// Runs a text to its end.
+    ///
+    /// # Errors
+    ///
+    /// What the engine says.
+    pub fn run(&self, text: &str, parallelism: usize) -> Result<Cost, String> {
+        let mut command = Command::new(&self.program);
+        command.args(["run", "-", "--quiet", "--parallelism"]);
+        command.arg(parallelism.to_string());
+        command.arg("--report").arg(&self.report);
+        finish(command, text, Some(text))?;
+        let json = std::fs::read(&self.report);
+        let json = json.map_err(|error| format!("{}: {error}", self.report.display()))?;
+        parse(&json, "the report")
+    }
+}
+
+impl Cost {
+    /// Checks that all rows were read, and none of them was bad or late.
+    ///
+    /// # Errors
+    ///
+    /// When rows are missing.
+    pub fn check(&self, of: &str, rows: u64) -> Result<(), String> {
+        // Other inputs beside the one that counts have rows, too.
+        if self.rows_in >= rows && self.rows_bad == 0 && self.rows_late == 0 {
+            return Ok(());
+        }
+        let [read, rows, bad, late] =
+            [self.rows_in, rows, self.rows_bad, self.rows_late].map(count);
+        Err(format!(
+            "{of}: {read} of {rows} rows read, {bad} bad, {late} late"
+        ))
+    }
+}
+
+/// Runs a program to its end, with an input where it reads one. An exit code other than 0 is an error with
+/// what the program said and the query that it was given.
+///
+/// # Errors
+///
+/// When the program can't be started, or fails.
+pub fn finish(mut command: Command, query: &str, input: Option<&str>) -> Result<Output, String> {
+    let program = command.get_program().display().to_string();
+    let failed = |error: std::io::Error| format!("{program}: {error}");
+    let stdin = match input {
+        Some(_) => Stdio::piped(),
+        None => Stdio::null(),
+    };
+    let command = command.stdin(stdin).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().map_err(failed)?;
+    if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
+        // A child that has ended before reading says why on its standard error.
+        let _ = pipe.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let query = match query {
+        "" => String::new(),
+        query => format!("\nthe query was:\n{query}"),
+    };
+    Err(format!(
+        "{program}: {}\n{}{query}",
+        output.status,
+        said.trim_end()
+    ))
+}
+
+/// Reads JSON of a program.
+///
+/// # Errors
+///
+/// When it is something else.
+pub fn parse<T: for<'de> Deserialize<'de>>(json: &[u8], what: &str) -> Result<T, String> {
+    serde_json::from_slice(json).map_err(|error| format!("{what}: {error}"))
 }

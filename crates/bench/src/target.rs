@@ -47,24 +47,16 @@ mod table;
 mod usage;
 mod verdict;
 
-use clap::Args;
-
 pub use plan::Arguments;
 
-use super::common::{REPEATED_SHARE_MAX, check_folders, minutes, rate, write, write_json};
 use child::Programs;
-use figures::{Figures, Summary, distinct};
+use figures::{Figures, Summary};
 use order::{Point, Spec};
 use plan::Plan;
-use slackwater::calibrate::{self, Host, load_average};
 
-/// The generator of a point, in a process of its own.
-#[derive(Args)]
-pub struct PartArguments {
-    /// The descriptor of the socket to whoever measures
-    #[arg(long)]
-    control: i32,
-}
+use crate::common::Assumed;
+use crate::lab::{self, Chart, Experiment, Verdict, distinct, rate};
+use crate::party::PartArguments;
 
 /// Runs the generator.
 pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
@@ -74,105 +66,72 @@ pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let plan = Plan::of(arguments)?;
-    check_folders(&[&arguments.json, &arguments.svg])?;
-    let programs = Programs::find(plan.needs_hand())?;
-    eprintln!(
-        "{} points, about {}; up to {} where other processes disturb",
-        plan.points(),
-        minutes(plan.expected_s()),
-        minutes(plan.expected_max_s())
-    );
-    let figures = measure(&plan, &programs)?;
-    print!("{}", figures.text());
-    write_json(arguments.json.as_deref(), &figures)?;
-    if let Some(path) = &arguments.svg {
-        write(path, &chart::draw(&figures))?;
-    }
-    Ok(())
+    lab::conduct(&plan, &arguments.files, Some(&arguments.drawing))
 }
 
-fn measure(plan: &Plan, programs: &Programs) -> Result<Figures, String> {
-    let load_before = load_average();
-    let measure =
-        |spec: Spec, round: u32| point::measure(programs, spec, &plan.order(&spec), round);
-    let mut points = Vec::new();
-    let mut repeated = 0;
-    for round in 1..=plan.rounds {
-        let mut measured = Vec::new();
-        for group in &plan.groups {
-            let mut group = group.clone();
-            if round % 2 == 0 {
-                group.reverse();
+impl Experiment for Plan {
+    type Figures = Figures;
+
+    fn announcement(&self) -> String {
+        let about = lab::about(self.expected_s(), self.expected_max_s());
+        format!("{} points, {about}", self.points())
+    }
+
+    fn measure(&self) -> Result<Figures, String> {
+        let programs = Programs::find(self.needs_hand())?;
+        let measure =
+            |spec: Spec, round: u32| point::measure(&programs, spec, &self.order(&spec), round);
+        let mut points = Vec::new();
+        let mut repeated = 0;
+        for round in lab::rounds(self.rounds) {
+            let mut measured = Vec::new();
+            for group in &self.groups {
+                for &spec in round.order(group) {
+                    let Spec { setting, query, .. } = spec;
+                    round.note(format!(
+                        "point {} of {}: {setting}, {query} at {}",
+                        measured.len() + 1,
+                        self.points_per_round(),
+                        rate(spec.rate_per_s as f64)
+                    ));
+                    measured.push(measure(spec, round.number)?);
+                }
             }
-            for spec in group {
-                eprintln!(
-                    "round {round} of {}, point {} of {}: {}, {} at {}",
-                    plan.rounds,
-                    measured.len() + 1,
-                    plan.points_per_round(),
-                    spec.setting,
-                    spec.query,
-                    rate(spec.rate_per_s as f64)
-                );
-                measured.push(measure(spec, round)?);
-            }
+            // A multiple of what passes.
+            let again = |point: &Point| measure(point.spec, point.round);
+            repeated += round.repeat(&mut measured, 1.0, Point::disturbance, again)?;
+            points.extend(measured);
         }
-        repeated += repeat(&measure, &mut measured)?;
-        points.extend(measured);
+        Ok(summarise(self, repeated, points))
     }
-    Ok(summarise(plan, load_before, repeated, points))
+
+    fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
+        verdict::verdicts(&figures.summaries, &figures.comparisons)
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        figures.text()
+    }
+
+    fn charts(&self, figures: &Figures) -> Vec<Chart> {
+        chart::charts(figures)
+    }
 }
 
-/// Measures the most disturbed points of a round again, and keeps the better measurement of each.
-fn repeat(
-    measure: &impl Fn(Spec, u32) -> Result<Point, String>,
-    points: &mut [Point],
-) -> Result<usize, String> {
-    let most = (points.len() as f64 * REPEATED_SHARE_MAX) as usize;
-    let disturbed = points.iter_mut().filter(|point| point.is_disturbed());
-    let mut disturbed = disturbed.collect::<Vec<_>>();
-    disturbed.sort_by(|one, other| other.disturbance().total_cmp(&one.disturbance()));
-    disturbed.truncate(most);
-    if !disturbed.is_empty() {
-        eprintln!(
-            "again, since other processes disturbed: {} points",
-            disturbed.len()
-        );
-    }
-    let count = disturbed.len();
-    for point in disturbed {
-        let again = measure(point.spec, point.round)?;
-        if again.disturbance() < point.disturbance() {
-            *point = again;
-        }
-    }
-    Ok(count)
-}
-
-fn summarise(plan: &Plan, load_before: [f64; 3], repeated: usize, points: Vec<Point>) -> Figures {
+fn summarise(plan: &Plan, repeated: usize, points: Vec<Point>) -> Figures {
     let specs = distinct(plan.groups.iter().flatten().copied());
     let summaries = specs
         .into_iter()
         .filter_map(|spec| Summary::of(spec, &points));
     let summaries = summaries.collect::<Vec<_>>();
-    let comparisons = comparison::comparisons(&summaries);
-    let calibration = calibrate::load().ok();
     Figures {
-        host: Host::this(),
-        load_before,
-        load_after: load_average(),
         core: plan.core,
-        costs_measured: calibration.is_some(),
-        costs: calibration.map_or_else(
-            || slackwater_engine::runtime::Costs::default().into(),
-            |calibration| calibration.costs,
-        ),
+        assumed: Assumed::here(),
         record_bytes: records::RECORD_BYTES,
         rounds: plan.rounds,
         seconds: plan.seconds,
         warm_up_s: plan.warm_up_s,
-        verdicts: verdict::verdicts(&summaries, &comparisons),
-        comparisons,
+        comparisons: comparison::comparisons(&summaries),
         summaries,
         repeated,
         disturbed: points.iter().filter(|point| point.is_disturbed()).count(),

@@ -42,29 +42,17 @@ mod usage;
 mod verdict;
 mod way;
 
-use clap::Args;
-
 pub use plan::Arguments;
 
 use figures::{Baseline, Figures, Summary};
-use order::{Latency, Point};
+use order::Point;
 use oversleep::Oversleep;
 use plan::Plan;
 use way::Way;
 
-use super::common::{
-    DISTURBED_MAX, REPEATED_SHARE_MAX, check_folders, minutes, rate, write, write_json,
-};
-use slackwater::calibrate::{Host, load_average};
-use slackwater::measure::median;
-
-/// One side of a point, in a process of its own.
-#[derive(Args)]
-pub struct PartArguments {
-    /// The descriptor of the socket to whoever measures
-    #[arg(long)]
-    control: i32,
-}
+use crate::common::{DISTURBED_MAX, Latency};
+use crate::lab::{self, Chart, Experiment, Verdict, rate};
+use crate::party::PartArguments;
 
 /// Runs one side of a point.
 pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
@@ -74,79 +62,59 @@ pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let plan = Plan::of(arguments)?;
-    check_folders(&[&arguments.json, &arguments.svg])?;
-    eprintln!(
-        "{} points, about {}; up to {} where other processes disturb",
-        plan.points(),
-        minutes(plan.expected_s()),
-        minutes(plan.expected_max_s())
-    );
-    let figures = measure(&plan)?;
-    print!("{}", figures.text());
-    write_json(arguments.json.as_deref(), &figures)?;
-    if let Some(path) = &arguments.svg {
-        write(path, &chart::draw(&figures))?;
-    }
-    Ok(())
+    lab::conduct(&plan, &arguments.files, Some(&arguments.drawing))
 }
 
-fn measure(plan: &Plan) -> Result<Figures, String> {
-    let load_before = load_average();
-    let mut points = Vec::new();
-    let mut oversleeps: Vec<Vec<Oversleep>> = Vec::new();
-    let delays = plan.delays();
-    let mut repeated = 0;
-    for round in 1..=plan.rounds {
-        let mut measured = Vec::new();
-        oversleeps.push(oversleep::oversleeps(plan.cores.follower, &delays)?);
-        for &rate_per_s in &plan.rates {
-            eprintln!("round {round} of {}: {}", plan.rounds, rate(rate_per_s));
-            let mut ways = vec![Way::BASELINE];
-            ways.extend(&plan.ways);
-            if round % 2 == 0 {
-                ways.reverse();
-            }
-            for way in ways {
-                measured.push(plan.measure(way, rate_per_s, round)?);
-            }
-        }
-        repeated += repeat(plan, &mut measured)?;
-        points.extend(measured);
-    }
-    let mut figures = summarise(plan, load_before, &oversleeps, points);
-    figures.repeated = repeated;
-    Ok(figures)
-}
+impl Experiment for Plan {
+    type Figures = Figures;
 
-/// Measures the most disturbed points of a round again, and keeps the better measurement of each.
-fn repeat(plan: &Plan, points: &mut [Point]) -> Result<usize, String> {
-    let mut disturbed = points
-        .iter_mut()
-        .filter(|point| point.disturbed() > DISTURBED_MAX)
-        .collect::<Vec<_>>();
-    disturbed.sort_by(|one, other| other.disturbed().total_cmp(&one.disturbed()));
-    disturbed.truncate((plan.points_per_round() as f64 * REPEATED_SHARE_MAX) as usize);
-    if !disturbed.is_empty() {
-        eprintln!(
-            "again, since other processes disturbed: {} points",
-            disturbed.len()
-        );
+    fn announcement(&self) -> String {
+        let about = lab::about(self.expected_s(), self.expected_max_s());
+        format!("{} points, {about}", self.points())
     }
-    let count = disturbed.len();
-    for point in disturbed {
-        let again = plan.measure(point.way, point.rate_per_s, point.round)?;
-        if again.disturbed() < point.disturbed() {
-            *point = again;
+
+    fn measure(&self) -> Result<Figures, String> {
+        let mut points = Vec::new();
+        let mut oversleeps: Vec<Vec<Oversleep>> = Vec::new();
+        let delays = self.delays();
+        let mut repeated = 0;
+        let mut ways = vec![Way::BASELINE];
+        ways.extend(&self.ways);
+        for round in lab::rounds(self.rounds) {
+            let mut measured = Vec::new();
+            oversleeps.push(oversleep::oversleeps(self.cores.follower, &delays)?);
+            for &rate_per_s in &self.rates {
+                round.note(rate(rate_per_s));
+                for &way in round.order(&ways) {
+                    measured.push(self.measure_point(way, rate_per_s, round.number)?);
+                }
+            }
+            let again =
+                |point: &Point| self.measure_point(point.way, point.rate_per_s, point.round);
+            repeated += round.repeat(&mut measured, DISTURBED_MAX, Point::disturbed, again)?;
+            points.extend(measured);
         }
+        Ok(summarise(self, &oversleeps, points, repeated))
     }
-    Ok(count)
+
+    fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
+        verdict::verdicts(&figures.summaries, &figures.oversleeps)
+    }
+
+    fn text(&self, figures: &Figures) -> String {
+        figures.text()
+    }
+
+    fn charts(&self, figures: &Figures) -> Vec<Chart> {
+        chart::charts(figures)
+    }
 }
 
 fn summarise(
     plan: &Plan,
-    load_before: [f64; 3],
     oversleeps: &[Vec<Oversleep>],
     points: Vec<Point>,
+    repeated: usize,
 ) -> Figures {
     let baselines = plan.rates.iter();
     let baselines = baselines.filter_map(|&rate_per_s| Baseline::of(rate_per_s, &points));
@@ -156,28 +124,21 @@ fn summarise(
         let ways = plan.ways.iter();
         summaries.extend(ways.filter_map(|&way| Summary::of(way, baseline, &points)));
     }
-    let oversleeps = medians(oversleeps);
+    let disturbed = points.iter();
+    let disturbed = disturbed.filter(|point| point.disturbed() > DISTURBED_MAX);
     Figures {
-        host: Host::this(),
-        load_before,
-        load_after: load_average(),
-        costs: plan.costs,
-        costs_measured: plan.costs_measured,
+        assumed: plan.assumed,
         cores: plan.cores,
         arrivals: plan.arrivals,
         seed: plan.seed,
         message_bytes: order::MESSAGE_BYTES,
         rounds: plan.rounds,
         seconds: plan.seconds,
-        verdicts: verdict::verdicts(&summaries, &oversleeps),
-        oversleeps,
+        oversleeps: medians(oversleeps),
         baselines,
         summaries,
-        repeated: 0,
-        disturbed: points
-            .iter()
-            .filter(|point| point.disturbed() > DISTURBED_MAX)
-            .count(),
+        repeated,
+        disturbed: disturbed.count(),
         points,
     }
 }
@@ -185,22 +146,12 @@ fn summarise(
 /// The median of each quantile over the rounds.
 fn medians(rounds: &[Vec<Oversleep>]) -> Vec<Oversleep> {
     let first = rounds.first().map(Vec::as_slice).unwrap_or_default();
-    let of = |place: usize, pick: fn(&Latency) -> f64| {
-        median(
-            rounds
-                .iter()
-                .map(|round| pick(&round[place].late))
-                .collect(),
-        )
-    };
-    let sleeps = first.iter().enumerate().map(|(place, sleep)| Oversleep {
-        sleep_us: sleep.sleep_us,
-        late: Latency {
-            p50_us: of(place, |late| late.p50_us),
-            p99_us: of(place, |late| late.p99_us),
-            p999_us: of(place, |late| late.p999_us),
-            max_us: of(place, |late| late.max_us),
-        },
+    let sleeps = first.iter().enumerate().map(|(place, sleep)| {
+        let late = rounds.iter().map(|round| round[place].late);
+        Oversleep {
+            sleep_us: sleep.sleep_us,
+            late: Latency::medians(&late.collect::<Vec<_>>()),
+        }
     });
     sleeps.collect()
 }

@@ -24,6 +24,8 @@ fn every_way_is_measured_from_end_to_end() {
         assert!(finished.out.contains(line), "{}", finished.out);
     }
     let figures = folder.json("balance.json");
+    assert!(figures["host"]["processor"].is_string());
+    assert!(figures["stolen_percent"].as_f64().unwrap() >= 0.0);
     let cases = figures["cases"].as_array().unwrap();
     // Two ways with three sizes, for the time and for the reaction; and two by key.
     assert_eq!(cases.len(), 14);

@@ -48,7 +48,7 @@ fn every_algorithm_over_every_link_reaches_every_receiver() {
         assert_eq!(point["choices"].as_array().unwrap().len(), 2);
     }
     // Two goals: those of 32 receivers were not measured.
-    assert_eq!(figures["goals"].as_array().unwrap().len(), 2);
+    assert_eq!(figures["verdicts"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -56,7 +56,11 @@ fn a_line_is_measured_over_both_links() {
     let folder = Folder::new();
     let arguments = ["line", "--quick", "--workers", "2,4", "--json", "line.json"];
     let finished = folder.bench(&arguments).ok();
-    assert!(finished.out.contains("goal 4 workers"), "{}", finished.out);
+    assert!(
+        finished.out.contains(": 4 workers: latency"),
+        "{}",
+        finished.out
+    );
     let figures = folder.json("line.json");
     let points = figures["points"].as_array().unwrap();
     assert_eq!(points.len(), 6);

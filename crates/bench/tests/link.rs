@@ -39,7 +39,7 @@ fn the_kinds_that_were_asked_for_are_measured() {
             );
         }
     }
-    let goals = figures["goals"].as_array().unwrap();
+    let goals = figures["verdicts"].as_array().unwrap();
     assert_eq!(goals.len(), 4);
     assert!(goals[0]["met"].is_boolean() && goals[1]["met"].is_boolean());
     assert!(table.contains("a cache line one way"), "{table}");

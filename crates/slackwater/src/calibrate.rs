@@ -35,7 +35,8 @@ pub use cache::{Unusable, load, path};
 use disturbance::{Watched, disturbance, implausible};
 pub use host::{Host, cores, load_average};
 pub use links::LinkCost;
-pub use side::{LinkSide, link_leader};
+pub(crate) use side::LinkSide;
+use side::link_leader;
 pub use waits::{Sleep, Wake};
 
 use crate::measure::floor;

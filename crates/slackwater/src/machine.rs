@@ -77,11 +77,6 @@ pub fn peak_rss_bytes() -> u64 {
     status_field(Path::new("/proc/self/status"), "VmHWM:").unwrap_or(0) * 1024
 }
 
-/// Memory that could be used without swapping, in bytes, where the system says.
-pub fn available_memory_bytes() -> Option<u64> {
-    status_field(Path::new("/proc/meminfo"), "MemAvailable:").map(|kibibytes| kibibytes * 1024)
-}
-
 /// CPU time of a thread of this process, by its number; `None` where the system doesn't count it.
 pub fn thread_cpu_s(thread: u64) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;

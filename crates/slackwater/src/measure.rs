@@ -41,7 +41,6 @@ pub mod patterns;
 pub mod side;
 
 pub mod frames;
-pub mod plain;
 pub mod queues;
 
 pub mod leader;
@@ -66,7 +65,7 @@ pub const SIZES: [usize; 9] = [
 pub const SIZE_MAX: usize = 4 << 20;
 
 /// Bytes of a shared-memory lane, as a deployment gives to one link; also what buffers of a link
-/// inside a process have together, and the size of the buffers of [`floor::copy_bandwidth`].
+/// inside a process have together.
 pub const RING_BYTES: usize = 8 << 20;
 
 /// How long an end waits for the other one before it gives up: far longer than any point takes.
@@ -84,27 +83,15 @@ pub enum Kind {
     ShmCopied,
     /// The TCP link over the loopback interface.
     TcpLink,
-    /// A Unix stream socket, read and written plainly.
-    Unix,
-    /// A Unix socket that keeps messages apart.
-    UnixSeqpacket,
-    /// A pair of pipes.
-    Pipe,
-    /// A TCP connection over the loopback interface, read and written plainly.
-    TcpPlain,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 4] = [
         Kind::InProcess,
         Kind::ShmLent,
         Kind::ShmCopied,
         Kind::TcpLink,
-        Kind::Unix,
-        Kind::UnixSeqpacket,
-        Kind::Pipe,
-        Kind::TcpPlain,
     ];
 
     /// Its name on the command line, in tables and in JSON.
@@ -114,10 +101,6 @@ impl Kind {
             Kind::ShmLent => "shm-lent",
             Kind::ShmCopied => "shm-copied",
             Kind::TcpLink => "tcp-link",
-            Kind::Unix => "unix",
-            Kind::UnixSeqpacket => "unix-seqpacket",
-            Kind::Pipe => "pipe",
-            Kind::TcpPlain => "tcp-plain",
         }
     }
 

@@ -1,8 +1,7 @@
 //! Tables and verdicts. Pure: from what was measured to text.
 
-use slackwater::measure::median;
-
 use super::{Case, Figures, LARGE_BYTES, SMALL_BYTES, Way};
+use crate::lab::{Table, Verdict, median};
 
 /// How much longer than the ideal demand may take.
 const IDEAL_RATIO_MAX: f64 = 1.1;
@@ -11,91 +10,96 @@ const IDEAL_RATIO_MAX: f64 = 1.1;
 const REACTION_RATIO_MIN: f64 = 8.0;
 
 /// Everything, as text.
-pub fn table(figures: &Figures) -> String {
-    let mut text = format!(
-        "{} copies that take {} ns a byte, one of them slow; chunks of {} and {} bytes, planned {}\n\n",
-        figures.copies, figures.ns_per_byte, LARGE_BYTES, SMALL_BYTES, figures.planned_bytes
-    );
-    text.push_str(
-        "Time for all rows, over the ideal (all work over the sum of speeds), medians\n\n",
-    );
-    text.push_str("| way | chunk | slow | share of chunks | time / ideal | buckets moved |\n");
-    text.push_str("|---|---|---|---|---|---|\n");
-    for case in figures.cases.iter().filter(|case| !case.reaction) {
-        let moved = match case.way {
-            Way::KeyedMoving => median(case.moved.iter().map(|&m| m as f64).collect()),
-            _ => 0.0,
-        };
-        text.push_str(&format!(
-            "| {} | {} | {} x | {} % | {:.2} | {moved:.0} |\n",
-            case.way.name(),
-            case.chunk_bytes,
-            case.factor,
-            case.probability_percent,
-            over_ideal(case),
-        ));
-    }
-    text.push_str(
-        "\nReaction to a copy that becomes slow for good: how long after it the copy had done\n",
-    );
-    text.push_str("the last row that was made before\n\n");
-    text.push_str(
-        "| way | chunk | slow | reaction | faster than round robin with large chunks |\n",
-    );
-    text.push_str("|---|---|---|---|---|\n");
-    for case in figures.cases.iter().filter(|case| case.reaction) {
-        let reaction = median(case.reaction_s.clone());
-        text.push_str(&format!(
-            "| {} | {} | {} x | {:.1} ms | {:.1} x |\n",
-            case.way.name(),
-            case.chunk_bytes,
-            case.factor,
-            reaction * 1e3,
-            plain_reaction(figures, case.factor) / reaction,
-        ));
-    }
-    text.push_str("\nGoals\n\n");
-    for line in verdicts(figures) {
-        text.push_str(&format!("- {line}\n"));
-    }
-    text
+pub fn text(figures: &Figures) -> String {
+    format!(
+        "{} copies that take {} ns a byte, one of them slow; chunks of {LARGE_BYTES} and {SMALL_BYTES} \
+         bytes, planned {}\n\nTime for all rows, over the ideal (all work over the sum of speeds), medians\n\n{}\n\
+         Reaction to a copy that becomes slow for good: how long after it the copy had done\n\
+         the last row that was made before\n\n{}",
+        figures.copies,
+        figures.ns_per_byte,
+        figures.planned_bytes,
+        times(figures).markdown(),
+        reactions(figures).markdown(),
+    )
 }
 
-fn verdicts(figures: &Figures) -> Vec<String> {
-    let said = |met: bool| if met { "met" } else { "MISSED" };
-    let mut lines = Vec::new();
-    let demand = |case: &&Case| case.way == Way::Demand;
-    let times = figures.cases.iter().filter(demand).filter(|c| !c.reaction);
-    let planned = times.filter(|case| case.chunk_bytes == figures.planned_bytes);
-    if let Some(worst) = planned.max_by(|one, other| over_ideal(one).total_cmp(&over_ideal(other)))
-    {
-        let ratio = over_ideal(worst);
-        lines.push(format!(
-            "{}: demand with planned chunks against the ideal: at most {ratio:.2}, at most \
-             {IDEAL_RATIO_MAX}; {} x slow for {} % of its chunks",
-            said(ratio <= IDEAL_RATIO_MAX),
-            worst.factor,
-            worst.probability_percent
-        ));
+fn times(figures: &Figures) -> Table {
+    let head = ["way", "chunk", "slow", "share of chunks", "time / ideal"];
+    let mut table = Table::new(head.into_iter().chain(["buckets moved"]));
+    for case in figures.cases.iter().filter(|case| !case.reaction) {
+        let moved = match case.way {
+            Way::KeyedMoving => median(&case.moved, |&moved| moved as f64),
+            _ => 0.0,
+        };
+        table.line([
+            case.way.name().to_string(),
+            case.chunk_bytes.to_string(),
+            format!("{} x", case.factor),
+            format!("{} %", case.probability_percent),
+            format!("{:.2}", over_ideal(case)),
+            format!("{moved:.0}"),
+        ]);
     }
-    let reactions = figures.cases.iter().filter(demand).filter(|c| c.reaction);
-    let planned = reactions.filter(|case| case.chunk_bytes == figures.planned_bytes);
-    let ratios = planned.map(|case| {
-        let ratio = plain_reaction(figures, case.factor) / median(case.reaction_s.clone());
-        (ratio, case.factor)
+    table
+}
+
+fn reactions(figures: &Figures) -> Table {
+    let head = ["way", "chunk", "slow", "reaction"];
+    let mut table = Table::new(
+        head.into_iter()
+            .chain(["faster than round robin with large chunks"]),
+    );
+    for case in figures.cases.iter().filter(|case| case.reaction) {
+        let reaction_s = reaction_s(case);
+        table.line([
+            case.way.name().to_string(),
+            case.chunk_bytes.to_string(),
+            format!("{} x", case.factor),
+            format!("{:.1} ms", reaction_s * 1e3),
+            format!(
+                "{:.1} x",
+                plain_reaction_s(figures, case.factor) / reaction_s
+            ),
+        ]);
+    }
+    table
+}
+
+/// The goals, of demand with planned chunks.
+pub fn verdicts(figures: &Figures) -> Vec<Verdict> {
+    let demand = figures.cases.iter().filter(|case| case.way == Way::Demand);
+    let planned = demand.filter(|case| case.chunk_bytes == figures.planned_bytes);
+    let (reactions, times) = planned.partition::<Vec<&Case>, _>(|case| case.reaction);
+    let times = times.into_iter().map(|case| (over_ideal(case), case));
+    let slowest = times.max_by(|one, other| one.0.total_cmp(&other.0));
+    let ratios = reactions.into_iter().map(|case| {
+        let ratio = plain_reaction_s(figures, case.factor) / reaction_s(case);
+        (ratio, case)
     });
-    if let Some((ratio, factor)) = ratios.min_by(|one, other| one.0.total_cmp(&other.0)) {
-        lines.push(format!(
-            "{}: reaction of demand with planned chunks against round robin with large ones: at least \
-             {ratio:.1} x faster, at least {REACTION_RATIO_MIN}; {factor} x slow",
-            said(ratio >= REACTION_RATIO_MIN)
-        ));
-    }
-    lines
+    let latest = ratios.min_by(|one, other| one.0.total_cmp(&other.0));
+    let time = Verdict::at_most(
+        "time of demand with planned chunks, of the ideal",
+        slowest.map(|(ratio, _)| ratio),
+        IDEAL_RATIO_MAX,
+    );
+    let reaction = Verdict::at_least(
+        "reaction of demand with planned chunks, times faster than round robin with large ones",
+        latest.map(|(ratio, _)| ratio),
+        REACTION_RATIO_MIN,
+    );
+    vec![
+        time.details(slowest.map_or(String::new(), |(_, case)| {
+            let percent = case.probability_percent;
+            format!("{} x slow for {percent} % of its chunks", case.factor)
+        })),
+        reaction
+            .details(latest.map_or(String::new(), |(_, case)| format!("{} x slow", case.factor))),
+    ]
 }
 
 /// The reaction of round robin with large chunks.
-fn plain_reaction(figures: &Figures, factor: u32) -> f64 {
+fn plain_reaction_s(figures: &Figures, factor: u32) -> f64 {
     let mut cases = figures.cases.iter();
     let plain = cases.find(|case| {
         case.reaction
@@ -103,11 +107,15 @@ fn plain_reaction(figures: &Figures, factor: u32) -> f64 {
             && case.chunk_bytes == LARGE_BYTES
             && case.factor == factor
     });
-    plain.map_or(f64::NAN, |case| median(case.reaction_s.clone()))
+    plain.map_or(f64::NAN, reaction_s)
+}
+
+fn reaction_s(case: &Case) -> f64 {
+    median(&case.reaction_s, |&seconds| seconds)
 }
 
 fn over_ideal(case: &Case) -> f64 {
-    median(case.seconds.clone()) / case.ideal_s
+    median(&case.seconds, |&seconds| seconds) / case.ideal_s
 }
 
 #[cfg(test)]
@@ -140,16 +148,16 @@ mod tests {
                 case(Way::Demand, 4096, 1.0, Some(reaction)),
             ],
         };
-        let lines = verdicts(&figures(1.05, 0.05));
+        let met = |seconds, reaction| {
+            let verdicts = verdicts(&figures(seconds, reaction)).into_iter();
+            verdicts.map(|verdict| verdict.met).collect::<Vec<_>>()
+        };
+        assert_eq!(met(1.05, 0.05), [Some(true); 2]);
+        assert_eq!(met(1.2, 0.2), [Some(false); 2]);
+        let text = text(&figures(1.2, 0.2));
         assert!(
-            lines.iter().all(|line| line.starts_with("met")),
-            "{lines:?}"
+            text.contains("| demand | 4096 | 4 x | 200.0 ms | 4.0 x |"),
+            "{text}"
         );
-        let lines = verdicts(&figures(1.2, 0.2));
-        assert!(
-            lines.iter().all(|line| line.starts_with("MISSED")),
-            "{lines:?}"
-        );
-        assert!(table(&figures(1.2, 0.2)).contains("| demand | 4096 | 4 x | 200.0 ms | 4.0 x |"));
     }
 }

@@ -4,28 +4,25 @@ use serde::Serialize;
 use slackwater_control::broadcast::model::Aim;
 
 use super::plan::{Link, Plan, Point, Way};
-use super::verdict::{Goal, Ordering, goals, orderings};
+use super::verdict::{Ordering, orderings};
 use crate::fleet::Seen;
-use slackwater::calibrate::Host;
+use crate::lab::spread;
 use slackwater::measure::Spread;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Where; `None` in tests.
-    pub host: Option<Host>,
-    /// Load averages over 1, 5 and 15 minutes, before and after.
-    pub load: Vec<[f64; 3]>,
     /// How long it took, in seconds.
     pub seconds: f64,
     /// Rounds.
     pub rounds: u32,
-    /// What was to be reached.
-    pub goals: Vec<Goal>,
     /// Which algorithm is the best in the largest setting, by link.
     pub orderings: Vec<Ordering>,
     /// Each point, in the order of tables.
     pub points: Vec<PointFigures>,
+    /// Each round, of which goals form ratios.
+    #[serde(skip)]
+    pub measured: Vec<Measured>,
 }
 
 /// A point and all ways there.
@@ -106,7 +103,7 @@ impl Measured {
 }
 
 impl Figures {
-    /// Without where and how long.
+    /// Without how long it took.
     pub fn new(plan: &Plan, measured: Vec<Measured>) -> Figures {
         let points = plan.points().into_iter().map(|point| {
             let of_point = measured.iter().filter(|one| one.point == point);
@@ -131,13 +128,11 @@ impl Figures {
         });
         let points = points.collect::<Vec<PointFigures>>();
         Figures {
-            host: None,
-            load: Vec::new(),
             seconds: 0.0,
             rounds: plan.rounds,
-            goals: goals(&points, &measured),
             orderings: orderings(&points),
             points,
+            measured,
         }
     }
 }
@@ -147,7 +142,7 @@ fn of_way(measured: &[Measured], point: Point, way: Way) -> WayFigures {
         let own = measured
             .iter()
             .filter(|one| one.point == point && one.way == way);
-        Spread::of(own.map(pick).collect())
+        spread(own, pick)
     };
     WayFigures {
         way,

@@ -354,7 +354,7 @@ fn spacing(size_bytes: usize) -> (u64, u64) {
     }
 }
 
-/// The source in process 0, and neighbours in one process.
+/// The source in process 0, and neighbors in one process.
 fn places(receivers: usize, processes: usize) -> (Place, Vec<Place>) {
     let place = |process| Place { host: 0, process };
     let receivers = (0..receivers).map(|receiver| place(receiver * processes / receivers));

@@ -2,43 +2,28 @@
 
 use super::figures::{Figures, PointFigures, WayFigures};
 use super::plan::{Link, Way};
-use crate::common::{minutes, rate, time};
+use crate::lab::{Table, minutes, rate, time};
 use slackwater::report::count;
 
-/// A line for each way at each point, then the goals and the published ordering.
-pub fn table(figures: &Figures) -> String {
-    let host = figures.host.as_ref().map(|host| host.describe());
+/// A line for each way at each point, then the published ordering.
+pub fn text(figures: &Figures) -> String {
     let mut text = format!(
-        "broadcasts: {}\n{} round(s), medians, {}; ratios are of serial over TCP\n",
-        host.unwrap_or_default(),
+        "broadcasts: {} round(s), medians, {}; ratios are of serial over TCP\n",
         figures.rounds,
         minutes(figures.seconds),
     );
-    let mut setting = (0, 0);
-    for point in &figures.points {
-        let own = (point.point.receivers, point.point.processes);
-        if setting != own {
-            setting = own;
-            text.push_str(&format!(
-                "\n{} receivers in {} process(es)\n{:>9}  {:<22} {:>10} {:>10} {:>7} {:>11} {:>7} {:>9}  {}\n",
-                own.0, own.1, "bytes", "way", "p50", "p90", "ratio", "messages/s", "ratio", "CPU us",
-                "the model's choice"
-            ));
-        }
-        lines(point, &mut text);
-    }
-    text.push('\n');
-    for goal in &figures.goals {
+    let setting = |of: &PointFigures| (of.point.receivers, of.point.processes);
+    for points in figures
+        .points
+        .chunk_by(|one, other| setting(one) == setting(other))
+    {
+        let (receivers, processes) = setting(&points[0]);
+        let head = ["bytes", "way", "p50", "p90", "ratio", "messages/s", "ratio"];
+        let mut table = Table::new(head.into_iter().chain(["CPU us", "the model's choice"]));
+        points.iter().for_each(|point| lines(point, &mut table));
         text.push_str(&format!(
-            "goal {:<68} {:.2} ({:.2} to {:.2}; {} of {} points), limit {}: {}\n",
-            goal.goal,
-            goal.measured.median,
-            goal.measured.min,
-            goal.measured.max,
-            goal.points.0,
-            goal.points.1,
-            goal.limit,
-            if goal.met { "met" } else { "missed" },
+            "\n{receivers} receivers in {processes} process(es)\n{}",
+            table.columns()
         ));
     }
     text.push_str("\nP2's ordering (ring: throughput, tree: latency), whole messages:\n");
@@ -58,7 +43,7 @@ pub fn table(figures: &Figures) -> String {
     text
 }
 
-fn lines(point: &PointFigures, text: &mut String) {
+fn lines(point: &PointFigures, table: &mut Table) {
     let serial = |of: &&WayFigures| {
         let way = of.way;
         way.link == Link::Tcp && way.algorithm == "serial" && way.segment_bytes.is_none()
@@ -80,8 +65,7 @@ fn lines(point: &PointFigures, text: &mut String) {
             Some(serial) => format!("{:.2}", pick(of) / pick(serial)),
             None => "-".to_string(),
         };
-        text.push_str(&format!(
-            "{:>9}  {:<22} {:>10} {:>10} {:>7} {:>11} {:>7} {:>9.1}  {}\n",
+        table.line([
             count(point.point.size_bytes as u64),
             name(&of.way),
             time(of.latency_p50_us.median),
@@ -89,9 +73,9 @@ fn lines(point: &PointFigures, text: &mut String) {
             ratio(|of| of.latency_p50_us.median),
             count(of.messages_per_s.median as u64),
             ratio(|of| of.messages_per_s.median),
-            of.cpu_us_per_message.median,
+            format!("{:.1}", of.cpu_us_per_message.median),
             chosen.join(", "),
-        ));
+        ]);
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::figures::{Measured, PointFigures, WayFigures};
 use super::plan::{Link, Point, Way};
-use crate::common::geometric_mean;
+use crate::lab::{Verdict, geometric_mean};
 use slackwater::measure::Spread;
 
 /// The automatic choice may cost so many times the best.
@@ -19,21 +19,6 @@ const LATENCY_MAX: f64 = 0.5;
 
 /// Receivers of the largest setting.
 const RECEIVERS: usize = 32;
-
-/// A goal and what became of it.
-#[derive(Debug, Serialize)]
-pub struct Goal {
-    /// What is to be reached.
-    pub goal: String,
-    /// What was reached: the geometric mean over points, with the least and the most.
-    pub measured: Spread,
-    /// The number that the mean is held against.
-    pub limit: f64,
-    /// Points that reach it by themselves, and all of them.
-    pub points: (usize, usize),
-    /// The verdict.
-    pub met: bool,
-}
 
 /// Which algorithms are the best in the largest setting over a link, whole messages each.
 #[derive(Debug, Serialize)]
@@ -49,7 +34,7 @@ pub struct Ordering {
 }
 
 /// The goals with their verdicts.
-pub fn goals(points: &[PointFigures], measured: &[Measured]) -> Vec<Goal> {
+pub fn verdicts(points: &[PointFigures], measured: &[Measured]) -> Vec<Verdict> {
     let latency = |one: &Measured| one.latency_p50_us;
     let period = |one: &Measured| 1.0 / one.messages_per_s;
     let mut choice_latency = Vec::new();
@@ -87,10 +72,8 @@ pub fn goals(points: &[PointFigures], measured: &[Measured]) -> Vec<Goal> {
         let periods = to_serial(choices.throughput, &period);
         times_throughput.extend(periods.map(|times| 1.0 / times));
     }
-    let at_most =
-        |goal: &str, values, limit: f64| judge(goal, values, limit, |value| value <= limit);
-    let at_least =
-        |goal: &str, values, limit: f64| judge(goal, values, limit, |value| value >= limit);
+    let at_most = |goal: &str, values, limit| judge(goal, values, limit, Verdict::at_most);
+    let at_least = |goal: &str, values, limit| judge(goal, values, limit, Verdict::at_least);
     let goals = [
         at_most(
             "automatic choice: latency, of the best way's",
@@ -117,7 +100,7 @@ pub fn goals(points: &[PointFigures], measured: &[Measured]) -> Vec<Goal> {
 }
 
 /// How many times the cost of the best of some ways the chosen one has at a point: the median over
-/// rounds, in each of which they are neighbours. The best way is the one with the lowest median. Ways
+/// rounds, in each of which they are neighbors. The best way is the one with the lowest median. Ways
 /// that lay the very same links are one way, measured several times.
 fn of_the_best(
     measured: &[Measured],
@@ -148,26 +131,24 @@ fn of_the_best(
     (!ratios.is_empty()).then(|| Spread::of(ratios).median)
 }
 
-/// `None` where nothing was measured.
-fn judge(goal: &str, values: Vec<f64>, limit: f64, is_met: impl Fn(f64) -> bool) -> Option<Goal> {
+/// The geometric mean over points against a limit; `None` where nothing was measured.
+fn judge(
+    goal: &str,
+    values: Vec<f64>,
+    limit: f64,
+    bound: fn(String, Option<f64>, f64) -> Verdict,
+) -> Option<Verdict> {
     if values.is_empty() {
         return None;
     }
-    let spread = Spread::of(values.clone());
-    let mean = geometric_mean(&values);
-    Some(Goal {
-        goal: goal.to_string(),
-        measured: Spread {
-            median: mean,
-            ..spread
-        },
-        limit,
-        points: (
-            values.iter().filter(|&&value| is_met(value)).count(),
-            values.len(),
-        ),
-        met: is_met(mean),
-    })
+    let is_met = |value| bound(String::new(), Some(value), limit).met == Some(true);
+    let (met, all) = (
+        values.iter().filter(|&&value| is_met(value)).count(),
+        values.len(),
+    );
+    let verdict = bound(goal.to_string(), Some(geometric_mean(&values)), limit);
+    let Spread { min, max, .. } = Spread::of(values);
+    Some(verdict.note(format!("{min:.2} to {max:.2}; {met} of {all} points")))
 }
 
 /// The algorithms in order, in the largest setting.
@@ -248,18 +229,18 @@ mod tests {
             (Link::Tcp, true) => 400.0,
             _ => 100.0,
         });
-        let met = figures
-            .goals
-            .iter()
-            .map(|goal| goal.met)
-            .collect::<Vec<_>>();
-        assert_eq!(met, [true; 4], "{:?}", figures.goals);
-        assert!((figures.goals[2].measured.median - 4.0).abs() < 1e-9);
-        assert!((figures.goals[3].measured.max - 0.25).abs() < 1e-9);
+        let judged = |figures: &Figures| verdicts(&figures.points, &figures.measured);
+        let met = |verdicts: &[Verdict]| {
+            let met = verdicts.iter().map(|verdict| verdict.met == Some(true));
+            met.collect::<Vec<bool>>()
+        };
+        let goals = judged(&figures);
+        assert_eq!(met(&goals), [true; 4], "{goals:?}");
+        assert!((goals[2].measured.unwrap() - 4.0).abs() < 1e-9);
+        assert!(goals[3].note.contains("to 0.25"), "{:?}", goals[3]);
         // Nothing is better than serial TCP: the last two are missed, and the choice is not the best.
         let worse = self::figures(|_, is_serial| if is_serial { 50.0 } else { 100.0 });
-        let met = worse.goals.iter().map(|goal| goal.met).collect::<Vec<_>>();
-        assert_eq!(met[2..], [false; 2]);
+        assert_eq!(met(&judged(&worse))[2..], [false; 2]);
         assert_eq!(worse.orderings[0].by_latency[0].0, "serial");
         assert_eq!(worse.orderings[0].by_throughput[0].0, "serial");
     }

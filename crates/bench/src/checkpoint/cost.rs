@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::folder::Folder;
 use super::plan::Plan;
-use super::processes::{busy_s, cpu_s, workers_s};
 use super::query::{Spec, text};
-use super::running::Running;
+use super::running::{OUTPUT, REPORT, Running, STATE};
+use super::workers::workers_s;
+use crate::lab::folder::Folder;
+use crate::lab::processes::{busy_s, cpu_s};
 
 /// What a query is given behind the interval, so that it doesn't end within.
 const TAIL_S: f64 = 0.3;
@@ -121,7 +122,7 @@ impl Point {
 pub fn measure(plan: &Plan, spec: Spec, round: u32) -> Result<Point, String> {
     let folder = Folder::make(&plan.folder)?;
     let warm_up_s = plan.warm_up_s(spec.keys);
-    let text = text(&spec, plan.rate_per_s, &folder.output(), true);
+    let text = text(&spec, plan.rate_per_s, &folder.file(OUTPUT), true);
     let duration = format!("{}ms", ((warm_up_s + plan.seconds + TAIL_S) * 1e3) as u64);
     let is_saved = spec.interval_ms.is_some();
     let begun = Instant::now();
@@ -138,7 +139,7 @@ pub fn measure(plan: &Plan, spec: Spec, round: u32) -> Result<Point, String> {
     let (begin, end) = (begin?, end?);
     let wall_s = (end.0 - begin.0).as_secs_f64();
     let cpu_s = end.1 - begin.1;
-    let report = std::fs::read(folder.report()).map_err(|error| error.to_string());
+    let report = std::fs::read(folder.file(REPORT)).map_err(|error| error.to_string());
     let report = report.and_then(|bytes| {
         serde_json::from_slice::<Report>(&bytes).map_err(|error| error.to_string())
     });
@@ -155,7 +156,7 @@ pub fn measure(plan: &Plan, spec: Spec, round: u32) -> Result<Point, String> {
         latency_ms: report.latency_ms,
         violated_s: report.sinks.iter().filter_map(|sink| sink.violated_s).sum(),
         checkpoints: report.checkpoints,
-        stored: stored(&folder.state()),
+        stored: stored(&folder.file(STATE)),
     })
 }
 

@@ -5,27 +5,18 @@ use serde::Serialize;
 use super::cost::{Checkpoints, Point, Stored};
 use super::kill::Kill;
 use super::query::{Place, Spec};
-use super::verdict::Verdict;
-use slackwater::calibrate::Host;
-use slackwater::measure::{Spread, median};
+use crate::lab::{distinct, median, spread};
+use slackwater::measure::Spread;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Where.
-    pub host: Host,
-    /// Load averages before.
-    pub load_before: [f64; 3],
-    /// And after.
-    pub load_after: [f64; 3],
     /// Rows per second.
     pub rate_per_s: u64,
     /// Rounds.
     pub rounds: u32,
     /// How long each point was measured in each of them.
     pub seconds: f64,
-    /// The goals, met or missed.
-    pub verdicts: Vec<Verdict>,
     /// Each point.
     pub costs: Vec<Cost>,
     /// Each number of keys.
@@ -103,19 +94,14 @@ pub struct Recovery {
 
 /// Medians of all points, in the order in which they came first.
 pub fn costs(points: &[Point]) -> Vec<Cost> {
-    let mut specs: Vec<Spec> = Vec::new();
-    for point in points {
-        if !specs.contains(&point.spec) {
-            specs.push(point.spec);
-        }
-    }
+    let specs = distinct(points.iter().map(|point| point.spec));
     specs.into_iter().map(|spec| cost(points, spec)).collect()
 }
 
 fn cost(points: &[Point], spec: Spec) -> Cost {
     let own = points.iter().filter(|point| point.spec == spec);
     let own = own.collect::<Vec<_>>();
-    let of = |value: &dyn Fn(&Point) -> f64| median(own.iter().map(|point| value(point)).collect());
+    let of = |value: &dyn Fn(&Point) -> f64| median(&own, |point| value(point));
     let without = |round: u32| {
         let spec = Spec {
             interval_ms: None,
@@ -135,7 +121,7 @@ fn cost(points: &[Point], spec: Spec) -> Cost {
     let has_more = spec.interval_ms.is_some() && !more.is_empty();
     Cost {
         spec,
-        percent: Spread::of(own.iter().map(|point| point.percent).collect()),
+        percent: spread(&own, |point| point.percent),
         beside_percent: of(&|point| point.beside_percent),
         others_percent: of(&|point| point.others_percent),
         more_percent: has_more.then(|| Spread::of(more)),
@@ -153,11 +139,11 @@ fn taken(points: &[&Point]) -> Option<Taken> {
     if all.is_empty() {
         return None;
     }
-    let of = |value: &dyn Fn(&Checkpoints) -> f64| median(all.iter().map(value).collect());
+    let of = |value: &dyn Fn(&Checkpoints) -> f64| median(&all, value);
     // Not every last checkpoint has an increment.
     let bytes = |value: &dyn Fn(&Stored) -> u64| {
         let bytes = points.iter().map(|point| value(&point.stored) as f64);
-        median(bytes.filter(|&bytes| bytes > 0.0).collect())
+        median(bytes.filter(|&bytes| bytes > 0.0), |bytes| bytes)
     };
     let delays = all.iter().filter_map(|one| one.commit_delay_ms);
     let delays = delays.collect::<Vec<_>>();
@@ -170,9 +156,8 @@ fn taken(points: &[&Point]) -> Option<Taken> {
         duration_max_ms: of(&|one| one.duration_max_ms),
         base_bytes: bytes(&|stored| stored.base_bytes),
         increment_bytes: bytes(&|stored| stored.increment_bytes),
-        commit_delay_ms: commits.then(|| median(delays.iter().map(|delay| delay.mean).collect())),
-        commit_delay_max_ms: commits
-            .then(|| median(delays.iter().map(|delay| delay.max).collect())),
+        commit_delay_ms: commits.then(|| median(&delays, |delay| delay.mean)),
+        commit_delay_max_ms: commits.then(|| median(&delays, |delay| delay.max)),
     })
 }
 
@@ -184,8 +169,7 @@ pub fn recoveries(kills: &[Kill]) -> Vec<Recovery> {
     let recovery = |keys: u64| {
         let own = kills.iter().filter(|kill| kill.keys == keys);
         let own = own.collect::<Vec<_>>();
-        let of =
-            |value: &dyn Fn(&Kill) -> f64| Spread::of(own.iter().map(|kill| value(kill)).collect());
+        let of = |value: &dyn Fn(&Kill) -> f64| spread(&own, |kill| value(kill));
         Recovery {
             keys,
             kills: own.len(),

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use super::folder::Folder;
 use super::output::Output;
 use super::plan::Plan;
-use super::processes::children;
 use super::query::{Place, Spec, text};
-use super::running::{PATIENCE, Running};
+use super::running::{OUTPUT, PATIENCE, Running};
+use crate::lab::folder::Folder;
+use crate::lab::processes::children;
 
 /// A checkpoint a second.
 const INTERVAL_MS: u64 = 1_000;
@@ -57,7 +57,7 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
         interval_ms: Some(INTERVAL_MS),
     };
     let folder = Folder::make(&plan.folder)?;
-    let text = text(&spec, plan.rate_per_s, &folder.output(), false);
+    let text = text(&spec, plan.rate_per_s, &folder.file(OUTPUT), false);
     let count = PROCESSES.to_string();
     // Should nobody be left to end it.
     let duration_s = plan.warm_up_s(keys) + PATIENCE.as_secs_f64() * 3.0;
@@ -73,7 +73,7 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
         &count,
     ];
     let mut running = Running::start(&text, &folder, true, &arguments)?;
-    let mut output = Output::new(folder.output());
+    let mut output = Output::new(folder.file(OUTPUT));
     let begun = wait(&mut running, |_| output.look().incarnation)?;
     // Every key has come; then any moment between two checkpoints.
     let share = f64::from(number) * 0.618_034 % 1.0;

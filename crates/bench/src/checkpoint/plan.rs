@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::query::{Place, Spec};
 use crate::common::{parse_rate, parse_seconds};
+use crate::lab::Files;
 
 const KEYS: [u64; 3] = [1_000, 100_000, 1_000_000];
 const INTERVALS_MS: [u64; 2] = [1_000, 10_000];
@@ -55,9 +56,8 @@ pub struct Arguments {
     /// Where state and output are kept while it runs [default: the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub files: Files,
 }
 
 fn keys(text: &str) -> Result<u64, String> {

@@ -12,7 +12,7 @@ pub const TARGET_MS: u64 = 20;
 /// The time of the first row; the next is a millisecond later, so a row's time is its number.
 const START_MS: u64 = 1_000_000_000_000;
 
-/// Odd, and no multiple of five: neighbours get keys far apart, and each key comes once in as many rows
+/// Odd, and no multiple of five: neighbors get keys far apart, and each key comes once in as many rows
 /// as there are keys.
 const FACTOR: u64 = 48_271;
 

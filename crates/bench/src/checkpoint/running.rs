@@ -5,11 +5,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::folder::Folder;
+use crate::lab::folder::Folder;
 use crate::programs;
 
 /// How long it may take to end behind its last row, and to come back.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a query leaves in the folder of its point: its report, checkpoints and rows.
+pub const REPORT: &str = "report.json";
+pub const STATE: &str = "state";
+pub const OUTPUT: &str = "out";
 
 /// How often an ended process is looked for.
 const LOOK: Duration = Duration::from_millis(5);
@@ -45,9 +50,9 @@ impl Running {
         let program = programs::engine()?;
         let mut command = Command::new(&program);
         command.args(["run", "-", "--quiet", "--report"]);
-        command.arg(folder.report());
+        command.arg(folder.file(REPORT));
         if is_saved {
-            command.arg("--state").arg(folder.state());
+            command.arg("--state").arg(folder.file(STATE));
         }
         let pipes = command
             .args(arguments)

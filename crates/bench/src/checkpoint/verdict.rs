@@ -1,9 +1,8 @@
 //! The goals, met or missed. Pure: from medians to lines.
 
-use serde::Serialize;
-
 use super::figures::{Cost, Recovery, at};
 use super::query::{Place, TARGET_MS};
+use crate::lab::Verdict;
 
 /// The keys that goals are about.
 const KEYS: u64 = 100_000;
@@ -20,52 +19,13 @@ const BACK_MS_MAX: f64 = 2_000.0;
 /// From a death until the parent says so.
 const NOTICED_MS_MAX: f64 = 1_000.0;
 
-/// A goal, and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
-    /// What was to be reached.
-    pub goal: String,
-    /// Whether it is; none where the points that it rests on were not measured.
-    pub met: Option<bool>,
-    /// What was measured.
-    pub measured: Option<f64>,
-    /// What it may be at most.
-    pub at_most: f64,
-}
-
-impl Verdict {
-    fn of(goal: String, measured: Option<f64>, at_most: f64) -> Verdict {
-        Verdict {
-            goal,
-            met: measured.map(|measured| measured <= at_most),
-            measured,
-            at_most,
-        }
-    }
-
-    /// As people read it.
-    pub fn line(&self) -> String {
-        let Verdict { goal, at_most, .. } = self;
-        match (self.met, self.measured) {
-            (Some(true), Some(measured)) => {
-                format!("met: {goal}: {measured:.1}, at most {at_most}")
-            }
-            (Some(false), Some(measured)) => format!(
-                "MISSED: {goal}: {measured:.1}, at most {at_most}: {:.1} too much",
-                measured - at_most
-            ),
-            _ => format!("not measured: {goal}, at most {at_most}"),
-        }
-    }
-}
-
 /// All goals.
 pub fn verdicts(costs: &[Cost], recoveries: &[Recovery]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for place in [Place::Folder, Place::Blackhole] {
         let saved = at(costs, KEYS, place, Some(INTERVAL_MS));
         let more = saved.and_then(|cost| cost.more_percent);
-        verdicts.push(Verdict::of(
+        verdicts.push(Verdict::at_most(
             format!("CPU time on top, every 10 s, {KEYS} keys, {place}, %"),
             more.map(|more| more.median),
             MORE_PERCENT_MAX,
@@ -75,14 +35,14 @@ pub fn verdicts(costs: &[Cost], recoveries: &[Recovery]) -> Vec<Verdict> {
     let saved = keys.filter(|cost| cost.spec.interval_ms.is_some());
     for cost in saved {
         let (place, interval) = (cost.spec.place, cost.spec.interval());
-        verdicts.push(Verdict::of(
+        verdicts.push(Verdict::at_most(
             format!("p99 with a checkpoint every {interval}, {KEYS} keys, {place}, ms"),
             Some(cost.p99_ms),
             TARGET_MS as f64,
         ));
         let without = at(costs, KEYS, place, None);
         let without = without.map_or(0.0, |cost| cost.violated_s);
-        verdicts.push(Verdict::of(
+        verdicts.push(Verdict::at_most(
             format!(
                 "seconds whose p99 missed the target, every {interval}, {KEYS} keys, {place}; at most \
                  as many as without checkpoints"
@@ -92,13 +52,13 @@ pub fn verdicts(costs: &[Cost], recoveries: &[Recovery]) -> Vec<Verdict> {
         ));
     }
     let recovery = recoveries.iter().find(|recovery| recovery.keys == KEYS);
-    verdicts.push(Verdict::of(
+    verdicts.push(Verdict::at_most(
         format!("from a death to rows in the sink, {KEYS} keys, ms"),
         recovery.map(|recovery| recovery.back_ms.median),
         BACK_MS_MAX,
     ));
     let slowest = recoveries.iter().map(|recovery| recovery.noticed_ms.max);
-    verdicts.push(Verdict::of(
+    verdicts.push(Verdict::at_most(
         "from a death to the parent's word, the slowest of all kills, ms".to_string(),
         slowest.reduce(f64::max),
         NOTICED_MS_MAX,
@@ -122,10 +82,10 @@ mod tests {
         let lines = lines.iter().map(Verdict::line).collect::<Vec<_>>();
         assert_eq!(
             lines[0],
-            "MISSED: CPU time on top, every 10 s, 100000 keys, folder, %: 10.0, at most 5: 5.0 too much"
+            "MISSED by 5: CPU time on top, every 10 s, 100000 keys, folder, %: 10, at most 5"
         );
         assert!(lines[1].starts_with("not measured: "), "{}", lines[1]);
-        assert!(lines[2].ends_with("21.5, at most 20: 1.5 too much"));
+        assert!(lines[2].ends_with("21.50, at most 20"));
         assert!(lines[3].starts_with("met: seconds whose p99"));
         assert!(lines[5].starts_with("not measured: from a death"));
     }

@@ -3,15 +3,15 @@
 use super::figures::{Figures, Level};
 use super::order::Transport;
 use super::way::Way;
-use crate::plot::{Axis, Chart, Mark, Scale, Series, svg};
+use crate::lab::chart::{Axis, Chart, Mark, Scale, Series};
 
 /// Four charts for each amount of computing, of what was measured.
-pub fn draw(figures: &Figures) -> String {
+pub fn charts(figures: &Figures) -> Vec<Chart> {
     let charts = figures.levels.iter().flat_map(|level| {
         let charts = [sizes(level), latencies(level), rates(level), mixes(level)];
         charts.into_iter().flatten()
     });
-    svg(&charts.collect::<Vec<_>>())
+    charts.collect()
 }
 
 fn titled(title: &str, level: &Level) -> String {
@@ -21,7 +21,7 @@ fn titled(title: &str, level: &Level) -> String {
     }
 }
 
-fn colour(way: Way) -> usize {
+fn color(way: Way) -> usize {
     match way {
         Way::TcpFixed => 1,
         Way::TcpPlanned => 2,
@@ -70,7 +70,7 @@ fn chart(title: String, x: (&str, Scale), y: (&str, Scale), series: Vec<Series>)
 }
 
 fn sizes(level: &Level) -> Option<Chart> {
-    let of_link = |(transport, colour): (Transport, usize)| {
+    let of_link = |(transport, color): (Transport, usize)| {
         let sizes = level.sweep.sizes.iter();
         let of_it = sizes.filter(|size| size.transport == transport);
         let marks = of_it.map(|size| Mark {
@@ -80,7 +80,7 @@ fn sizes(level: &Level) -> Option<Chart> {
         });
         Series {
             name: transport.to_string(),
-            colour,
+            color,
             dashed: false,
             marks: marks.collect(),
         }
@@ -104,7 +104,7 @@ fn by_way(marks: impl Fn(Way) -> Vec<Mark>) -> Vec<Series> {
             Way::TcpPlanned => "TCP, planned",
         }
         .to_string(),
-        colour: colour(way),
+        color: color(way),
         dashed: way == Way::TcpPlanned,
         marks: marks(way),
     });

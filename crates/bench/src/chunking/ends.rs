@@ -1,7 +1,7 @@
-//! Connecting two neighbours: some lanes one way, some the other way.
+//! Connecting two neighbors: some lanes one way, some the other way.
 //!
 //! ```text
-//! offer (inboxes or addresses go out) ─── socket ───► meet (the neighbour's offer comes in)
+//! offer (inboxes or addresses go out) ─── socket ───► meet (the neighbor's offer comes in)
 //! ```
 //!
 //! The stages stand in a ring (the viewer asks the source), so a stage makes all of its offers
@@ -35,13 +35,13 @@ pub struct Lanes {
 
 /// What a stage keeps for as long as it is connected.
 pub struct Kept {
-    /// Shared memory: marks the neighbour's end, and the socket by which that one sees ours.
+    /// Shared memory: marks the neighbor's end, and the socket by which that one sees ours.
     _watch: Option<(Watch, Control)>,
     /// TCP: the listening socket.
     _acceptor: Option<Acceptor>,
 }
 
-/// The ends of the lanes to and from one neighbour.
+/// The ends of the lanes to and from one neighbor.
 pub struct Ends {
     /// Out.
     pub senders: Vec<FrameSender<Piece>>,
@@ -59,12 +59,12 @@ pub enum Offer {
         inbox: Option<Inbox>,
         /// How many lanes.
         lanes: usize,
-        /// By which the neighbour sees this stage's end.
+        /// By which the neighbor sees this stage's end.
         leash: Control,
     },
     /// Through TCP.
     Tcp {
-        /// Where the neighbour connects.
+        /// Where the neighbor connects.
         acceptor: Acceptor,
         /// The lanes that this stage reads.
         receivers: Vec<FrameReceiver>,
@@ -92,7 +92,7 @@ pub fn waiter(transport: Transport) -> Result<Waiter, String> {
 }
 
 impl Offer {
-    /// Offers the neighbour at the other end of `control` to send to these lanes.
+    /// Offers the neighbor at the other end of `control` to send to these lanes.
     pub fn make(
         transport: Transport,
         control: &Control,
@@ -133,7 +133,7 @@ impl Offer {
         }
     }
 
-    /// Takes up the neighbour's offer, which has `sending` lanes for this stage.
+    /// Takes up the neighbor's offer, which has `sending` lanes for this stage.
     pub fn meet(
         self,
         control: &Control,

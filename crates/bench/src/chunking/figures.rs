@@ -8,18 +8,10 @@ use super::mixed::Mix;
 use super::order::{Point, STAGES};
 use super::rate::AtLatency;
 use super::sweep::Sweep;
-use super::verdict::Verdict;
-use slackwater::calibrate::Host;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Where.
-    pub host: Host,
-    /// Load averages before.
-    pub load_before: [f64; 3],
-    /// And after.
-    pub load_after: [f64; 3],
     /// The cores of the stages.
     pub cores: [usize; STAGES],
     /// Copies of each stage.
@@ -40,8 +32,6 @@ pub struct Figures {
     pub seconds: f64,
     /// By amount of computing.
     pub levels: Vec<Level>,
-    /// The goals, met or missed.
-    pub verdicts: Vec<Verdict>,
     /// Points that were measured again because other processes disturbed them.
     pub repeated: usize,
     /// Points during which other processes used a noticeable share of a core all the same.

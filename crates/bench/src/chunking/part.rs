@@ -1,5 +1,5 @@
 //! The processes: whoever measures starts one for each stage, and they connect with their
-//! neighbours.
+//! neighbors.
 //!
 //! ```text
 //! bench chunking ── control ──┬── source ══ filter ══ filter ══ viewer      a process each,
@@ -8,15 +8,13 @@
 //!
 //! Shutdown: each process answers at the end of the interval and goes on, so that the others'
 //! figures stay what they are; when all have answered, all are killed. One that fails says why on
-//! standard error and ends, which ends its neighbours. A [`Party`] that is dropped takes its process
+//! standard error and ends, which ends its neighbors. A [`Party`] that is dropped takes its process
 //! with it, the kernel ends them with whoever measures, and one that nobody ends gives up a while
 //! after its interval.
 
-use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::process::Child;
+use std::os::fd::{AsFd, RawFd};
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use slackwater_engine::time::now_ns;
 use slackwater_link::{Waiter, set_timer_slack_ns};
@@ -30,11 +28,11 @@ use super::others::Others;
 use super::queries::Schedule;
 use super::stage::{self, Filter, Source, Stage, Viewer};
 use super::tally::Tally;
-use crate::programs;
+use crate::party::{Party, pair};
 use slackwater::machine;
 use slackwater::measure;
 use slackwater::measure::control::Control;
-use slackwater::measure::program::{inherit, start_follower};
+use slackwater::measure::program::inherit;
 
 /// Between the stages' agreement and the first query.
 const LEAD_NS: u64 = 2_000_000;
@@ -61,10 +59,10 @@ pub fn run(descriptor: RawFd) -> Result<(), String> {
     // Whatever ends who measures ends the stages: a full load would go on for a while.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| format!("can't be ended with the bench: {error}"))?;
-    let (part, neighbours) = control.expect::<Part>()?;
-    let mut neighbours = neighbours.into_iter().map(Control::of);
-    let (Some(before), Some(after)) = (neighbours.next(), neighbours.next()) else {
-        return Err("a stage was given no sockets to its neighbours".to_string());
+    let (part, neighbors) = control.expect::<Part>()?;
+    let mut neighbors = neighbors.into_iter().map(Control::of);
+    let (Some(before), Some(after)) = (neighbors.next(), neighbors.next()) else {
+        return Err("a stage was given no sockets to its neighbors".to_string());
     };
     let name = NAMES.get(part.stage).ok_or("there is no such stage")?;
     measure::pin(part.core)?;
@@ -98,7 +96,7 @@ pub fn run(descriptor: RawFd) -> Result<(), String> {
         Ok(next_ns.or(grace_ns).unwrap_or(give_up_ns))
     });
     match ran {
-        // Whoever measures ends the stages one by one, and their neighbours notice.
+        // Whoever measures ends the stages one by one, and their neighbors notice.
         Err(_) if answered => Ok(()),
         ran => ran.map_err(failed),
     }
@@ -206,38 +204,6 @@ impl Meter {
     }
 }
 
-/// A process, as whoever measures sees it.
-struct Party {
-    control: Control,
-    child: Child,
-}
-
-impl Party {
-    fn start() -> Result<Party, String> {
-        let (control, child) = start_follower(|socket| programs::part("chunking-part", socket))?;
-        Ok(Party { control, child })
-    }
-}
-
-impl Drop for Party {
-    fn drop(&mut self) {
-        // It has answered, or something is wrong with it or its neighbours.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Two ends of a socket, of which neither stays here.
-fn pair() -> Result<(OwnedFd, OwnedFd), String> {
-    let pair = socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    );
-    pair.map_err(|error| format!("no pair of sockets: {error}"))
-}
-
 /// How long a point takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
@@ -255,7 +221,7 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
     // All of them before the first is told anything: one that can't be started ends the others.
     let mut parties = Vec::new();
     for _ in 0..STAGES {
-        parties.push(Party::start()?);
+        parties.push(Party::start("chunking-part")?);
     }
     {
         let mut pairs = Vec::new();
@@ -268,9 +234,7 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
             let part = Part { stage, core, order };
             let (_, before) = &pairs[(stage + STAGES - 1) % STAGES];
             let (after, _) = &pairs[stage];
-            party
-                .control
-                .send(&part, &[before.as_fd(), after.as_fd()])?;
+            party.tell(&part, &[before.as_fd(), after.as_fd()])?;
         }
     }
     for (stage, party) in parties.iter_mut().enumerate() {
@@ -286,7 +250,7 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
         grace_ns: times.grace.as_nanos() as u64,
     };
     for party in &parties {
-        party.control.send(&interval, &[])?;
+        party.tell(&interval, &[])?;
     }
     let mut cores_used = 0.0;
     let mut seen = Seen::default();
@@ -305,14 +269,13 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
 }
 
 fn expect<T: serde::de::DeserializeOwned>(party: &mut Party, stage: usize) -> Result<T, String> {
-    let Some((answer, _)) = party.control.receive::<T>()? else {
+    match party.hear::<T>()? {
+        Some(answer) => Ok(answer),
         // Its end of the socket is closed, so it has ended.
-        let ended = party.child.wait();
-        let ended = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-        return Err(format!(
-            "{} failed ({ended}); its reason, if it gave one, is above",
-            NAMES[stage]
-        ));
-    };
-    Ok(answer)
+        None => Err(format!(
+            "{} failed ({}); its reason, if it gave one, is above",
+            NAMES[stage],
+            party.ending()
+        )),
+    }
 }

@@ -1,6 +1,5 @@
 //! What is to be measured, read from the command line.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -12,6 +11,7 @@ use super::image::LINE;
 use super::order::STAGES;
 use super::way::Way;
 use crate::common::parse_seconds;
+use crate::lab::{Drawing, Files};
 use slackwater::machine;
 
 /// Of the image, as in P4's experiment.
@@ -87,15 +87,13 @@ pub struct Arguments {
     /// Of the random partial updates
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The cores of source, filter, filter and viewer [default: different ones for neighbours]
+    /// The cores of source, filter, filter and viewer [default: different ones for neighbors]
     #[arg(long, value_name = "CORE,..", value_delimiter = ',', num_args = 1)]
     cores: Option<Vec<usize>>,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Draw the experiments into this file
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub files: Files,
+    #[command(flatten)]
+    pub drawing: Drawing,
 }
 
 fn computing(text: &str) -> Result<f64, String> {
@@ -206,7 +204,7 @@ impl Plan {
     }
 }
 
-/// A core for each stage. With few cores neighbours have different ones, so that every block goes
+/// A core for each stage. With few cores neighbors have different ones, so that every block goes
 /// from core to core; with enough of them each has its own.
 fn cores() -> [usize; STAGES] {
     let topology = machine::topology();
@@ -311,7 +309,7 @@ pub mod tests {
     }
 
     #[test]
-    fn neighbours_have_different_cores_where_there_are_some() {
+    fn neighbors_have_different_cores_where_there_are_some() {
         let cores = cores();
         let allowed = slackwater_link::allowed_cores();
         assert!(cores.iter().all(|core| allowed.contains(core)));

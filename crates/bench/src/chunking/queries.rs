@@ -56,7 +56,7 @@ pub struct Schedule {
     asked: u64,
     /// Of the partial updates that come at random.
     partial_due_ns: Option<u64>,
-    random: Random,
+    random: fastrand::Rng,
 }
 
 impl Schedule {
@@ -71,7 +71,7 @@ impl Schedule {
             completes: 0,
             asked: 0,
             partial_due_ns: Some(start_ns),
-            random: Random(order.seed),
+            random: fastrand::Rng::with_seed(order.seed),
         };
         schedule.draw_partial();
         schedule
@@ -93,7 +93,7 @@ impl Schedule {
         }
         if let Some(due_ns) = self.partial_due_ns.filter(|&due_ns| due_ns <= now_ns) {
             self.draw_partial();
-            let start = self.random.below(self.image_bytes - self.region_bytes + 1);
+            let start = self.random.usize(..=self.image_bytes - self.region_bytes);
             let region = start..start + self.region_bytes;
             let blocks = self.cut.blocks_of_region(region);
             return Some(self.partial(due_ns, blocks, under_way.partial >= PARTIAL_MAX));
@@ -108,7 +108,7 @@ impl Schedule {
                 if due > self.completes {
                     return Some(self.complete(now_ns, false));
                 }
-                let part = self.random.below(self.cut.parts());
+                let part = self.random.usize(..self.cut.parts());
                 let blocks = self.cut.blocks_of_part(part);
                 Some(self.partial(now_ns, blocks, false))
             }
@@ -153,29 +153,9 @@ impl Schedule {
             Load::Full { partial_per_s, .. } | Load::Rates { partial_per_s, .. } => partial_per_s,
             Load::Mixed { .. } => 0.0,
         };
-        let gap_ns = 1e9 / rate_per_s * -(1.0 - self.random.fraction()).ln();
+        let gap_ns = 1e9 / rate_per_s * -(1.0 - self.random.f64()).ln();
         let last_ns = self.partial_due_ns.filter(|_| rate_per_s > 0.0);
         self.partial_due_ns = last_ns.map(|last_ns| last_ns.saturating_add(gap_ns as u64));
-    }
-}
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    /// From 0 up to, and without, 1.
-    fn fraction(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        // The 53 bits that a double holds.
-        (mixed >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        ((self.fraction() * end as f64) as usize).min(end.saturating_sub(1))
     }
 }
 

@@ -5,57 +5,12 @@ use super::figures::{Figures, Level};
 use super::order::Transport;
 use super::sweep::Size;
 use super::way::Way;
-use crate::common::time;
-
-/// A number with three digits.
-fn number(value: f64) -> String {
-    match value.abs() {
-        ..9.995 => format!("{value:.2}"),
-        ..99.95 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
-}
-
-/// Bytes as people write them.
-pub fn bytes(bytes: usize) -> String {
-    match bytes {
-        ..1024 => format!("{bytes} B"),
-        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-        _ if bytes.is_multiple_of(1024) => format!("{} KiB", bytes >> 10),
-        _ => format!("{:.1} KiB", bytes as f64 / 1024.0),
-    }
-}
-
-/// The rows of a Markdown table.
-fn table(head: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let mut text = line(head);
-    text.push_str(&format!("|{}\n", "---|".repeat(head.len())));
-    text.extend(rows.into_iter().map(|row| line(&row)));
-    text
-}
-
-/// Values of which each stands once, in the order in which they come.
-fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
-    let mut distinct = Vec::new();
-    for value in values {
-        if !distinct.contains(&value) {
-            distinct.push(value);
-        }
-    }
-    distinct
-}
+use crate::lab::{Table, bytes, distinct, number, time};
 
 impl Figures {
     /// As people read them.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{}; load {:.2} before and {:.2} after\n",
-            self.host.describe(),
-            self.load_before[0],
-            self.load_after[0],
-        );
-        text.push_str(&format!(
             "4 stages (source, filter, filter, viewer) of {} copies each, a process per stage on \
              cores {:?}; image of {}, partial updates of {}; up to {} blocks unacknowledged between \
              two copies\n",
@@ -64,7 +19,7 @@ impl Figures {
             bytes(self.image_bytes),
             bytes(self.region_bytes),
             self.window,
-        ));
+        );
         text.push_str(&format!(
             "{} points in {:.0} s; other processes used more than {DISTURBED_MIN} cores during {} of \
              them, after {} were measured again\n",
@@ -75,12 +30,6 @@ impl Figures {
         ));
         for level in &self.levels {
             text.push_str(&level.text(self.reserve));
-        }
-        if !self.verdicts.is_empty() {
-            text.push_str("\nGoals\n\n");
-        }
-        for verdict in &self.verdicts {
-            text.push_str(&format!("- {}\n", verdict.line()));
         }
         text
     }
@@ -146,7 +95,9 @@ impl Level {
             row.extend(transports.map(of_link));
             row
         });
-        text.push_str(&table(&head, rows));
+        let mut table = Table::new(head);
+        rows.for_each(|cells| table.line(cells));
+        text.push_str(&table.markdown());
         text
     }
 
@@ -181,7 +132,9 @@ impl Level {
             }));
             cells
         });
-        text.push_str(&table(&head, rows));
+        let mut table = Table::new(head);
+        rows.for_each(|cells| table.line(cells));
+        text.push_str(&table.markdown());
         text
     }
 
@@ -208,7 +161,9 @@ impl Level {
             }));
             cells
         });
-        text.push_str(&table(&head, rows));
+        let mut table = Table::new(head);
+        rows.for_each(|cells| table.line(cells));
+        text.push_str(&table.markdown());
         text
     }
 
@@ -247,14 +202,15 @@ impl Level {
             }));
             cells
         });
-        text.push_str(&table(&head, rows));
+        let mut table = Table::new(head);
+        rows.for_each(|cells| table.line(cells));
+        text.push_str(&table.markdown());
         text
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::chunking::verdict::tests::level;
 
     #[test]
@@ -270,13 +226,5 @@ mod tests {
         ] {
             assert!(text.contains(part), "'{part}' is not in:\n{text}");
         }
-    }
-
-    #[test]
-    fn sizes_and_numbers_are_short() {
-        let sizes = [64, 2048, 4672, 1 << 20, 16 << 20].map(bytes);
-        assert_eq!(sizes, ["64 B", "2 KiB", "4.6 KiB", "1 MiB", "16 MiB"]);
-        let numbers = [1.234, 12.34, 123.4].map(number);
-        assert_eq!(numbers, ["1.23", "12.3", "123"]);
     }
 }

@@ -1,13 +1,11 @@
 //! The goals, met or missed. Pure: from medians to lines.
 
-use serde::Serialize;
-
 use super::figures::Level;
 use super::latency::AtRate;
 use super::mixed::share_at;
 use super::rate::AtLatency;
 use super::way::Way;
-use crate::common::time;
+use crate::lab::{Verdict, time};
 
 /// How many times lower the latency of partial updates is to be.
 const LATENCY_RATIO_MIN: f64 = 10.0;
@@ -21,50 +19,6 @@ const SHARE_MIN: f64 = 0.9;
 
 /// Parts of the image in that mix.
 const PARTITIONS: usize = 64;
-
-/// A goal, and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
-    /// What was to be reached; for a comparison beside the goals, what was compared.
-    pub goal: String,
-    /// Whether this is one of the goals.
-    pub is_goal: bool,
-    /// What was measured.
-    pub measured: f64,
-    /// What it is to be at least.
-    pub at_least: f64,
-    /// Whether it is reached.
-    pub met: bool,
-    /// What it rests on.
-    pub details: String,
-}
-
-impl Verdict {
-    fn new(goal: String, is_goal: bool, measured: f64, at_least: f64, details: String) -> Verdict {
-        Verdict {
-            goal,
-            is_goal,
-            measured,
-            at_least,
-            met: measured >= at_least,
-            details,
-        }
-    }
-
-    /// As people read it.
-    pub fn line(&self) -> String {
-        let said = match (self.is_goal, self.met) {
-            (true, true) => "met",
-            (true, false) => "MISSED",
-            (false, true) => "beside the goals, reached",
-            (false, false) => "beside the goals, not reached",
-        };
-        format!(
-            "{said}: {}: {:.2}, at least {}; {}",
-            self.goal, self.measured, self.at_least, self.details
-        )
-    }
-}
 
 /// All that can be said.
 pub fn verdicts(levels: &[Level]) -> Vec<Verdict> {
@@ -132,23 +86,12 @@ fn latencies(level: &Level) -> Vec<Verdict> {
             computing(level)
         )
     };
-    let is_goal = level.ns_per_byte == 0.0;
-    let details = details.join(", ");
+    let at_least = |which, ratio| Verdict::at_least(goal(which), Some(ratio), LATENCY_RATIO_MIN);
+    let largest = at_least("largest ratio of the rates", most).is_goal(level.ns_per_byte == 0.0);
+    let smallest = at_least("smallest ratio of the rates", least).is_goal(false);
     vec![
-        Verdict::new(
-            goal("largest ratio of the rates"),
-            is_goal,
-            most,
-            LATENCY_RATIO_MIN,
-            details,
-        ),
-        Verdict::new(
-            goal("smallest ratio of the rates"),
-            false,
-            least,
-            LATENCY_RATIO_MIN,
-            "as above".to_string(),
-        ),
+        largest.details(details.join(", ")),
+        smallest.details("as above"),
     ]
 }
 
@@ -201,14 +144,9 @@ fn rates(level: &Level) -> Option<Verdict> {
          alone, {}: shared memory with planned blocks / TCP with its best block",
         computing(level)
     );
-    let is_goal = level.ns_per_byte == 0.0;
-    Some(Verdict::new(
-        goal,
-        is_goal,
-        ratio,
-        RATE_RATIO_MIN,
-        details.join(", "),
-    ))
+    let verdict = Verdict::at_least(goal, Some(ratio), RATE_RATIO_MIN);
+    let verdict = verdict.is_goal(level.ns_per_byte == 0.0);
+    Some(verdict.details(details.join(", ")))
 }
 
 /// The complete updates that a mix may have in the time in which TCP bears P4's share.
@@ -226,7 +164,8 @@ fn mixes(level: &Level) -> Option<Verdict> {
         computing(level)
     );
     let details = format!("{}; same block {same:.2}", time(tcp.mean_us));
-    Some(Verdict::new(goal, false, planned, SHARE_MIN, details))
+    let verdict = Verdict::at_least(goal, Some(planned), SHARE_MIN);
+    Some(verdict.is_goal(false).details(details))
 }
 
 #[cfg(test)]
@@ -275,7 +214,7 @@ pub mod tests {
         let [largest, smallest, rate, mixed] = &verdicts(&[level(0.0)])[..] else {
             panic!("four lines");
         };
-        assert!((largest.measured - 12.0).abs() < 1e-9);
+        assert!((largest.measured.unwrap() - 12.0).abs() < 1e-9);
         assert!(
             largest.line().starts_with("met: mean latency"),
             "{}",
@@ -286,12 +225,18 @@ pub mod tests {
                 .details
                 .contains("50.000/s: 2.00 ms / 250 us = 8.0 (same block 2.0)")
         );
-        assert!((smallest.measured - 8.0).abs() < 1e-9);
-        assert!(!smallest.is_goal && !smallest.met);
+        assert!((smallest.measured.unwrap() - 8.0).abs() < 1e-9);
+        assert!(!smallest.is_goal && smallest.met == Some(false));
         // The tightest guarantee, not the first one.
-        assert!((rate.measured - 3.0).abs() < 1e-9);
-        assert!(rate.line().starts_with("MISSED: rate of complete updates"));
-        assert!((mixed.measured, mixed.met) == (1.0, true), "{mixed:?}");
+        assert!((rate.measured.unwrap() - 3.0).abs() < 1e-9);
+        assert!(
+            rate.line()
+                .starts_with("MISSED by 1: rate of complete updates")
+        );
+        assert!(
+            (mixed.measured, mixed.met) == (Some(1.0), Some(true)),
+            "{mixed:?}"
+        );
         assert!(mixed.details.contains("same block 0.71"), "{mixed:?}");
     }
 
@@ -300,7 +245,7 @@ pub mod tests {
         let mut level = level(18.0);
         level.latency[5].kept = false;
         let verdicts = verdicts(&[level]);
-        assert!((verdicts[0].measured - 8.0).abs() < 1e-9);
+        assert!((verdicts[0].measured.unwrap() - 8.0).abs() < 1e-9);
         assert!(
             verdicts[0]
                 .details
@@ -314,7 +259,7 @@ pub mod tests {
         let mut level = level(0.0);
         level.rate[2] = at_latency(Way::TcpFixed, 1.5, 0.0);
         let verdicts = verdicts(&[level]);
-        assert!((verdicts[2].measured - 12.0).abs() < 1e-9);
+        assert!((verdicts[2].measured.unwrap() - 12.0).abs() < 1e-9);
         assert!(
             verdicts[2]
                 .details

@@ -21,7 +21,7 @@ const SINK: usize = 1;
 /// Instances and what connects them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shape {
-    /// A source in process 0 sends all to every receiver; neighbours share a process.
+    /// A source in process 0 sends all to every receiver; neighbors share a process.
     Broadcast {
         /// Receivers.
         receivers: usize,

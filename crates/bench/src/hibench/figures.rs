@@ -2,14 +2,17 @@
 
 use serde::Serialize;
 
-use super::child::Cost;
+use slackwater::measure::Spread;
 use slackwater::report::count;
+
+use super::by_hand::Limit;
+use super::workload::Workload;
+use crate::lab::{Table, spread};
+use crate::programs::Cost;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Where.
-    pub machine: Machine,
     /// Records in the file.
     pub rows: u64,
     /// Bytes of the file.
@@ -24,24 +27,17 @@ pub struct Figures {
     pub memory: Vec<MemoryRun>,
 }
 
-/// The machine in short.
-#[derive(Debug, Clone, Serialize)]
-pub struct Machine {
-    /// The processor's name, as it gives it.
-    pub processor: String,
-    /// Cores that this process may use.
-    pub cores: usize,
-}
-
-/// Median, smallest and largest of some runs.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
-    pub median: f64,
-    /// The smallest.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
+/// A run of the engine, and that of the program by hand just before it.
+#[derive(Debug)]
+pub struct Run {
+    /// What was run.
+    pub workload: Workload,
+    /// Instances of each parallelisable subquery.
+    pub parallelism: usize,
+    /// What it cost.
+    pub cost: Cost,
+    /// What the program by hand cost.
+    pub limit: Limit,
 }
 
 /// A workload at one parallelism.
@@ -72,78 +68,51 @@ pub struct MemoryRun {
     pub peak_rss_bytes: u64,
 }
 
-impl Machine {
-    /// The one that this runs on.
-    pub fn this() -> Machine {
-        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let named = text.lines().find(|line| line.starts_with("model name"));
-        let name = named.and_then(|line| line.split_once(':'));
-        Machine {
-            processor: name.map_or("unknown", |(_, name)| name.trim()).to_string(),
-            cores: slackwater_engine::link::allowed_cores().len(),
-        }
-    }
-}
-
-impl Spread {
-    /// Of at least one value.
-    pub fn of(values: impl Iterator<Item = f64>) -> Spread {
-        let mut values = values.collect::<Vec<f64>>();
-        assert!(!values.is_empty(), "a spread of at least one run");
-        values.sort_by(f64::total_cmp);
-        let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Spread {
-            median: low.midpoint(high),
-            min: values[0],
-            max: values[values.len() - 1],
-        }
-    }
-}
-
 impl Measured {
-    /// Of the runs of one workload, each with its ratio to the run of the hand-written program
-    /// before it.
-    pub fn of(workload: &'static str, parallelism: usize, runs: &[(Cost, f64)]) -> Measured {
-        let spread = |pick: fn(&Cost) -> f64| Spread::of(runs.iter().map(|(cost, _)| pick(cost)));
+    /// Of the runs of one workload at one parallelism.
+    pub fn of(workload: Workload, parallelism: usize, runs: &[Run]) -> Measured {
+        let own = runs.iter();
+        let own = own.filter(|run| (run.workload, run.parallelism) == (workload, parallelism));
+        let own = own.collect::<Vec<&Run>>();
+        let of = |pick: fn(&Run) -> f64| spread(&own, |run| pick(run));
         Measured {
-            workload,
+            workload: workload.name(),
             parallelism,
-            rows_per_s: spread(|cost| cost.rows_per_s),
-            cpu_us_per_row: spread(|cost| cost.cpu_s * 1e6 / cost.rows_in as f64),
-            limit_ratio: Spread::of(runs.iter().map(|(_, ratio)| *ratio)),
-            peak_rss_bytes: spread(|cost| cost.peak_rss_bytes as f64),
-            wakeups: spread(|cost| cost.wakeups as f64),
+            rows_per_s: of(|run| run.cost.rows_per_s),
+            cpu_us_per_row: of(|run| run.cost.cpu_s * 1e6 / run.cost.rows_in as f64),
+            limit_ratio: of(|run| run.limit.cpu_s / run.cost.cpu_s),
+            peak_rss_bytes: of(|run| run.cost.peak_rss_bytes as f64),
+            wakeups: of(|run| run.cost.wakeups as f64),
         }
     }
 }
 
 impl Figures {
     /// The medians as people read them.
-    pub fn table(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = format!(
-            "HiBench streaming: {} records of {:.0} bytes, {} round(s), medians; {}, {} core(s)\n\n",
+            "HiBench streaming: {} records of {:.0} bytes, {} round(s), medians\n\n",
             count(self.rows),
             self.file_bytes as f64 / self.rows as f64,
             self.runs,
-            self.machine.processor,
-            self.machine.cores,
         );
-        text.push_str(&format!(
-            "{:<12} {:>11} {:>12} {:>10} {:>9} {:>9} {:>9}\n",
-            "workload", "parallelism", "rows/s", "cpu us/row", "memory MB", "wake-ups", "of limit"
-        ));
+        let head = ["workload", "parallelism", "rows/s", "cpu us/row"];
+        let mut table = Table::new(
+            head.into_iter()
+                .chain(["memory MB", "wake-ups", "of limit"]),
+        );
         for measured in &self.workloads {
-            text.push_str(&format!(
-                "{:<12} {:>11} {:>12} {:>10.4} {:>9.1} {:>9.0} {:>9.2}\n",
-                measured.workload,
-                measured.parallelism,
+            table.line([
+                measured.workload.to_string(),
+                measured.parallelism.to_string(),
                 count(measured.rows_per_s.median as u64),
-                measured.cpu_us_per_row.median,
-                measured.peak_rss_bytes.median / 1e6,
-                measured.wakeups.median,
-                measured.limit_ratio.median,
-            ));
+                format!("{:.4}", measured.cpu_us_per_row.median),
+                format!("{:.1}", measured.peak_rss_bytes.median / 1e6),
+                format!("{:.0}", measured.wakeups.median),
+                format!("{:.2}", measured.limit_ratio.median),
+            ]);
         }
+        text.push_str(&table.columns());
         text.push_str(&format!(
             "\nlimit: fixwindow by hand, one thread, {:.4} CPU us per row ({:.4} to {:.4}). \"of \
              limit\" is rows per\nCPU second as a share of its; only fixwindow does the same work.\n",
@@ -166,63 +135,58 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_or_the_mean_of_the_two_in_the_middle() {
-        let of = |values: &[f64]| Spread::of(values.iter().copied());
-        let odd = Spread {
-            median: 2.0,
-            min: 1.0,
-            max: 9.0,
-        };
-        assert_eq!(of(&[9.0, 1.0, 2.0]), odd);
-        assert_eq!(of(&[4.0, 1.0, 2.0, 9.0]).median, 3.0);
-        assert_eq!(of(&[5.0]).median, 5.0);
-    }
+    use crate::hibench::by_hand::Checksum;
 
     #[test]
     fn the_table_names_every_workload_with_its_parallelism() {
         let cost = Cost {
             rows_in: 1_000_000,
             rows_bad: 0,
+            rows_late: 0,
             rows_per_s: 2e6,
+            wall_s: 0.5,
             cpu_s: 0.5,
             peak_rss_bytes: 64_000_000,
             wakeups: 12,
         };
-        let figures = Figures {
-            machine: Machine {
-                processor: "a processor".to_string(),
-                cores: 2,
+        let run = Run {
+            workload: Workload::FixWindow,
+            parallelism: 2,
+            cost,
+            limit: Limit {
+                rows: 1_000_000,
+                answer: Checksum {
+                    result_rows: 1,
+                    checksum: String::new(),
+                },
+                cpu_s: 0.07,
             },
+        };
+        let figures = Figures {
             rows: 1_000_000,
             file_bytes: 200_000_000,
             runs: 1,
-            limit: Spread::of([0.07].into_iter()),
-            workloads: vec![Measured::of("fixwindow", 2, &[(cost, 0.14)])],
+            limit: spread([&run], |run| run.limit.us_per_row()),
+            workloads: vec![Measured::of(Workload::FixWindow, 2, &[run])],
             memory: vec![MemoryRun {
                 rows: 1_000_000,
                 peak_rss_bytes: 50_000_000,
             }],
         };
-        let table = figures.table();
-        let row = table
-            .lines()
-            .find(|line| line.starts_with("fixwindow"))
-            .unwrap();
+        let text = figures.text();
+        let mut lines = text.lines();
+        let row = lines.find(|line| line.starts_with("fixwindow")).unwrap();
         let cells = row.split_whitespace().collect::<Vec<_>>();
-        assert_eq!(
-            cells,
-            [
-                "fixwindow",
-                "2",
-                "2,000,000",
-                "0.5000",
-                "64.0",
-                "12",
-                "0.14"
-            ]
-        );
-        assert!(table.contains("50.0 MB over 1,000,000 records"));
+        let expected = [
+            "fixwindow",
+            "2",
+            "2,000,000",
+            "0.5000",
+            "64.0",
+            "12",
+            "0.14",
+        ];
+        assert_eq!(cells, expected);
+        assert!(text.contains("50.0 MB over 1,000,000 records"));
     }
 }

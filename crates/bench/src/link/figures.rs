@@ -2,19 +2,14 @@
 
 use serde::Serialize;
 
-use slackwater::calibrate::Host;
 use slackwater::measure::order::{Answer, Order, Pattern, Sample, Waiting};
 use slackwater::measure::{Cores, Spread};
+
+use crate::lab::spread;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Where.
-    pub host: Host,
-    /// Load averages over 1, 5 and 15 minutes before the first round. Its own load is in none.
-    pub load_before: [f64; 3],
-    /// And after the last one, which did its part for it.
-    pub load_after: [f64; 3],
     /// The two cores.
     pub cores: Cores,
     /// Rounds.
@@ -23,10 +18,11 @@ pub struct Figures {
     pub point_ms: u64,
     /// What the host itself allows.
     pub floor: FloorSpread,
-    /// What was to be reached.
-    pub goals: Vec<Goal>,
     /// Each kind at each point.
     pub points: Vec<Measured>,
+    /// Each round, of which goals form ratios.
+    #[serde(skip)]
+    pub samples: Samples,
 }
 
 /// What the host itself allows, in one round.
@@ -46,21 +42,6 @@ pub struct FloorSpread {
     pub line_one_way_ns: Spread,
     /// Copying memory as large as a ring on one core.
     pub copy_gb_per_s: Spread,
-}
-
-/// A goal and what became of it.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct Goal {
-    /// What is to be reached.
-    pub goal: &'static str,
-    /// What was reached, as the median over rounds; `None` where a part of it was not measured.
-    pub measured: Option<Spread>,
-    /// The number that it is held against.
-    pub limit: f64,
-    /// Its unit.
-    pub unit: &'static str,
-    /// The verdict.
-    pub met: Option<bool>,
 }
 
 /// What is measured at once.
@@ -91,7 +72,7 @@ impl Point {
 pub type Round = Vec<(Point, Answer)>;
 
 /// What all rounds measured.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Samples {
     pub rounds: Vec<Round>,
     pub floors: Vec<Floor>,
@@ -149,7 +130,7 @@ impl Samples {
 
     /// The floor over all rounds.
     pub fn floor(&self) -> FloorSpread {
-        let spread = |pick: fn(&Floor) -> f64| Spread::of(self.floors.iter().map(pick).collect());
+        let spread = |pick: fn(&Floor) -> f64| spread(&self.floors, pick);
         FloorSpread {
             clock_ns: spread(|floor| floor.clock_ns),
             line_one_way_ns: spread(|floor| floor.line_one_way_ns),
@@ -157,25 +138,20 @@ impl Samples {
         }
     }
 
-    /// Every kind at every point.
-    pub fn medians(&self) -> Vec<Measured> {
-        let points = self.rounds.first().into_iter().flatten();
-        points
-            .map(|(point, answer)| match answer {
-                Answer::Unsupported(reason) => Measured {
-                    point: point.clone(),
-                    unsupported: Some(reason.clone()),
-                    latency: None,
-                    flow: None,
-                },
-                Answer::Sample(_) => self.measured(point),
-            })
-            .collect()
-    }
-
-    fn measured(&self, point: &Point) -> Measured {
+    /// A kind at a point.
+    pub fn measured(&self, point: Point) -> Measured {
+        let answers = self.rounds.first().into_iter().flatten();
+        let mut answers = answers.filter(|(of, _)| *of == point);
+        if let Some((_, Answer::Unsupported(reason))) = answers.next() {
+            return Measured {
+                point,
+                unsupported: Some(reason.clone()),
+                latency: None,
+                flow: None,
+            };
+        }
         let spread = |figure: &dyn Fn(&Sample) -> f64| {
-            Spread::of(self.each(point, figure).unwrap_or_default())
+            Spread::of(self.each(&point, figure).unwrap_or_default())
         };
         let latency = |pick: fn(&slackwater::measure::Latency) -> f64| {
             spread(&|sample| sample.latency.as_ref().map_or(0.0, pick))
@@ -185,7 +161,6 @@ impl Samples {
         let per_gb =
             |cpu_s: f64, sample: &Sample| cpu_s * 1e9 / (sample.messages as f64 * size as f64);
         Measured {
-            point: point.clone(),
             unsupported: None,
             latency: (point.pattern == Pattern::PingPong).then(|| LatencySpread {
                 p50_ns: latency(|latency| latency.p50_ns),
@@ -202,6 +177,7 @@ impl Samples {
                 sender_cpu_s_per_gb: spread(&|s| per_gb(s.sender_cpu_s, s)),
                 receiver_cpu_s_per_gb: spread(&|s| per_gb(s.receiver_cpu_s, s)),
             }),
+            point,
         }
     }
 }
@@ -245,7 +221,7 @@ pub mod tests {
             rounds: rounds.to_vec(),
             floors: Vec::new(),
         };
-        let measured = samples.medians().remove(0);
+        let measured = samples.measured(at);
         let latency = measured.latency.unwrap();
         assert_eq!((latency.p50_ns.median, latency.p50_ns.max), (200.0, 300.0));
         let flow = measured.flow.unwrap();

@@ -1,6 +1,7 @@
-//! What the links have to reach, and whether they do. Ratios compare neighbours of one round.
+//! What the links have to reach, and whether they do. Ratios compare neighbors of one round.
 
-use super::figures::{Goal, Point, Samples};
+use super::figures::{Point, Samples};
+use crate::lab::Verdict;
 use slackwater::measure::order::{Pattern, Sample, Waiting};
 use slackwater::measure::{Kind, Spread};
 
@@ -8,7 +9,7 @@ use slackwater::measure::{Kind, Spread};
 const RING: &str = "rtrb";
 
 /// The goals with their verdicts.
-pub fn verdicts(samples: &Samples) -> Vec<Goal> {
+pub fn verdicts(samples: &Samples) -> Vec<Verdict> {
     let latency = |sample: &Sample| sample.latency.unwrap_or_default();
     let polling = |kind: &str, pattern, size_bytes| Point {
         kind: kind.to_string(),
@@ -61,29 +62,28 @@ fn ratios(of: Option<Vec<f64>>, to: Option<Vec<f64>>) -> Option<Vec<f64>> {
     Some(of?.into_iter().zip(to?).map(|(of, to)| of / to).collect())
 }
 
-fn at_most(goal: &'static str, values: Option<Vec<f64>>, limit: f64, unit: &'static str) -> Goal {
-    judge(goal, values, limit, unit, |measured| measured <= limit)
+fn at_most(goal: &str, values: Option<Vec<f64>>, limit: f64, unit: &str) -> Verdict {
+    judge(Verdict::at_most, goal, values, limit, unit)
 }
 
-fn at_least(goal: &'static str, values: Option<Vec<f64>>, limit: f64, unit: &'static str) -> Goal {
-    judge(goal, values, limit, unit, |measured| measured >= limit)
+fn at_least(goal: &str, values: Option<Vec<f64>>, limit: f64, unit: &str) -> Verdict {
+    judge(Verdict::at_least, goal, values, limit, unit)
 }
 
 fn judge(
-    goal: &'static str,
+    bound: fn(String, Option<f64>, f64) -> Verdict,
+    goal: &str,
     values: Option<Vec<f64>>,
     limit: f64,
-    unit: &'static str,
-    is_met: impl Fn(f64) -> bool,
-) -> Goal {
+    unit: &str,
+) -> Verdict {
     let values = values.filter(|values| !values.is_empty());
     let measured = values.map(Spread::of);
-    Goal {
-        goal,
-        measured,
-        limit,
-        unit,
-        met: measured.map(|measured| is_met(measured.median)),
+    let goal = format!("{goal}, {unit}");
+    let verdict = bound(goal, measured.map(|spread| spread.median), limit);
+    match measured {
+        Some(Spread { min, max, .. }) => verdict.note(format!("{min:.2} to {max:.2}")),
+        None => verdict,
     }
 }
 

@@ -100,7 +100,7 @@ pub fn generate(file: &Path, events: u64) -> String {
 
 /// Writes the side input of q13.
 pub fn write_side_input(folder: &Path) -> Result<(), String> {
-    super::super::common::write(&folder.join("side_input.csv"), SIDE_INPUT)
+    crate::lab::write(&folder.join("side_input.csv"), SIDE_INPUT)
 }
 
 fn generator(events: u64) -> String {

@@ -365,7 +365,7 @@ mod tests {
             (window.unaware_per_s / 570e3 - 1.0).abs() < 1e-9,
             "{window:?}"
         );
-        // Kept to one node nothing is far away, and placement brings only neighbours together.
+        // Kept to one node nothing is far away, and placement brings only neighbors together.
         assert!(window.gain_over_kept() < 0.05, "{window:?}");
         assert!(window.gain() > 0.0, "{window:?}");
         let lines = window.lines_for_published_gain.unwrap();

@@ -4,11 +4,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::hibench::child::Programs;
-use crate::hibench::figures::{Machine, Spread};
-use crate::hibench::folder::Folder;
-use crate::hibench::workload::{self, Workload};
+use slackwater::measure::Spread;
 use slackwater::report::count;
+
+use crate::hibench::by_hand::ByHand;
+use crate::hibench::folder_for;
+use crate::hibench::workload::{self, Workload};
+use crate::lab::{self, spread};
+use crate::programs::Engine;
 
 /// Files that are read, a partition each: as many instances of a source have something to do.
 pub const FILES: u64 = 8;
@@ -16,8 +19,6 @@ pub const FILES: u64 = 8;
 /// What was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Scaling {
-    /// Where.
-    pub machine: Machine,
     /// Records of all files.
     pub rows: u64,
     /// Files.
@@ -43,6 +44,32 @@ pub struct Point {
     pub ratio: Spread,
 }
 
+/// One run.
+struct Run {
+    workload: Workload,
+    parallelism: usize,
+    rows_per_s: f64,
+    rows_per_cpu_s: f64,
+    ratio: f64,
+}
+
+impl Point {
+    fn of(workload: Workload, parallelism: usize, runs: &[Run]) -> Point {
+        let of = |pick: fn(&Run) -> f64| {
+            let own = runs.iter();
+            let own = own.filter(|run| (run.workload, run.parallelism) == (workload, parallelism));
+            spread(own, pick)
+        };
+        Point {
+            workload: workload.name(),
+            parallelism,
+            rows_per_s: of(|run| run.rows_per_s),
+            rows_per_cpu_s: of(|run| run.rows_per_cpu_s),
+            ratio: of(|run| run.ratio),
+        }
+    }
+}
+
 /// Measures all workloads at each parallelism, all of them in each round.
 pub fn measure(
     rows: u64,
@@ -50,54 +77,44 @@ pub fn measure(
     runs: u32,
     parent: Option<&Path>,
 ) -> Result<Scaling, String> {
-    let programs = Programs::find()?;
-    let folder = Folder::make(parent, rows)?;
+    let folder = folder_for(parent, rows)?;
+    let engine = Engine::new(folder.path())?;
     let rows = rows / FILES * FILES;
     eprintln!("generating {} records in {FILES} files", count(rows));
     for file in 0..FILES {
-        let file = folder.path().join(format!("visits-{file}.csv"));
-        programs.run(&folder, &workload::generate(&file, rows / FILES), 1)?;
+        let file = folder.file(&format!("visits-{file}.csv"));
+        engine.run(&workload::generate(&file, rows / FILES), 1)?;
     }
-    let files = folder.path().join("visits-*.csv");
-    check_answers(&programs, &folder, &files, parallelism)?;
-    let mut found = vec![Vec::new(); Workload::ALL.len() * parallelism.len()];
-    for round in 1..=runs {
-        eprintln!("round {round} of {runs}");
-        let mut slots = found.iter_mut();
-        for workload in Workload::ALL {
-            let mut first = None;
-            for &instances in parallelism {
-                let cost = programs.run(&folder, &workload.sql(&files), instances)?;
-                if cost.rows_in != rows || cost.rows_bad != 0 {
-                    return Err(format!(
-                        "{} at parallelism {instances}: {} of {} records read, {} bad",
-                        workload.name(),
-                        count(cost.rows_in),
-                        count(rows),
-                        count(cost.rows_bad)
-                    ));
-                }
-                let per_cpu_s = rows as f64 / cost.cpu_s;
-                let first = *first.get_or_insert(per_cpu_s);
-                let slot = slots.next().expect("a slot for each point");
-                slot.push((cost.rows_per_s, per_cpu_s, per_cpu_s / first));
+    let files = folder.file("visits-*.csv");
+    check_answers(&engine, &files, &folder.file("results.csv"), parallelism)?;
+    let mut measured = Vec::new();
+    for round in lab::rounds(runs) {
+        for &workload in round.order(&Workload::ALL) {
+            let mut of_round = Vec::new();
+            for &parallelism in round.order(parallelism) {
+                let cost = engine.run(&workload.sql(&files), parallelism)?;
+                cost.check(workload.name(), rows)?;
+                of_round.push((parallelism, cost.rows_per_s, rows as f64 / cost.cpu_s));
             }
+            let first = of_round.iter().find(|run| run.0 == parallelism[0]);
+            let first_per_cpu_s = first.map_or(f64::NAN, |run| run.2);
+            measured.extend(
+                of_round
+                    .into_iter()
+                    .map(|(parallelism, per_s, per_cpu_s)| Run {
+                        workload,
+                        parallelism,
+                        rows_per_s: per_s,
+                        rows_per_cpu_s: per_cpu_s,
+                        ratio: per_cpu_s / first_per_cpu_s,
+                    }),
+            );
         }
     }
-    let points = Workload::ALL
-        .into_iter()
-        .flat_map(|workload| parallelism.iter().map(move |&p| (workload, p)));
-    let points = points
-        .zip(&found)
-        .map(|((workload, parallelism), runs)| Point {
-            workload: workload.name(),
-            parallelism,
-            rows_per_s: Spread::of(runs.iter().map(|run| run.0)),
-            rows_per_cpu_s: Spread::of(runs.iter().map(|run| run.1)),
-            ratio: Spread::of(runs.iter().map(|run| run.2)),
-        });
+    let points = Workload::ALL.into_iter();
+    let points = points.flat_map(|workload| parallelism.iter().map(move |&n| (workload, n)));
+    let points = points.map(|(workload, parallelism)| Point::of(workload, parallelism, &measured));
     Ok(Scaling {
-        machine: Machine::this(),
         rows,
         files: FILES,
         runs,
@@ -107,18 +124,16 @@ pub fn measure(
 
 /// Fixwindow's result is the same at each parallelism: a fast wrong answer is an error here.
 fn check_answers(
-    programs: &Programs,
-    folder: &Folder,
+    engine: &Engine,
     files: &Path,
+    results: &Path,
     parallelism: &[usize],
 ) -> Result<(), String> {
-    let results = folder.path().join("results.csv");
+    let by_hand = ByHand::find()?;
     let mut expected = None;
     for &instances in parallelism {
-        let text = workload::fix_window_results(files, &results);
-        programs.run(folder, &text, instances)?;
-        let answer = programs.checksum(&results)?;
-        let answer = (answer.result_rows, answer.checksum);
+        engine.run(&workload::fix_window_results(files, results), instances)?;
+        let answer = by_hand.checksum(results)?;
         if *expected.get_or_insert(answer.clone()) != answer {
             return Err(format!(
                 "fixwindow has another answer at parallelism {instances} than at {}",

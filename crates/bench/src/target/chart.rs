@@ -1,11 +1,12 @@
 //! CPU time against rate, drawn.
 
 use super::comparison::targets_us;
-use super::figures::{Figures, Summary, distinct};
+use super::figures::{Figures, Summary};
 use super::query::Query;
 use super::setting::{Setting, duration};
 use super::table::belongs;
-use crate::plot::{Axis, Chart, Mark, Scale, Series, svg};
+use crate::lab::chart::{Axis, Chart, Mark, Scale, Series};
+use crate::lab::distinct;
 
 /// The least that is drawn, in per cent of a core.
 const PERCENT_MIN: f64 = 0.05;
@@ -14,14 +15,14 @@ const PERCENT_MIN: f64 = 0.05;
 const PERCENT_MAX: f64 = 200.0;
 
 /// A chart for each target of each query; a point that misses the target is hollow.
-pub fn draw(figures: &Figures) -> String {
+pub fn charts(figures: &Figures) -> Vec<Chart> {
     let mut charts = Vec::new();
     for query in Query::ALL {
         for target_us in targets_us(&figures.summaries) {
             charts.extend(chart(figures, query, target_us));
         }
     }
-    svg(&charts)
+    charts
 }
 
 fn chart(figures: &Figures, query: Query, target_us: u64) -> Option<Chart> {
@@ -34,24 +35,18 @@ fn chart(figures: &Figures, query: Query, target_us: u64) -> Option<Chart> {
     if !summaries.iter().any(|summary| summary.spec.setting == auto) {
         return None;
     }
-    let rates = summaries
-        .iter()
-        .map(|summary| summary.spec.rate_per_s as f64);
-    let min = rates.clone().fold(f64::INFINITY, f64::min);
-    let max = rates.fold(0.0, f64::max);
     let settings = distinct(summaries.iter().map(|summary| summary.spec.setting));
     Some(Chart {
         title: format!("{}, target {}", query.title(), duration(target_us)),
-        x: Axis {
-            label: format!(
+        x: Axis::around(
+            format!(
                 "records of {} bytes per second (hollow: p99 misses the target)",
                 figures.record_bytes
             ),
-            scale: Scale::Log,
-            min,
-            // A single rate still has an axis.
-            max: if max > min { max } else { min * 10.0 },
-        },
+            summaries
+                .iter()
+                .map(|summary| summary.spec.rate_per_s as f64),
+        ),
         y: Axis {
             label: "% of a core".to_string(),
             scale: Scale::Log,
@@ -76,7 +71,7 @@ fn series(summaries: &[&Summary], setting: Setting, target_us: u64) -> Series {
     });
     let mut marks = marks.collect::<Vec<_>>();
     marks.sort_by(|one, other| one.x.total_cmp(&other.x));
-    let (colour, name) = match setting {
+    let (color, name) = match setting {
         Setting::Auto { .. } => (5, "auto".to_string()),
         Setting::Poll => (1, setting.to_string()),
         Setting::Interrupt => (2, setting.to_string()),
@@ -87,7 +82,7 @@ fn series(summaries: &[&Summary], setting: Setting, target_us: u64) -> Series {
     };
     Series {
         name,
-        colour,
+        color,
         dashed: matches!(setting, Setting::Auto { .. }),
         marks,
     }
@@ -116,7 +111,8 @@ mod tests {
         assert!(auto[0].x < auto[1].x && auto.iter().all(|mark| mark.filled));
         let one = chart(&figures, Query::Filter, 1_000).unwrap();
         assert!(!one.series[0].marks[0].filled && one.series[1].marks[0].filled);
-        let text = draw(&figures);
-        assert!(text.contains("filter and project, target 20ms"), "{text}");
+        let titles = charts(&figures).into_iter().map(|chart| chart.title);
+        let titles = titles.collect::<Vec<String>>();
+        assert_eq!(titles[0], "filter and project, target 20ms");
     }
 }

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::figures::{Summary, distinct};
+use super::figures::Summary;
 use super::query::Query;
 use super::setting::{Setting, duration};
-use crate::common::rate;
+use crate::lab::{distinct, rate};
 
 /// How many times as much `auto` may cost at a single point, unless it is within
 /// [`MORE_PERCENT_MAX`].

@@ -6,26 +6,18 @@ use super::comparison::Comparison;
 use super::order::{Point, Spec};
 use super::query::Query;
 use super::setting::Setting;
-use super::verdict::Verdict;
-use crate::common::Latency;
-use slackwater::calibrate::{Host, WaitCosts};
-use slackwater::measure::{Spread, median};
+use crate::common::{Assumed, Latency};
+use crate::lab::{median, spread};
+use slackwater::measure::Spread;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Where.
-    pub host: Host,
-    /// Load averages before.
-    pub load_before: [f64; 3],
-    /// And after.
-    pub load_after: [f64; 3],
     /// The core of the process that sent and received.
     pub core: usize,
     /// What the engine took waiting to cost.
-    pub costs: WaitCosts,
-    /// Whether that was measured by `calibrate`; else it is built in.
-    pub costs_measured: bool,
+    #[serde(flatten)]
+    pub assumed: Assumed,
     /// Bytes of a record.
     pub record_bytes: usize,
     /// Rounds.
@@ -38,8 +30,6 @@ pub struct Figures {
     pub summaries: Vec<Summary>,
     /// `auto` beside the cheapest fixed setting that meets its target.
     pub comparisons: Vec<Comparison>,
-    /// The goals, met or missed.
-    pub verdicts: Vec<Verdict>,
     /// Points that were measured again because something else disturbed them.
     pub repeated: usize,
     /// Points that are disturbed all the same.
@@ -87,35 +77,24 @@ impl Summary {
         if of_it.is_empty() {
             return None;
         }
-        let all = |pick: &dyn Fn(&Point) -> f64| of_it.iter().map(|point| pick(point)).collect();
-        let some = |pick: &dyn Fn(&Point) -> Option<f64>| {
-            let values = of_it.iter().filter_map(|point| pick(point));
-            let values = values.collect::<Vec<_>>();
-            (!values.is_empty()).then(|| median(values))
-        };
-        let of =
-            |pick: fn(&Latency) -> f64| some(&|point| point.generated.latency.as_ref().map(pick));
-        let latency = of(|latency| latency.p50_us).map(|p50_us| Latency {
-            p50_us,
-            p99_us: of(|latency| latency.p99_us).unwrap_or_default(),
-            p999_us: of(|latency| latency.p999_us).unwrap_or_default(),
-            max_us: of(|latency| latency.max_us).unwrap_or_default(),
-        });
-        let percent = Spread::of(all(&|point| point.usage.percent()));
+        let all = |pick: &dyn Fn(&Point) -> f64| median(&of_it, |point| pick(point));
+        let latencies = of_it.iter().filter_map(|point| point.generated.latency);
+        let latencies = latencies.collect::<Vec<Latency>>();
+        let own = of_it.iter().filter_map(|point| point.own.as_ref()?.p99_us);
+        let own = own.collect::<Vec<f64>>();
+        let percent = spread(&of_it, |point| point.usage.percent());
         let mut summary = Summary {
             spec,
             percent,
             // A per cent of a core is 10 ms in a second.
             us_per_record: percent.median * 1e4 / spec.rate_per_s as f64,
-            wakeups_per_s: median(all(&|point| {
-                point.usage.voluntary_switches as f64 / point.usage.wall_s
-            })),
-            disturbed: median(all(&|point| point.usage.disturbed())),
-            others_percent: median(all(&|point| point.others_percent)),
-            latency,
-            rows: median(all(&|point| point.generated.rows as f64)),
-            own_p99_us: some(&|point| point.own.as_ref()?.p99_us),
-            lag_p99_us: median(all(&|point| point.generated.lag.p99_us)),
+            wakeups_per_s: all(&|point| point.usage.voluntary_switches as f64 / point.usage.wall_s),
+            disturbed: all(&|point| point.usage.disturbed()),
+            others_percent: all(&|point| point.others_percent),
+            latency: (!latencies.is_empty()).then(|| Latency::medians(&latencies)),
+            rows: all(&|point| point.generated.rows as f64),
+            own_p99_us: (!own.is_empty()).then(|| median(&own, |&p99_us| p99_us)),
+            lag_p99_us: all(&|point| point.generated.lag.p99_us),
             keeps_up: of_it.iter().all(|point| point.generated.sent.unsent == 0),
             target_met: None,
         };
@@ -145,17 +124,6 @@ pub fn at(
         rate_per_s,
     };
     summaries.iter().find(|summary| summary.spec == spec)
-}
-
-/// What is there of something, in the order in which it first comes.
-pub fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
-    let mut seen = Vec::new();
-    for value in values {
-        if !seen.contains(&value) {
-            seen.push(value);
-        }
-    }
-    seen
 }
 
 #[cfg(test)]

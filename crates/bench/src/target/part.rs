@@ -26,10 +26,9 @@ use super::query::Addresses;
 use super::receiver::{PATIENCE, Tally, receive};
 use super::sender::send;
 use crate::common::{Interval, Latency};
-use crate::programs;
+use crate::party::Party;
 use slackwater::measure;
-use slackwater::measure::control::Control;
-use slackwater::measure::program::{inherit, start_follower};
+use slackwater::measure::program::inherit;
 
 /// Between the connections and the first record: the engine opens the rest of its parts.
 const LEAD_NS: u64 = 50_000_000;
@@ -113,19 +112,16 @@ fn accept(listener: &TcpListener, what: &str) -> Result<TcpStream, String> {
 }
 
 /// The generator as whoever measures sees it; dropped, it takes its process with it.
-pub struct Generator {
-    control: Control,
-    child: Child,
-}
+pub struct Generator(Party);
 
 impl Generator {
     /// Starts one, and gives it an order; where it listens.
     pub fn start(order: &Order) -> Result<(Generator, Addresses), String> {
-        let (control, child) = start_follower(|socket| programs::part("target-part", socket))?;
-        let generator = Generator { control, child };
-        generator.control.send(order, &[])?;
-        let (addresses, _) = generator.control.expect::<Addresses>()?;
-        Ok((generator, addresses))
+        let party = Party::start("target-part")?;
+        party.tell(order, &[])?;
+        let addresses = party.hear::<Addresses>()?;
+        let addresses = addresses.ok_or("the generator has ended; the reason is above")?;
+        Ok((Generator(party), addresses))
     }
 
     /// When it counts: known as soon as the query has connected. Until then the process that runs
@@ -136,7 +132,7 @@ impl Generator {
         let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
         let process = process.map_err(failed)?;
         let mut ends = [
-            PollFd::new(&self.control, PollFlags::IN),
+            PollFd::new(&self.0, PollFlags::IN),
             PollFd::new(&process, PollFlags::IN),
         ];
         while let Err(error) = poll(&mut ends, None) {
@@ -147,26 +143,16 @@ impl Generator {
         if ends[0].revents().is_empty() {
             return Ok(None);
         }
-        let interval = self.control.receive::<Interval>()?;
-        Ok(interval.map(|(interval, _)| interval))
+        self.0.hear::<Interval>()
     }
 
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.0.pid()
     }
 
     /// What it measured; `None` when it failed, and said why on standard error.
     pub fn finish(&self) -> Result<Option<Generated>, String> {
-        let generated = self.control.receive::<Generated>()?;
-        Ok(generated.map(|(generated, _)| generated))
-    }
-}
-
-impl Drop for Generator {
-    fn drop(&mut self) {
-        // It has answered and ends, or something is wrong with it or with the query.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.hear::<Generated>()
     }
 }

@@ -1,7 +1,5 @@
 //! What is to be measured, read from the command line.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::order::{Order, Spec};
@@ -9,7 +7,8 @@ use super::query::Query;
 use super::records::RATE_MAX;
 use super::sender::TAIL_NS;
 use super::setting::{Kind, Setting};
-use crate::common::{REPEATED_SHARE_MAX, parse_rate, parse_seconds};
+use crate::common::{parse_rate, parse_seconds};
+use crate::lab::{Drawing, Files, REPEATED_SHARE_MAX};
 use slackwater::calibrate;
 
 const RATES: [u64; 5] = [100, 1_000, 10_000, 100_000, 500_000];
@@ -70,12 +69,10 @@ pub struct Arguments {
     /// first worker is not on]
     #[arg(long)]
     core: Option<usize>,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Draw CPU time against rate into this file
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub files: Files,
+    #[command(flatten)]
+    pub drawing: Drawing,
 }
 
 fn whole_rate(text: &str) -> Result<u64, String> {

@@ -1,11 +1,12 @@
 //! The medians as people read them.
 
 use super::comparison::{Comparison, targets_us};
-use super::figures::{Figures, Summary, at, distinct};
+use super::figures::{Figures, Summary, at};
 use super::order::OTHERS_PERCENT_MAX;
 use super::query::Query;
 use super::setting::{Setting, duration};
-use crate::common::{DISTURBED_MAX, rate, time, wait_costs};
+use crate::common::DISTURBED_MAX;
+use crate::lab::{Table, distinct, rate, time};
 
 impl Figures {
     fn queries(&self) -> Vec<Query> {
@@ -16,72 +17,66 @@ impl Figures {
         distinct(self.summaries.iter().map(|summary| summary.spec.rate_per_s))
     }
 
-    /// A Markdown table with a row for each setting of each query and a column for each rate.
+    /// A table with a row for each setting of each query and a column for each rate.
     fn table(&self, cell: impl Fn(&Summary) -> String) -> String {
-        let rates = self.rates();
-        let mut text = head("| query | setting |", &rates);
+        let mut table = self.head("setting");
         for query in self.queries() {
             let of_it = self
                 .summaries
                 .iter()
                 .filter(|summary| summary.spec.query == query);
             for setting in distinct(of_it.map(|summary| summary.spec.setting)) {
-                text.push_str(&format!("| {query} | {setting} |"));
-                for &rate_per_s in &rates {
+                let names = [query.to_string(), setting.to_string()];
+                let cells = self.rates().into_iter().map(|rate_per_s| {
                     let summary = at(&self.summaries, setting, query, rate_per_s);
-                    text.push_str(&format!(" {} |", summary.map_or(String::new(), &cell)));
-                }
-                text.push('\n');
+                    summary.map_or(String::new(), &cell)
+                });
+                table.line(names.into_iter().chain(cells));
             }
         }
-        text
+        table.markdown()
     }
 
     /// `auto` beside the cheapest fixed setting: a row for each target of each query.
     fn comparison_table(&self) -> String {
-        let rates = self.rates();
-        let mut text = head("| query | target |", &rates);
+        let mut table = self.head("target");
         for query in self.queries() {
             for target_us in targets_us(&self.summaries) {
-                text.push_str(&format!("| {query} | {} |", duration(target_us)));
-                for &rate_per_s in &rates {
+                let names = [query.to_string(), duration(target_us)];
+                let cells = self.rates().into_iter().map(|rate_per_s| {
                     let place = (query, target_us, rate_per_s);
                     let of =
                         |each: &&Comparison| (each.query, each.target_us, each.rate_per_s) == place;
                     let comparison = self.comparisons.iter().find(of);
-                    text.push_str(&format!(
-                        " {} |",
-                        comparison.map_or(String::new(), compared)
-                    ));
-                }
-                text.push('\n');
+                    comparison.map_or(String::new(), compared)
+                });
+                table.line(names.into_iter().chain(cells));
             }
         }
-        text
+        table.markdown()
+    }
+
+    /// A table whose columns are rates.
+    fn head(&self, second: &str) -> Table {
+        let names = ["query".to_string(), second.to_string()];
+        let rates = self.rates().into_iter();
+        let rates = rates.map(|rate_per_s| rate(rate_per_s as f64));
+        Table::new(names.into_iter().chain(rates))
     }
 
     /// The medians as people read them.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{}; load {:.2} before and {:.2} after\n",
-            self.host.describe(),
-            self.load_before[0],
-            self.load_after[0],
-        );
-        text.push_str(&format!(
             "records of {} bytes over TCP, due in one write per millisecond; {} round(s) of {} s a \
-             point behind {} s of warm-up{}; sender and receiver on core {}\n",
+             point after {} s of warm-up{}; sender and receiver on core {}\nthe engine takes {}\n",
             self.record_bytes,
             self.rounds,
             self.seconds,
             self.warm_up_s,
             if self.rounds > 1 { ", medians" } else { "" },
-            self.core
-        ));
-        text.push_str(&format!(
-            "the engine takes {}\n",
-            wait_costs(self.costs, self.costs_measured)
-        ));
+            self.core,
+            self.assumed.describe()
+        );
         text.push_str(&format!(
             "in {} of {} points the query's process waited for a core for more than {} % of the time, \
              or other processes used more than {OTHERS_PERCENT_MAX} % of one, after {} were measured \
@@ -139,23 +134,8 @@ impl Figures {
             );
             text.push_str(&self.comparison_table());
         }
-        text.push_str("\nGoals\n\n");
-        for verdict in &self.verdicts {
-            text.push_str(&format!("- {}\n", verdict.line()));
-        }
         text
     }
-}
-
-fn head(first: &str, rates: &[u64]) -> String {
-    let columns = rates
-        .iter()
-        .map(|&column| format!(" {} |", rate(column as f64)));
-    let columns = columns.collect::<String>();
-    format!(
-        "{first}{columns}\n|---|---|{}\n",
-        "---|".repeat(rates.len())
-    )
 }
 
 fn mark(summary: &Summary) -> &'static str {
@@ -189,31 +169,21 @@ pub fn belongs(setting: Setting, target_us: u64) -> bool {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::common::Assumed;
     use crate::target::comparison::comparisons;
     use crate::target::figures::tests::{point, summary};
     use crate::target::verdict::verdicts;
-    use slackwater::calibrate::{Host, WaitCosts};
 
     /// Of one rate, two rounds' worth of nothing else.
     pub fn figures(summaries: Vec<Summary>) -> Figures {
         let comparisons = comparisons(&summaries);
         Figures {
-            host: Host::this(),
-            load_before: [0.0; 3],
-            load_after: [0.0; 3],
             core: 1,
-            costs: WaitCosts {
-                wake_ns: 35_000,
-                sleep_ns: 20_000,
-                oversleep_p50_ns: 37_000,
-                oversleep_p99_ns: 66_000,
-            },
-            costs_measured: false,
+            assumed: Assumed::here(),
             record_bytes: 200,
             rounds: 1,
             seconds: 2.0,
             warm_up_s: 1.0,
-            verdicts: verdicts(&summaries, &comparisons),
             comparisons,
             summaries,
             repeated: 0,
@@ -230,7 +200,9 @@ pub mod tests {
             summary("interrupt", Query::Filter, 10_000, 6.0, 250.0),
             summary("hand", Query::Filter, 10_000, 4.0, 150.0),
         ]);
-        let text = figures.text();
+        let verdicts = verdicts(&figures.summaries, &figures.comparisons);
+        let lines = verdicts.iter().map(|verdict| verdict.line() + "\n");
+        let text = figures.text() + &lines.collect::<String>();
         for part in [
             "| query | setting | 10 k/s |",
             "| filter | auto:20ms | 1.50; 19.0 ms (18.9 ms) |",
@@ -238,8 +210,8 @@ pub mod tests {
             "| filter | hand | 4.00; 150 us |",
             "| filter | 20ms | 1.50 / 6.00 (interrupt) = 0.25 |",
             "| filter | 1ms | 9.00 / 6.00 (interrupt) = 1.50 ! |",
-            "- met: auto:20ms against hand, filter at 10 k/s: 0.38",
-            "- not measured: auto:20ms against interrupt, window at 10 k/s",
+            "met: auto:20ms against hand, filter at 10 k/s: 0.38",
+            "not measured: auto:20ms against interrupt, window at 10 k/s",
         ] {
             assert!(text.contains(part), "'{part}' is not in:\n{text}");
         }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use slackwater_engine::time::now_ns;
 
 use crate::common::{Interval, Usage, sleep_until};
+use crate::lab::processes::busy_s;
 
 /// What a process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,24 +46,6 @@ pub fn over(query_pid: u32, generator_pid: u32, interval: Interval) -> Result<Us
         query,
         others_percent: others_s.max(0.0) / query.wall_s * 100.0,
     })
-}
-
-/// How long the cores of the machine have not been idle so far; 0 where the kernel doesn't say.
-fn busy_s() -> f64 {
-    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    busy_ticks(&text) as f64 / rustix::param::clock_ticks_per_second() as f64
-}
-
-/// Of the line of all cores: user, nice, system, idle, waiting for a disk (idle, too), interrupts of
-/// two kinds, and taken by the hypervisor. What follows is in user and nice already.
-fn busy_ticks(text: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "));
-    let ticks = line.unwrap_or_default().split_whitespace().take(8);
-    let ticks = ticks.filter_map(|ticks| ticks.parse::<u64>().ok());
-    let busy = ticks
-        .enumerate()
-        .filter(|(place, _)| ![3, 4].contains(place));
-    busy.map(|(_, ticks)| ticks).sum()
 }
 
 impl Reading {
@@ -136,9 +119,6 @@ mod tests {
         assert_eq!(times_of("0\n"), None);
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
         assert_eq!(switches_of(status), 12);
-        let cores = "cpu  10 20 30 400 500 6 7 8 900 1000\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
-        assert_eq!(busy_ticks(cores), 81);
-        assert_eq!(busy_ticks(""), 0);
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! The goals, met or missed. Pure: from medians to lines.
 
-use serde::Serialize;
-
 use super::comparison::{Comparison, MORE_PERCENT_MAX, RATIO_MAX, ratio};
 use super::figures::{Summary, at};
 use super::query::Query;
 use super::setting::Setting;
-use crate::common::{geometric_mean, rate};
+use crate::lab::{Verdict, geometric_mean, rate};
 
 /// CPU time of `auto` against the cheapest fixed setting that meets the target, in the geometric
 /// mean over queries, rates and targets.
@@ -21,77 +19,6 @@ const INTERRUPT_RATIO_MAX: f64 = 0.5;
 
 /// Against the program written by hand: rates, and the most at each.
 const HAND_RATIOS_MAX: [(u64, f64); 3] = [(10_000, 0.5), (100_000, 0.8), (500_000, 1.2)];
-
-/// What came of a goal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// It is reached.
-    Met,
-    /// It is not.
-    Missed,
-    /// The points that it rests on were not measured.
-    NotMeasured,
-}
-
-/// A goal, and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
-    /// What was to be reached.
-    pub goal: String,
-    /// What came of it.
-    pub outcome: Outcome,
-    /// What was measured.
-    pub measured: Option<f64>,
-    /// What it may be at most.
-    pub at_most: f64,
-    /// What it rests on.
-    pub details: String,
-}
-
-impl Verdict {
-    fn of(goal: String, measured: f64, at_most: f64, met: bool, details: String) -> Verdict {
-        Verdict {
-            goal,
-            outcome: if met { Outcome::Met } else { Outcome::Missed },
-            measured: Some(measured),
-            at_most,
-            details,
-        }
-    }
-
-    fn not_measured(goal: String, at_most: f64) -> Verdict {
-        Verdict {
-            goal,
-            outcome: Outcome::NotMeasured,
-            measured: None,
-            at_most,
-            details: String::new(),
-        }
-    }
-
-    /// As people read it.
-    pub fn line(&self) -> String {
-        let said = match self.outcome {
-            Outcome::Met => "met",
-            Outcome::Missed => "MISSED",
-            Outcome::NotMeasured => "not measured",
-        };
-        let Some(measured) = self.measured else {
-            return format!("{said}: {}, at most {}", self.goal, self.at_most);
-        };
-        // Numbers of points are whole, ratios are not.
-        let measured = match self.at_most.fract() == 0.0 {
-            true => format!("{measured:.0}"),
-            false => format!("{measured:.2}"),
-        };
-        let Verdict { goal, at_most, .. } = self;
-        format!(
-            "{said}: {goal}: {measured}, at most {at_most}; {}",
-            self.details
-        )
-    }
-}
 
 /// All goals.
 pub fn verdicts(summaries: &[Summary], comparisons: &[Comparison]) -> Vec<Verdict> {
@@ -116,7 +43,7 @@ pub fn verdicts(summaries: &[Summary], comparisons: &[Comparison]) -> Vec<Verdic
 fn targets(comparisons: &[Comparison]) -> Verdict {
     let goal = "targets missed by auto that a fixed setting meets".to_string();
     if comparisons.is_empty() {
-        return Verdict::not_measured(goal, 0.0);
+        return Verdict::at_most(goal, None, 0.0);
     }
     let possible = comparisons.iter().filter(|each| each.best.is_some());
     let misses = comparisons.iter().filter(|each| each.is_miss());
@@ -135,7 +62,7 @@ fn targets(comparisons: &[Comparison]) -> Verdict {
     if !misses.is_empty() {
         details.push_str(&format!("; missed: {}", misses.join(", ")));
     }
-    Verdict::of(goal, misses.len() as f64, 0.0, misses.is_empty(), details)
+    Verdict::at_most(goal, Some(misses.len() as f64), 0.0).details(details)
 }
 
 fn mean(comparisons: &[Comparison]) -> Verdict {
@@ -145,13 +72,13 @@ fn mean(comparisons: &[Comparison]) -> Verdict {
     let ratios = comparisons.iter().filter_map(|each| each.ratio);
     let ratios = ratios.collect::<Vec<_>>();
     if ratios.is_empty() {
-        return Verdict::not_measured(goal, MEAN_MAX);
+        return Verdict::at_most(goal, None, MEAN_MAX);
     }
     let measured = geometric_mean(&ratios);
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
     let details = format!("{} ratios from {least:.2} to {most:.2}", ratios.len());
-    Verdict::of(goal, measured, MEAN_MAX, measured <= MEAN_MAX, details)
+    Verdict::at_most(goal, Some(measured), MEAN_MAX).details(details)
 }
 
 fn each(comparisons: &[Comparison]) -> Verdict {
@@ -167,7 +94,7 @@ fn each(comparisons: &[Comparison]) -> Verdict {
             .total_cmp(&other.ratio.unwrap_or(0.0))
     };
     let Some(worst) = compared.iter().max_by(worst) else {
-        return Verdict::not_measured(goal, 0.0);
+        return Verdict::at_most(goal, None, 0.0);
     };
     let shown = |each: &Comparison| {
         format!(
@@ -184,7 +111,7 @@ fn each(comparisons: &[Comparison]) -> Verdict {
         true => format!("the largest ratio: {}", shown(worst)),
         false => beyond.join(", "),
     };
-    Verdict::of(goal, beyond.len() as f64, 0.0, beyond.is_empty(), details)
+    Verdict::at_most(goal, Some(beyond.len() as f64), 0.0).details(details)
 }
 
 /// `auto` at 20 ms against one other at one rate.
@@ -204,7 +131,7 @@ fn against(
     );
     let of = |setting| at(summaries, setting, query, rate_per_s);
     let (Some(one), Some(other)) = (of(auto), of(other)) else {
-        return Verdict::not_measured(goal, at_most);
+        return Verdict::at_most(goal, None, at_most);
     };
     let measured = ratio(one, other);
     // What is cheap because it is late, or because records were left, is no saving.
@@ -224,13 +151,8 @@ fn against(
             ", the other left records"
         }
     );
-    Verdict::of(
-        goal,
-        measured,
-        at_most,
-        measured <= at_most && in_time,
-        details,
-    )
+    let verdict = Verdict::at_most(goal, Some(measured), at_most);
+    verdict.only_if(in_time).details(details)
 }
 
 #[cfg(test)]
@@ -247,10 +169,10 @@ mod tests {
         verdicts(summaries, &comparisons(summaries))
     }
 
-    fn outcomes(summaries: &[Summary]) -> Vec<Outcome> {
+    fn met(summaries: &[Summary]) -> Vec<Option<bool>> {
         judged(summaries)
             .into_iter()
-            .map(|verdict| verdict.outcome)
+            .map(|verdict| verdict.met)
             .collect()
     }
 
@@ -261,20 +183,17 @@ mod tests {
             filter("poll", 10_000, 100.0, 1_500.0),
         ];
         let verdict = &judged(&summaries)[0];
-        assert_eq!(verdict.outcome, Outcome::Met);
+        assert_eq!(verdict.met, Some(true));
         assert!(
             verdict
                 .details
                 .contains("1 that none meets (0 of them auto)")
         );
         // Nor is there a ratio then.
-        assert_eq!(outcomes(&summaries)[1], Outcome::NotMeasured);
+        assert_eq!(met(&summaries)[1], None);
         summaries.push(filter("interrupt", 10_000, 5.0, 999.0));
         let verdict = &judged(&summaries)[0];
-        assert_eq!(
-            (verdict.outcome, verdict.measured),
-            (Outcome::Missed, Some(1.0))
-        );
+        assert_eq!((verdict.met, verdict.measured), (Some(false), Some(1.0)));
         assert!(
             verdict.line().ends_with("missed: filter 10 k/s 1ms"),
             "{}",
@@ -288,10 +207,10 @@ mod tests {
             filter("auto:20ms", 100, 0.30, 100.0),
             filter("interrupt", 100, 0.12, 100.0),
         ];
-        assert_eq!(outcomes(&summaries)[1..3], [Outcome::Missed, Outcome::Met]);
+        assert_eq!(met(&summaries)[1..3], [Some(false), Some(true)]);
         summaries[0] = filter("auto:20ms", 100, 0.33, 100.0);
         let verdict = &judged(&summaries)[2];
-        assert_eq!(verdict.outcome, Outcome::Missed);
+        assert_eq!(verdict.met, Some(false));
         assert!(
             verdict.details.contains("0.33 % / 0.12 % = 2.75"),
             "{verdict:?}"
@@ -301,7 +220,7 @@ mod tests {
             summaries.push(filter("auto:20ms", 1_000 + rate, 1.0, 100.0));
             summaries.push(filter("interrupt", 1_000 + rate, 1.0, 100.0));
         }
-        assert_eq!(outcomes(&summaries)[1..3], [Outcome::Met, Outcome::Missed]);
+        assert_eq!(met(&summaries)[1..3], [Some(true), Some(false)]);
     }
 
     #[test]
@@ -313,18 +232,12 @@ mod tests {
             filter("auto:20ms", 500_000, 12.0, 19_000.0),
             filter("hand", 500_000, 10.0, 100.0),
         ];
-        let expected = [
-            Outcome::Met,
-            Outcome::NotMeasured,
-            Outcome::Missed,
-            Outcome::NotMeasured,
-            Outcome::Met,
-        ];
-        assert_eq!(outcomes(&summaries)[3..], expected);
+        let expected = [Some(true), None, Some(false), None, Some(true)];
+        assert_eq!(met(&summaries)[3..], expected);
         // Cheap and late is no saving.
         summaries[0] = filter("auto:20ms", 10_000, 1.0, 20_100.0);
         let verdict = &judged(&summaries)[3];
-        assert_eq!(verdict.outcome, Outcome::Missed);
+        assert_eq!(verdict.met, Some(false));
         assert!(
             verdict
                 .line()
@@ -334,11 +247,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_nothing_reached() {
-        assert!(
-            outcomes(&[])
-                .iter()
-                .all(|&outcome| outcome == Outcome::NotMeasured)
-        );
+        assert!(met(&[]).iter().all(Option::is_none));
         let line = judged(&[])[7].line();
         assert!(
             line.starts_with("not measured: auto:20ms against hand"),

@@ -43,8 +43,7 @@ pub struct Schedule {
     interval_ns: f64,
     /// Since the start. A double counts nanoseconds exactly for a hundred days.
     offset_ns: f64,
-    /// Splitmix64.
-    state: u64,
+    random: fastrand::Rng,
 }
 
 impl Schedule {
@@ -55,7 +54,7 @@ impl Schedule {
             start_ns,
             interval_ns: 1e9 / rate_per_s,
             offset_ns: 0.0,
-            state: seed,
+            random: fastrand::Rng::with_seed(seed),
         }
     }
 
@@ -64,20 +63,9 @@ impl Schedule {
     pub fn next_due_ns(&mut self) -> u64 {
         self.offset_ns += match self.arrivals {
             Arrivals::Regular => self.interval_ns,
-            Arrivals::Poisson => self.interval_ns * -(1.0 - self.fraction()).ln(),
+            Arrivals::Poisson => self.interval_ns * -(1.0 - self.random.f64()).ln(),
         };
         self.start_ns + self.offset_ns as u64
-    }
-
-    /// From 0 up to, and without, 1.
-    fn fraction(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        // The 53 bits that a double holds.
-        (mixed >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -6,7 +6,8 @@ use slackwater_engine::runtime::WaitMode;
 
 use super::figures::{Figures, Summary};
 use super::way::{Mode, Transport, Way};
-use crate::plot::{Axis, Chart, Mark, Scale, Series, svg};
+use crate::lab::chart::{Axis, Chart, Mark, Scale, Series};
+use crate::lab::distinct;
 
 /// The least that is drawn, in per cent of a core: below it the measurement has no digits.
 const PERCENT_MIN: f64 = 0.1;
@@ -15,43 +16,30 @@ const PERCENT_MIN: f64 = 0.1;
 const PERCENT_MAX: f64 = 200.0;
 
 /// A chart for each kind of link, each with plain TCP beside it.
-pub fn draw(figures: &Figures) -> String {
+pub fn charts(figures: &Figures) -> Vec<Chart> {
     let links = [Transport::Shm, Transport::Tcp];
     let charts = links.map(|transport| chart(figures, transport));
-    let charts = charts.into_iter().flatten().collect::<Vec<_>>();
-    svg(&charts)
+    charts.into_iter().flatten().collect()
 }
 
 fn chart(figures: &Figures, transport: Transport) -> Option<Chart> {
-    let mut ways = Vec::new();
-    for summary in &figures.summaries {
-        let shown = summary.way.transport == transport || summary.way == Way::PLAIN;
-        if shown && !ways.contains(&summary.way) {
-            ways.push(summary.way);
-        }
-    }
+    let ways = figures.summaries.iter().map(|summary| summary.way);
+    let ways = distinct(ways.filter(|way| way.transport == transport || *way == Way::PLAIN));
     if !ways.iter().any(|way| way.transport == transport) {
         return None;
     }
-    let rates = figures.baselines.iter().map(|base| base.rate_per_s);
-    let rates = rates.collect::<Vec<f64>>();
-    let min = rates.iter().copied().fold(f64::INFINITY, f64::min);
-    let max = rates.iter().copied().fold(0.0, f64::max);
     Some(Chart {
         title: format!(
             "CPU time of sender + receiver over {}, sender alone subtracted",
             transport.title()
         ),
-        x: Axis {
-            label: format!(
+        x: Axis::around(
+            format!(
                 "messages of {} bytes per second (hollow: less than 99 % received)",
                 figures.message_bytes
             ),
-            scale: Scale::Log,
-            min,
-            // A single rate still has an axis.
-            max: if max > min { max } else { min * 10.0 },
-        },
+            figures.baselines.iter().map(|base| base.rate_per_s),
+        ),
         y: Axis {
             label: "% of a core".to_string(),
             scale: Scale::Log,
@@ -75,14 +63,14 @@ fn series(figures: &Figures, way: Way) -> Series {
             Transport::Plain => way.transport.title().to_string(),
             _ => way.mode.to_string(),
         },
-        colour: colour(way),
+        color: color(way),
         dashed: way.mode.is_auto(),
         marks: of_it.map(mark).collect(),
     }
 }
 
-/// `auto` has the colour of the sleep that it may take, and is dashed.
-fn colour(way: Way) -> usize {
+/// `auto` has the color of the sleep that it may take, and is dashed.
+fn color(way: Way) -> usize {
     if way.transport == Transport::Plain {
         return 0;
     }

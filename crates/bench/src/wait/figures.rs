@@ -3,13 +3,12 @@
 use serde::Serialize;
 
 use super::arrivals::Arrivals;
-use super::order::{Latency, MESSAGE_BYTES, Point};
+use super::order::{MESSAGE_BYTES, Point, Received, Sent};
 use super::oversleep::Oversleep;
-use super::verdict::Verdict;
 use super::way::Way;
-pub use crate::common::{DISTURBED_MAX, rate};
-use slackwater::calibrate::{Host, WaitCosts};
-use slackwater::measure::{Cores, Spread, median};
+use crate::common::{Assumed, Latency};
+use crate::lab::{median, spread};
+use slackwater::measure::{Cores, Spread};
 
 /// The least share of what was due that must have been received: below it the throughput was lower.
 pub const SHARE_MIN: f64 = 0.99;
@@ -17,12 +16,6 @@ pub const SHARE_MIN: f64 = 0.99;
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Where.
-    pub host: Host,
-    /// Load averages before.
-    pub load_before: [f64; 3],
-    /// And after.
-    pub load_after: [f64; 3],
     /// The sender's core and the receiver's.
     pub cores: Cores,
     /// How messages came.
@@ -30,9 +23,8 @@ pub struct Figures {
     /// Of the arrivals.
     pub seed: u64,
     /// What `auto` took waiting to cost.
-    pub costs: WaitCosts,
-    /// Whether that was measured by `calibrate`; else it is built in.
-    pub costs_measured: bool,
+    #[serde(flatten)]
+    pub assumed: Assumed,
     /// Bytes of a message.
     pub message_bytes: usize,
     /// Rounds.
@@ -45,8 +37,6 @@ pub struct Figures {
     pub baselines: Vec<Baseline>,
     /// Medians of each way at each rate.
     pub summaries: Vec<Summary>,
-    /// The goals, met or missed.
-    pub verdicts: Vec<Verdict>,
     /// Points that were measured again because other processes disturbed them.
     pub repeated: usize,
     /// Points that are disturbed all the same.
@@ -110,12 +100,10 @@ impl Baseline {
             .iter()
             .filter(|point| point.way == Way::BASELINE && point.rate_per_s == rate_per_s)
             .collect::<Vec<_>>();
-        let percents = alone.iter().map(|point| point.sent.usage.percent());
-        let lags = alone.iter().map(|point| point.sent.lag.p99_us);
         (!alone.is_empty()).then(|| Baseline {
             rate_per_s,
-            percent: Spread::of(percents.collect()),
-            lag_p99_us: median(lags.collect()),
+            percent: spread(&alone, |point| point.sent.usage.percent()),
+            lag_p99_us: median(&alone, |point| point.sent.lag.p99_us),
         })
     }
 }
@@ -135,20 +123,18 @@ impl Summary {
         if both.is_empty() {
             return None;
         }
-        let totals = both
-            .iter()
-            .map(|(sent, received)| sent.usage.percent() + received.usage.percent());
-        let total_percent = Spread::of(totals.collect());
-        let sent = |pick: fn(&super::order::Sent) -> f64| {
-            median(both.iter().map(|(sent, _)| pick(sent)).collect())
+        let total_percent = spread(&both, |(sent, received)| {
+            sent.usage.percent() + received.usage.percent()
+        });
+        let sent = |pick: fn(&Sent) -> f64| median(&both, |(sent, _)| pick(sent));
+        let received = |pick: fn(&Received) -> f64| median(&both, |(_, got)| pick(got));
+        let latency = |pick: fn(&Received) -> Latency| {
+            let latencies = both.iter().map(|(_, received)| pick(received));
+            Latency::medians(&latencies.collect::<Vec<_>>())
         };
-        let received = |pick: fn(&super::order::Received) -> f64| {
-            median(both.iter().map(|(_, received)| pick(received)).collect())
-        };
-        let shares = both
-            .iter()
-            .map(|(sent, received)| received.in_time as f64 / sent.due.max(1) as f64);
-        let received_share = median(shares.collect());
+        let received_share = median(&both, |(sent, received)| {
+            received.in_time as f64 / sent.due.max(1) as f64
+        });
         let sender_percent = sent(|sent| sent.usage.percent());
         let receiver_percent = received(|received| received.usage.percent());
         // A per cent of a core is 10 ms in a second. Where hardly anything came, the figure is
@@ -175,19 +161,9 @@ impl Summary {
                 received.usage.voluntary_switches as f64 / received.usage.wall_s
             }),
             received_share,
-            disturbed: median(of_both.iter().map(|point| point.disturbed()).collect()),
-            since_due: Latency {
-                p50_us: received(|received| received.since_due.p50_us),
-                p99_us: received(|received| received.since_due.p99_us),
-                p999_us: received(|received| received.since_due.p999_us),
-                max_us: received(|received| received.since_due.max_us),
-            },
-            since_sent: Latency {
-                p50_us: received(|received| received.since_sent.p50_us),
-                p99_us: received(|received| received.since_sent.p99_us),
-                p999_us: received(|received| received.since_sent.p999_us),
-                max_us: received(|received| received.since_sent.max_us),
-            },
+            disturbed: median(&of_both, |point| point.disturbed()),
+            since_due: latency(|received| received.since_due),
+            since_sent: latency(|received| received.since_sent),
             // Over the run and not the interval, for what there is to see in it.
             changes_per_s: both
                 .iter()
@@ -206,7 +182,7 @@ impl Summary {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::wait::order::{Received, Sent, Usage};
+    use crate::common::Usage;
 
     fn usage(cpu_s: f64) -> Usage {
         Usage {

@@ -9,10 +9,9 @@
 //! other one sees its end of the link or of the socket and fails as well. A [`Party`] that is
 //! dropped takes its process with it.
 
-use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::process::Child;
+use std::os::fd::{AsFd, RawFd};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::de::DeserializeOwned;
 use slackwater_engine::time::now_ns;
 use slackwater_link::set_timer_slack_ns;
 
@@ -20,10 +19,10 @@ use super::ends::{ReceivingEnd, SendingEnd};
 use super::order::{Interval, Order, Part, Point, Received, Sent};
 use super::way::{Transport, Way};
 use super::{receiver, sender};
-use crate::programs;
+use crate::party::{Party, pair};
 use slackwater::measure;
 use slackwater::measure::control::Control;
-use slackwater::measure::program::{inherit, start_follower};
+use slackwater::measure::program::inherit;
 
 /// Between the two sides' agreement and the first message.
 const LEAD_NS: u64 = 5_000_000;
@@ -72,58 +71,22 @@ fn run_receiver(order: &Order, peer: &Control) -> Result<Received, String> {
     receiver::receive(order, interval, &mut end)
 }
 
-/// A process, as whoever measures sees it.
-struct Party {
-    control: Control,
-    child: Child,
-}
-
-impl Party {
-    fn start() -> Result<Party, String> {
-        let (control, child) = start_follower(|socket| programs::part("wait-part", socket))?;
-        Ok(Party { control, child })
-    }
-
-    fn answer<T: serde::de::DeserializeOwned>(
-        &mut self,
-        name: &str,
-        way: Way,
-    ) -> Result<T, String> {
-        let answer = self.control.receive::<T>()?;
-        let (answer, _) = answer.ok_or_else(|| {
-            let Way { transport, mode } = way;
-            format!("the {name} failed over {transport} with {mode}; the reason is above")
-        })?;
-        Ok(answer)
-    }
-}
-
-impl Drop for Party {
-    fn drop(&mut self) {
-        // It has answered and ends, or something is wrong with it or its peer.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Two ends of a socket, of which neither stays here.
-fn pair() -> Result<(OwnedFd, OwnedFd), String> {
-    let pair = socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    );
-    pair.map_err(|error| format!("no pair of sockets: {error}"))
+/// What a side answers.
+fn answer<T: DeserializeOwned>(side: &Party, name: &str, way: Way) -> Result<T, String> {
+    let answer = side.hear::<T>()?;
+    answer.ok_or_else(|| {
+        let Way { transport, mode } = way;
+        format!("the {name} failed over {transport} with {mode}; the reason is above")
+    })
 }
 
 /// Measures a point: `order` is the sender's, and its receiver is on `receiver_core`.
 pub fn measure(order: Order, receiver_core: usize, round: u32) -> Result<Point, String> {
     let (way, rate_per_s) = (order.way, order.rate_per_s);
-    let mut sender = Party::start()?;
+    let sender = Party::start("wait-part")?;
     if way.transport == Transport::Nothing {
-        sender.control.send(&order, &[])?;
-        let sent = sender.answer("sender", way)?;
+        sender.tell(&order, &[])?;
+        let sent = answer(&sender, "sender", way)?;
         return Ok(Point {
             way,
             rate_per_s,
@@ -132,7 +95,7 @@ pub fn measure(order: Order, receiver_core: usize, round: u32) -> Result<Point, 
             received: None,
         });
     }
-    let mut receiver = Party::start()?;
+    let receiver = Party::start("wait-part")?;
     {
         // Nobody but the two holds the socket: each sees the other's end by it.
         let (one, other) = pair()?;
@@ -141,11 +104,11 @@ pub fn measure(order: Order, receiver_core: usize, round: u32) -> Result<Point, 
             core: receiver_core,
             ..order
         };
-        receiver.control.send(&receiving, &[other.as_fd()])?;
-        sender.control.send(&order, &[one.as_fd()])?;
+        receiver.tell(&receiving, &[other.as_fd()])?;
+        sender.tell(&order, &[one.as_fd()])?;
     }
-    let sent = sender.answer("sender", way)?;
-    let received = receiver.answer("receiver", way)?;
+    let sent = answer(&sender, "sender", way)?;
+    let received = answer(&receiver, "receiver", way)?;
     Ok(Point {
         way,
         rate_per_s,

@@ -1,17 +1,17 @@
 //! What is to be measured, read from the command line.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use slackwater_engine::runtime::{Costs, WaitMode};
+use slackwater_engine::runtime::WaitMode;
 
 use super::arrivals::Arrivals;
 use super::order::{Order, Part, Point};
 use super::part;
 use super::way::{Mode, Transport, Way};
-use crate::common::{REPEATED_SHARE_MAX, parse_rate, parse_seconds};
-use slackwater::calibrate::{self, WaitCosts};
+use crate::common::{Assumed, parse_rate, parse_seconds};
+use crate::lab::{Drawing, Files, REPEATED_SHARE_MAX};
+use slackwater::calibrate;
 use slackwater::measure::Cores;
 
 /// All modes, of which `auto` for three permitted delays.
@@ -70,12 +70,10 @@ pub struct Arguments {
     /// The sender's core and the receiver's [default: two that are not threads of one]
     #[arg(long, value_name = "CORE,CORE", value_delimiter = ',', num_args = 1)]
     cores: Option<Vec<usize>>,
-    /// Write all figures as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Draw CPU time against rate into this file
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub files: Files,
+    #[command(flatten)]
+    pub drawing: Drawing,
 }
 
 /// What is to be done.
@@ -97,9 +95,7 @@ pub struct Plan {
     /// The sender's and the receiver's.
     pub cores: Cores,
     /// What `auto` takes waiting to cost.
-    pub costs: WaitCosts,
-    /// Whether that was measured; else it is built in.
-    pub costs_measured: bool,
+    pub assumed: Assumed,
 }
 
 impl Plan {
@@ -136,7 +132,6 @@ impl Plan {
         if cores.leader == cores.follower {
             return Err("two cores are needed, one for each side".to_string());
         }
-        let calibration = calibrate::load().ok();
         Ok(Plan {
             ways,
             rates,
@@ -148,9 +143,7 @@ impl Plan {
             arrivals: arguments.arrivals,
             seed: arguments.seed,
             cores,
-            costs_measured: calibration.is_some(),
-            costs: calibration
-                .map_or_else(|| Costs::default().into(), |calibration| calibration.costs),
+            assumed: Assumed::here(),
         })
     }
 
@@ -165,7 +158,7 @@ impl Plan {
     }
 
     /// Measures a point.
-    pub fn measure(&self, way: Way, rate_per_s: f64, round: u32) -> Result<Point, String> {
+    pub fn measure_point(&self, way: Way, rate_per_s: f64, round: u32) -> Result<Point, String> {
         let order = self.order(way, rate_per_s, round);
         part::measure(order, self.cores.follower, round)
     }
@@ -186,7 +179,7 @@ impl Plan {
             part: Part::Sender,
             core: self.cores.leader,
             way,
-            costs: self.costs,
+            costs: self.assumed.costs,
             rate_per_s,
             arrivals: self.arrivals,
             // Other messages in each round, and the same ones in all modes.

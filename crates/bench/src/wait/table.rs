@@ -1,9 +1,10 @@
 //! The medians as people read them.
 
-use super::figures::{DISTURBED_MAX, Figures, Summary, rate};
+use super::figures::{Figures, Summary};
 use super::order::tick_ns;
 use super::way::{Mode, Transport, Way};
-use crate::common::{time, wait_costs};
+use crate::common::DISTURBED_MAX;
+use crate::lab::{Table, distinct, rate, time};
 
 impl Figures {
     fn at(&self, way: Way, rate_per_s: f64) -> Option<&Summary> {
@@ -12,60 +13,43 @@ impl Figures {
     }
 
     fn modes(&self, transport: Transport) -> Vec<Mode> {
-        let mut modes = Vec::new();
-        for summary in &self.summaries {
-            if summary.way.transport == transport && !modes.contains(&summary.way.mode) {
-                modes.push(summary.way.mode);
-            }
-        }
-        modes
+        let ways = self.summaries.iter().map(|summary| summary.way);
+        let ways = ways.filter(|way| way.transport == transport);
+        distinct(ways.map(|way| way.mode))
     }
 
-    /// A Markdown table with a row for each mode of each transport and a column for each rate.
-    fn table(&self, first: Option<String>, cell: impl Fn(&Summary) -> String) -> String {
-        let columns = self.baselines.iter().map(|base| base.rate_per_s);
-        let columns = columns.collect::<Vec<f64>>();
-        let mut text = "| messages by | reader waits |".to_string();
-        for &column in &columns {
-            text.push_str(&format!(" {} |", rate(column)));
-        }
-        text.push_str(&format!("\n|---|---|{}\n", "---|".repeat(columns.len())));
-        text.extend(first);
+    /// A table with a row for each mode of each transport and a column for each rate.
+    fn table(&self, first: Option<Vec<String>>, cell: impl Fn(&Summary) -> String) -> String {
+        let rates = self.baselines.iter().map(|base| base.rate_per_s);
+        let names = ["messages by", "reader waits"].map(str::to_string);
+        let mut table = Table::new(names.into_iter().chain(rates.clone().map(rate)));
+        first.into_iter().for_each(|cells| table.line(cells));
         for transport in Transport::ALL {
             for mode in self.modes(transport) {
-                text.push_str(&format!("| {} | {mode} |", transport.title()));
-                for &column in &columns {
-                    let summary = self.at(Way { transport, mode }, column);
-                    text.push_str(&format!(" {} |", summary.map_or(String::new(), &cell)));
-                }
-                text.push('\n');
+                let names = [transport.title().to_string(), mode.to_string()];
+                let cells = rates.clone().map(|rate_per_s| {
+                    let summary = self.at(Way { transport, mode }, rate_per_s);
+                    summary.map_or(String::new(), &cell)
+                });
+                table.line(names.into_iter().chain(cells));
             }
         }
-        text
+        table.markdown()
     }
 
     /// The medians as people read them.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{}; load {:.2} before and {:.2} after\n",
-            self.host.describe(),
-            self.load_before[0],
-            self.load_after[0],
-        );
-        text.push_str(&format!(
             "messages of {} bytes, {} arrivals; {} round(s) of {} s a point, medians; sender on core \
-             {}, receiver on core {}\n",
+             {}, receiver on core {}\nauto takes {}\n",
             self.message_bytes,
             self.arrivals,
             self.rounds,
             self.seconds,
             self.cores.leader,
-            self.cores.follower
-        ));
-        text.push_str(&format!(
-            "auto takes {}\n",
-            wait_costs(self.costs, self.costs_measured)
-        ));
+            self.cores.follower,
+            self.assumed.describe()
+        );
         for oversleep in &self.oversleeps {
             let late = oversleep.late;
             text.push_str(&format!(
@@ -91,14 +75,13 @@ impl Figures {
                 time(tick_ns as f64 / 1e3)
             ));
         }
-        let alone = self
-            .baselines
-            .iter()
-            .map(|base| format!(" {:.1}; {} |", base.percent.median, time(base.lag_p99_us)));
-        let alone = format!(
-            "| nothing | (sender alone) |{}\n",
-            alone.collect::<String>()
-        );
+        let alone = ["nothing", "(sender alone)"].map(str::to_string);
+        let of_rates = self.baselines.iter();
+        let of_rates = of_rates.map(|base| {
+            let lag = time(base.lag_p99_us);
+            format!("{:.1}; {lag}", base.percent.median)
+        });
+        let alone = alone.into_iter().chain(of_rates).collect();
         text.push_str(
             "\nCPU time in % of a core, sender + receiver, nothing subtracted; p99 latency since \
              due. ! less than 99 % received\n\n",
@@ -137,15 +120,10 @@ impl Figures {
                 summary.receiver_switches_per_s
             )
         }));
-        if !self.verdicts.is_empty() {
-            text.push_str(
-                "\nGoals, on CPU time of sender and receiver less the sender alone (raw: nothing \
-                 subtracted)\n\n",
-            );
-        }
-        for verdict in &self.verdicts {
-            text.push_str(&format!("- {}\n", verdict.line()));
-        }
+        text.push_str(
+            "\nGoals are about CPU time of sender and receiver less the sender alone; raw: nothing \
+             subtracted\n",
+        );
         text
     }
 }
@@ -153,11 +131,11 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::Assumed;
     use crate::wait::arrivals::Arrivals;
     use crate::wait::figures::Baseline;
     use crate::wait::figures::tests::point;
     use crate::wait::order::MESSAGE_BYTES;
-    use slackwater::calibrate::{Host, WaitCosts};
     use slackwater::measure::Cores;
 
     #[test]
@@ -168,16 +146,7 @@ mod tests {
         ];
         let baseline = Baseline::of(1_000.0, &points).unwrap();
         let figures = Figures {
-            host: Host::this(),
-            load_before: [0.0; 3],
-            load_after: [0.0; 3],
-            costs: WaitCosts {
-                wake_ns: 35_000,
-                sleep_ns: 20_000,
-                oversleep_p50_ns: 37_000,
-                oversleep_p99_ns: 66_000,
-            },
-            costs_measured: false,
+            assumed: Assumed::here(),
             cores: Cores {
                 leader: 0,
                 follower: 1,
@@ -190,7 +159,6 @@ mod tests {
             oversleeps: Vec::new(),
             summaries: vec![Summary::of(Way::PLAIN, &baseline, &points).unwrap()],
             baselines: vec![baseline],
-            verdicts: Vec::new(),
             repeated: 0,
             disturbed: 0,
             points,

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
 use slackwater_engine::runtime::WaitMode;
 
-use super::figures::{Summary, rate};
+use super::figures::{SHARE_MIN, Summary};
 use super::oversleep::Oversleep;
 use super::way::{Mode, Transport, Way};
-use crate::common::geometric_mean;
+use crate::lab::{Verdict, distinct, geometric_mean, rate};
 
 /// P1 saves up to 40 %.
 const TCP_RATIO_MAX: f64 = 0.6;
@@ -31,41 +30,6 @@ const AUTO_PERCENT_MAX: f64 = 0.3;
 /// Per cent of a core below which two measurements can't be told apart: less counts as this.
 const PERCENT_MIN: f64 = 0.05;
 
-/// A goal, and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
-    /// What was to be reached; for a comparison beside the goals, what was compared.
-    pub goal: String,
-    /// Whether this is one of the goals.
-    pub is_goal: bool,
-    /// What was measured, the sender alone subtracted.
-    pub measured: f64,
-    /// The same with nothing subtracted.
-    pub raw: f64,
-    /// What it may be at most.
-    pub at_most: f64,
-    /// Whether it is reached.
-    pub met: bool,
-    /// What it rests on.
-    pub details: String,
-}
-
-impl Verdict {
-    /// As people read it.
-    pub fn line(&self) -> String {
-        let said = match (self.is_goal, self.met) {
-            (true, true) => "met",
-            (true, false) => "MISSED",
-            (false, true) => "beside the goals, within",
-            (false, false) => "beside the goals, beyond",
-        };
-        format!(
-            "{said}: {}: {:.2} (raw {:.2}), at most {}; {}",
-            self.goal, self.measured, self.raw, self.at_most, self.details
-        )
-    }
-}
-
 /// All that can be said of these medians.
 pub fn verdicts(summaries: &[Summary], oversleeps: &[Oversleep]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
@@ -76,17 +40,9 @@ pub fn verdicts(summaries: &[Summary], oversleeps: &[Oversleep]) -> Vec<Verdict>
             }
         }
     }
-    let mut autos = Vec::new();
-    for summary in summaries {
-        if summary.way.mode.is_auto() && !autos.contains(&summary.way) {
-            autos.push(summary.way);
-        }
-    }
-    verdicts.extend(
-        autos
-            .into_iter()
-            .filter_map(|way| auto(summaries, oversleeps, way)),
-    );
+    let autos = summaries.iter().map(|summary| summary.way);
+    let autos = distinct(autos.filter(|way| way.mode.is_auto())).into_iter();
+    verdicts.extend(autos.filter_map(|way| auto(summaries, oversleeps, way)));
     verdicts
 }
 
@@ -129,8 +85,7 @@ fn against_tcp(
         measured = measured.max(ratio);
         raw = raw.max(summary.total_percent.median / interrupted.total_percent.median);
         // No lower throughput: what was due, or as much of it as TCP brought.
-        let as_much =
-            summary.received_share >= interrupted.received_share.min(super::figures::SHARE_MIN);
+        let as_much = summary.received_share >= interrupted.received_share.min(SHARE_MIN);
         met &= ratio <= TCP_RATIO_MAX && as_much;
         details.push(format!(
             "{} {:.1} % / {:.1} % = {ratio:.2}{}",
@@ -140,19 +95,19 @@ fn against_tcp(
             if as_much { "" } else { " with less received" }
         ));
     }
-    Some(Verdict {
-        goal: format!(
-            "{mode} over {} against interrupts over {}, largest ratio from 10 k/s on",
-            transport.title(),
-            tcp.title()
-        ),
-        is_goal: transport == Transport::Shm && tcp == Transport::Plain,
-        measured,
-        raw,
-        at_most: TCP_RATIO_MAX,
-        met,
-        details: details.join(", "),
-    })
+    let goal = format!(
+        "{mode} over {} against interrupts over {}, largest ratio from 10 k/s on",
+        transport.title(),
+        tcp.title()
+    );
+    let verdict = Verdict::at_most(goal, Some(measured), TCP_RATIO_MAX).only_if(met);
+    let verdict = verdict.is_goal(transport == Transport::Shm && tcp == Transport::Plain);
+    Some(raw_beside(verdict, raw).details(details.join(", ")))
+}
+
+/// What the figure would be with nothing subtracted.
+fn raw_beside(verdict: Verdict, raw: f64) -> Verdict {
+    verdict.note(format!("raw {raw:.2}"))
 }
 
 /// `auto` against the cheapest fixed mode that keeps its delay.
@@ -206,27 +161,21 @@ fn auto(summaries: &[Summary], oversleeps: &[Oversleep], way: Way) -> Option<Ver
     if ratios.is_empty() {
         return None;
     }
-    let measured = geometric_mean(&ratios);
-    Some(Verdict {
-        goal: format!(
-            "{} over {} against the best fixed mode within {:.0} us (p99), mean over the rates",
-            way.mode,
-            way.transport.title(),
-            delay_us + oversleep.late.p99_us
-        ),
-        is_goal: true,
-        measured,
-        raw: geometric_mean(&raws),
-        at_most: AUTO_MEAN_MAX,
-        met: met && measured <= AUTO_MEAN_MAX,
-        details: details.join(", "),
-    })
+    let goal = format!(
+        "{} over {} against the best fixed mode within {:.0} us (p99), mean over the rates",
+        way.mode,
+        way.transport.title(),
+        delay_us + oversleep.late.p99_us
+    );
+    let mean = geometric_mean(&ratios);
+    let verdict = Verdict::at_most(goal, Some(mean), AUTO_MEAN_MAX).only_if(met);
+    Some(raw_beside(verdict, geometric_mean(&raws)).details(details.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait::order::Latency;
+    use crate::common::Latency;
     use slackwater::measure::Spread;
 
     fn summary(transport: Transport, mode: &str, rate_per_s: f64, net_percent: f64) -> Summary {
@@ -272,6 +221,14 @@ mod tests {
         }]
     }
 
+    fn is_met(verdict: &Verdict) -> bool {
+        verdict.met == Some(true)
+    }
+
+    fn measured(verdict: &Verdict) -> f64 {
+        verdict.measured.unwrap()
+    }
+
     fn only(verdicts: Vec<Verdict>) -> Verdict {
         assert_eq!(verdicts.len(), 1, "{verdicts:?}");
         verdicts.into_iter().next().unwrap()
@@ -288,9 +245,9 @@ mod tests {
             summary(Transport::Plain, "interrupt", 1e5, 10.0),
         ];
         let verdict = only(verdicts(&summaries, &[]));
-        assert!(verdict.met && verdict.is_goal, "{verdict:?}");
-        assert!((verdict.measured - 0.5).abs() < 1e-9);
-        assert!((verdict.raw - 6.0 / 11.0).abs() < 1e-9);
+        assert!(is_met(&verdict) && verdict.is_goal, "{verdict:?}");
+        assert!((measured(&verdict) - 0.5).abs() < 1e-9);
+        assert_eq!(verdict.note, "raw 0.55");
         assert!(
             verdict
                 .line()
@@ -298,13 +255,13 @@ mod tests {
         );
         // Less received is no saving.
         summaries[4].received_share = 0.9;
-        assert!(!only(verdicts(&summaries, &[])).met);
+        assert!(!is_met(&only(verdicts(&summaries, &[]))));
         // Unless TCP does no better.
         summaries[5].received_share = 0.8;
-        assert!(only(verdicts(&summaries, &[])).met);
+        assert!(is_met(&only(verdicts(&summaries, &[]))));
         summaries[4].net_percent = 7.0;
         let verdict = only(verdicts(&summaries, &[]));
-        assert!(!verdict.met && verdict.line().starts_with("MISSED"));
+        assert!(!is_met(&verdict) && verdict.line().starts_with("MISSED"));
     }
 
     #[test]
@@ -322,14 +279,14 @@ mod tests {
             summary(Transport::Tcp, "poll", 1e4, 0.2),
         ];
         let verdict = only(verdicts(&summaries, &oversleeps()));
-        assert!(verdict.met, "{verdict:?}");
-        assert!((verdict.measured - 1.1).abs() < 1e-9);
+        assert!(is_met(&verdict), "{verdict:?}");
+        assert!((measured(&verdict) - 1.1).abs() < 1e-9);
         assert!(verdict.details.contains("(sleep:200us)"), "{verdict:?}");
         // The sleep is cheap, but the mean is above its bound: 0.3 % excuse one rate, not the mean.
         summaries[3].net_percent = 1.0;
         summaries[4].net_percent = 1.29;
         let verdict = only(verdicts(&summaries, &oversleeps()));
-        assert!(!verdict.met && !verdict.details.contains("too much"));
+        assert!(!is_met(&verdict) && !verdict.details.contains("too much"));
         // Without its oversleep nothing can be said.
         assert!(verdicts(&summaries, &[]).is_empty());
     }
@@ -343,7 +300,7 @@ mod tests {
             summaries.push(shm("auto:200us", rate_per_s, chosen));
         }
         let verdict = only(verdicts(&summaries, &oversleeps()));
-        assert!(verdict.measured < AUTO_MEAN_MAX && !verdict.met);
+        assert!(measured(&verdict) < AUTO_MEAN_MAX && !is_met(&verdict));
         assert!(verdict.details.contains("1.40 too much"), "{verdict:?}");
     }
 
@@ -351,6 +308,6 @@ mod tests {
     fn next_to_nothing_is_not_divided_by() {
         let summaries = [shm("interrupt", 1e2, -0.2), shm("auto:200us", 1e2, 0.01)];
         let verdict = only(verdicts(&summaries, &oversleeps()));
-        assert_eq!((verdict.measured, verdict.met), (1.0, true));
+        assert_eq!((verdict.measured, verdict.met), (Some(1.0), Some(true)));
     }
 }

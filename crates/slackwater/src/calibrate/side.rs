@@ -23,10 +23,6 @@ pub struct LinkSide {
 
 impl LinkSide {
     /// Leads or follows until the other side is gone.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such kind, or the link fails.
     pub fn run(&self) -> Result<(), String> {
         let kind = Kind::named(&self.kind);
         let kind = kind.ok_or_else(|| format!("no kind of link is called {}", self.kind))?;
@@ -43,10 +39,6 @@ impl LinkSide {
 }
 
 /// The command that leads a kind: this program again, whose `measure-link` is [`LinkSide::run`].
-///
-/// # Errors
-///
-/// When the path of this program is not known.
 pub fn link_leader(kind: Kind, cores: Cores) -> Result<Command, String> {
     let program =
         std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;

@@ -35,7 +35,7 @@ pub(super) fn become_bench(arguments: &[OsString]) -> String {
     }
     let folder = this.parent().unwrap_or(&this).display();
     format!(
-        "the experiments are a program of their own, {NAME}, which is neither in {folder} nor in PATH\n  = cargo build \
-         --release -p {NAME} builds it"
+        "the experiments are a program of their own, {NAME}, which is neither in {folder} nor in PATH\n  \
+         = cargo build --release -p {NAME} builds it"
     )
 }

@@ -1,20 +1,11 @@
-//! What the host itself allows: the clock, a cache line's way between two cores, a copy in memory.
+//! What the host itself allows: a reading of the clock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::side::Aligned;
-use super::{Cores, RING_BYTES, median, pin};
+use super::median;
 
-/// Readings of the clock, or round trips, in one timed batch.
+/// Readings of the clock in one timed batch.
 const BATCH: u64 = 1_000;
-
-/// Bytes that one copy moves.
-const COPY_BYTES: usize = 1 << 20;
-
-/// Alone in its pair of cache lines.
-#[repr(align(128))]
-struct Line(AtomicU64);
 
 /// One reading of the clock.
 pub fn clock_ns() -> f64 {
@@ -26,70 +17,4 @@ pub fn clock_ns() -> f64 {
         begin.elapsed().as_nanos() as f64 / (BATCH + 1) as f64
     });
     median(batches.collect())
-}
-
-/// Half of the round trip of one cache line between two threads that poll it: the least that any
-/// message from core to core takes. The median over batches.
-pub fn line_one_way_ns(cores: Cores, time: Duration) -> Result<f64, String> {
-    let (to, fro) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));
-    std::thread::scope(|scope| {
-        let following = scope.spawn(|| {
-            let pinned = pin(cores.follower);
-            // Zero is nothing, and MAX the end.
-            let mut last = 0;
-            while last != u64::MAX {
-                let number = to.0.load(Ordering::Acquire);
-                if number != last {
-                    last = number;
-                    fro.0.store(number, Ordering::Release);
-                }
-            }
-            pinned
-        });
-        let leading = scope.spawn(|| {
-            let pinned = pin(cores.leader);
-            let mut halves = Vec::new();
-            let mut number = 0;
-            let begin = Instant::now();
-            while halves.is_empty() || begin.elapsed() < time {
-                let batch = Instant::now();
-                for _ in 0..BATCH {
-                    number += 1;
-                    to.0.store(number, Ordering::Release);
-                    while fro.0.load(Ordering::Acquire) != number {}
-                }
-                halves.push(batch.elapsed().as_nanos() as f64 / BATCH as f64 / 2.0);
-            }
-            to.0.store(u64::MAX, Ordering::Release);
-            pinned.map(|()| median(halves))
-        });
-        let half = leading.join().map_err(|_| "a measuring thread panicked")?;
-        let followed: Result<(), String> = following
-            .join()
-            .map_err(|_| "a measuring thread panicked")?;
-        followed.and(half)
-    })
-}
-
-/// Bytes per second, in billions, of copying buffers as large as a ring on one core, a mebibyte at
-/// a time; the median over copies of the whole.
-pub fn copy_bandwidth_gb_per_s(core: usize, time: Duration) -> Result<f64, String> {
-    let copying = std::thread::spawn(move || -> Result<f64, String> {
-        pin(core)?;
-        let source = Aligned::new(RING_BYTES);
-        let mut target = Aligned::new(RING_BYTES);
-        let mut rates = Vec::new();
-        let begin = Instant::now();
-        while rates.len() < 3 || begin.elapsed() < time {
-            let lap = Instant::now();
-            let pieces = source.chunks(COPY_BYTES).zip(target.chunks_mut(COPY_BYTES));
-            for (from, to) in pieces {
-                to.copy_from_slice(from);
-                std::hint::black_box(&*to);
-            }
-            rates.push(RING_BYTES as f64 / lap.elapsed().as_nanos() as f64);
-        }
-        Ok(median(rates))
-    });
-    copying.join().map_err(|_| "a measuring thread panicked")?
 }

@@ -12,7 +12,6 @@ use super::control::Control;
 use super::frames::FrameSide;
 use super::order::{Answer, Order};
 use super::patterns;
-use super::plain::PlainSide;
 use super::queues::LinkSide;
 use super::side::Side;
 use super::{Cores, Kind, pin};
@@ -46,9 +45,6 @@ pub fn run(
         Kind::ShmLent => follow_all(FrameSide::shared_memory(&control, false)?, &control),
         Kind::ShmCopied => follow_all(FrameSide::shared_memory(&control, true)?, &control),
         Kind::TcpLink => follow_all(FrameSide::tcp(&control)?, &control),
-        Kind::Unix | Kind::Pipe => follow_all(PlainSide::follower(&control, false)?, &control),
-        Kind::UnixSeqpacket => follow_all(PlainSide::follower(&control, true)?, &control),
-        Kind::TcpPlain => follow_all(PlainSide::tcp_follower(&control)?, &control),
     }
 }
 
@@ -59,10 +55,6 @@ fn lead_kind(kind: Kind, control: &Control, cores: Cores) -> Result<(), String> 
         Kind::ShmLent => lead_all(FrameSide::shared_memory(control, false)?, control),
         Kind::ShmCopied => lead_all(FrameSide::shared_memory(control, true)?, control),
         Kind::TcpLink => lead_all(FrameSide::tcp(control)?, control),
-        Kind::Unix => lead_all(PlainSide::unix_leader(control, false)?, control),
-        Kind::UnixSeqpacket => lead_all(PlainSide::unix_leader(control, true)?, control),
-        Kind::Pipe => lead_all(PlainSide::pipe_leader(control)?, control),
-        Kind::TcpPlain => lead_all(PlainSide::tcp_leader(control)?, control),
     }
 }
 

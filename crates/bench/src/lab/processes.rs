@@ -1,8 +1,6 @@
-//! What processes have used, as the kernel counts it.
+//! What processes and the whole machine have used, as the kernel counts it.
 
 use std::fs;
-
-use slackwater_engine::runtime::WORKER_NAME;
 
 /// The processes that a process has started and that are still there.
 pub fn children(parent: u32) -> Vec<u32> {
@@ -32,29 +30,6 @@ pub fn cpu_s(pid: u32) -> Result<f64, String> {
     Ok(own_s + theirs.sum::<f64>())
 }
 
-/// CPU time of a process's workers: the threads that rows go through.
-///
-/// # Errors
-///
-/// When the process is gone, or the kernel doesn't count.
-pub fn workers_s(pid: u32) -> Result<f64, String> {
-    let tasks = format!("/proc/{pid}/task");
-    let failed = |error: std::io::Error| format!("{tasks}: {error}");
-    let mut cpu_ns = 0;
-    for task in fs::read_dir(&tasks).map_err(failed)?.flatten() {
-        // A thread that has ended meanwhile has no files any more, and no worker does.
-        let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-        if !name.starts_with(WORKER_NAME) {
-            continue;
-        }
-        let times = fs::read_to_string(task.path().join("schedstat")).map_err(failed)?;
-        let first = times.split_whitespace().next();
-        let own_ns = first.and_then(|ns| ns.parse::<u64>().ok());
-        cpu_ns += own_ns.ok_or_else(|| format!("{tasks}: schedstat can't be read: {times}"))?;
-    }
-    Ok(cpu_ns as f64 / 1e9)
-}
-
 /// Of itself and of those that it has waited for: in user space and in the kernel.
 fn ticks(stat: &str) -> Option<u64> {
     // The name may have spaces and brackets; what follows has none.
@@ -65,18 +40,44 @@ fn ticks(stat: &str) -> Option<u64> {
     (ticks.len() == 4).then(|| ticks.iter().sum())
 }
 
+/// Ticks of all cores since the machine started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ticks {
+    /// All time.
+    pub all: u64,
+    /// Time in which a core was not idle; other machines on the same hardware had some of it.
+    pub busy: u64,
+    /// Time that a hypervisor gave to other machines.
+    pub stolen: u64,
+}
+
+impl Ticks {
+    /// The ticks up to now; zeros where the kernel doesn't count them.
+    pub fn now() -> Ticks {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        Ticks::of(&text)
+    }
+
+    /// The line of all cores: user, nice, system, idle, waiting for a disk (idle, too), interrupts of two
+    /// kinds, and stolen. The fields that follow are in user and nice already.
+    fn of(text: &str) -> Ticks {
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "));
+        let ticks = line.unwrap_or_default().split_whitespace().take(8);
+        let ticks = ticks.map(|ticks| ticks.parse().unwrap_or(0));
+        let ticks = ticks.collect::<Vec<u64>>();
+        let at = |place: usize| ticks.get(place).copied().unwrap_or(0);
+        let all = ticks.iter().sum::<u64>();
+        Ticks {
+            all,
+            busy: all - at(3) - at(4),
+            stolen: at(7),
+        }
+    }
+}
+
 /// How long the cores of the machine were not idle so far; 0 where the kernel doesn't say.
 pub fn busy_s() -> f64 {
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "));
-    // User, nice, system, idle, waiting for a disk, interrupts of two kinds, taken by the hypervisor.
-    let ticks = line.unwrap_or_default().split_whitespace().take(8);
-    let ticks = ticks.map(|ticks| ticks.parse::<u64>().unwrap_or(0));
-    let busy = ticks
-        .enumerate()
-        .filter(|(place, _)| ![3, 4].contains(place));
-    let busy = busy.map(|(_, ticks)| ticks).sum::<u64>();
-    busy as f64 / rustix::param::clock_ticks_per_second() as f64
+    Ticks::now().busy as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
 #[cfg(test)]
@@ -90,5 +91,13 @@ mod tests {
         assert_eq!(ticks("12 (a) S 1 2"), None);
         assert!(cpu_s(std::process::id()).is_ok());
         assert!(cpu_s(0).is_err());
+    }
+
+    #[test]
+    fn idle_cores_are_not_busy() {
+        let text = "cpu  10 20 30 400 500 6 7 8 900 1000\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
+        let ticks = Ticks::of(text);
+        assert_eq!((ticks.all, ticks.busy, ticks.stolen), (981, 81, 8));
+        assert_eq!(Ticks::of(""), Ticks::default());
     }
 }

@@ -12,9 +12,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::control::Control;
-use super::order::{Order, Waiting};
-use super::side::{Aligned, Side, read_lines};
+use slackwater::measure::control::Control;
+use slackwater::measure::order::{Order, Waiting};
+use slackwater::measure::side::{Aligned, Side, read_lines};
 
 /// Bytes that are read at once, or one message where that is more.
 const READ_BYTES: usize = 64 << 10;
