@@ -59,20 +59,20 @@ enum Command {
 #[derive(Subcommand)]
 enum Part {
     /// One stage of `bench chunking`, which starts it.
-    #[command(hide = true)]
-    ChunkingPart(PartArguments),
+    #[command(hide = true, name = "chunking-part")]
+    Chunking(PartArguments),
     /// One process of `bench broadcast` or `bench line`, which start it.
-    #[command(hide = true)]
-    FleetPart(PartArguments),
+    #[command(hide = true, name = "fleet-part")]
+    Fleet(PartArguments),
     /// One side of a link that is measured; `bench link` starts it.
-    #[command(hide = true)]
-    LinkPart(link::PartArguments),
+    #[command(hide = true, name = "link-part")]
+    Link(link::PartArguments),
     /// Sender and receiver of `bench target`, which starts them.
-    #[command(hide = true)]
-    TargetPart(PartArguments),
+    #[command(hide = true, name = "target-part")]
+    Target(PartArguments),
     /// One side of `bench wait`, which starts it.
-    #[command(hide = true)]
-    WaitPart(PartArguments),
+    #[command(hide = true, name = "wait-part")]
+    Wait(PartArguments),
 }
 
 impl CommandLine {
@@ -108,11 +108,11 @@ impl CommandLine {
 impl Part {
     fn run(self) -> Result<(), String> {
         match self {
-            Part::ChunkingPart(arguments) => chunking::run_part(&arguments),
-            Part::FleetPart(arguments) => fleet::run_part(&arguments),
-            Part::LinkPart(arguments) => arguments.run(),
-            Part::TargetPart(arguments) => target::run_part(&arguments),
-            Part::WaitPart(arguments) => wait::run_part(&arguments),
+            Part::Chunking(arguments) => chunking::run_part(&arguments),
+            Part::Fleet(arguments) => fleet::run_part(&arguments),
+            Part::Link(arguments) => arguments.run(),
+            Part::Target(arguments) => target::run_part(&arguments),
+            Part::Wait(arguments) => wait::run_part(&arguments),
         }
     }
 }

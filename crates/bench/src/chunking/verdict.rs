@@ -87,8 +87,9 @@ fn latencies(level: &Level) -> Vec<Verdict> {
         )
     };
     let at_least = |which, ratio| Verdict::at_least(goal(which), Some(ratio), LATENCY_RATIO_MIN);
-    let largest = at_least("largest ratio of the rates", most).is_goal(level.ns_per_byte == 0.0);
-    let smallest = at_least("smallest ratio of the rates", least).is_goal(false);
+    let largest =
+        at_least("largest ratio of the rates", most).beside_unless(level.ns_per_byte == 0.0);
+    let smallest = at_least("smallest ratio of the rates", least).beside_unless(false);
     vec![
         largest.details(details.join(", ")),
         smallest.details("as above"),
@@ -145,7 +146,7 @@ fn rates(level: &Level) -> Option<Verdict> {
         computing(level)
     );
     let verdict = Verdict::at_least(goal, Some(ratio), RATE_RATIO_MIN);
-    let verdict = verdict.is_goal(level.ns_per_byte == 0.0);
+    let verdict = verdict.beside_unless(level.ns_per_byte == 0.0);
     Some(verdict.details(details.join(", ")))
 }
 
@@ -165,7 +166,7 @@ fn mixes(level: &Level) -> Option<Verdict> {
     );
     let details = format!("{}; same block {same:.2}", time(tcp.mean_us));
     let verdict = Verdict::at_least(goal, Some(planned), SHARE_MIN);
-    Some(verdict.is_goal(false).details(details))
+    Some(verdict.beside_unless(false).details(details))
 }
 
 #[cfg(test)]

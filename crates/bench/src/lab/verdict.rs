@@ -73,7 +73,7 @@ impl Verdict {
     }
 
     /// The same as a comparison beside the goals, unless it is one of them.
-    pub fn is_goal(self, is_goal: bool) -> Verdict {
+    pub fn beside_unless(self, is_goal: bool) -> Verdict {
         Verdict { is_goal, ..self }
     }
 
@@ -152,7 +152,7 @@ mod tests {
         );
         let points = Verdict::at_most("points", Some(3.0), 0.0);
         assert_eq!(line(points), "MISSED by 3: points: 3, at most 0");
-        let beside = Verdict::at_least("ratio", Some(12.0), 10.0).is_goal(false);
+        let beside = Verdict::at_least("ratio", Some(12.0), 10.0).beside_unless(false);
         assert_eq!(
             line(beside),
             "beside the goals, reached: ratio: 12, at least 10"

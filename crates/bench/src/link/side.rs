@@ -23,16 +23,11 @@ enum Plain {
     /// A pair of pipes.
     Pipe,
     /// A TCP connection over the loopback interface.
-    TcpPlain,
+    Tcp,
 }
 
 impl Plain {
-    const ALL: [Plain; 4] = [
-        Plain::Unix,
-        Plain::UnixSeqpacket,
-        Plain::Pipe,
-        Plain::TcpPlain,
-    ];
+    const ALL: [Plain; 4] = [Plain::Unix, Plain::UnixSeqpacket, Plain::Pipe, Plain::Tcp];
 
     /// The name on the command line, in tables and in JSON.
     fn name(self) -> &'static str {
@@ -40,7 +35,7 @@ impl Plain {
             Plain::Unix => "unix",
             Plain::UnixSeqpacket => "unix-seqpacket",
             Plain::Pipe => "pipe",
-            Plain::TcpPlain => "tcp-plain",
+            Plain::Tcp => "tcp-plain",
         }
     }
 
@@ -49,7 +44,7 @@ impl Plain {
             Plain::Unix => PlainSide::unix_leader(control, false),
             Plain::UnixSeqpacket => PlainSide::unix_leader(control, true),
             Plain::Pipe => PlainSide::pipe_leader(control),
-            Plain::TcpPlain => PlainSide::tcp_leader(control),
+            Plain::Tcp => PlainSide::tcp_leader(control),
         }
     }
 
@@ -57,7 +52,7 @@ impl Plain {
         match self {
             Plain::Unix | Plain::Pipe => PlainSide::follower(control, false),
             Plain::UnixSeqpacket => PlainSide::follower(control, true),
-            Plain::TcpPlain => PlainSide::tcp_follower(control),
+            Plain::Tcp => PlainSide::tcp_follower(control),
         }
     }
 }

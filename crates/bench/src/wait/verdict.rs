@@ -101,7 +101,7 @@ fn against_tcp(
         tcp.title()
     );
     let verdict = Verdict::at_most(goal, Some(measured), TCP_RATIO_MAX).only_if(met);
-    let verdict = verdict.is_goal(transport == Transport::Shm && tcp == Transport::Plain);
+    let verdict = verdict.beside_unless(transport == Transport::Shm && tcp == Transport::Plain);
     Some(raw_beside(verdict, raw).details(details.join(", ")))
 }
 
