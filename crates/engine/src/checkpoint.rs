@@ -12,9 +12,9 @@
 use arrow_array::RecordBatch;
 
 use crate::error::Result;
-use crate::operator::Operator;
+use crate::operator::Stateful;
 use crate::source::Resume;
-use crate::state::{BucketSet, Mark};
+use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::EventTime;
 
 /// What an instance has at a cut.
@@ -86,14 +86,11 @@ pub struct Chain {
 ///
 /// When a snapshot is not of such an operator.
 pub fn restore(
-    operator: &mut dyn Operator,
-    make: &dyn Fn() -> Result<Box<dyn Operator>>,
+    state: &mut dyn KeyedState,
+    make: &dyn Fn() -> Result<Box<dyn Stateful>>,
     chains: Vec<Chain>,
     own: &BucketSet,
 ) -> Result<Option<EventTime>> {
-    let Some(state) = operator.state() else {
-        return Ok(None);
-    };
     let mut least: Option<EventTime> = None;
     let mut is_shared = false;
     let mut is_first = true;

@@ -14,9 +14,9 @@ use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
 use crate::exchange::{LinkReceiver, LinkSender};
 use crate::fan::Fan;
-use crate::instance::{Instance, InstanceInput, SinkStep, Step};
+use crate::instance::{Head, Instance, InstanceInput, PlacedStep, SinkStep, Step};
 use crate::intake::{Intake, IntakeSpec, Notices};
-use crate::operator::Operator;
+use crate::operator::{Facts, Operator, Stateless};
 use crate::ports::{Port, Ports};
 use crate::recorder::{Recorder, Suspect};
 use crate::relay::Relay;
@@ -277,10 +277,10 @@ pub trait Catalog {
     fn source(&self, node: usize, instance: usize, instances: usize) -> Result<SourceParts>;
 
     /// The operator at `node`.
-    fn operator(&self, node: usize) -> Result<Box<dyn Operator>>;
+    fn operator(&self, node: usize) -> Result<Operator>;
 
     /// The first phase of the aggregation at `node`, for plans that ask for it.
-    fn combiner(&self, node: usize) -> Result<Box<dyn Operator>> {
+    fn combiner(&self, node: usize) -> Result<Box<dyn Stateless>> {
         Err(Error::new(
             format!("node {node}"),
             "has no first phase of its own",
@@ -292,16 +292,6 @@ pub trait Catalog {
 
     /// Where rows go that the operator at `node` refuses.
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters>;
-
-    /// Where sources note what is being worked on, where somebody would read it.
-    fn recorder(&self) -> Option<Recorder> {
-        None
-    }
-
-    /// Who hears what is noticed of the rows of the source at `node`; by default nobody.
-    fn notices(&self, _node: usize) -> Option<Arc<dyn Notices>> {
-        None
-    }
 
     /// What the operators of this process may hold; by default as much as they like.
     fn budget(&self) -> Budget {
@@ -327,6 +317,10 @@ pub struct SourceParts {
     pub restored: Vec<PartitionState>,
     /// Rows during which a process has died.
     pub suspects: Vec<Suspect>,
+    /// Where the source notes what is being worked on, if somebody would read it.
+    pub recorder: Option<Recorder>,
+    /// Who hears what is noticed of the source's rows, if somebody does.
+    pub notices: Option<Arc<dyn Notices>>,
 }
 
 /// The ends of links to other processes, by number of the link. Each is taken once.
@@ -415,12 +409,9 @@ impl Traits<'_> {
     }
 
     /// Rows come to where their state is: else what moves or is restored would be lost to them.
-    fn check_routes(&self, plan: &InstancePlan, state: &dyn KeyedState) {
-        let InputPlan::Ports(ports) = &plan.input else {
-            return;
-        };
+    fn check_routes(&self, plan: &InstancePlan, ports: &[Vec<usize>], facts: &Facts) {
         for (input, links) in ports.iter().enumerate() {
-            let placed_by = state.placed_by(input);
+            let placed_by = facts.placed_by.get(input).and_then(Option::as_deref);
             for link in links {
                 let routed_by = self.keyed.get(link).copied();
                 assert!(
@@ -439,6 +430,12 @@ struct Ends {
     senders: HashMap<usize, LinkSender>,
     receivers: HashMap<usize, LinkReceiver>,
     sides: Vec<LinkSide>,
+}
+
+/// A route, and whether it leads to other instances of this process.
+struct BuiltRoute {
+    route: Route,
+    has_local: bool,
 }
 
 impl Ends {
@@ -495,6 +492,61 @@ impl Ends {
         Some(Relay::new(self.fan(&plan.links)))
     }
 
+    /// The receiving ends of `links`, by input, of which `first` is read before all others.
+    /// `keeps_rows` says whether rows that come by a link may stay in this process, in the instance's
+    /// state or in a queue that it passes them on to, so that the link's ring would stand still behind
+    /// them; it is told whether the link is relayed to other instances of this process (they are of the
+    /// same subquery and keep rows if this one does; but where it has links to other processes, they may
+    /// have some inside this one).
+    fn ports(
+        &mut self,
+        deployment: &Deployment,
+        traits: &Traits,
+        links: &[Vec<usize>],
+        first: Option<usize>,
+        keeps_rows: impl Fn(bool) -> bool,
+    ) -> Ports {
+        let mut take = |link: &usize| {
+            let mut receiver = self.receivers.remove(link).expect("a link has one reader");
+            let relay = self.relay(deployment, *link);
+            if keeps_rows(relay.as_ref().is_some_and(Relay::has_local)) {
+                receiver.copy_frames();
+            }
+            (receiver, relay)
+        };
+        let ports = links.iter().enumerate().map(|(number, links)| Port {
+            first: first == Some(number),
+            acknowledges: links.iter().any(|link| traits.acknowledged.contains(link)),
+            in_step: traits.are_in_step(deployment, links),
+            links: links.iter().map(&mut take).collect(),
+        });
+        Ports::new(ports.collect())
+    }
+
+    /// The sending ends of `links`.
+    fn route(&mut self, balancer: &BalancerPlan, links: &[usize]) -> BuiltRoute {
+        let senders = match balancer {
+            BalancerPlan::Broadcast { .. } => {
+                let fan = self.fan(links);
+                let has_local = fan.has_local();
+                return BuiltRoute {
+                    route: Route::new(balancer.clone(), vec![LinkSender::Fan(Box::new(fan))]),
+                    has_local,
+                };
+            }
+            _ => links.iter().map(|link| {
+                let sender = self.senders.remove(link);
+                sender.expect("a link has one writer")
+            }),
+        };
+        let senders = senders.collect::<Vec<LinkSender>>();
+        let is_local = |sender: &LinkSender| matches!(sender, LinkSender::Local(_));
+        BuiltRoute {
+            has_local: senders.iter().any(is_local),
+            route: Route::new(balancer.clone(), senders),
+        }
+    }
+
     fn fan(&mut self, links: &[usize]) -> Fan {
         let senders = links.iter().filter_map(|link| self.senders.remove(link));
         Fan::new(senders.collect())
@@ -520,95 +572,97 @@ fn instance(
     counters: Arc<InstanceCounters>,
 ) -> Result<Instance> {
     let plan = &deployment.instances[number];
-    let mut steps = Vec::with_capacity(plan.steps.len());
-    let mut passes_on = false;
-    for step in &plan.steps {
-        let made = match &step.kind {
-            StepKind::Operator => Step::Operator {
-                operator: catalog.operator(step.node)?,
-                dead_letters: catalog.dead_letters(step.node),
+    let (mut head, mut steps, mut passes_on) = (None, Vec::with_capacity(plan.steps.len()), false);
+    for (number, planned) in plan.steps.iter().enumerate() {
+        let node = planned.node;
+        let step = match &planned.kind {
+            StepKind::Operator => match catalog.operator(node)? {
+                Operator::Stateless(operator) => Step::Operator {
+                    operator,
+                    dead_letters: catalog.dead_letters(node),
+                },
+                Operator::Stateful(operator) => {
+                    assert!(
+                        number == 0 && plan.roots == [0] && plan.source().is_none(),
+                        "{}: node {node} keeps state, so it is the head of its instance",
+                        plan.name
+                    );
+                    head = Some(operator);
+                    continue;
+                }
             },
             StepKind::Combine => Step::Operator {
-                operator: catalog.combiner(step.node)?,
-                dead_letters: catalog.dead_letters(step.node),
+                operator: catalog.combiner(node)?,
+                dead_letters: catalog.dead_letters(node),
             },
             StepKind::Sink {
                 latency_target_ns,
                 leaves_out,
             } => {
-                let sink = catalog.sink(step.node, plan.index, plan.of)?;
+                let sink = catalog.sink(node, plan.index, plan.of)?;
                 Step::Sink(SinkStep::new(sink, *latency_target_ns, leaves_out))
             }
-            StepKind::Route {
-                balancer: balancer @ BalancerPlan::Broadcast { .. },
-                links,
-            } => {
-                let fan = ends.fan(links);
-                passes_on |= fan.has_local();
-                Step::Route(Route::new(
-                    balancer.clone(),
-                    vec![LinkSender::Fan(Box::new(fan))],
-                ))
-            }
             StepKind::Route { balancer, links } => {
-                let take = |link: &usize| ends.senders.remove(link).expect("a link has one writer");
-                let senders = links.iter().map(take).collect::<Vec<_>>();
-                passes_on |= senders
-                    .iter()
-                    .any(|sender| matches!(sender, LinkSender::Local(_)));
-                Step::Route(Route::new(balancer.clone(), senders))
+                let route = ends.route(balancer, links);
+                passes_on |= route.has_local;
+                Step::Route(route.route)
             }
         };
-        steps.push((made, step.next.clone()));
+        steps.push(PlacedStep {
+            step,
+            node,
+            number,
+            next: planned.next.clone(),
+        });
     }
-    let input = match &plan.input {
-        InputPlan::Source { node } => {
+    let mut roots = plan.roots.clone();
+    if head.is_some() {
+        // The plan counts the head as step 0.
+        roots = plan.steps[0].next.iter().map(|&step| step - 1).collect();
+        let next = steps.iter_mut().flat_map(|placed| &mut placed.next);
+        next.for_each(|step| *step -= 1);
+    }
+    let mut restored = None;
+    let input = match (&plan.input, head) {
+        (InputPlan::Source { node }, _) => {
             let parts = catalog.source(*node, plan.index, plan.of)?;
             let mut intake = Intake::new(parts.source, parts.intake, parts.dead_letters);
             intake.resume(parts.restored);
-            intake.watch_out(catalog.recorder(), number, parts.suspects);
-            if let Some(notices) = catalog.notices(*node) {
+            intake.watch_out(parts.recorder, number, parts.suspects);
+            if let Some(notices) = parts.notices {
                 intake.notice(notices);
             }
             InstanceInput::Source(Box::new(intake))
         }
-        InputPlan::Ports(ports) => {
-            let first = first_input(steps.first().map(|(step, _)| step));
-            let keeps = keeps_rows(steps.first_mut().map(|(step, _)| step), passes_on);
-            // Those that it hands rows on to are instances of the same subquery, and keep rows if it
-            // does; but where it has links to other processes, they may have some inside this one.
-            let routes = steps.iter().any(|(step, _)| matches!(step, Step::Route(_)));
-            let mut take = |link: &usize| {
-                let mut receiver = ends.receivers.remove(link).expect("a link has one reader");
-                let relay = ends.relay(deployment, *link);
-                let has_local = relay.as_ref().is_some_and(Relay::has_local);
-                if keeps || (routes && has_local) {
-                    receiver.copy_frames();
-                }
-                (receiver, relay)
+        (InputPlan::Ports(links), None) => {
+            InstanceInput::Links(ends.ports(deployment, traits, links, None, |has_local| {
+                passes_on || (has_local && passes_over_links(&steps))
+            }))
+        }
+        (InputPlan::Ports(links), Some(mut operator)) => {
+            let facts = operator.facts();
+            let keeps = match operator.state() {
+                Some(_) => facts.shares_input,
+                None => passes_on,
             };
-            let ports = ports.iter().enumerate().map(|(number, links)| Port {
-                first: first == Some(number),
-                acknowledges: links.iter().any(|link| traits.acknowledged.contains(link)),
-                in_step: traits.are_in_step(deployment, links),
-                links: links.iter().map(&mut take).collect(),
+            let first = facts.first_input;
+            let ports = ends.ports(deployment, traits, links, first, |has_local| {
+                keeps || (has_local && passes_over_links(&steps))
             });
-            InstanceInput::Ports(Ports::new(ports.collect()))
+            if let Some(state) = operator.state() {
+                traits.check_routes(plan, links, &facts);
+                restored = restore(plan, state, &facts, catalog)?;
+            }
+            let node = plan.steps[0].node;
+            InstanceInput::Head(ports, Head::new(operator, node, catalog.dead_letters(node)))
         }
     };
-    if let Some((Step::Operator { operator, .. }, _)) = steps.first_mut()
-        && let Some(state) = operator.state()
-    {
-        traits.check_routes(plan, state);
-    }
-    let restored = restored(plan, &mut steps, catalog)?;
     let mut instance = Instance::new(
         plan.name.clone(),
         plan.index,
         input,
         steps,
-        plan.steps.iter().map(|step| step.node).collect(),
-        plan.roots.clone(),
+        roots,
         deployment.chunk_rows,
         counters,
     );
@@ -616,44 +670,31 @@ fn instance(
     Ok(instance)
 }
 
-/// Gives the head operator the state that it had in a checkpoint; returns the watermark there.
-fn restored(
+/// Whether rows leave the instance over links.
+fn passes_over_links(steps: &[PlacedStep]) -> bool {
+    let mut steps = steps.iter();
+    steps.any(|placed| matches!(placed.step, Step::Route(_)))
+}
+
+/// Gives the head the state that it had in a checkpoint; returns the watermark there.
+fn restore(
     plan: &InstancePlan,
-    steps: &mut [(Step, Vec<usize>)],
+    state: &mut dyn KeyedState,
+    facts: &Facts,
     catalog: &dyn Catalog,
 ) -> Result<Option<EventTime>> {
-    let Some((Step::Operator { operator, .. }, _)) = steps.first_mut() else {
+    if !plan.checkpointed {
         return Ok(None);
-    };
-    let is_head = matches!(plan.input, InputPlan::Ports(_));
-    let is_replicated = operator.state().map(|state| state.is_replicated());
-    let Some(is_replicated) = is_replicated.filter(|_| plan.checkpointed && is_head) else {
-        return Ok(None);
-    };
+    }
     let node = plan.steps[0].node;
-    let share = (!is_replicated).then_some((plan.index, plan.of));
+    let share = (!facts.is_replicated).then_some((plan.index, plan.of));
     let chains = catalog.restored(node, share)?;
     let owners = first_owners(plan.of);
     let own = BucketSet::of(|bucket| usize::from(owners[bucket]) == plan.index);
-    let make = || catalog.operator(node);
-    let watermark = checkpoint::restore(operator.as_mut(), &make, chains, &own);
+    let make = || match catalog.operator(node)? {
+        Operator::Stateful(operator) => Ok(operator),
+        Operator::Stateless(_) => Err(Error::new(&plan.name, "keeps state once, and then none")),
+    };
+    let watermark = checkpoint::restore(state, &make, chains, &own);
     watermark.map_err(|error| error.at(&plan.name))
-}
-
-fn first_input(head: Option<&Step>) -> Option<usize> {
-    match head {
-        Some(Step::Operator { operator, .. }) => operator.first_input(),
-        _ => None,
-    }
-}
-
-/// Whether rows that an instance receives may stay in its state, or in a queue of this process that
-/// it passes them on to, so that a link's ring would stand still behind them.
-fn keeps_rows(head: Option<&mut Step>, passes_on: bool) -> bool {
-    if let Some(Step::Operator { operator, .. }) = head
-        && operator.state().is_some()
-    {
-        return operator.shares_input();
-    }
-    passes_on
 }

@@ -1,8 +1,8 @@
 //! Instances: one copy of a subquery, run by one worker.
 //!
-//! An instance is an input (a source's intake or the links of its ports), a tree of steps (operators
-//! that call each other, sinks and outgoing links at the leaves), and the rule that it takes no
-//! further input while a link or a sink is full: back-pressure.
+//! An instance is an input (a source's intake, or the links of its ports, which may lead into a stateful
+//! operator, its head), a tree of steps (stateless operators that call each other, sinks and outgoing links
+//! at the leaves), and the rule that it takes no further input while a link or a sink is full: back-pressure.
 //!
 //! How rows and control messages go through the steps is in `instance/steps.rs`, what it does at a barrier in
 //! `instance/cut.rs` and `instance/checkpoint.rs`.
@@ -25,7 +25,7 @@ use crate::budget::{Budget, Share};
 use crate::counters::InstanceCounters;
 use crate::error::Result;
 use crate::intake::{Intake, Waiting};
-use crate::operator::{Operator, Output};
+use crate::operator::{Output, Stateful, Stateless};
 use crate::ports::{Input, Ports};
 pub use crate::sink_step::{SinkResult, SinkStep};
 use crate::source::DeadLetters;
@@ -40,19 +40,68 @@ const INPUTS_PER_STEP: usize = 8;
 
 /// Where an instance's rows come from.
 pub enum InstanceInput {
-    /// A source.
+    /// A source, which feeds the roots.
     Source(Box<Intake>),
-    /// Links from other instances; they feed step 0.
-    Ports(Ports),
+    /// Links from other instances, which feed the roots.
+    Links(Ports),
+    /// Links from other instances into an operator that keeps state; what it emits feeds the roots.
+    Head(Ports, Head),
 }
 
-/// What happens to rows at one place of an instance.
+impl InstanceInput {
+    fn ports(&mut self) -> Option<&mut Ports> {
+        match self {
+            InstanceInput::Source(_) => None,
+            InstanceInput::Links(ports) | InstanceInput::Head(ports, _) => Some(ports),
+        }
+    }
+}
+
+/// The operator that the links of an instance lead to.
+pub struct Head {
+    operator: Box<dyn Stateful>,
+    /// The node of the query graph that it is.
+    node: usize,
+    /// [`crate::operator::Facts::delay_us`].
+    delay_us: EventTime,
+    dead_letters: Arc<dyn DeadLetters>,
+}
+
+impl Head {
+    /// The head that is `node` of the query graph; rows that it rejects go to `dead_letters`.
+    pub fn new(
+        operator: Box<dyn Stateful>,
+        node: usize,
+        dead_letters: Arc<dyn DeadLetters>,
+    ) -> Head {
+        Head {
+            delay_us: operator.facts().delay_us,
+            operator,
+            node,
+            dead_letters,
+        }
+    }
+}
+
+/// A step at its place in an instance.
+pub struct PlacedStep {
+    /// What happens there.
+    pub step: Step,
+    /// The node of the query graph that the step is.
+    pub node: usize,
+    /// The step's number in the plan, by which it is counted.
+    pub number: usize,
+    /// The steps that get its output, by their place in the instance.
+    pub next: Vec<usize>,
+}
+
+/// What happens to rows at one place of an instance, after its head.
 pub enum Step {
     /// An operator; its output goes to the steps `next`.
     Operator {
         /// The operator.
-        operator: Box<dyn Operator>,
-        /// Where rows go that it refuses.
+        operator: Box<dyn Stateless>,
+        /// Where rows go that it rejects.
         dead_letters: Arc<dyn DeadLetters>,
     },
     /// Rows leave over links.
@@ -64,13 +113,11 @@ pub enum Step {
 /// One copy of a subquery.
 pub struct Instance {
     name: String,
-    /// Its number among the instances of its subquery.
+    /// The instance's number among the instances of its subquery.
     index: usize,
     input: InstanceInput,
-    steps: Vec<(Step, Vec<usize>)>,
-    /// Which node of the query graph each step is.
-    nodes: Vec<usize>,
-    /// Where the input goes.
+    steps: Vec<PlacedStep>,
+    /// The steps that get the input, or what the head emits.
     roots: Vec<usize>,
     output: Output,
     /// It comes before any further input.
@@ -113,6 +160,14 @@ enum Control {
 }
 
 impl Control {
+    /// Whether a unit of work ends with it.
+    fn ends_unit(&self) -> bool {
+        matches!(
+            self,
+            Control::EndOfWork { .. } | Control::End { stopped: false, .. }
+        )
+    }
+
     /// What is said of a watermark behind an operator whose rows may lie so far behind it.
     fn delayed(&self, delay_us: EventTime) -> Option<Control> {
         match *self {
@@ -160,25 +215,21 @@ impl std::fmt::Debug for Instance {
 }
 
 impl Instance {
-    /// An instance that is not open yet. `steps[i]` is node `nodes[i]` with the steps that follow it.
-    #[allow(clippy::too_many_arguments)]
+    /// An instance that is not open yet. `roots` are the steps that get the input, or what the head emits.
     pub fn new(
         name: String,
         index: usize,
         input: InstanceInput,
-        steps: Vec<(Step, Vec<usize>)>,
-        nodes: Vec<usize>,
+        steps: Vec<PlacedStep>,
         roots: Vec<usize>,
         chunk_rows: usize,
         counters: Arc<InstanceCounters>,
     ) -> Instance {
-        assert_eq!(steps.len(), nodes.len(), "a node per step");
         Instance {
             name,
             index,
             input,
             steps,
-            nodes,
             roots,
             output: Output::new(chunk_rows),
             unfinished: None,
@@ -202,16 +253,16 @@ impl Instance {
 
     /// Opens sinks and source and begins the first unit of work.
     pub fn open(&mut self, waiter: &mut Waiter) -> Result<()> {
-        for (step, _) in &mut self.steps {
-            match step {
-                Step::Operator { operator, .. } => operator.initialise()?,
+        for placed in &mut self.steps {
+            match &mut placed.step {
+                Step::Operator { operator, .. } => operator.begin_unit()?,
                 Step::Sink(sink) => sink.open(waiter)?,
                 Step::Route(_) => {}
             }
         }
         match &mut self.input {
             InstanceInput::Source(intake) => intake.open(waiter),
-            InstanceInput::Ports(_) => Ok(()),
+            InstanceInput::Links(_) | InstanceInput::Head(..) => Ok(()),
         }
     }
 
@@ -225,12 +276,12 @@ impl Instance {
     /// Does a bounded amount of work.
     pub fn step(&mut self) -> Result<Stepped> {
         let stepped = self.take_inputs();
-        for (step, _) in &mut self.steps {
-            if let Step::Route(route) = step {
+        for placed in &mut self.steps {
+            if let Step::Route(route) = &mut placed.step {
                 route.ring();
             }
         }
-        if let InstanceInput::Ports(ports) = &mut self.input {
+        if let Some(ports) = self.input.ports() {
             ports.ring_relays();
         }
         stepped
@@ -250,7 +301,7 @@ impl Instance {
                 };
             }
             if self.cut.is_some() || self.is_blocked() || !self.sinks_ready()? {
-                if let InstanceInput::Ports(ports) = &mut self.input
+                if let Some(ports) = self.input.ports()
                     && !worked
                 {
                     ports.settle_links();
@@ -278,10 +329,12 @@ impl Instance {
                 continue;
             }
             let input = match &mut self.input {
-                InstanceInput::Ports(ports) => match ports.next_input()? {
-                    Some(input) => input,
-                    None => return self.waits_until(worked, head_due_ns, Descriptors::Either),
-                },
+                InstanceInput::Links(ports) | InstanceInput::Head(ports, _) => {
+                    match ports.next_input()? {
+                        Some(input) => input,
+                        None => return self.waits_until(worked, head_due_ns, Descriptors::Either),
+                    }
+                }
                 InstanceInput::Source(intake) => {
                     let begin_ns = now_ns();
                     let next = intake.next_input();
@@ -344,9 +397,9 @@ impl Instance {
         }
     }
 
-    /// Says what the head operator holds, now and then.
+    /// Says now and then what the operator behind the links holds.
     fn look_at_memory(&mut self) {
-        // A source has no head operator.
+        // A source has no head.
         if matches!(self.input, InstanceInput::Source(_)) {
             return;
         }
@@ -354,10 +407,12 @@ impl Instance {
         if !self.share.is_due(begin_ns) {
             return;
         }
-        let Some((Step::Operator { operator, .. }, _)) = self.steps.first_mut() else {
-            return;
+        let bytes = match (&self.input, self.steps.first().map(|placed| &placed.step)) {
+            (InstanceInput::Head(_, head), _) => head.operator.bytes(),
+            (_, Some(Step::Operator { operator, .. })) => operator.bytes(),
+            _ => return,
         };
-        let bytes = operator.memory().unwrap_or(0) as u64;
+        let bytes = bytes as u64;
         self.counters.state_bytes.store(bytes, Ordering::Relaxed);
         let most = &self.counters.state_bytes_max;
         most.store(most.load(Ordering::Relaxed).max(bytes), Ordering::Relaxed);
@@ -390,7 +445,7 @@ impl Instance {
     }
 
     fn routes(&self) -> impl Iterator<Item = &Route> {
-        self.steps.iter().filter_map(|(step, _)| match step {
+        self.steps.iter().filter_map(|placed| match &placed.step {
             Step::Route(route) => Some(route),
             _ => None,
         })
@@ -399,7 +454,7 @@ impl Instance {
     /// When its links are to be looked at though nobody rings.
     fn due_ns(&self) -> Option<u64> {
         let inputs = match &self.input {
-            InstanceInput::Ports(ports) => ports.due_ns(),
+            InstanceInput::Links(ports) | InstanceInput::Head(ports, _) => ports.due_ns(),
             InstanceInput::Source(_) => None,
         };
         let outputs = self.routes().filter_map(Route::due_ns).min();
@@ -408,12 +463,12 @@ impl Instance {
 
     fn flush_routes(&mut self) -> Result<usize> {
         let mut sent = 0;
-        for (step, _) in &mut self.steps {
-            if let Step::Route(route) = step {
+        for placed in &mut self.steps {
+            if let Step::Route(route) = &mut placed.step {
                 sent += route.flush()?;
             }
         }
-        if let InstanceInput::Ports(ports) = &mut self.input {
+        if let Some(ports) = self.input.ports() {
             sent += ports.flush_relays()?;
         }
         Ok(sent)
@@ -421,7 +476,7 @@ impl Instance {
 
     fn is_drained(&self) -> bool {
         let handed_on = match &self.input {
-            InstanceInput::Ports(ports) => ports.is_drained(),
+            InstanceInput::Links(ports) | InstanceInput::Head(ports, _) => ports.is_drained(),
             InstanceInput::Source(_) => true,
         };
         handed_on && self.routes().all(Route::is_drained)
@@ -432,8 +487,8 @@ impl Instance {
     }
 
     fn sinks_ready(&mut self) -> Result<bool> {
-        for (step, _) in &mut self.steps {
-            if let Step::Sink(sink) = step
+        for placed in &mut self.steps {
+            if let Step::Sink(sink) = &mut placed.step
                 && !sink.ready()?
             {
                 return Ok(false);
@@ -444,9 +499,9 @@ impl Instance {
 
     /// Pushes out what sinks have buffered; called before the worker waits.
     pub fn flush(&mut self) -> Result<()> {
-        for (index, (step, _)) in self.steps.iter_mut().enumerate() {
-            if let Step::Sink(sink) = step {
-                sink.flush(index, &self.counters)?;
+        for placed in &mut self.steps {
+            if let Step::Sink(sink) = &mut placed.step {
+                sink.flush(placed.number, &self.counters)?;
             }
         }
         Ok(())
@@ -465,9 +520,9 @@ impl Instance {
             intake.close();
         }
         let mut results = Vec::new();
-        for ((step, _), &node) in self.steps.iter_mut().zip(&self.nodes) {
-            if let Step::Sink(sink) = step {
-                results.push(sink.close(node));
+        for placed in &mut self.steps {
+            if let Step::Sink(sink) = &mut placed.step {
+                results.push(sink.close(placed.node));
             }
         }
         results

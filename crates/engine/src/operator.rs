@@ -1,14 +1,18 @@
 //! Operators: what happens to chunks inside an instance.
 //!
-//! An operator lives per *unit of work* (DataCutter; a stream without units is one unit):
-//! [`Operator::initialise`], then any number of [`Operator::process`] and [`Operator::advance`],
-//! then `advance` with [`crate::time::MAX_WATERMARK`] and [`Operator::finalise`]; and again for the
-//! next unit, with nothing torn down between. A query that is stopped early ends without the last
-//! two: windows stay open.
+//! There are two kinds, and the type says which:
 //!
-//! Stateless operators are run as plain calls after the operator that feeds them. A stateful one
-//! is always the head of its instance, reached over links, and is the only one that may answer
-//! [`Progress::More`]: what it emits is thus bounded per call and back-pressure reaches it.
+//! - A [`Stateless`] operator keeps nothing from one chunk to the next. It runs as a plain call after
+//!   whatever feeds it, anywhere in an instance.
+//! - A [`Stateful`] operator is the head of its instance: it is reached over links, and only it sees
+//!   watermarks. It emits a bounded number of rows per call and answers [`Progress::More`] for the
+//!   rest, so that back-pressure reaches it.
+//!
+//! Both live for one *unit of work* after another (DataCutter; a stream without units is one unit) with
+//! nothing torn down in between. For a stateful operator a unit is any number of
+//! [`Stateful::process`] and [`Stateful::advance`], then `advance` with
+//! [`crate::time::MAX_WATERMARK`], then [`Stateful::end_unit`]. A query that is stopped early ends
+//! without the last two: its windows stay open.
 
 pub mod aggregate;
 pub mod changelog;
@@ -37,88 +41,116 @@ use crate::source::Rejected;
 use crate::state::KeyedState;
 use crate::time::EventTime;
 
-/// One operator of an instance. See `examples/custom_operator/main.rs` for one written from scratch.
-pub trait Operator: Send {
-    /// A unit of work begins.
-    fn initialise(&mut self) -> Result<()> {
-        Ok(())
+/// An operator of either kind.
+pub enum Operator {
+    /// Runs anywhere in an instance.
+    Stateless(Box<dyn Stateless>),
+    /// Is the head of its instance.
+    Stateful(Box<dyn Stateful>),
+}
+
+impl Operator {
+    /// Boxes an operator that keeps nothing.
+    pub fn stateless(operator: impl Stateless + 'static) -> Operator {
+        Operator::Stateless(Box::new(operator))
     }
 
-    /// Takes rows of input `input` and emits any number of chunks.
-    fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()>;
-
-    /// Emits more of what the last `process` left, at most about [`Output::chunk_rows`] rows a call,
-    /// and says whether there is more. Asked of the head of an instance only, behind each `process`.
-    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
-    }
-
-    /// The watermark has moved to `watermark`: emits what is complete now, at most about
-    /// [`Output::chunk_rows`] rows a call, and says whether there is more to emit.
-    fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
-    }
-
-    /// How far behind the watermark the event times of what it emits may lie, in microseconds: what
-    /// follows is told of the watermark less that.
-    fn delay_us(&self) -> EventTime {
-        0
-    }
-
-    /// When it wants [`Operator::on_time`] called, on the engine's clock; asked of the head of an instance
-    /// only. `None` while there is nothing to emit then: an idle query has no timer.
-    fn due_ns(&self) -> Option<u64> {
-        None
-    }
-
-    /// The time has come that it asked for: emits at most about [`Output::chunk_rows`] rows a call, and
-    /// says whether there is more.
-    fn on_time(&mut self, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
-    }
-
-    /// The unit of work has ended, after `advance` with the largest watermark: emits what is left
-    /// and forgets all state.
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
-        Ok(())
-    }
-
-    /// The state that outlives a chunk, where there is any.
-    fn state(&mut self) -> Option<&mut dyn KeyedState> {
-        None
-    }
-
-    /// About how many bytes it holds between chunks; `None` for one that holds nothing.
-    fn memory(&mut self) -> Option<usize> {
-        self.state().map(|state| state.bytes())
-    }
-
-    /// Whether it keeps nothing from one chunk to the next: then a row that makes it panic can be refused
-    /// alone. Operators behind the head of an instance never keep anything.
-    fn is_stateless(&self) -> bool {
-        false
-    }
-
-    /// An input that is read to its end, however long that takes, before any other: a table. It brings
-    /// rows only; watermarks, units of work and barriers are those of the other inputs.
-    fn first_input(&self) -> Option<usize> {
-        None
-    }
-
-    /// Whether its state or what it emits may share memory with the chunks that it took. If not,
-    /// chunks from other processes are lent to it where they lie in the link's ring; if so, they
-    /// are copied first, because a ring stands still behind a chunk that is kept.
-    fn shares_input(&self) -> bool {
-        true
+    /// Boxes an operator that is the head of its instance.
+    pub fn stateful(operator: impl Stateful + 'static) -> Operator {
+        Operator::Stateful(Box::new(operator))
     }
 }
 
-/// Whether an operator has emitted all that a watermark completes.
+/// An operator that keeps nothing from one chunk to the next, so that a row that makes it panic can be
+/// rejected alone.
+pub trait Stateless: Send {
+    /// Begins a unit of work: called before the first chunk of each.
+    fn begin_unit(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes rows and emits any number of chunks.
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()>;
+
+    /// About how many bytes of cache it holds.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// An operator that keeps something from one chunk to the next: the head of an instance. See
+/// `examples/custom_operator/main.rs` for one written from scratch.
+///
+/// No method has a default, so that nobody forgets one (least of all an operator that wraps another).
+pub trait Stateful: Send {
+    /// What the instance must know of the operator before it runs.
+    fn facts(&self) -> Facts;
+
+    /// Takes rows of input `input` and emits at most about [`Output::chunk_rows`] rows. What is left
+    /// follows from [`Stateful::rest`].
+    fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()>;
+
+    /// Emits more of what the last `process` left, at most about [`Output::chunk_rows`] rows a call,
+    /// and says whether there is still more. Called after each `process`.
+    fn rest(&mut self, output: &mut Output) -> Result<Progress>;
+
+    /// Moves the watermark to `watermark`: emits what is complete now, at most about
+    /// [`Output::chunk_rows`] rows a call, and says whether there is more to emit.
+    fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress>;
+
+    /// The operator's timer; `None` for one that emits nothing by the clock.
+    fn timer(&mut self) -> Option<&mut dyn Timer>;
+
+    /// Ends the unit of work, after `advance` with the largest watermark: emits what is left and
+    /// forgets all state.
+    fn end_unit(&mut self, output: &mut Output) -> Result<()>;
+
+    /// The state that checkpoints hold; `None` for one that reads everything again when it is restored.
+    fn state(&mut self) -> Option<&mut dyn KeyedState>;
+
+    /// About how many bytes it holds between chunks.
+    fn bytes(&self) -> usize;
+}
+
+/// What an operator emits by the clock, and not because of a row or a watermark.
+pub trait Timer {
+    /// When [`Timer::on_time`] is to be called, on the engine's clock; `None` while there is nothing to
+    /// emit then, so that an idle query has no timer.
+    fn due_ns(&self) -> Option<u64>;
+
+    /// Emits what is due, at most about [`Output::chunk_rows`] rows a call, and says whether there is more.
+    fn on_time(&mut self, output: &mut Output) -> Result<Progress>;
+}
+
+/// What an instance must know of its head before it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// For each input, the columns that say where its rows belong: whatever a row leaves in the state lies
+    /// in the bucket of their hash ([`crate::hash::hash_rows`]; without columns all rows are of one
+    /// bucket). Senders route rows by the same columns, or state that moves or is restored would not be
+    /// where its rows arrive. `None` for an input whose rows go to any instance, or to all.
+    pub placed_by: Vec<Option<Vec<usize>>>,
+    /// Whether every instance needs what all of them have stored (versions that were broadcast): then it
+    /// is restored from all snapshots, and [`KeyedState::discard`] keeps what all have.
+    pub is_replicated: bool,
+    /// An input that is read to its end, however long that takes, before any other: a table. It brings
+    /// rows only; watermarks, units of work and barriers are those of the other inputs.
+    pub first_input: Option<usize>,
+    /// How far behind the watermark the event times of what it emits may lie, in microseconds: the
+    /// steps that follow get the watermark less that.
+    pub delay_us: EventTime,
+    /// Whether its state or what it emits may share memory with the chunks that it took. If not,
+    /// chunks from other processes are lent to it where they lie in the link's ring; if so, they
+    /// are copied first, because a ring stands still behind a chunk that is kept.
+    pub shares_input: bool,
+}
+
+/// Whether an operator has emitted all that it has to emit now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// All of it.
     Done,
-    /// Not all: `advance` must be called again with the same watermark.
+    /// Not all: the same call must be made again (`rest` after `process`).
     More,
 }
 

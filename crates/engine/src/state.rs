@@ -18,12 +18,6 @@ pub struct Mark(pub u32);
 
 /// Keyed state of one operator in one instance.
 pub trait KeyedState {
-    /// The columns of input `input` that say where its rows belong: whatever a row leaves in the state lies
-    /// in the bucket of their hash ([`crate::hash::hash_rows`]; without columns all rows are of one bucket).
-    /// Senders route rows by the same columns, or state that moves or is restored would not be where its
-    /// rows come to. `None` for an input whose rows come to any instance, or to all.
-    fn placed_by(&self, input: usize) -> Option<&[usize]>;
-
     /// Ends the current interval of changes and begins the next: what changes from now on has
     /// changed *since* the returned mark.
     fn mark(&mut self) -> Mark;
@@ -40,21 +34,10 @@ pub trait KeyedState {
     /// Drops the entries of `buckets` (they have moved to another instance).
     fn discard(&mut self, buckets: &BucketSet) -> Result<()>;
 
-    /// Behind the last batch of one instance's snapshots: drops what that instance had emitted by
-    /// `watermark`, which an earlier snapshot may still hold, and goes on as if it had seen this
+    /// After the last batch of one instance's snapshots: drops what that instance had emitted by
+    /// `watermark`, which an earlier snapshot may still hold, and continues as if it had seen this
     /// watermark. Watermarks before the last one change nothing.
-    fn expire(&mut self, _watermark: EventTime) -> Result<()> {
-        Ok(())
-    }
-
-    /// Whether every instance needs what all of them have stored (versions that were broadcast): then
-    /// it is restored from all snapshots, and [`KeyedState::discard`] keeps what all have.
-    fn is_replicated(&self) -> bool {
-        false
-    }
-
-    /// About how many bytes it holds.
-    fn bytes(&self) -> usize;
+    fn expire(&mut self, watermark: EventTime) -> Result<()>;
 }
 
 /// A set of buckets.

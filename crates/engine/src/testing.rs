@@ -11,7 +11,7 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::expression::row_text;
-use crate::operator::{Operator, Output, Progress};
+use crate::operator::{Output, Progress, Stateful};
 use crate::source::{DeadLetters, Rejected};
 use crate::time::EventTime;
 
@@ -59,7 +59,7 @@ pub fn sorted_rows(chunks: &[Chunk]) -> Vec<String> {
 }
 
 /// Calls `advance` until it is done.
-pub fn advance(operator: &mut dyn Operator, time: EventTime, output: &mut Output) {
+pub fn advance(operator: &mut dyn Stateful, time: EventTime, output: &mut Output) {
     while operator.advance(time, output).unwrap() == Progress::More {}
 }
 

@@ -16,9 +16,9 @@ use slackwater_engine::checkpoint::Chain;
 use slackwater_engine::chunk::PARTITIONS_PER_SOURCE;
 use slackwater_engine::deploy::{Catalog, SourceParts};
 use slackwater_engine::intake::{IntakeSpec, Notices};
-use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::Combine;
 use slackwater_engine::operator::lookup_join::LookupConnector;
+use slackwater_engine::operator::{Operator, Stateless};
 use slackwater_engine::recorder::{Recorder, Suspect};
 use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
 use slackwater_engine::source::{DeadLetters, SourceConnector, SourceRequest, Tuning};
@@ -432,6 +432,7 @@ impl Catalog for ProgramCatalog<'_> {
             resume: resume.collect(),
             saved: self.epoch.is_some(),
         };
+        let notices = self.notices.get(&node);
         Ok(SourceParts {
             source: spec.connector.source(request)?,
             intake: IntakeSpec {
@@ -453,10 +454,12 @@ impl Catalog for ProgramCatalog<'_> {
                     last: suspect.last,
                 })
                 .collect(),
+            recorder: self.recorder.clone(),
+            notices: notices.map(|notices| Arc::clone(notices) as Arc<dyn Notices>),
         })
     }
 
-    fn operator(&self, node: usize) -> Result<Box<dyn Operator>> {
+    fn operator(&self, node: usize) -> Result<Operator> {
         let operator = self.program.nodes[node].operator()?;
         let operator =
             operator.ok_or_else(|| Error::new(format!("node {node}"), "is no operator"))?;
@@ -466,7 +469,7 @@ impl Catalog for ProgramCatalog<'_> {
         })
     }
 
-    fn combiner(&self, node: usize) -> Result<Box<dyn Operator>> {
+    fn combiner(&self, node: usize) -> Result<Box<dyn Stateless>> {
         match &self.program.nodes[node] {
             NodeSpec::Aggregate { spec, input } => Ok(Box::new(Combine::new(
                 spec.clone(),
@@ -493,15 +496,6 @@ impl Catalog for ProgramCatalog<'_> {
 
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters> {
         self.letters_of[node].clone()
-    }
-
-    fn recorder(&self) -> Option<Recorder> {
-        self.recorder.clone()
-    }
-
-    fn notices(&self, node: usize) -> Option<Arc<dyn Notices>> {
-        let notices = self.notices.get(&node)?;
-        Some(Arc::clone(notices) as Arc<dyn Notices>)
     }
 
     fn budget(&self) -> Budget {

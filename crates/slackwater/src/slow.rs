@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use slackwater_engine::Result;
 use slackwater_engine::chunk::Chunk;
-use slackwater_engine::operator::{Operator, Output, Progress};
+use slackwater_engine::operator::{Facts, Operator, Output, Progress, Stateful, Stateless, Timer};
 use slackwater_engine::state::KeyedState;
 use slackwater_engine::time::{EventTime, now_ns};
 
@@ -53,13 +53,13 @@ pub struct Timed {
 }
 
 /// Makes an operator slow if it is to be.
-pub fn slowed(slowness: &Arc<Slowness>, name: &str, inner: Box<dyn Operator>) -> Box<dyn Operator> {
+pub fn slowed(slowness: &Arc<Slowness>, name: &str, operator: Operator) -> Operator {
     let pause = match &**slowness {
         Slowness::ByChance(seed) => {
             let chance = mix(seed.fetch_add(SEED_STEP, Ordering::Relaxed));
             match chance % 3 {
                 0 => Pause::Before(Duration::from_micros(chance / 3 % PAUSE_MAX_US)),
-                _ => return inner,
+                _ => return operator,
             }
         }
         Slowness::Timed(timed) if timed.operator == name => Pause::Timed {
@@ -69,13 +69,17 @@ pub fn slowed(slowness: &Arc<Slowness>, name: &str, inner: Box<dyn Operator>) ->
             busy_until_ns: 0,
             chunks: 0,
         },
-        Slowness::Timed(_) => return inner,
+        Slowness::Timed(_) => return operator,
     };
-    Box::new(Slow { inner, pause })
+    match operator {
+        Operator::Stateless(inner) => Operator::stateless(Slow { inner, pause }),
+        Operator::Stateful(inner) => Operator::stateful(Slow { inner, pause }),
+    }
 }
 
-struct Slow {
-    inner: Box<dyn Operator>,
+/// An operator that pauses before each chunk.
+struct Slow<O: ?Sized> {
+    inner: Box<O>,
     pause: Pause,
 }
 
@@ -139,9 +143,24 @@ fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-impl Operator for Slow {
-    fn initialise(&mut self) -> Result<()> {
-        self.inner.initialise()
+impl Stateless for Slow<dyn Stateless> {
+    fn begin_unit(&mut self) -> Result<()> {
+        self.inner.begin_unit()
+    }
+
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
+        self.pause.pause(&chunk);
+        self.inner.process(chunk, output)
+    }
+
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+}
+
+impl Stateful for Slow<dyn Stateful> {
+    fn facts(&self) -> Facts {
+        self.inner.facts()
     }
 
     fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
@@ -157,35 +176,19 @@ impl Operator for Slow {
         self.inner.advance(watermark, output)
     }
 
-    fn due_ns(&self) -> Option<u64> {
-        self.inner.due_ns()
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        self.inner.timer()
     }
 
-    fn on_time(&mut self, output: &mut Output) -> Result<Progress> {
-        self.inner.on_time(output)
-    }
-
-    fn finalise(&mut self, output: &mut Output) -> Result<()> {
-        self.inner.finalise(output)
+    fn end_unit(&mut self, output: &mut Output) -> Result<()> {
+        self.inner.end_unit(output)
     }
 
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         self.inner.state()
     }
 
-    fn first_input(&self) -> Option<usize> {
-        self.inner.first_input()
-    }
-
-    fn memory(&mut self) -> Option<usize> {
-        self.inner.memory()
-    }
-
-    fn is_stateless(&self) -> bool {
-        self.inner.is_stateless()
-    }
-
-    fn shares_input(&self) -> bool {
-        self.inner.shares_input()
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
     }
 }

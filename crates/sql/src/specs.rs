@@ -196,16 +196,16 @@ pub enum Changes {
 
 impl NodeSpec {
     /// The engine's operator for the node; `None` for sources and sinks.
-    pub fn operator(&self) -> slackwater_engine::Result<Option<Box<dyn Operator>>> {
+    pub fn operator(&self) -> slackwater_engine::Result<Option<Operator>> {
         Ok(Some(match self {
             NodeSpec::Source(_) | NodeSpec::Sink(_) => return Ok(None),
             NodeSpec::Map {
                 expressions,
                 schema,
-            } => Box::new(Map::new(expressions.clone(), schema.clone())),
-            NodeSpec::Filter { condition } => Box::new(Filter::new(condition.clone())),
+            } => Operator::stateless(Map::new(expressions.clone(), schema.clone())),
+            NodeSpec::Filter { condition } => Operator::stateless(Filter::new(condition.clone())),
             NodeSpec::DropLate { time_column, late } => {
-                Box::new(DropLate::new(*time_column, *late))
+                Operator::stateless(DropLate::new(*time_column, *late))
             }
             NodeSpec::Window {
                 time_column,
@@ -214,17 +214,17 @@ impl NodeSpec {
                 schema,
             } => {
                 let assign = AssignWindows::new(*time_column, *windows, schema.clone());
-                Box::new(assign.with_lateness(*lateness_us))
+                Operator::stateless(assign.with_lateness(*lateness_us))
             }
             NodeSpec::LateRows {
                 time_column,
                 lateness,
-            } => Box::new(LateRows::new(*time_column, *lateness)),
+            } => Operator::stateless(LateRows::new(*time_column, *lateness)),
             NodeSpec::Sessions {
                 spec,
                 sessions,
                 input,
-            } => Box::new(SessionAggregate::new(
+            } => Operator::stateful(SessionAggregate::new(
                 spec.clone(),
                 sessions.clone(),
                 input,
@@ -233,28 +233,30 @@ impl NodeSpec {
                 sessions,
                 input,
                 schema,
-            } => Box::new(SessionRows::new(sessions.clone(), input, schema.clone())?),
-            NodeSpec::CountWindow(spec) => Box::new(CountWindow::new(spec.clone())?),
+            } => Operator::stateful(SessionRows::new(sessions.clone(), input, schema.clone())?),
+            NodeSpec::CountWindow(spec) => Operator::stateful(CountWindow::new(spec.clone())?),
             NodeSpec::Aggregate { spec, input } if spec.is_updating() => {
-                Box::new(UpdatingAggregate::new(spec.clone(), input)?)
+                Operator::stateful(UpdatingAggregate::new(spec.clone(), input)?)
             }
-            NodeSpec::Aggregate { spec, input } => Box::new(Aggregate::new(spec.clone(), input)?),
-            NodeSpec::Join(spec) => Box::new(WindowJoin::new(spec.clone())),
-            NodeSpec::IntervalJoin(spec) => Box::new(IntervalJoin::new(spec.clone())?),
-            NodeSpec::Over(spec) => Box::new(Over::new(spec.clone())?),
-            NodeSpec::TableJoin(spec) => Box::new(TableJoin::new(spec.clone())),
-            NodeSpec::LookupJoin(spec) => Box::new(LookupJoin::new(spec.clone())?),
-            NodeSpec::TemporalJoin(spec) => Box::new(TemporalJoin::new(spec.clone())?),
-            NodeSpec::ChangelogJoin(spec) => Box::new(ChangelogJoin::new(spec.clone())?),
+            NodeSpec::Aggregate { spec, input } => {
+                Operator::stateful(Aggregate::new(spec.clone(), input)?)
+            }
+            NodeSpec::Join(spec) => Operator::stateful(WindowJoin::new(spec.clone())),
+            NodeSpec::IntervalJoin(spec) => Operator::stateful(IntervalJoin::new(spec.clone())?),
+            NodeSpec::Over(spec) => Operator::stateful(Over::new(spec.clone())?),
+            NodeSpec::TableJoin(spec) => Operator::stateful(TableJoin::new(spec.clone())),
+            NodeSpec::LookupJoin(spec) => Operator::stateless(LookupJoin::new(spec.clone())?),
+            NodeSpec::TemporalJoin(spec) => Operator::stateful(TemporalJoin::new(spec.clone())?),
+            NodeSpec::ChangelogJoin(spec) => Operator::stateful(ChangelogJoin::new(spec.clone())?),
             NodeSpec::TopN(spec) if spec.window.is_some() => {
-                Box::new(WindowTopN::new(spec.clone())?)
+                Operator::stateful(WindowTopN::new(spec.clone())?)
             }
             NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => {
-                Box::new(TopN::new(spec.clone())?)
+                Operator::stateful(TopN::new(spec.clone())?)
             }
-            NodeSpec::Final(spec) => Box::new(FinalRows::new(spec.clone())?),
-            NodeSpec::ToRows { schema } => Box::new(ToRows::new(schema.clone())),
-            NodeSpec::Union { schema, changes } => Box::new(match changes {
+            NodeSpec::Final(spec) => Operator::stateful(FinalRows::new(spec.clone())?),
+            NodeSpec::ToRows { schema } => Operator::stateless(ToRows::new(schema.clone())),
+            NodeSpec::Union { schema, changes } => Operator::stateless(match changes {
                 true => Union::of_changes(schema.clone()),
                 false => Union::new(schema.clone()),
             }),

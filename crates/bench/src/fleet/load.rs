@@ -144,6 +144,8 @@ impl Catalog for Makes {
         Ok(SourceParts {
             restored: Vec::new(),
             suspects: Vec::new(),
+            recorder: None,
+            notices: None,
             source: Box::new(Numbers {
                 desk: self.0.clone(),
                 running: None,
@@ -162,7 +164,7 @@ impl Catalog for Makes {
         })
     }
 
-    fn operator(&self, node: usize) -> Result<Box<dyn Operator>> {
+    fn operator(&self, node: usize) -> Result<Operator> {
         Err(Error::new(format!("node {node}"), "is no operator"))
     }
 

@@ -21,10 +21,11 @@ use slackwater_engine::deploy::{
     Deployment, InputPlan, InstancePlan, LinkPlan, StepKind, StepPlan,
 };
 use slackwater_engine::hash::{bucket, hash_rows};
-use slackwater_engine::operator::{Operator, Output};
+use slackwater_engine::operator::{Facts, Output, Progress, Stateful, Timer};
 use slackwater_engine::protocol::{EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions};
 use slackwater_engine::state::{BucketSet, KeyedState, Mark};
+use slackwater_engine::time::EventTime;
 use slackwater_engine::{Error, Result};
 use wiring::{Example, readings, schema};
 
@@ -44,7 +45,19 @@ struct Last {
     changed: Mark,
 }
 
-impl Operator for ChangeDetector {
+impl Stateful for ChangeDetector {
+    fn facts(&self) -> Facts {
+        Facts {
+            // Rows arrive at the instance that has the state of their sensor.
+            placed_by: vec![Some(vec![0])],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            // The rows that it emits are taken from the chunk, and are copies.
+            shares_input: false,
+        }
+    }
+
     /// A chunk is Arrow columns; decide per row, then take all chosen rows at once. `take` also
     /// carries along where the rows came from and when.
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
@@ -70,10 +83,22 @@ impl Operator for ChangeDetector {
         Ok(())
     }
 
-    // `advance` is for operators that wait for the watermark (windows); this one never does.
+    /// `process` emits at most as many rows as it takes, so nothing is ever left.
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    /// For operators that wait for the watermark (windows); this one never does.
+    fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
 
     /// The next unit of work starts from nothing.
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.last.clear();
         Ok(())
     }
@@ -81,14 +106,16 @@ impl Operator for ChangeDetector {
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         Some(self)
     }
+
+    fn bytes(&self) -> usize {
+        self.last
+            .keys()
+            .map(|key| key.len() + size_of::<(String, Last)>())
+            .sum()
+    }
 }
 
 impl KeyedState for ChangeDetector {
-    /// Rows come to the instance that has the state of their sensor.
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        Some(&[0])
-    }
-
     fn mark(&mut self) -> Mark {
         self.mark = Mark(self.mark.0 + 1);
         self.mark
@@ -125,11 +152,9 @@ impl KeyedState for ChangeDetector {
         Ok(())
     }
 
-    fn bytes(&self) -> usize {
-        self.last
-            .keys()
-            .map(|key| key.len() + size_of::<(String, Last)>())
-            .sum()
+    /// The watermark drops nothing here: the last value of a sensor stays.
+    fn expire(&mut self, _watermark: EventTime) -> Result<()> {
+        Ok(())
     }
 }
 

@@ -106,13 +106,15 @@ impl Catalog for Example {
         Ok(SourceParts {
             restored: Vec::new(),
             suspects: Vec::new(),
+            recorder: None,
+            notices: None,
             source,
             intake,
             dead_letters: self.dead_letters(0),
         })
     }
-    fn operator(&self, _: usize) -> Result<Box<dyn Operator>> {
-        Ok(Box::new(ChangeDetector::default()))
+    fn operator(&self, _: usize) -> Result<Operator> {
+        Ok(Operator::stateful(ChangeDetector::default()))
     }
     fn sink(&self, _: usize, _: usize, _: usize) -> Result<Box<dyn Sink>> {
         Ok(Box::new(Printer))

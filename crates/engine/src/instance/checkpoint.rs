@@ -33,7 +33,7 @@ impl Instance {
 
     /// Goes on where a checkpoint was taken: `watermark` is what its inputs had come to.
     pub fn resume(&mut self, watermark: Option<EventTime>) {
-        if let (InstanceInput::Ports(ports), Some(watermark)) = (&mut self.input, watermark) {
+        if let (Some(ports), Some(watermark)) = (self.input.ports(), watermark) {
             ports.resume(watermark);
         }
     }
@@ -93,14 +93,14 @@ impl Instance {
     fn watermark(&self) -> Option<EventTime> {
         match &self.input {
             InstanceInput::Source(intake) => intake.watermark(),
-            InstanceInput::Ports(ports) => ports.watermark(),
+            InstanceInput::Links(ports) | InstanceInput::Head(ports, _) => ports.watermark(),
         }
     }
 
     fn partitions(&mut self) -> Vec<PartitionState> {
         match &mut self.input {
             InstanceInput::Source(intake) => intake.partition_states(),
-            InstanceInput::Ports(_) => Vec::new(),
+            InstanceInput::Links(_) | InstanceInput::Head(..) => Vec::new(),
         }
     }
 
@@ -117,11 +117,14 @@ impl Instance {
         // Without a mark for it everything has changed.
         let mark = since.and_then(|since| marks.get(&since)).copied();
         let begin_ns = now_ns();
-        let Some(state) = self.head().and_then(|head| head.state()) else {
+        let Some(head) = self.head() else {
+            return Ok(None);
+        };
+        let bytes = head.operator.bytes();
+        let Some(state) = head.operator.state() else {
             return Ok(None);
         };
         let batches = state.snapshot(&BucketSet::all(), mark.unwrap_or_default())?;
-        let bytes = state.bytes();
         let ended = state.mark();
         let marks = &mut self.member.marks;
         marks.retain(|&of, _| kept.is_some_and(|kept| of >= kept));
@@ -137,10 +140,10 @@ impl Instance {
 
     fn prepare(&mut self) -> Result<Vec<Prepared>> {
         let mut prepared = Vec::new();
-        let steps = self.steps.iter_mut().zip(&self.nodes).enumerate();
-        for (index, ((step, _), &node)) in steps {
-            if let Step::Sink(sink) = step {
-                prepared.extend(sink.prepare(index, node, &self.counters)?);
+        for placed in &mut self.steps {
+            if let Step::Sink(sink) = &mut placed.step {
+                let (number, node) = (placed.number, placed.node);
+                prepared.extend(sink.prepare(number, node, &self.counters)?);
             }
         }
         Ok(prepared)

@@ -3,11 +3,10 @@
 
 use arrow_array::RecordBatch;
 
-use super::{Control, Instance, InstanceInput, Step};
+use super::{Control, Head, Instance, InstanceInput};
 use crate::barrier::{Barrier, Handover, Purpose};
 use crate::checkpoint::Snapshot;
 use crate::error::Result;
-use crate::operator::Operator;
 use crate::state::{BucketSet, Mark};
 
 /// A barrier, and the instances whose state is still missing.
@@ -63,7 +62,7 @@ impl Instance {
                 return Ok(());
             }
         }
-        if let Some(kept) = self.head().and_then(|head| head.state()) {
+        if let Some(kept) = self.head().and_then(|head| head.operator.state()) {
             state.iter().try_for_each(|batch| kept.restore(batch))?;
         }
         self.leave_cut()
@@ -74,11 +73,11 @@ impl Instance {
         std::mem::take(&mut self.notices)
     }
 
-    /// The operator that its links lead to.
-    pub(super) fn head(&mut self) -> Option<&mut Box<dyn Operator>> {
-        match (&self.input, self.steps.first_mut()) {
-            (InstanceInput::Ports(_), Some((Step::Operator { operator, .. }, _))) => Some(operator),
-            _ => None,
+    /// The operator that the instance's links lead to, if it keeps state.
+    pub(super) fn head(&mut self) -> Option<&mut Head> {
+        match &mut self.input {
+            InstanceInput::Head(_, head) => Some(head),
+            InstanceInput::Source(_) | InstanceInput::Links(_) => None,
         }
     }
 
@@ -101,10 +100,9 @@ impl Instance {
         };
         let index = self.index;
         let mut missing = Vec::new();
-        let is_meant = self.nodes.first() == Some(&node);
-        if let Some(head) = self.head().filter(|_| is_meant) {
+        if let Some(head) = self.head().filter(|head| head.node == node) {
             let mut leaving = Vec::new();
-            if let Some(state) = head.state() {
+            if let Some(state) = head.operator.state() {
                 for to in barrier.takers(index) {
                     let moves = barrier.moves_of(node).iter().filter(|step| {
                         (usize::from(step.from), usize::from(step.to)) == (index, to)
@@ -138,8 +136,8 @@ impl Instance {
     fn leave_cut(&mut self) -> Result<()> {
         match self.cut.take() {
             Some(cut) if cut.missing.is_empty() => {
-                let node = self.nodes.first();
-                if node.is_some_and(|&node| !cut.barrier.moves_of(node).is_empty()) {
+                let moves = |head: &mut Head| !cut.barrier.moves_of(head.node).is_empty();
+                if self.head().is_some_and(moves) {
                     let barrier = cut.barrier.number;
                     self.notices.push(Notice::Moved { barrier });
                 }

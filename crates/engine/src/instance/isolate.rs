@@ -1,32 +1,31 @@
-//! A row that makes an operator panic is refused, not the query ended: the chunk is tried again row by row,
-//! and a row that does it a second time is kept as a dead letter.
+//! A row that makes an operator panic is rejected, and the query continues: the chunk is tried again row by
+//! row, and a row that does it a second time is kept as a dead letter.
 //!
-//! Only for operators that keep nothing from one chunk to the next: what others keep may be half-changed.
+//! Only for stateless operators: the state of others may be half-changed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::reject;
-use crate::operator::{Operator, Output};
+use crate::operator::{Output, Stateless};
 
 /// Lets a stateless operator process a chunk.
 pub(super) fn process(
-    operator: &mut dyn Operator,
-    port: usize,
+    operator: &mut dyn Stateless,
     chunk: Chunk,
     output: &mut Output,
 ) -> Result<()> {
     debug_assert!(output.chunks.is_empty(), "it was handed on");
     let kept = chunk.clone();
-    match guarded(operator, port, chunk, output) {
+    match guarded(operator, chunk, output) {
         Ok(processed) => processed,
         Err(_) => {
             output.forget();
             (0..kept.rows()).try_for_each(|row| {
                 let alone = kept.slice(row, 1);
                 let (chunks, late) = (output.chunks.len(), output.rows_late);
-                match guarded(operator, port, alone, output) {
+                match guarded(operator, alone, output) {
                     Ok(processed) => processed,
                     Err(panic) => {
                         output.chunks.truncate(chunks);
@@ -42,12 +41,11 @@ pub(super) fn process(
 
 /// What it came to, or its panic.
 fn guarded(
-    operator: &mut dyn Operator,
-    port: usize,
+    operator: &mut dyn Stateless,
     chunk: Chunk,
     output: &mut Output,
 ) -> std::result::Result<Result<()>, Error> {
-    let work = AssertUnwindSafe(|| operator.process(port, chunk, output));
+    let work = AssertUnwindSafe(|| operator.process(chunk, output));
     catch_unwind(work).map_err(|panic| Error::of_panic("", panic.as_ref()))
 }
 
@@ -62,8 +60,8 @@ mod tests {
     /// Passes rows on, and panics at a number, having emitted something.
     struct Fragile(i64);
 
-    impl Operator for Fragile {
-        fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+    impl Stateless for Fragile {
+        fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
             let numbers = chunk.batch.column(0).clone();
             let numbers = numbers.as_any().downcast_ref::<Int64Array>().unwrap();
             output.emit(chunk);
@@ -79,13 +77,7 @@ mod tests {
         let numbers = Int64Array::from_iter_values(0..5);
         let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(numbers)]).unwrap();
         let mut output = Output::new(100);
-        process(
-            &mut Fragile(3),
-            0,
-            Chunk::new(batch.clone(), 7),
-            &mut output,
-        )
-        .unwrap();
+        process(&mut Fragile(3), Chunk::new(batch.clone(), 7), &mut output).unwrap();
         let rows = output.take_chunks().iter().map(Chunk::rows).sum::<usize>();
         assert_eq!((rows, output.rows_late()), (4, 4));
         let [rejected] = output.rejected() else {
@@ -95,7 +87,7 @@ mod tests {
         assert_eq!(rejected.record, "n=3");
         // One that doesn't panic sees the chunk once, whole.
         let mut output = Output::new(100);
-        process(&mut Fragile(9), 0, Chunk::new(batch, 7), &mut output).unwrap();
+        process(&mut Fragile(9), Chunk::new(batch, 7), &mut output).unwrap();
         assert_eq!((output.take_chunks().len(), output.rows_late()), (1, 1));
     }
 }

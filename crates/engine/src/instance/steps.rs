@@ -1,161 +1,184 @@
-//! The way of rows and control messages through the steps of an instance: plain calls, from the head to the
-//! leaves.
+//! The way of rows and control messages through an instance: from its input to the head, if it has one, and
+//! from there in plain calls to the leaves.
 
-use super::{Control, Instance, InstanceInput, Step, Unfinished, isolate};
+use super::{Control, Head, Instance, InstanceInput, Step, Unfinished, isolate};
 use crate::chunk::{Chunk, Message, Origin};
 use crate::counters::InstanceCounters;
-use crate::error::{Error, Result};
-use crate::operator::Progress;
+use crate::error::Result;
+use crate::operator::{Output, Progress};
+use crate::source::DeadLetters;
 use crate::time::{MAX_WATERMARK, now_ns};
 
+/// The counters of an instance's head; a step's are at its own number.
+const HEAD: usize = 0;
+
 impl Instance {
+    /// Takes a chunk that has come in by input `port`.
     pub(super) fn chunk(&mut self, port: usize, chunk: Chunk) -> Result<()> {
-        match &mut self.input {
-            InstanceInput::Ports(_) => {
-                self.deliver(0, port, chunk)?;
-                self.rest()
-            }
-            InstanceInput::Source(_) => self.fan_out(&self.roots.clone(), chunk),
-        }
+        let Instance {
+            input: InstanceInput::Head(_, head),
+            output,
+            counters,
+            ..
+        } = self
+        else {
+            return self.feed_roots([chunk]);
+        };
+        output.ingest_ns = chunk.ingest_ns;
+        let source = chunk.origin.as_ref().and_then(Origin::source);
+        let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
+        head.operator.process(port, chunk, output)?;
+        counters.steps[HEAD].add(now_ns() - begin_ns, rows);
+        count_late(counters, source, output.rows_late);
+        self.emitted_by_head()?;
+        self.rest()
     }
 
-    /// Lets the head operator emit what its last `process` left.
+    /// Lets the head emit what its last `process` left.
     pub(super) fn rest(&mut self) -> Result<()> {
-        let Step::Operator { operator, .. } = &mut self.steps[0].0 else {
-            return Ok(());
-        };
-        let begin_ns = now_ns();
-        if operator.rest(&mut self.output)? == Progress::More {
-            self.unfinished = Some(Unfinished::Rest);
-        }
-        self.counters.steps[0].add_busy(now_ns() - begin_ns);
-        self.emitted(0)
+        self.let_head(Unfinished::Rest, |head, output| head.operator.rest(output))
     }
 
-    /// When its head operator wants to emit something.
-    pub(super) fn head_due_ns(&self) -> Option<u64> {
-        match (&self.input, self.steps.first()) {
-            (InstanceInput::Ports(_), Some((Step::Operator { operator, .. }, _))) => {
-                operator.due_ns()
-            }
-            _ => None,
-        }
+    /// When the head wants to emit something by the clock.
+    pub(super) fn head_due_ns(&mut self) -> Option<u64> {
+        self.head()?.operator.timer()?.due_ns()
     }
 
-    /// Lets the head operator emit what it wanted to emit at this time.
+    /// Lets the head emit what is due.
     pub(super) fn on_time(&mut self) -> Result<()> {
-        let Step::Operator { operator, .. } = &mut self.steps[0].0 else {
+        // What waited for this time was not late before.
+        self.output.ingest_ns = now_ns();
+        self.let_head(Unfinished::OnTime, |head, output| {
+            match head.operator.timer() {
+                Some(timer) => timer.on_time(output),
+                None => Ok(Progress::Done),
+            }
+        })
+    }
+
+    /// Lets the head emit something; if there is more, that is `left` to do.
+    fn let_head(
+        &mut self,
+        left: Unfinished,
+        emit: impl FnOnce(&mut Head, &mut Output) -> Result<Progress>,
+    ) -> Result<()> {
+        let Instance {
+            input: InstanceInput::Head(_, head),
+            output,
+            counters,
+            unfinished,
+            ..
+        } = self
+        else {
             return Ok(());
         };
         let begin_ns = now_ns();
-        // What waited for this time was not late before.
-        self.output.ingest_ns = begin_ns;
-        if operator.on_time(&mut self.output)? == Progress::More {
-            self.unfinished = Some(Unfinished::OnTime);
+        if emit(head, output)? == Progress::More {
+            *unfinished = Some(left);
         }
-        self.counters.steps[0].add_busy(now_ns() - begin_ns);
-        self.emitted(0)
+        counters.steps[HEAD].add_busy(now_ns() - begin_ns);
+        self.emitted_by_head()
     }
 
-    pub(super) fn fan_out(&mut self, steps: &[usize], chunk: Chunk) -> Result<()> {
+    /// Hands on what the head has put into the output.
+    fn emitted_by_head(&mut self) -> Result<()> {
+        let InstanceInput::Head(_, head) = &self.input else {
+            return Ok(());
+        };
+        let chunks = take_output(&mut self.output, &self.counters, &*head.dead_letters)?;
+        self.feed_roots(chunks)
+    }
+
+    /// Hands chunks to the steps that get the instance's input, or what its head emits.
+    fn feed_roots(&mut self, chunks: impl IntoIterator<Item = Chunk>) -> Result<()> {
+        let roots = std::mem::take(&mut self.roots);
+        let mut chunks = chunks.into_iter();
+        let fed = chunks.try_for_each(|chunk| self.fan_out(&roots, chunk));
+        self.roots = roots;
+        fed
+    }
+
+    fn fan_out(&mut self, steps: &[usize], chunk: Chunk) -> Result<()> {
         let Some((last, others)) = steps.split_last() else {
             return Ok(());
         };
         for &step in others {
-            self.deliver(step, 0, chunk.clone())?;
+            self.deliver(step, chunk.clone())?;
         }
-        self.deliver(*last, 0, chunk)
+        self.deliver(*last, chunk)
     }
 
-    pub(super) fn deliver(&mut self, index: usize, port: usize, chunk: Chunk) -> Result<()> {
-        match &mut self.steps[index].0 {
+    fn deliver(&mut self, index: usize, chunk: Chunk) -> Result<()> {
+        let placed = &mut self.steps[index];
+        let number = placed.number;
+        match &mut placed.step {
             Step::Route(route) => {
                 let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
-                route.chunk(chunk, &self.counters.steps[index])?;
-                self.counters.steps[index].add(now_ns() - begin_ns, rows);
+                route.chunk(chunk, &self.counters.steps[number])?;
+                self.counters.steps[number].add(now_ns() - begin_ns, rows);
                 Ok(())
             }
-            Step::Sink(sink) => sink.write(&chunk, index, &self.counters),
-            Step::Operator { operator, .. } => {
+            Step::Sink(sink) => sink.write(&chunk, number, &self.counters),
+            Step::Operator {
+                operator,
+                dead_letters,
+            } => {
                 self.output.ingest_ns = chunk.ingest_ns;
                 let source = chunk.origin.as_ref().and_then(Origin::source);
                 let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
-                let is_head = index == 0 && matches!(self.input, InstanceInput::Ports(_));
-                match is_head && !operator.is_stateless() {
-                    true => operator.process(port, chunk, &mut self.output)?,
-                    false => isolate::process(operator.as_mut(), port, chunk, &mut self.output)?,
+                isolate::process(operator.as_mut(), chunk, &mut self.output)?;
+                self.counters.steps[number].add(now_ns() - begin_ns, rows);
+                count_late(&self.counters, source, self.output.rows_late);
+                let chunks = take_output(&mut self.output, &self.counters, &**dead_letters)?;
+                if chunks.is_empty() {
+                    return Ok(());
                 }
-                self.counters.steps[index].add(now_ns() - begin_ns, rows);
-                let late_of = source.and_then(|source| self.counters.late_by_source.get(source));
-                if let Some(late_of) = late_of {
-                    InstanceCounters::add(late_of, self.output.rows_late);
-                }
-                self.emitted(index)
+                let next = std::mem::take(&mut placed.next);
+                let mut chunks = chunks.into_iter();
+                let delivered = chunks.try_for_each(|chunk| self.fan_out(&next, chunk));
+                self.steps[index].next = next;
+                delivered
             }
         }
     }
 
-    /// Hands on what the operator at `index` has put into the output.
-    pub(super) fn emitted(&mut self, index: usize) -> Result<()> {
-        InstanceCounters::add(
-            &self.counters.rows_late,
-            std::mem::take(&mut self.output.rows_late),
-        );
-        if !self.output.rejected.is_empty() {
-            let rejected = std::mem::take(&mut self.output.rejected);
-            InstanceCounters::add(&self.counters.rows_bad, rejected.len() as u64);
-            let Step::Operator { dead_letters, .. } = &self.steps[index].0 else {
-                unreachable!("only operators have an output")
-            };
-            rejected
-                .iter()
-                .try_for_each(|rejected| dead_letters.reject(rejected))?;
-        }
-        if self.output.chunks.is_empty() {
+    /// A control message reaches the head and, once that is done with it, the steps after it.
+    pub(super) fn control(&mut self, control: Control) -> Result<()> {
+        if self.advance(&control)? == Progress::More {
+            self.unfinished = Some(Unfinished::Control(control));
             return Ok(());
         }
-        let chunks = std::mem::take(&mut self.output.chunks);
-        let next = std::mem::take(&mut self.steps[index].1);
-        let delivered = chunks
-            .into_iter()
-            .try_for_each(|chunk| self.fan_out(&next, chunk));
-        self.steps[index].1 = next;
-        delivered
-    }
-
-    /// A control message reaches the head and, once that is done with it, the steps behind it.
-    pub(super) fn control(&mut self, control: Control) -> Result<()> {
-        let roots = self.roots.clone();
-        for &root in &roots {
-            if self.advance(root, &control)? == Progress::More {
-                assert!(
-                    matches!(self.input, InstanceInput::Ports(_)),
-                    "only the head of an instance with links may emit in pieces"
-                );
-                self.unfinished = Some(Unfinished::Control(control));
-                return Ok(());
-            }
-        }
-        roots
+        let delayed = self.leave_head(&control)?;
+        let passed_on = delayed.as_ref().unwrap_or(&control);
+        let roots = std::mem::take(&mut self.roots);
+        let passed = roots
             .iter()
-            .try_for_each(|&root| self.pass(root, &control))?;
+            .try_for_each(|&root| self.pass(root, passed_on));
+        self.roots = roots;
+        passed?;
         if let Control::End { stopped, .. } = control {
             (self.ended, self.is_whole) = (true, !stopped);
-            for (step, _) in &mut self.steps {
-                if let Step::Route(route) = step {
+            for placed in &mut self.steps {
+                if let Step::Route(route) = &mut placed.step {
                     route.close();
                 }
             }
-            if let InstanceInput::Ports(ports) = &mut self.input {
+            if let Some(ports) = self.input.ports() {
                 ports.close_relays();
             }
         }
         Ok(())
     }
 
-    /// Lets the operator at `index` emit what the control message completes.
-    fn advance(&mut self, index: usize, control: &Control) -> Result<Progress> {
-        let Step::Operator { operator, .. } = &mut self.steps[index].0 else {
+    /// Lets the head emit what the control message completes.
+    fn advance(&mut self, control: &Control) -> Result<Progress> {
+        let Instance {
+            input: InstanceInput::Head(_, head),
+            output,
+            counters,
+            ..
+        } = self
+        else {
             return Ok(Progress::Done);
         };
         let (time, ingest_ns) = match *control {
@@ -170,26 +193,32 @@ impl Instance {
             | Control::Barrier(_)
             | Control::End { stopped: true, .. } => return Ok(Progress::Done),
         };
-        self.output.ingest_ns = ingest_ns;
+        output.ingest_ns = ingest_ns;
         let begin_ns = now_ns();
-        let progress = operator.advance(time, &mut self.output)?;
-        self.counters.steps[index].add_busy(now_ns() - begin_ns);
-        self.emitted(index)?;
+        let progress = head.operator.advance(time, output)?;
+        counters.steps[HEAD].add_busy(now_ns() - begin_ns);
+        self.emitted_by_head()?;
         Ok(progress)
+    }
+
+    /// Ends the head's unit of work where the control message does that; returns the message that the steps
+    /// after the head get in its place, if they get another one.
+    fn leave_head(&mut self, control: &Control) -> Result<Option<Control>> {
+        let InstanceInput::Head(_, head) = &mut self.input else {
+            return Ok(None);
+        };
+        let delayed = control.delayed(head.delay_us);
+        if control.ends_unit() {
+            head.operator.end_unit(&mut self.output)?;
+            self.emitted_by_head()?;
+        }
+        Ok(delayed)
     }
 
     /// Passes a control message through the step at `index` and on.
     fn pass(&mut self, index: usize, control: &Control) -> Result<()> {
-        let is_root = self.roots.contains(&index);
-        if !is_root && self.advance(index, control)? == Progress::More {
-            return Err(Error::new(
-                self.name.clone(),
-                "a stateless operator asked to be called again",
-            )
-            .mend("an operator that answers More must be declared stateful"));
-        }
-        let mut delayed = None;
-        match &mut self.steps[index].0 {
+        let placed = &mut self.steps[index];
+        match &mut placed.step {
             Step::Route(route) => route.control(&match *control {
                 Control::Watermark { time, ingest_ns } => Message::Watermark { time, ingest_ns },
                 Control::Idle => Message::Idle,
@@ -200,32 +229,44 @@ impl Instance {
             })?,
             Step::Sink(sink) => {
                 if let Control::End { stopped, .. } = *control {
-                    let node = self.nodes[index];
-                    let prepared = sink.finish(index, node, stopped, &self.counters)?;
+                    let (number, node) = (placed.number, placed.node);
+                    let prepared = sink.finish(number, node, stopped, &self.counters)?;
                     self.member.prepared.extend(prepared);
                 }
             }
             Step::Operator { operator, .. } => {
-                let end = matches!(
-                    control,
-                    Control::EndOfWork { .. } | Control::End { stopped: false, .. }
-                );
-                if end {
-                    operator.finalise(&mut self.output)?;
-                    self.emitted(index)?;
-                }
-                if let Step::Operator { operator, .. } = &mut self.steps[index].0 {
-                    if let Control::EndOfWork { .. } = control {
-                        operator.initialise()?;
-                    }
-                    delayed = control.delayed(operator.delay_us());
+                if let Control::EndOfWork { .. } = control {
+                    operator.begin_unit()?;
                 }
             }
         }
-        let control = delayed.as_ref().unwrap_or(control);
-        let next = std::mem::take(&mut self.steps[index].1);
+        let next = std::mem::take(&mut placed.next);
         let passed = next.iter().try_for_each(|&step| self.pass(step, control));
-        self.steps[index].1 = next;
+        self.steps[index].next = next;
         passed
     }
+}
+
+/// Counts rows that were late at an operator for the source that they came from, where that is known.
+fn count_late(counters: &InstanceCounters, source: Option<usize>, rows: u64) {
+    if let Some(late_of) = source.and_then(|source| counters.late_by_source.get(source)) {
+        InstanceCounters::add(late_of, rows);
+    }
+}
+
+/// Takes the chunks that an operator has emitted, and counts and keeps what it has rejected.
+fn take_output(
+    output: &mut Output,
+    counters: &InstanceCounters,
+    dead_letters: &dyn DeadLetters,
+) -> Result<Vec<Chunk>> {
+    InstanceCounters::add(&counters.rows_late, std::mem::take(&mut output.rows_late));
+    if !output.rejected.is_empty() {
+        let rejected = std::mem::take(&mut output.rejected);
+        InstanceCounters::add(&counters.rows_bad, rejected.len() as u64);
+        rejected
+            .iter()
+            .try_for_each(|rejected| dead_letters.reject(rejected))?;
+    }
+    Ok(std::mem::take(&mut output.chunks))
 }

@@ -21,7 +21,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32A
 use arrow_schema::{DataType, SchemaRef};
 
 use super::window::{Windows, ticks_to_us, timestamp_ticks, timestamp_unit};
-use super::{Operator, Output, Progress};
+use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::accumulator::{AggregateFunction, OrderKey};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
@@ -530,11 +530,19 @@ pub(super) fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<Orde
         .collect())
 }
 
-impl Operator for Aggregate {
-    fn shares_input(&self) -> bool {
-        // The engine's own accumulators and the keys copy values; others may keep arrays.
-        let functions = self.spec.calls.iter().map(|call| &call.function);
-        functions.into_iter().any(AggregateFunction::is_foreign)
+impl Stateful for Aggregate {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![Some(self.spec.keys.clone())],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            // The engine's own accumulators and the keys copy values; others may keep arrays.
+            shares_input: {
+                let functions = self.spec.calls.iter().map(|call| &call.function);
+                functions.into_iter().any(AggregateFunction::is_foreign)
+            },
+        }
     }
 
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
@@ -545,6 +553,10 @@ impl Operator for Aggregate {
             Some(window) => self.process_windowed(window, chunk, output),
             None => self.process_running(chunk, output),
         }
+    }
+
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
@@ -569,7 +581,11 @@ impl Operator for Aggregate {
         Ok(Progress::More)
     }
 
-    fn finalise(&mut self, output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        Some(self)
+    }
+
+    fn end_unit(&mut self, output: &mut Output) -> Result<()> {
         if self.spec.is_total() && self.spec.emit != Emit::AtEnd {
             self.emit_total(output)?;
         }
@@ -581,16 +597,27 @@ impl Operator for Aggregate {
         Ok(())
     }
 
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        Some(self)
+    }
+
+    fn bytes(&self) -> usize {
+        let firing = self.firing.iter().map(|(_, table, _)| table.bytes());
+        self.tables
+            .values()
+            .map(|table| table.bytes())
+            .chain(firing)
+            .sum()
+    }
+}
+
+impl Timer for Aggregate {
     fn due_ns(&self) -> Option<u64> {
         self.due_ns
     }
 
     fn on_time(&mut self, output: &mut Output) -> Result<Progress> {
         self.emit_early(output)
-    }
-
-    fn state(&mut self) -> Option<&mut dyn KeyedState> {
-        Some(self)
     }
 }
 

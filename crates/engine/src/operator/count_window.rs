@@ -18,7 +18,7 @@ use super::kept::{KeptRow, RowKeeper, origin};
 use super::window::{
     Windows, scale, ticks_to_us, timestamp_column, timestamp_ticks, timestamp_unit,
 };
-use super::{Operator, Output, Progress};
+use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::hash::hash_rows;
@@ -207,10 +207,16 @@ fn tick(unit: TimeUnit) -> i64 {
     }
 }
 
-impl Operator for CountWindow {
-    fn shares_input(&self) -> bool {
-        // Rows are copied when they are kept.
-        false
+impl Stateful for CountWindow {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![Some(self.spec.keys.clone())],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            // Rows are copied when they are kept.
+            shares_input: false,
+        }
     }
 
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
@@ -227,6 +233,10 @@ impl Operator for CountWindow {
             self.wait(key, row);
         }
         Ok(())
+    }
+
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
@@ -252,7 +262,11 @@ impl Operator for CountWindow {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.forget();
         self.watermark = MIN_WATERMARK;
         Ok(())
@@ -260,6 +274,12 @@ impl Operator for CountWindow {
 
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         Some(self)
+    }
+
+    fn bytes(&self) -> usize {
+        let counters = self.counters.capacity() * size_of::<Counter>();
+        // A row that waits has a place in a tree, two thirds full.
+        self.keys.bytes() + counters + self.bytes + self.pending.len() * 24
     }
 }
 

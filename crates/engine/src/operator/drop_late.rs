@@ -9,7 +9,7 @@
 use arrow_array::{Array, BooleanArray};
 
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
-use super::{Operator, Output};
+use super::{Output, Stateless};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 
@@ -36,12 +36,8 @@ impl DropLate {
     }
 }
 
-impl Operator for DropLate {
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+impl Stateless for DropLate {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         let column = chunk.batch.column(self.time_column);
         let unit = timestamp_unit(column.data_type());
         let (0, Some(unit)) = (column.null_count(), unit) else {
@@ -102,7 +98,7 @@ mod tests {
         let times = vec![Some(1), Some(2), Some(3)];
         let watermarks = Some(vec![1_001, 2_000, 3_001]);
         DropLate::new(0, Late::Before)
-            .process(0, chunk(times, watermarks), &mut output)
+            .process(chunk(times, watermarks), &mut output)
             .unwrap();
         assert_eq!(output.rows_late(), 2);
         let chunks = output.take_chunks();
@@ -118,7 +114,7 @@ mod tests {
         let times = vec![Some(1), Some(2), Some(3)];
         let watermarks = Some(vec![1_001, 2_000, 2_999]);
         DropLate::new(0, Late::At)
-            .process(0, chunk(times, watermarks), &mut output)
+            .process(chunk(times, watermarks), &mut output)
             .unwrap();
         assert_eq!(output.rows_late(), 2);
         let chunks = output.take_chunks();
@@ -130,9 +126,9 @@ mod tests {
         let mut output = Output::new(100);
         let mut operator = DropLate::new(0, Late::Before);
         let in_time = chunk(vec![Some(1), Some(-7)], None);
-        operator.process(0, in_time, &mut output).unwrap();
+        operator.process(in_time, &mut output).unwrap();
         assert_eq!(output.take_chunks()[0].rows(), 2);
-        let broken = operator.process(0, chunk(vec![None], None), &mut output);
+        let broken = operator.process(chunk(vec![None], None), &mut output);
         assert!(broken.unwrap_err().to_string().contains("WATERMARK FOR"));
     }
 }

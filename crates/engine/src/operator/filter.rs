@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 
-use super::{Operator, Output};
+use super::{Output, Stateless};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::expression::{Expression, evaluate};
@@ -29,12 +29,8 @@ impl Filter {
     }
 }
 
-impl Operator for Filter {
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+impl Stateless for Filter {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         let evaluated = evaluate(&self.condition, chunk)?;
         evaluated
             .rejected

@@ -23,7 +23,7 @@ use super::join::JoinKind;
 use super::table_join::holding;
 use super::table_join::index::{Search, converter, encode};
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
-use super::{Operator, Output, Progress};
+use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::Expression;
@@ -348,7 +348,35 @@ impl IntervalJoin {
     }
 }
 
-impl Operator for IntervalJoin {
+impl Stateful for IntervalJoin {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: self
+                .spec
+                .sides
+                .iter()
+                .map(|side| Some(side.keys.clone()))
+                .collect(),
+            is_replicated: false,
+            first_input: None,
+            // A side that may be padded has no event time for what follows, nor has one that doesn't come out.
+            delay_us: {
+                let [least, most] = self.spec.bounds;
+                let left = match self.spec.kind.keeps(1) {
+                    true => 0,
+                    false => most.max(0),
+                };
+                let right = match self.spec.kind.keeps(0) || self.spec.kind.is_of_left() {
+                    true => 0,
+                    false => least.saturating_neg().max(0),
+                };
+                left.max(right).saturating_add(self.spec.behind_us)
+            },
+            // What it keeps and emits is encoded in between.
+            shares_input: false,
+        }
+    }
+
     fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let mut batch = chunk.batch;
         let mut times = self.times(input, &batch)?;
@@ -403,33 +431,22 @@ impl Operator for IntervalJoin {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.sides.iter_mut().for_each(Side::clear);
         self.watermark = MIN_WATERMARK;
         Ok(())
-    }
-
-    fn delay_us(&self) -> EventTime {
-        let [least, most] = self.spec.bounds;
-        // A side that may be padded has no event time for what follows, nor has one that doesn't come out.
-        let left = match self.spec.kind.keeps(1) {
-            true => 0,
-            false => most.max(0),
-        };
-        let right = match self.spec.kind.keeps(0) || self.spec.kind.is_of_left() {
-            true => 0,
-            false => least.saturating_neg().max(0),
-        };
-        left.max(right).saturating_add(self.spec.behind_us)
     }
 
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         Some(self)
     }
 
-    fn shares_input(&self) -> bool {
-        // What it keeps and emits is encoded in between.
-        false
+    fn bytes(&self) -> usize {
+        self.sides.iter().map(|side| side.bytes()).sum()
     }
 }
 

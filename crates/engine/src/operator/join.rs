@@ -14,7 +14,7 @@ use arrow_array::{Array, RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
 
 use super::window::{Windows, ticks_to_us, timestamp_ticks};
-use super::{Operator, Output, Progress};
+use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::expression::Expression;
@@ -176,7 +176,22 @@ pub(super) fn copy_views(batch: RecordBatch) -> Result<RecordBatch> {
     )?)
 }
 
-impl Operator for WindowJoin {
+impl Stateful for WindowJoin {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: self
+                .spec
+                .sides
+                .iter()
+                .map(|side| Some(side.placed_by().to_vec()))
+                .collect(),
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            shares_input: true,
+        }
+    }
+
     fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let side = &self.spec.sides[input];
         let column = chunk.batch.column(side.window_column).clone();
@@ -207,6 +222,10 @@ impl Operator for WindowJoin {
         Ok(())
     }
 
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
         self.watermark = watermark;
         if self.firing.is_none() {
@@ -227,7 +246,11 @@ impl Operator for WindowJoin {
         Ok(Progress::More)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.windows.clear();
         self.watermark = MIN_WATERMARK;
         Ok(())
@@ -235,6 +258,17 @@ impl Operator for WindowJoin {
 
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         Some(self)
+    }
+
+    fn bytes(&self) -> usize {
+        let batches = self
+            .windows
+            .values()
+            .flatten()
+            .flat_map(|kept| &kept.batches);
+        batches
+            .map(|(_, batch)| batch.get_array_memory_size())
+            .sum()
     }
 }
 

@@ -7,7 +7,7 @@
 use arrow_array::{Array, BooleanArray};
 
 use super::window::{Windows, scale, ticks_to_us, timestamp_ticks, timestamp_unit};
-use super::{Operator, Output};
+use super::{Output, Stateless};
 use crate::chunk::{Chunk, Origin};
 use crate::error::{Error, Result};
 use crate::time::EventTime;
@@ -66,12 +66,8 @@ impl LateRows {
     }
 }
 
-impl Operator for LateRows {
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+impl Stateless for LateRows {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         let origin = chunk.origin.as_ref();
         // Nothing is late where no row lies behind its watermark.
         let Some(watermarks) = origin.and_then(|origin| origin.watermarks.clone()) else {
@@ -164,11 +160,11 @@ mod tests {
                 _ => Lateness::Windows(windows, lateness_us),
             };
             match kind {
-                4 => DropLate::new(0, crate::operator::drop_late::Late::Before).process(0, chunk(&times), &mut out).unwrap(),
+                4 => DropLate::new(0, crate::operator::drop_late::Late::Before).process(chunk(&times), &mut out).unwrap(),
                 _ => AssignWindows::new(0, windows, schema).with_lateness(lateness_us)
-                    .process(0, chunk(&times), &mut out).unwrap(),
+                    .process(chunk(&times), &mut out).unwrap(),
             }
-            LateRows::new(0, rule).process(0, chunk(&times), &mut late).unwrap();
+            LateRows::new(0, rule).process(chunk(&times), &mut late).unwrap();
             let late = late.take_chunks();
             prop_assert_eq!(out.rows_late(), late.iter().map(Chunk::rows).sum::<usize>() as u64);
             let mut all = numbers(&out.take_chunks());

@@ -21,7 +21,7 @@ use hashbrown::HashTable;
 
 use super::table_join::holding;
 use super::table_join::index::{Search, converter, encode};
-use super::{Operator, Output};
+use super::{Output, Stateless};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::{Expression, reject};
@@ -289,20 +289,16 @@ struct Candidates<'a> {
     refused: Vec<u32>,
 }
 
-impl Operator for LookupJoin {
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn initialise(&mut self) -> Result<()> {
+impl Stateless for LookupJoin {
+    fn begin_unit(&mut self) -> Result<()> {
         self.lookup.open()
     }
 
-    fn memory(&mut self) -> Option<usize> {
-        Some(self.cache.bytes())
+    fn bytes(&self) -> usize {
+        self.cache.bytes()
     }
 
-    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         let columns = self.spec.keys.iter();
         let columns = columns.map(|&key| chunk.batch.column(key).clone());
         let columns = columns.collect::<Vec<ArrayRef>>();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 
-use super::{Operator, Output};
+use super::{Output, Stateless};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::expression::{Expression, evaluate};
@@ -30,12 +30,8 @@ impl Map {
     }
 }
 
-impl Operator for Map {
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+impl Stateless for Map {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         let evaluated = evaluate(&self.expressions, chunk)?;
         evaluated
             .rejected

@@ -23,7 +23,7 @@ use arrow_schema::{DataType, SchemaRef};
 use super::keyed::Keyed;
 use super::table_join::index::{converter, encode};
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
-use super::{Operator, Output, Progress};
+use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::accumulator::AggregateFunction;
 use crate::chunk::{Chunk, Origin};
 use crate::error::{Error, Result};
@@ -335,7 +335,18 @@ impl Over {
     }
 }
 
-impl Operator for Over {
+impl Stateful for Over {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![Some(self.spec.keys.clone())],
+            is_replicated: false,
+            first_input: None,
+            delay_us: self.spec.behind_us,
+            // What it keeps and emits is encoded in between.
+            shares_input: false,
+        }
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let mut chunk = chunk;
         let mut times = self.times(&chunk.batch)?;
@@ -360,6 +371,10 @@ impl Operator for Over {
         self.keep(&chunk.batch, &times, (0..times.len()).map(arrival))
     }
 
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
         self.watermark = self.watermark.max(watermark);
         let piece = self.next_piece(output.chunk_rows)?;
@@ -375,7 +390,11 @@ impl Operator for Over {
         })
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.keys.clear();
         self.running.clear();
         self.bytes = 0;
@@ -383,17 +402,12 @@ impl Operator for Over {
         Ok(())
     }
 
-    fn delay_us(&self) -> EventTime {
-        self.spec.behind_us
-    }
-
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         Some(self)
     }
 
-    fn shares_input(&self) -> bool {
-        // What it keeps and emits is encoded in between.
-        false
+    fn bytes(&self) -> usize {
+        self.keys.bytes() + self.bytes + self.running.bytes()
     }
 }
 

@@ -17,10 +17,12 @@ use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::SchemaRef;
 
 use super::join::copy_views;
-use super::{Operator, Output, Progress};
+use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::{Chunk, Origin, Partitions, Positions};
 use crate::error::{Error, Result};
 use crate::expression::{Expression, evaluate};
+use crate::state::KeyedState;
+use crate::time::EventTime;
 use index::{Cursor, Index, Pairs, Search};
 
 /// The input of a table join that its rows come from.
@@ -138,15 +140,15 @@ impl TableJoin {
     }
 }
 
-impl Operator for TableJoin {
-    fn memory(&mut self) -> Option<usize> {
-        Some(match &self.table {
-            Table::Growing(batches) => {
-                let batches = batches.iter();
-                batches.map(RecordBatch::get_array_memory_size).sum()
-            }
-            Table::Whole(index) => index.bytes(),
-        })
+impl Stateful for TableJoin {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![None, None],
+            is_replicated: false,
+            first_input: Some(TABLE),
+            delay_us: 0,
+            shares_input: true,
+        }
     }
 
     fn process(&mut self, input: usize, chunk: Chunk, _output: &mut Output) -> Result<()> {
@@ -200,8 +202,30 @@ impl Operator for TableJoin {
         Ok(Progress::More)
     }
 
-    fn first_input(&self) -> Option<usize> {
-        Some(TABLE)
+    fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        None
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.table {
+            Table::Growing(batches) => {
+                let batches = batches.iter();
+                batches.map(RecordBatch::get_array_memory_size).sum()
+            }
+            Table::Whole(index) => index.bytes(),
+        }
     }
 }
 

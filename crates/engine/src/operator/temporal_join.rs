@@ -21,7 +21,7 @@ use super::join::copy_views;
 use super::table_join::index::{converter, encode};
 use super::table_join::{STREAM, TABLE, TableJoinSpec, holding};
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
-use super::{Operator, Output, Progress};
+use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::{Chunk, Positions};
 use crate::error::{Error, Result};
 use crate::state::{KeyedState, Mark};
@@ -211,7 +211,19 @@ impl TemporalJoin {
     }
 }
 
-impl Operator for TemporalJoin {
+impl Stateful for TemporalJoin {
+    fn facts(&self) -> Facts {
+        Facts {
+            // Rows of the stream stay where they are, and versions are everywhere.
+            placed_by: vec![None, None],
+            is_replicated: true,
+            first_input: None,
+            delay_us: 0,
+            // It copies what it keeps, and emits nothing else.
+            shares_input: false,
+        }
+    }
+
     fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let timed = self.timed(input, &chunk)?;
         if input == STREAM {
@@ -231,6 +243,10 @@ impl Operator for TemporalJoin {
         self.versions
             .add(chunk.batch, &times, &places, &keys, self.mark);
         Ok(())
+    }
+
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
@@ -253,7 +269,11 @@ impl Operator for TemporalJoin {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.versions = Versions::new(self.spec.join.table.clone());
         self.kept_from = MIN_WATERMARK;
         self.watermark = MIN_WATERMARK;
@@ -264,9 +284,10 @@ impl Operator for TemporalJoin {
         Some(self)
     }
 
-    fn shares_input(&self) -> bool {
-        // It copies what it keeps, and emits nothing else.
-        false
+    fn bytes(&self) -> usize {
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|waiting| waiting.chunk.batch.get_array_memory_size());
+        waiting.sum::<usize>() + self.versions.bytes()
     }
 }
 

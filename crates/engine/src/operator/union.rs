@@ -4,7 +4,7 @@
 use arrow_array::Int8Array;
 use arrow_schema::SchemaRef;
 
-use super::{Operator, Output};
+use super::{Output, Stateless};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 
@@ -33,12 +33,8 @@ impl Union {
     }
 }
 
-impl Operator for Union {
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+impl Stateless for Union {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         let columns = chunk.batch.columns().to_vec();
         let mut chunk = chunk.with_columns(self.schema.clone(), columns)?;
         if self.changes && chunk.kinds.is_none() {

@@ -16,7 +16,7 @@ use arrow_array::types::*;
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, UInt32Array};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 
-use super::{Operator, Output};
+use super::{Output, Stateless};
 use crate::chunk::{Chunk, Origin};
 use crate::error::{Error, Result};
 use crate::expression::reject;
@@ -226,12 +226,8 @@ impl AssignWindows {
     }
 }
 
-impl Operator for AssignWindows {
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn process(&mut self, _input: usize, mut chunk: Chunk, output: &mut Output) -> Result<()> {
+impl Stateless for AssignWindows {
+    fn process(&mut self, mut chunk: Chunk, output: &mut Output) -> Result<()> {
         if chunk.batch.column(self.time_column).null_count() > 0 {
             return Err(
                 Error::new("window", "an event time is NULL behind the source")

@@ -25,11 +25,12 @@ use slackwater_engine::intake::{EventTimeSpec, IntakeSpec};
 use slackwater_engine::link::shm::{Feed, Inbox, Outbox, Peer, Subscription};
 use slackwater_engine::link::tcp::{Acceptor, Identity, Settings, Writer};
 use slackwater_engine::link::{FrameReceiver, FrameSender, Waiter};
-use slackwater_engine::operator::{Operator, Output, Progress};
+use slackwater_engine::operator::{Facts, Operator, Output, Progress, Stateful, Timer};
 use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions};
 use slackwater_engine::sink::Sink;
 use slackwater_engine::source::{DeadLetters, Source, SourcePoll, SourceRows};
+use slackwater_engine::state::KeyedState;
 use slackwater_engine::time::{EventTime, MAX_WATERMARK, now_ns};
 
 use crate::PATIENCE;
@@ -344,6 +345,8 @@ impl Catalog for Broadcast {
         Ok(SourceParts {
             restored: Vec::new(),
             suspects: Vec::new(),
+            recorder: None,
+            notices: None,
             source: Box::new(Units {
                 origin: instance as i64,
                 left: self.units.iter().rev().copied().collect(),
@@ -370,9 +373,9 @@ impl Catalog for Broadcast {
         })
     }
 
-    fn operator(&self, node: usize) -> Result<Box<dyn Operator>> {
+    fn operator(&self, node: usize) -> Result<Operator> {
         let receiver = node - 1;
-        Ok(Box::new(Notes {
+        Ok(Operator::stateful(Notes {
             seen: self.seen[receiver].clone(),
             slow: self.slow == Some(receiver),
             fails: self.fails == Some(receiver),
@@ -448,7 +451,17 @@ struct Notes {
     fails: bool,
 }
 
-impl Operator for Notes {
+impl Stateful for Notes {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![None],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            shares_input: true,
+        }
+    }
+
     fn process(&mut self, _: usize, chunk: Chunk, _: &mut Output) -> Result<()> {
         if self.fails {
             return Err(Error::new("a receiver", "fails, as it was told"));
@@ -463,6 +476,10 @@ impl Operator for Notes {
         Ok(())
     }
 
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
     fn advance(&mut self, watermark: EventTime, _: &mut Output) -> Result<Progress> {
         if watermark < MAX_WATERMARK {
             self.seen.lock().unwrap().push(Seen::Watermark(watermark));
@@ -470,9 +487,21 @@ impl Operator for Notes {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _: &mut Output) -> Result<()> {
         self.seen.lock().unwrap().push(Seen::EndOfWork);
         Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        None
+    }
+
+    fn bytes(&self) -> usize {
+        0
     }
 }
 

@@ -27,12 +27,13 @@ use slackwater_engine::operator::aggregate::{
     Aggregate, AggregateCall, AggregateSpec, Emit, WindowKey,
 };
 use slackwater_engine::operator::window::{AssignWindows, Windows};
-use slackwater_engine::operator::{Operator, Output};
+use slackwater_engine::operator::{Facts, Operator, Output, Progress, Stateful, Timer};
 use slackwater_engine::protocol::{Attached, WorkerEvent};
 use slackwater_engine::runtime::{Deployed, Runtime};
 use slackwater_engine::sink::Sink;
 use slackwater_engine::source::{DeadLetters, Rejected, Source, SourcePoll, SourceRows};
-use slackwater_engine::time::now_ns;
+use slackwater_engine::state::KeyedState;
+use slackwater_engine::time::{EventTime, now_ns};
 
 const KEYS: i64 = 7;
 const WINDOW_US: i64 = 10;
@@ -331,6 +332,8 @@ impl Catalog for Pipeline {
         Ok(SourceParts {
             restored: Vec::new(),
             suspects: Vec::new(),
+            recorder: None,
+            notices: None,
             source: Box::new(NumberSource {
                 numbers: self.numbers,
                 partitions: mine.map(|partition| (partition, partition)).collect(),
@@ -355,13 +358,17 @@ impl Catalog for Pipeline {
         })
     }
 
-    fn operator(&self, node: usize) -> Result<Box<dyn Operator>> {
+    fn operator(&self, node: usize) -> Result<Operator> {
         let windows = Windows::new(WINDOW_US, WINDOW_US, TimeUnit::Microsecond).unwrap();
         if node == 1 {
-            return Ok(Box::new(AssignWindows::new(2, windows, windowed())));
+            return Ok(Operator::stateless(AssignWindows::new(
+                2,
+                windows,
+                windowed(),
+            )));
         }
         if self.panics {
-            return Ok(Box::new(Panics));
+            return Ok(Operator::stateful(Panics));
         }
         let sum = AggregateFunction::Sum {
             to: DataType::Int64,
@@ -395,7 +402,7 @@ impl Catalog for Pipeline {
                 ("sum", DataType::Int64),
             ]),
         };
-        Ok(Box::new(Aggregate::new(spec, &windowed())?))
+        Ok(Operator::stateful(Aggregate::new(spec, &windowed())?))
     }
 
     fn sink(&self, _node: usize, _instance: usize, _instances: usize) -> Result<Box<dyn Sink>> {
@@ -477,9 +484,43 @@ impl Source for NumberSource {
 
 struct Panics;
 
-impl Operator for Panics {
+impl Stateful for Panics {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![None],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            shares_input: true,
+        }
+    }
+
     fn process(&mut self, _: usize, _: Chunk, _: &mut Output) -> Result<()> {
         panic!("seven is not my number")
+    }
+
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        None
+    }
+
+    fn bytes(&self) -> usize {
+        0
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Rows come to an instance by what its state is kept by: both are said by the specification that the operator
 //! itself is made from, so that the two can't differ. (The engine checks it again when it builds an instance:
-//! [`KeyedState::placed_by`](slackwater_engine::state::KeyedState::placed_by).)
+//! [`Facts::placed_by`](slackwater_engine::operator::Facts::placed_by).)
 
 use slackwater_control::query::{Exchange, NodeKind};
 use slackwater_engine::operator::table_join::STREAM;

@@ -5,13 +5,58 @@ use std::sync::Arc;
 use slackwater_link::{Sender, Waiter, channel};
 
 use super::*;
-use crate::chunk::Message;
+use crate::chunk::{Chunk, Message};
 use crate::counters::InstanceCounters;
 use crate::exchange::LinkReceiver;
 use crate::instance::Stepped;
-use crate::operator::union::Union;
+use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::ports::{Port, Ports};
-use crate::testing::{Letters, schema};
+use crate::state::KeyedState;
+use crate::testing::Letters;
+use crate::time::EventTime;
+
+/// Keeps nothing and emits nothing.
+struct Silent;
+
+impl Stateful for Silent {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![None],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            shares_input: false,
+        }
+    }
+
+    fn process(&mut self, _: usize, _: Chunk, _: &mut Output) -> Result<()> {
+        Ok(())
+    }
+
+    fn rest(&mut self, _: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn advance(&mut self, _: EventTime, _: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _: &mut Output) -> Result<()> {
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<&mut dyn KeyedState> {
+        None
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
 
 /// An instance of one operator, node 7, and the link that feeds it.
 fn instance() -> (Instance, Sender<Message>) {
@@ -23,23 +68,10 @@ fn instance() -> (Instance, Sender<Message>) {
         in_step: false,
         first: false,
     }]);
-    let operator = Step::Operator {
-        operator: Box::new(Union::new(schema(&[]))),
-        dead_letters: Arc::new(Letters::default()),
-    };
+    let head = Head::new(Box::new(Silent), 7, Arc::new(Letters::default()));
     let counters = Arc::new(InstanceCounters::new(1, &[], &[]));
-    let input = InstanceInput::Ports(ports);
-    let steps = vec![(operator, vec![])];
-    let instance = Instance::new(
-        "test".into(),
-        0,
-        input,
-        steps,
-        vec![7],
-        vec![0],
-        10,
-        counters,
-    );
+    let input = InstanceInput::Head(ports, head);
+    let instance = Instance::new("test".into(), 0, input, vec![], vec![], 10, counters);
     (instance, sender)
 }
 

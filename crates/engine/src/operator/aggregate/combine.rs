@@ -18,7 +18,7 @@ use super::{AggregateSpec, Emit};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::hash::hash_rows;
-use crate::operator::{Operator, Output};
+use crate::operator::{Output, Stateless};
 
 /// Groups per row from which on combining is not worth its while: the chunk is sent as it is.
 const GROUPS_PER_ROW_MAX: f64 = 0.5;
@@ -109,8 +109,8 @@ impl Combine {
     }
 }
 
-impl Operator for Combine {
-    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+impl Stateless for Combine {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         // Relaxed: it may be switched on a chunk earlier or later.
         if chunk.rows() == 0 || !self.is_on.load(Ordering::Relaxed) {
             output.emit(chunk);

@@ -83,10 +83,6 @@ impl Groups {
 }
 
 impl KeyedState for Aggregate {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        Some(&self.spec.keys)
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -202,14 +198,5 @@ impl KeyedState for Aggregate {
         }
         self.watermark = self.watermark.max(watermark);
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        let firing = self.firing.iter().map(|(_, table, _)| table.bytes());
-        self.tables
-            .values()
-            .map(|table| table.bytes())
-            .chain(firing)
-            .sum()
     }
 }

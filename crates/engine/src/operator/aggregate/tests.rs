@@ -354,10 +354,9 @@ proptest! {
     ) {
         let unit = |operator: &mut Aggregate, rows: &[Row]| {
             let mut output = Output::new(1000);
-            operator.initialise().unwrap();
             operator.process(0, chunk(rows), &mut output).unwrap();
             advance(operator, MAX_WATERMARK, &mut output);
-            operator.finalise(&mut output).unwrap();
+            operator.end_unit(&mut output).unwrap();
             sorted_rows(&output.take_chunks())
         };
         let mut used = aggregate(windowed, &keys, Emit::Changes);

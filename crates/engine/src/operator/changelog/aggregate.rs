@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::expression::reject;
 use crate::hash::hash_rows;
 use crate::operator::aggregate::{AggregateSpec, Emit, Keys, emit_updates, order_keys};
-use crate::operator::{Operator, Output, Progress};
+use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK};
 
@@ -432,7 +432,20 @@ fn distinct(groups: &[u32], number: usize) -> Vec<u32> {
     groups.filter(|&group| seen.insert(group)).collect()
 }
 
-impl Operator for UpdatingAggregate {
+impl Stateful for UpdatingAggregate {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![Some(self.spec.keys.clone())],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            shares_input: {
+                let functions = self.spec.calls.iter().map(|call| &call.function);
+                functions.into_iter().any(|function| function.is_foreign())
+            },
+        }
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         if chunk.rows() == 0 {
             return Ok(());
@@ -442,6 +455,10 @@ impl Operator for UpdatingAggregate {
                 .try_for_each(|row| self.process_chunk(&chunk.slice(row, 1), output));
         }
         self.process_chunk(&chunk, output)
+    }
+
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
@@ -454,18 +471,11 @@ impl Operator for UpdatingAggregate {
         Ok(Progress::Done)
     }
 
-    fn due_ns(&self) -> Option<u64> {
-        (self.spec.starts_empty && self.lacks_total()).then_some(0)
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        Some(self)
     }
 
-    fn on_time(&mut self, output: &mut Output) -> Result<Progress> {
-        if self.lacks_total() {
-            self.emit_total(output)?;
-        }
-        Ok(Progress::Done)
-    }
-
-    fn finalise(&mut self, output: &mut Output) -> Result<()> {
+    fn end_unit(&mut self, output: &mut Output) -> Result<()> {
         if self.spec.emit != Emit::AtEnd && self.lacks_total() {
             self.emit_total(output)?;
         }
@@ -479,9 +489,24 @@ impl Operator for UpdatingAggregate {
         Some(self)
     }
 
-    fn shares_input(&self) -> bool {
-        let functions = self.spec.calls.iter().map(|call| &call.function);
-        functions.into_iter().any(|function| function.is_foreign())
+    fn bytes(&self) -> usize {
+        let accumulators = self.table.accumulators.iter();
+        let accumulators = accumulators.map(|accumulator| accumulator.bytes());
+        let of_group = self.table.of_group.capacity() * size_of::<Group>();
+        self.table.keys.bytes() + of_group + accumulators.sum::<usize>()
+    }
+}
+
+impl Timer for UpdatingAggregate {
+    fn due_ns(&self) -> Option<u64> {
+        (self.spec.starts_empty && self.lacks_total()).then_some(0)
+    }
+
+    fn on_time(&mut self, output: &mut Output) -> Result<Progress> {
+        if self.lacks_total() {
+            self.emit_total(output)?;
+        }
+        Ok(Progress::Done)
     }
 }
 

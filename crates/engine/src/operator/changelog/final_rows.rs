@@ -16,7 +16,7 @@ use super::retractions;
 use super::rows::{KeyedRows, RowOrder};
 use crate::chunk::Chunk;
 use crate::error::Result;
-use crate::operator::{Operator, Output, Progress};
+use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
@@ -125,7 +125,19 @@ impl FinalRows {
     }
 }
 
-impl Operator for FinalRows {
+impl Stateful for FinalRows {
+    fn facts(&self) -> Facts {
+        Facts {
+            // Rows of the stream stay where they are, and versions are everywhere.
+            placed_by: vec![None, None],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            // Rows are kept as copies.
+            shares_input: false,
+        }
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, _output: &mut Output) -> Result<()> {
         let encoded = self.rows.encode(&chunk)?;
         let retracts = retractions(&chunk);
@@ -150,6 +162,10 @@ impl Operator for FinalRows {
         Ok(())
     }
 
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
         if watermark < MAX_WATERMARK {
             return Ok(Progress::Done);
@@ -160,7 +176,11 @@ impl Operator for FinalRows {
         self.emit(output)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.rows.clear();
         self.emitting = None;
         Ok(())
@@ -170,18 +190,12 @@ impl Operator for FinalRows {
         Some(self)
     }
 
-    fn shares_input(&self) -> bool {
-        // Rows are kept as copies.
-        false
+    fn bytes(&self) -> usize {
+        self.rows.bytes()
     }
 }
 
 impl KeyedState for FinalRows {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        // There is one instance, which has all buckets.
-        None
-    }
-
     fn mark(&mut self) -> Mark {
         self.rows.mark()
     }
@@ -205,10 +219,6 @@ impl KeyedState for FinalRows {
             self.rows.clear();
         }
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        self.rows.bytes()
     }
 }
 

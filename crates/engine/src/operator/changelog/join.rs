@@ -28,7 +28,7 @@ use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::{Expression, evaluate};
 use crate::operator::join::JoinKind;
-use crate::operator::{Operator, Output, Progress};
+use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::KeyedState;
 use crate::time::EventTime;
 
@@ -433,7 +433,22 @@ fn taken(batch: &RecordBatch, rows: &[Option<u32>]) -> Result<Vec<ArrayRef>> {
     columns.collect()
 }
 
-impl Operator for ChangelogJoin {
+impl Stateful for ChangelogJoin {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: self
+                .spec
+                .sides
+                .iter()
+                .map(|side| Some(side.keys.clone()))
+                .collect(),
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            shares_input: true,
+        }
+    }
+
     fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         debug_assert!(self.pending.is_none(), "the last chunk has been joined");
         if chunk.rows() == 0 {
@@ -466,7 +481,11 @@ impl Operator for ChangelogJoin {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.sides.iter_mut().for_each(KeyedRows::clear);
         self.retention.restart();
         Ok(())
@@ -474,6 +493,10 @@ impl Operator for ChangelogJoin {
 
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         Some(self)
+    }
+
+    fn bytes(&self) -> usize {
+        self.sides.iter().map(|side| side.bytes()).sum()
     }
 }
 

@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
-use crate::operator::{Operator, Output};
+use crate::operator::{Output, Stateless};
 
 /// Puts a column with `+I`, `-U`, `+U` or `-D` in front of the others.
 pub struct ToRows {
@@ -22,12 +22,8 @@ impl ToRows {
     }
 }
 
-impl Operator for ToRows {
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+impl Stateless for ToRows {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         let kind = |row: usize| chunk.kinds.as_ref().map_or(0, |kinds| kinds.value(row));
         let kinds = (0..chunk.rows()).map(|row| RowKind::symbol(kind(row)));
         let kinds: ArrayRef = Arc::new(StringViewArray::from_iter_values(kinds));

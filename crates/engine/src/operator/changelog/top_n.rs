@@ -23,7 +23,7 @@ use super::{Retention, retractions};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::operator::aggregate::WindowKey;
-use crate::operator::{Operator, Output, Progress};
+use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::KeyedState;
 use crate::time::EventTime;
 pub use windowed::WindowTopN;
@@ -252,7 +252,18 @@ fn ranked(first: &First) -> Vec<&Arc<[u8]>> {
     copies.collect()
 }
 
-impl Operator for TopN {
+impl Stateful for TopN {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![Some(self.spec.partition.clone())],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            // Rows are kept, and emitted, as copies.
+            shares_input: false,
+        }
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let encoded = self.rows.encode(&chunk)?;
         let changes = self.changes(&encoded, &chunk);
@@ -273,6 +284,10 @@ impl Operator for TopN {
         Ok(())
     }
 
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
     fn advance(&mut self, watermark: EventTime, _output: &mut Output) -> Result<Progress> {
         if self.retention.advance(watermark) {
             let retention = self.retention;
@@ -281,7 +296,11 @@ impl Operator for TopN {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.rows.clear();
         self.retention.restart();
         Ok(())
@@ -291,9 +310,8 @@ impl Operator for TopN {
         Some(self)
     }
 
-    fn shares_input(&self) -> bool {
-        // Rows are kept, and emitted, as copies.
-        false
+    fn bytes(&self) -> usize {
+        self.rows.bytes()
     }
 }
 

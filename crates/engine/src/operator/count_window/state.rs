@@ -113,10 +113,6 @@ impl CountWindow {
 }
 
 impl KeyedState for CountWindow {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        Some(&self.spec.keys)
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -195,12 +191,6 @@ impl KeyedState for CountWindow {
         // A key that has emitted something has changed: the last snapshot says what it has.
         self.watermark = self.watermark.max(watermark);
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        let counters = self.counters.capacity() * size_of::<super::Counter>();
-        // A row that waits has a place in a tree, two thirds full.
-        self.keys.bytes() + counters + self.bytes + self.pending.len() * 24
     }
 }
 

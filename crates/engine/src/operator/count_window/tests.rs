@@ -152,7 +152,7 @@ proptest! {
         prop_assert_eq!(sorted_rows(&chunks), naive(&partitions, size as usize, slide as usize));
         let kept = one.counters.iter().flat_map(|counter| &counter.rows);
         prop_assert_eq!(one.bytes, kept.map(|(_, row)| row.bytes()).sum::<usize>());
-        one.finalise(&mut output).unwrap();
+        one.end_unit(&mut output).unwrap();
         prop_assert_eq!(one.bytes, 0);
     }
 }

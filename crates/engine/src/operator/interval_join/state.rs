@@ -60,10 +60,6 @@ impl IntervalJoin {
 }
 
 impl KeyedState for IntervalJoin {
-    fn placed_by(&self, input: usize) -> Option<&[usize]> {
-        Some(&self.spec.sides[input].keys)
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -137,9 +133,5 @@ impl KeyedState for IntervalJoin {
             self.forget(side, usize::MAX);
         }
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        self.sides.iter().map(|side| side.bytes()).sum()
     }
 }

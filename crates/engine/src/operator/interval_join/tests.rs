@@ -270,7 +270,9 @@ impl Run {
     fn take(&mut self) {
         for instance in &mut self.instances.all {
             assert_eq!(instance.output.rows_late(), 0);
-            let told = self.watermark.saturating_sub(instance.operator.delay_us());
+            let told = self
+                .watermark
+                .saturating_sub(instance.operator.facts().delay_us);
             for chunk in instance.output.take_chunks() {
                 assert!(chunk.rows() <= self.chunk_rows && chunk.origin.is_none());
                 let number = |column: usize, row: usize| {
@@ -432,7 +434,7 @@ fn a_pair_for_which_the_condition_fails_is_refused_and_its_rows_are_not_padded()
 
 #[test]
 fn the_watermark_is_delayed_by_what_may_still_use_event_time() {
-    let delay = |kind, bounds| tried(kind, bounds).join().delay_us();
+    let delay = |kind, bounds| tried(kind, bounds).join().facts().delay_us;
     assert_eq!(delay(JoinKind::Inner, [-10, 5]), 10);
     assert_eq!(delay(JoinKind::Inner, [3, 5]), 5);
     assert_eq!(delay(JoinKind::Left, [-10, 5]), 5);
@@ -445,10 +447,9 @@ fn the_next_unit_of_work_knows_nothing_of_the_last() {
     let mut join = tried(JoinKind::Left, [-10, 5]).join();
     for _ in 0..2 {
         let mut output = Output::new(100);
-        join.initialise().unwrap();
         process(&mut join, 0, chunk(&[row(1, 20)]), &mut output);
         advance(&mut join, MAX_WATERMARK, &mut output);
-        join.finalise(&mut output).unwrap();
+        join.end_unit(&mut output).unwrap();
         assert_eq!(output.take_chunks()[0].rows(), 1);
     }
 }

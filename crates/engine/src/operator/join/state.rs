@@ -34,10 +34,6 @@ impl WindowJoin {
 }
 
 impl KeyedState for WindowJoin {
-    fn placed_by(&self, input: usize) -> Option<&[usize]> {
-        Some(self.spec.sides[input].placed_by())
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -126,16 +122,5 @@ impl KeyedState for WindowJoin {
             .retain(|&end, _| ticks_to_us(end, unit) > watermark);
         self.watermark = self.watermark.max(watermark);
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        let batches = self
-            .windows
-            .values()
-            .flatten()
-            .flat_map(|kept| &kept.batches);
-        batches
-            .map(|(_, batch)| batch.get_array_memory_size())
-            .sum()
     }
 }

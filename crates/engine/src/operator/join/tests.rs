@@ -278,7 +278,7 @@ proptest! {
                 }
                 let rest = chunk(0, after);
                 let mut hashes = Vec::new();
-                let keys = other.placed_by(0).unwrap().iter();
+                let keys = other.spec.sides[0].placed_by().iter();
                 let keys = keys.map(|&key| rest.batch.column(key).clone()).collect::<Vec<_>>();
                 hash_rows(&keys, rest.rows(), &mut hashes).unwrap();
                 let keep = hashes.iter().map(|&hash| Some(half.contains_hash(hash)));
@@ -413,10 +413,9 @@ fn the_next_unit_of_work_knows_nothing_of_the_last() {
     };
     let mut join = join(JoinKind::Full, 1, None);
     for _ in 0..2 {
-        join.initialise().unwrap();
         add(&mut join, 0, std::slice::from_ref(&row), 4);
         assert_eq!(end(&mut join, 100).len(), 1);
-        join.finalise(&mut Output::new(100)).unwrap();
+        join.end_unit(&mut Output::new(100)).unwrap();
     }
 }
 

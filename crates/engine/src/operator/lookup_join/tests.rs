@@ -132,10 +132,10 @@ type Joined = (Vec<(i64, Option<String>)>, Vec<u64>);
 
 fn run(join: &mut LookupJoin, keys: &[Option<i64>], input: usize, output: usize) -> Joined {
     let mut joined = Joined::default();
-    join.initialise().unwrap();
+    join.begin_unit().unwrap();
     for (index, keys) in keys.chunks(input).enumerate() {
         let mut taken = Output::new(output);
-        join.process(0, chunk(keys, index * input), &mut taken)
+        join.process(chunk(keys, index * input), &mut taken)
             .unwrap();
         for chunk in taken.take_chunks() {
             assert!(chunk.rows() <= output);
@@ -222,7 +222,7 @@ fn one_question_for_each_chunk_and_none_for_what_is_known() {
     run(&mut join, &keys, 3, 100);
     run(&mut join, &keys, 3, 100);
     assert_eq!(*shelf.asked.lock().unwrap(), [vec![1, 4], vec![2]]);
-    assert!(join.memory() > Some(0));
+    assert!(join.bytes() > 0);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn an_answer_to_another_question_is_an_error() {
     };
     let mut join = join(&shelf, false, false);
     let error = join
-        .process(0, chunk(&[Some(1)], 0), &mut Output::new(10))
+        .process(chunk(&[Some(1)], 0), &mut Output::new(10))
         .unwrap_err();
     assert!(error.to_string().starts_with("shelf: answered"), "{error}");
 }

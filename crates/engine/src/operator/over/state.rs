@@ -160,10 +160,6 @@ impl Over {
 }
 
 impl KeyedState for Over {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        Some(&self.spec.keys)
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -209,9 +205,5 @@ impl KeyedState for Over {
             self.forget(key);
         }
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        self.keys.bytes() + self.bytes + self.running.bytes()
     }
 }

@@ -545,11 +545,10 @@ fn the_next_unit_of_work_knows_nothing_of_the_last() {
     let mut before = None;
     for _ in 0..2 {
         let mut output = Output::new(100);
-        over.initialise().unwrap();
         let of = [row(2, 10), row(4, 11)];
         over.process(0, chunk(&of, Some(0)), &mut output).unwrap();
         advance(&mut over, MAX_WATERMARK, &mut output);
-        over.finalise(&mut output).unwrap();
+        over.end_unit(&mut output).unwrap();
         let found = rows(&output.take_chunks());
         assert_eq!(found.len(), 2);
         assert_eq!(*before.get_or_insert(found.clone()), found);

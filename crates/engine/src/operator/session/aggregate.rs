@@ -17,7 +17,7 @@ use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::operator::aggregate::groups::Groups;
 use crate::operator::aggregate::{AggregateSpec, emit_updates};
-use crate::operator::{Operator, Output, Progress};
+use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
 
@@ -104,10 +104,18 @@ impl SessionAggregate {
     }
 }
 
-impl Operator for SessionAggregate {
-    fn shares_input(&self) -> bool {
-        let functions = self.spec.calls.iter().map(|call| &call.function);
-        functions.into_iter().any(AggregateFunction::is_foreign)
+impl Stateful for SessionAggregate {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![Some(self.sessions.spec.keys.clone())],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            shares_input: {
+                let functions = self.spec.calls.iter().map(|call| &call.function);
+                functions.into_iter().any(AggregateFunction::is_foreign)
+            },
+        }
     }
 
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
@@ -119,6 +127,10 @@ impl Operator for SessionAggregate {
         self.merge()?;
         self.values.touch(&numbers, self.mark);
         self.values.update(&self.spec, &numbers, &chunk)
+    }
+
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
@@ -139,7 +151,11 @@ impl Operator for SessionAggregate {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.sessions.clear();
         self.values.clear();
         self.sessions.watermark = MIN_WATERMARK;
@@ -149,13 +165,13 @@ impl Operator for SessionAggregate {
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         Some(self)
     }
+
+    fn bytes(&self) -> usize {
+        self.sessions.bytes() + self.values.bytes()
+    }
 }
 
 impl KeyedState for SessionAggregate {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        Some(&self.sessions.spec.keys)
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -247,9 +263,5 @@ impl KeyedState for SessionAggregate {
         while self.sessions.close(watermark).is_some() {}
         self.sessions.watermark = self.sessions.watermark.max(watermark);
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        self.sessions.bytes() + self.values.bytes()
     }
 }

@@ -14,7 +14,7 @@ use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::hash::hash_rows;
 use crate::operator::kept::{KeptRow, RowKeeper, fit, origin, own_column, places};
-use crate::operator::{Operator, Output, Progress};
+use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
 
@@ -113,10 +113,16 @@ impl SessionRows {
     }
 }
 
-impl Operator for SessionRows {
-    fn shares_input(&self) -> bool {
-        // Rows are copied when they are kept.
-        false
+impl Stateful for SessionRows {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![Some(self.sessions.spec.keys.clone())],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            // Rows are copied when they are kept.
+            shares_input: false,
+        }
     }
 
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
@@ -131,6 +137,10 @@ impl Operator for SessionRows {
         let reaches = self.sessions.reaches(&chunk.batch)?;
         self.add(&numbers, rows, &reaches);
         Ok(())
+    }
+
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
@@ -153,7 +163,11 @@ impl Operator for SessionRows {
         Ok(Progress::Done)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.sessions.clear();
         self.rows.clear();
         self.bytes = 0;
@@ -164,13 +178,13 @@ impl Operator for SessionRows {
     fn state(&mut self) -> Option<&mut dyn KeyedState> {
         Some(self)
     }
+
+    fn bytes(&self) -> usize {
+        self.sessions.bytes() + self.bytes + self.rows.capacity() * 24
+    }
 }
 
 impl KeyedState for SessionRows {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        Some(&self.sessions.spec.keys)
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -260,9 +274,5 @@ impl KeyedState for SessionRows {
         }
         self.sessions.watermark = self.sessions.watermark.max(watermark);
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        self.sessions.bytes() + self.bytes + self.rows.capacity() * 24
     }
 }

@@ -13,7 +13,7 @@ use crate::accumulator::AggregateFunction;
 use crate::chunk::{Origin, Partitions, Positions};
 use crate::operator::aggregate::{AggregateCall, AggregateSpec, Emit, WindowKey};
 use crate::operator::window::AssignWindows;
-use crate::operator::{Operator, Progress};
+use crate::operator::{Progress, Stateful, Stateless};
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::testing::{batch, rows, schema};
 use crate::time::MAX_WATERMARK;
@@ -264,7 +264,7 @@ struct Run<'r> {
 }
 
 impl Run<'_> {
-    fn run<O: Operator + KeyedState>(&self, new: impl Fn() -> O) -> (Vec<Chunk>, u64) {
+    fn run<O: Stateful + KeyedState>(&self, new: impl Fn() -> O) -> (Vec<Chunk>, u64) {
         let mut one = new();
         let mut assign = AssignWindows::new(0, windows(), input());
         let (mut assigned, mut output) =
@@ -291,7 +291,7 @@ impl Run<'_> {
             });
             let watermarks = watermarks.collect::<Vec<i64>>();
             let chunk = chunk(partition, from, rows, &watermarks);
-            assign.process(0, chunk, &mut assigned).unwrap();
+            assign.process(chunk, &mut assigned).unwrap();
             for chunk in assigned.take_chunks() {
                 one.process(0, chunk, &mut output).unwrap();
             }
@@ -364,7 +364,7 @@ fn a_row_between_two_sessions_makes_them_one() {
         let mut assigned = Output::new(100);
         let row = chunk(0, 0, &[(time, 1, time)], &[i64::MIN]);
         let mut assign = AssignWindows::new(0, windows(), input());
-        assign.process(0, row, &mut assigned).unwrap();
+        assign.process(row, &mut assigned).unwrap();
         for chunk in assigned.take_chunks() {
             one.process(0, chunk, &mut output).unwrap();
         }
@@ -391,7 +391,7 @@ fn sessions_that_have_gone_leave_no_memory() {
         let mut assigned = Output::new(1000);
         let mut assign = AssignWindows::new(0, windows(), input());
         let chunk = chunk(0, 0, &rows, &vec![i64::MIN; rows.len()]);
-        assign.process(0, chunk, &mut assigned).unwrap();
+        assign.process(chunk, &mut assigned).unwrap();
         for chunk in assigned.take_chunks() {
             one.process(0, chunk, &mut output).unwrap();
         }

@@ -179,10 +179,9 @@ fn the_table_is_the_same_in_the_next_unit_of_work() {
     join.process(TABLE, chunk(&[(Some(1), None)], 0), &mut output)
         .unwrap();
     for _ in 0..2 {
-        join.initialise().unwrap();
         feed(&mut join, chunk(&[(Some(1), None)], 0), &mut output);
         assert_eq!(output.take_chunks().len(), 1);
-        join.finalise(&mut output).unwrap();
+        join.end_unit(&mut output).unwrap();
     }
     let late = join.process(TABLE, chunk(&[(Some(1), None)], 0), &mut output);
     assert!(late.is_err(), "half a table was joined");

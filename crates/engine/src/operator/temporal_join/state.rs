@@ -225,11 +225,6 @@ impl TemporalJoin {
 }
 
 impl KeyedState for TemporalJoin {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        // Rows of the stream stay where they are, and versions are everywhere.
-        None
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -301,15 +296,5 @@ impl KeyedState for TemporalJoin {
         self.restored_from = Some(least);
         self.kept_from = least.saturating_sub(KEPT_BEHIND_US);
         Ok(())
-    }
-
-    fn is_replicated(&self) -> bool {
-        true
-    }
-
-    fn bytes(&self) -> usize {
-        let waiting = self.waiting.iter();
-        let waiting = waiting.map(|waiting| waiting.chunk.batch.get_array_memory_size());
-        waiting.sum::<usize>() + self.versions.bytes()
     }
 }

@@ -220,7 +220,7 @@ fn the_last_of_several_versions_of_one_time_counts() {
     join.process(STREAM, chunk(&[row(0)]), &mut output).unwrap();
     advance(&mut join, MAX_WATERMARK, &mut output);
     assert_eq!(numbers(&output.take_chunks()), [(0, Some(8))]);
-    join.finalise(&mut output).unwrap();
+    join.end_unit(&mut output).unwrap();
     join.process(STREAM, chunk(&[row(0)]), &mut output).unwrap();
     advance(&mut join, MAX_WATERMARK, &mut output);
     assert!(

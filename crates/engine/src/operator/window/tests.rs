@@ -29,7 +29,7 @@ fn assign(
     });
     let mut output = Output::new(1000);
     AssignWindows::new(0, windows, out)
-        .process(0, chunk, &mut output)
+        .process(chunk, &mut output)
         .unwrap();
     let mut rows = Vec::new();
     for chunk in output.take_chunks() {
@@ -98,7 +98,7 @@ fn regression_windows_beyond_64_bits_of_nanoseconds_refuse_their_row() {
         ]);
         let mut output = Output::new(100);
         AssignWindows::new(0, windows, schema)
-            .process(0, Chunk::new(input, 0), &mut output)
+            .process(Chunk::new(input, 0), &mut output)
             .unwrap();
         assert_eq!(output.rejected().len(), 2);
         let starts = output.take_chunks()[0].batch.column(1).clone();
@@ -127,7 +127,6 @@ fn cumulating_windows_grow_until_they_are_full() {
     let mut output = Output::new(2);
     AssignWindows::new(0, windows, crate::testing::schema(&names))
         .process(
-            0,
             Chunk::new(crate::testing::batch(vec![("ts", times)]), 0),
             &mut output,
         )
@@ -177,7 +176,7 @@ fn windows_take_rows_until_their_lateness_is_over() {
     let mut output = Output::new(100);
     AssignWindows::new(0, windows, crate::testing::schema(&names))
         .with_lateness(5_000)
-        .process(0, chunk, &mut output)
+        .process(chunk, &mut output)
         .unwrap();
     assert_eq!((output.take_chunks()[0].rows(), output.rows_late()), (2, 1));
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::operator::Stateless;
 
 /// The rows through the first phase, in chunks of `chunk_rows`; the second half with it switched on.
 fn combined(rows: &[Row], spec: &AggregateSpec, chunk_rows: usize) -> Vec<Chunk> {
@@ -11,7 +12,7 @@ fn combined(rows: &[Row], spec: &AggregateSpec, chunk_rows: usize) -> Vec<Chunk>
     let mut output = Output::new(1000);
     for (number, part) in rows.chunks(chunk_rows).enumerate() {
         is_on.store(number % 2 == 1, std::sync::atomic::Ordering::Relaxed);
-        combine.process(0, chunk(part), &mut output).unwrap();
+        combine.process(chunk(part), &mut output).unwrap();
     }
     output.take_chunks()
 }

@@ -137,10 +137,6 @@ impl UpdatingAggregate {
 }
 
 impl KeyedState for UpdatingAggregate {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        Some(&self.spec.keys)
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -222,12 +218,5 @@ impl KeyedState for UpdatingAggregate {
             }
         }
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        let accumulators = self.table.accumulators.iter();
-        let accumulators = accumulators.map(|accumulator| accumulator.bytes());
-        let of_group = self.table.of_group.capacity() * size_of::<Group>();
-        self.table.keys.bytes() + of_group + accumulators.sum::<usize>()
     }
 }

@@ -415,7 +415,7 @@ fn a_total_over_rows_that_may_go_is_there_from_the_start() {
         .iter()
         .for_each(|batch| restored.restore(batch).unwrap());
     assert_eq!(restored.due_ns(), None);
-    restored.finalise(&mut output).unwrap();
+    restored.end_unit(&mut output).unwrap();
     assert!(output.take_chunks().is_empty());
 }
 
@@ -428,12 +428,12 @@ fn a_total_of_no_rows_goes_out_at_the_end() {
     let mut output = Output::new(100);
     let mut operator = aggregate(form, None);
     assert_eq!(operator.due_ns(), None, "no row can go, so none is missing");
-    operator.finalise(&mut output).unwrap();
+    operator.end_unit(&mut output).unwrap();
     assert_eq!(output.take_chunks().len(), 1);
     // The end of the last unit of work is not that of another.
-    operator.finalise(&mut output).unwrap();
+    operator.end_unit(&mut output).unwrap();
     assert!(output.take_chunks().is_empty());
     let mut keyed = aggregate(PLAIN, None);
-    keyed.finalise(&mut output).unwrap();
+    keyed.end_unit(&mut output).unwrap();
     assert!(output.take_chunks().is_empty());
 }

@@ -32,10 +32,6 @@ fn with_side(side: usize, batch: &RecordBatch) -> Result<RecordBatch> {
 }
 
 impl KeyedState for ChangelogJoin {
-    fn placed_by(&self, input: usize) -> Option<&[usize]> {
-        Some(&self.spec.sides[input].keys)
-    }
-
     fn mark(&mut self) -> Mark {
         let [left, right] = &mut self.sides;
         left.mark();
@@ -78,9 +74,5 @@ impl KeyedState for ChangelogJoin {
     fn expire(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        self.sides.iter().map(|side| side.bytes()).sum()
     }
 }

@@ -8,10 +8,6 @@ use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::EventTime;
 
 impl KeyedState for TopN {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        Some(&self.spec.partition)
-    }
-
     fn mark(&mut self) -> Mark {
         self.rows.mark()
     }
@@ -32,9 +28,5 @@ impl KeyedState for TopN {
     fn expire(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        self.rows.bytes()
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::operator::aggregate::WindowKey;
 use crate::operator::changelog::rows::KeyedRows;
 use crate::operator::window::timestamp_ticks;
-use crate::operator::{Operator, Output, Progress};
+use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
 
@@ -102,7 +102,18 @@ impl WindowTopN {
     }
 }
 
-impl Operator for WindowTopN {
+impl Stateful for WindowTopN {
+    fn facts(&self) -> Facts {
+        Facts {
+            placed_by: vec![Some(self.spec.partition.clone())],
+            is_replicated: false,
+            first_input: None,
+            delay_us: 0,
+            // Rows are kept, and emitted, as copies.
+            shares_input: false,
+        }
+    }
+
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let column = chunk.batch.column(self.window.column);
         let ends = self.ends(column)?;
@@ -122,6 +133,10 @@ impl Operator for WindowTopN {
         Ok(())
     }
 
+    fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
         self.watermark = watermark;
         if self.firing.is_none() {
@@ -138,7 +153,11 @@ impl Operator for WindowTopN {
         Ok(Progress::More)
     }
 
-    fn finalise(&mut self, _output: &mut Output) -> Result<()> {
+    fn timer(&mut self) -> Option<&mut dyn Timer> {
+        None
+    }
+
+    fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.windows.clear();
         self.watermark = MIN_WATERMARK;
         Ok(())
@@ -148,17 +167,14 @@ impl Operator for WindowTopN {
         Some(self)
     }
 
-    fn shares_input(&self) -> bool {
-        // Rows are kept, and emitted, as copies.
-        false
+    fn bytes(&self) -> usize {
+        let firing = self.firing.iter().map(|(rows, ..)| rows.bytes());
+        let windows = self.windows.values().map(|rows| rows.bytes());
+        windows.chain(firing).sum()
     }
 }
 
 impl KeyedState for WindowTopN {
-    fn placed_by(&self, _input: usize) -> Option<&[usize]> {
-        Some(&self.spec.partition)
-    }
-
     fn mark(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
@@ -204,11 +220,5 @@ impl KeyedState for WindowTopN {
         self.windows.retain(|&end, _| end > watermark);
         self.watermark = self.watermark.max(watermark);
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        let firing = self.firing.iter().map(|(rows, ..)| rows.bytes());
-        let windows = self.windows.values().map(|rows| rows.bytes());
-        windows.chain(firing).sum()
     }
 }
