@@ -40,7 +40,7 @@ impl BlockPool {
         self.block_bytes
     }
 
-    /// A block of at least `bytes_min` bytes, all of them initialised.
+    /// A block of at least `bytes_min` bytes, all of them initialized.
     pub(crate) fn take(&self, bytes_min: usize) -> Vec<u8> {
         if bytes_min <= self.block_bytes {
             // The block given back last is the one most likely still in the cache.

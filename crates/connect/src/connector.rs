@@ -1,8 +1,8 @@
 //! The table of connectors: what `'connector' = '…'` can name, and everything that is known of each.
 //!
-//! A connector's own file has its entry, a [`ConnectorKind`]; [`CONNECTORS`] has a line for each. Parsing, checks
-//! of options, suggestions, completion in the shell, lists in messages and the tables of options in
-//! `docs/connectors` are all made from the entries.
+//! A connector's own file has its entry, a [`ConnectorKind`]; [`CONNECTORS`] has a line for each. Parsing,
+//! checks of options, suggestions, completion in the shell, lists in messages and the tables of options in
+//! `docs/connectors` are all generated from the entries.
 
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ pub const CONNECTORS: &[ConnectorKind] = &[
     blackhole::CONNECTOR,
 ];
 
-/// Makes one use of a table. Its options are among those that the connector has; their values are not checked.
+/// Makes one use of a table. Its options are among those that the connector has; their values are not
+/// checked.
 pub(crate) type Make<T> = fn(&TableDefinition, &Options<'_>) -> Result<Arc<T>, OptionError>;
 
 /// What is known of a connector.
@@ -39,8 +40,8 @@ pub(crate) type Make<T> = fn(&TableDefinition, &Options<'_>) -> Result<Arc<T>, O
 pub struct ConnectorKind {
     /// The connector's name.
     pub name: &'static str,
-    /// Other engines' names for it, where what they mean differs a little.
-    pub(crate) aliases: &'static [&'static str],
+    /// Other engines' names for it.
+    pub(crate) aliases: &'static [Alias],
     /// The feature of the build that it needs.
     pub(crate) feature: Option<&'static str>,
     /// Makes a table that is read. `None`: it can only be written.
@@ -64,6 +65,14 @@ pub struct ConnectorKind {
     pub(crate) lookup_options: &'static [OptionKind],
 }
 
+/// Another engine's name for a connector.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Alias {
+    pub(crate) name: &'static str,
+    /// Rejects a table that can't have the name, before its options are checked.
+    pub(crate) check: fn(&TableDefinition, Use) -> Result<(), OptionError>,
+}
+
 /// What a statement does with a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -83,7 +92,7 @@ pub(crate) fn not_built<T: ?Sized>(
     Err(needs_feature("connector", feature))
 }
 
-/// What is said where the build lacks a feature that the option's value needs.
+/// The error where the build lacks a feature that the option's value needs.
 #[cfg(not(all(
     feature = "kafka",
     feature = "sqlite",
@@ -139,9 +148,8 @@ impl ConnectorKind {
     /// The connector of that name, in any case.
     fn named(name: &str) -> Option<&'static ConnectorKind> {
         CONNECTORS.iter().find(|kind| {
-            let names = [kind.name].into_iter();
-            let mut names = names.chain(kind.aliases.iter().copied());
-            names.any(|known| known.eq_ignore_ascii_case(name))
+            let is_alias = |alias: &Alias| alias.name.eq_ignore_ascii_case(name);
+            kind.name.eq_ignore_ascii_case(name) || kind.aliases.iter().any(is_alias)
         })
     }
 
@@ -176,6 +184,11 @@ impl ConnectorKind {
         table: &TableDefinition,
         options: &Options<'_>,
     ) -> Result<(), OptionError> {
+        let name = options.text("connector").unwrap_or_default();
+        let mut aliases = self.aliases.iter();
+        if let Some(alias) = aliases.find(|alias| alias.name.eq_ignore_ascii_case(name)) {
+            (alias.check)(table, usage)?;
+        }
         let mut what = match (self.can(Use::Lookup), usage) {
             (true, _) => format!("tables of {}", self.name),
             (false, Use::Sink) => format!("{} sinks", self.name),
@@ -201,7 +214,7 @@ impl ConnectorKind {
         Ok(())
     }
 
-    /// Its options for one use, without those of the format.
+    /// The connector's options for one use, without those of the format.
     fn known(&self, usage: Use) -> impl Iterator<Item = &'static OptionKind> {
         let every = self.can(Use::Lookup);
         let is_for = |of: Use, options: &'static [OptionKind]| match every || usage == of {
@@ -220,7 +233,7 @@ impl ConnectorKind {
         .flatten()
     }
 
-    /// All options that it has in any use, without those of formats.
+    /// All options of the connector, in any use, without those of formats.
     pub(crate) fn every_option(&self) -> impl Iterator<Item = &'static OptionKind> {
         let own = [self.options, self.source_options, self.sink_options];
         own.into_iter().chain([self.lookup_options]).flatten()

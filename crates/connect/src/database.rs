@@ -1,16 +1,16 @@
 //! Tables of databases: read whole, looked up by key, and written (features `sqlite` and `postgres`).
 //!
-//! Values travel as text, both ways: what a database says of a column is read by the parser that reads files,
-//! and what is written is the text that files get, with a cast to the column's type where the database
+//! Values travel as text, both ways: the text of a column is read by the parser that reads files,
+//! and what is written is the text that files would get, with a cast to the column's type where the database
 //! wants one. So there is one way to read and write a type, and it costs what a text format costs.
 //!
 //! ```text
-//! options        where the table is, and what belongs to it
-//! client         one connection, what can be asked of it, and when it is asked again
+//! options        where the table is, and its other options
+//! client         one connection: its requests, and when they are repeated
 //! cells          text to columns and back
 //! source         the whole table, read by a thread
 //! lookup         rows by their keys
-//! sink, staging  rows into the table; with checkpoints by way of a table beside it
+//! sink, staging  rows into the table; with checkpoints through a staging table
 //! ```
 //!
 //! Each instance has a connection of its own.
@@ -41,25 +41,25 @@ pub(crate) use statements::{list, no_column, no_table, order, quoted, upsert};
 pub(crate) struct Table {
     /// Where it is, for messages: `sqlite shop.db, table customers`. Never a password.
     pub(crate) place: String,
-    /// The connector.
+    /// The connector's name.
     pub(crate) connector: &'static str,
     /// The database, as checkpoints name it. Never a password.
     pub(crate) database: String,
-    /// Its name in the database.
+    /// The table's name in the database.
     pub(crate) name: String,
-    /// The columns that the declaration has, which are among the table's.
+    /// The declared columns, which are among the table's.
     pub(crate) schema: SchemaRef,
-    /// Those of them that tell its rows apart; empty where nobody said.
+    /// The columns of the primary key; empty where none was declared.
     pub(crate) primary_key: Vec<usize>,
-    /// By what name what is written is known, in the tables beside it.
+    /// The name under which the staging tables know the sink.
     pub(crate) sink_name: String,
-    /// How often a connection that fails is made again.
+    /// How often a failed connection is tried again.
     pub(crate) retries: u32,
     /// What is kept of lookups.
     pub(crate) cache: slackwater_engine::operator::lookup_join::CacheSettings,
-    /// Whether its texts may have zero bytes.
+    /// Whether its strings may have zero bytes.
     pub(crate) takes_zeros: bool,
-    /// What makes a connection.
+    /// Makes connections.
     pub(crate) server: Arc<dyn Server>,
 }
 

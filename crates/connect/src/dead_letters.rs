@@ -1,7 +1,7 @@
-//! The dead-letter file: refused records are kept, with their place and the reason.
+//! The dead-letter file: rejected records are kept, with their place and the reason.
 //!
-//! One JSON object per line. The file is made when the first record is refused and appended to by
-//! later runs, so nothing is lost. Every line is one write: what was refused before a crash is
+//! One JSON object per line. The file is created when the first record is rejected and appended to by
+//! later runs, so nothing is lost. Every line is one write: what was rejected before a crash is
 //! there after it. A lock is fine, because bad records are rare.
 
 use std::collections::{HashMap, VecDeque};
@@ -17,19 +17,19 @@ use slackwater_engine::source::{DeadLetters, Rejected};
 use crate::options::{OptionError, Options};
 use crate::table::{TableDefinition, table_settings};
 
-/// Folder of the dead-letter files whose table names no other, in the working folder.
+/// The folder of dead-letter files whose table names no path, relative to the working folder.
 const DEFAULT_FOLDER: &str = "slackwater-dead-letter";
 
-/// Partitions that have ended and whose names are kept: what was read of them may still be refused, as long
-/// as it is on its way. 4,096 names of peers are some 500 KB.
+/// Ended partitions whose names are kept: records that were read from them may still be rejected while they
+/// are on their way. 4,096 names of peers take about 500 KB.
 const FORGOTTEN_KEPT_MAX: usize = 4_096;
 
-/// Counts and keeps the refused records of one table.
+/// Counts and keeps the rejected records of one table.
 #[derive(Debug)]
 pub struct FileDeadLetters {
     table: String,
     path: PathBuf,
-    /// Stands between a partition's name and a position: `flights.csv:812`, `topic[3]@42`.
+    /// The separator between a partition's name and a position: `flights.csv:812`, `topic[3]@42`.
     separator: char,
     fail: bool,
     /// What the first record may be, if it can't be read.
@@ -43,7 +43,7 @@ struct State {
     /// Place and reason of the first record, for the summary.
     first: Option<String>,
     names: HashMap<u32, String>,
-    /// Those that have ended, in that order.
+    /// Ended partitions, in the order in which they ended.
     forgotten: VecDeque<u32>,
     file: Option<File>,
 }
@@ -82,7 +82,7 @@ pub fn dead_letters(table: &TableDefinition) -> std::result::Result<FileDeadLett
     })
 }
 
-/// Whether the first record may be a header that nobody has said a word of.
+/// Whether the first record may be a header although the options don't say so.
 fn may_have_header(options: &Options<'_>) -> bool {
     let is_csv = options
         .text("format")
@@ -96,7 +96,7 @@ fn may_have_header(options: &Options<'_>) -> bool {
 }
 
 impl FileDeadLetters {
-    /// Why a record was refused, and what may be behind it.
+    /// Why a record was rejected, with a hint at the likely cause.
     fn reason(&self, rejected: &Rejected) -> String {
         let is_unread = rejected.reason.contains("can't read");
         match self.of_first {
@@ -107,12 +107,12 @@ impl FileDeadLetters {
         }
     }
 
-    /// Records refused so far.
+    /// Records rejected so far.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Place and reason of the first record that was refused.
+    /// Place and reason of the first record that was rejected.
     pub fn first(&self) -> Option<String> {
         self.lock().first.clone()
     }
@@ -127,7 +127,7 @@ impl FileDeadLetters {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a row was read, as refused records have it: `flights.csv:812`.
+    /// Where a row was read, as rejected records have it: `flights.csv:812`.
     pub fn place_of(&self, partition: u32, position: u64) -> String {
         self.place(&self.lock(), Some(partition), Some(position))
     }
@@ -191,7 +191,7 @@ impl DeadLetters for FileDeadLetters {
         let reason = self.reason(rejected);
         if self.fail {
             return Err(Error::new(place, reason)
-                .mend("mend the record, or skip bad records with 'on_error' = 'skip'")
+                .mend("fix the record, or skip bad records with 'on_error' = 'skip'")
                 .final_one());
         }
         if state.first.is_none() {

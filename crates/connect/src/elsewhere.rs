@@ -1,6 +1,6 @@
-//! Connectors and options by Flink's names.
+//! Other engines' names for connectors and options.
 //!
-//! What means the same here gets our name, before anything is checked; what there isn't is refused with what to
+//! A name with an equivalent gets ours, before anything is checked; one without is rejected, with what to
 //! write instead.
 
 use std::collections::BTreeMap;
@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use crate::connector::every_name;
 use crate::options::OptionError;
 
-/// An option by another name: what was written, and what it is here; `None` for one that is dropped, since it
-/// asks for what is the case anyway.
+/// An option under another name: what was written, and what it is called here; `None` for one that is
+/// dropped, since it asks for what happens anyway.
 pub type Renamed = (String, Option<(String, String)>);
 
-/// Connectors of others, and what to write instead.
+/// Connectors of other engines, and what to write instead.
 const CONNECTORS: &[(&str, &str)] = &[
     ("socket", "'connector' = 'tcp', 'address' = 'HOST:PORT'"),
     ("mysql", JDBC),
@@ -64,17 +64,19 @@ const CONNECTORS: &[(&str, &str)] = &[
 
 const JDBC: &str = "'connector' = 'sqlite', 'path' = 'data.db', or 'connector' = 'postgres', 'url' = \
                     'postgresql://HOST/DATABASE'; 'table-name', 'username' and 'password' are the same";
-const NO_CHANGES: &str = "changes of a database are not captured: the connector postgres reads a table as a whole, or \
+const NO_CHANGES: &str = "changes of a database are not captured: the connector postgres reads a table as \
+    a whole, or \
                           looks rows up (FOR SYSTEM_TIME AS OF)";
-const GENERATED: &str = "datagen generates the rows of benchmarks: 'connector' = 'datagen', 'generator' = 'nexmark'; rows \
+const GENERATED: &str = "datagen generates the rows of benchmarks: 'connector' = 'datagen', 'generator' = \
+    'nexmark'; rows \
                          of your own come from a file";
 /// Stands for the list of our connectors.
 const SERVERS: &str = "";
 const LAKES: &str =
     "'connector' = 'file', 'format' = 'parquet' reads and writes files of this machine";
 
-/// What is said of options that have no meaning here: the connector (empty for any), the option or the
-/// beginning of its name, and what to do.
+/// Options without an equivalent: the connector (empty for any), the option or the beginning of its name, and
+/// the fix.
 const OPTIONS: &[(&str, &str, &str)] = &[
     (
         "",
@@ -94,7 +96,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     (
         "",
         "scan.watermark.",
-        "leave it out; 'idle_timeout' = '10 s' lets a silent partition hold nobody back",
+        "leave it out; 'idle_timeout' = '10 s' keeps a silent partition from holding the watermark back",
     ),
     (
         "print",
@@ -116,7 +118,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     (
         "file",
         "source.monitor-interval",
-        "leave it out: the files that are there when the query begins are read to their end",
+        "leave it out: the files that are there when the query starts are read to their end",
     ),
     (
         "file",
@@ -196,7 +198,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What other engines call options that there are here, for the connector (empty for any).
+/// Other engines' names for our options: the connector (empty for any), their name and ours.
 const RENAMED: &[(&str, &str, &str)] = &[
     ("", "csv.field-delimiter", "csv.delimiter"),
     ("", "csv.null-literal", "csv.null"),
@@ -209,7 +211,7 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The options of a table by our names.
+/// A table's options under our names.
 pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, OptionError> {
     let mut found = Vec::new();
     let written = options
@@ -220,7 +222,7 @@ pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, Optio
             found.push(to("connector", "connector", "file"));
             "file"
         }
-        // It stays what it is: such a topic can be written, and not read.
+        // The name is kept: such a topic can be written, but not read.
         Some("upsert-kafka") => "kafka",
         Some(name) if name == "jdbc" || name.starts_with("jdbc:") => return Err(jdbc(options)),
         Some(name) => {
@@ -270,18 +272,18 @@ fn to(from: &str, name: &str, value: &str) -> Renamed {
     )
 }
 
-/// Options whose value decides whether they mean something here.
+/// Options whose value decides whether they have an equivalent.
 fn meant(connector: &str, name: &str, value: &str) -> Result<Option<Renamed>, OptionError> {
     let as_it_is = || Ok(Some((name.to_string(), None)));
     let is_true = value.eq_ignore_ascii_case("true");
     Ok(Some(match (connector, name) {
         ("file", "path") => match value.strip_prefix("file://") {
-            // Two slashes, then a host that is none.
+            // Two slashes, then an empty host.
             Some(path) if path.starts_with('/') => to(name, name, path),
             _ => return Ok(None),
         },
         (_, "json.ignore-parse-errors" | "csv.ignore-parse-errors") => match is_true {
-            // What is ignored is counted and kept.
+            // Ignored records are counted and kept.
             true => return as_it_is(),
             false => to(name, "on_error", "fail"),
         },

@@ -11,7 +11,7 @@ use crate::options::{OptionError, Options, option};
 use crate::table::TableDefinition;
 use crate::{sink, source};
 
-/// The entry in the table of connectors.
+/// The connector's entry in the table of connectors.
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "file",
     aliases: &[],
@@ -26,7 +26,8 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "path",
             "required",
-            "a file, or a pattern: `*` any characters, `?` one, `[ab]` a choice, `**` any folders. A name that \
+            "a file, or a pattern: `*` any characters, `?` one, `[ab]` a choice, `**` any folders. A name \
+             that \
              ends in `.gz` or `.zst` is unpacked, except for formats of columns, which are packed inside",
         ),
         option(
@@ -39,7 +40,8 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "path",
             "required",
-            "with an extension: one file, written by one instance (a name that ends in `.gz` or `.zst` is packed). \
+            "with an extension: one file, written by one instance (a name that ends in `.gz` or `.zst` is \
+             packed). \
              Without: a folder of part files `part-<instance>.csv`, `.json`, `.parquet` or `.arrow`",
         ),
         option(

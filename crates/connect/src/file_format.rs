@@ -116,7 +116,7 @@ impl FormatKind {
         OptionError::new("format", reason, fix)
     }
 
-    /// Its options for one use.
+    /// The connector's options for one use.
     pub(crate) fn known(
         &self,
         usage: Use,

@@ -1,5 +1,5 @@
-//! What must hold for any bytes; the body of the fuzz target `record`, here so that an ordinary test runs
-//! its corpus too.
+//! The properties that hold for any bytes: the body of the fuzz target `record`, here so that an ordinary
+//! test runs its corpus too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::format::{DecodedRows, Format, Message};
 use crate::lines::RecordReader;
 use crate::options::Options;
 
-/// Stands between two messages of an input.
+/// The separator between two messages of an input.
 const BETWEEN: u8 = 0;
 
 /// Formats, with an option that changes how they read.
@@ -39,7 +39,7 @@ fn schema(format: &str) -> Arc<Schema> {
 }
 
 /// Reads `bytes` in every format: as messages of a topic, and as lines that come in pieces. Every record is
-/// a row or is refused, and it is the same ones however the bytes come.
+/// a row or is rejected, and it is the same ones however the bytes come.
 pub fn fuzz_record(bytes: &[u8]) {
     for options in FORMATS {
         let owned = options.iter();
@@ -79,7 +79,7 @@ fn messages(format: &Format, schema: &Schema, bytes: &[u8]) {
     assert_eq!(found, places.len(), "a message is a row or is refused");
 }
 
-/// What becomes of the bytes as lines: rows as text, and refusals.
+/// What becomes of the bytes as lines: rows as text, and rejections.
 fn lines(format: &Format, schema: &Schema, bytes: &[u8], piece: usize) -> Vec<String> {
     let all = (0..schema.fields().len()).collect::<Vec<usize>>();
     let mut reader = RecordReader::new(format.decoder(schema, &all), &BlockPool::new(64));

@@ -9,20 +9,20 @@
 //! source ── block ── lines  bytes into blocks, blocks into records
 //!            └── format     records into columns (csv, json, combined_log, regex, raw)
 //! columns                   files of columns, both ways (parquet, arrow)
-//! packing                   files that are packed (.gz, .zst)
-//! datagen                   made-up rows
+//! packing                   files that are compressed (.gz, .zst)
+//! datagen                   generated rows
 //! mqtt                      the client of the mqtt source and sink
 //! kafka                     the client of the kafka source and sink (feature `kafka`)
 //! database                  tables of databases, and the clients of sqlite and postgres (features)
-//! dead_letters              refused records
+//! dead_letters              rejected records
 //! encode ── sink            columns into text, text to files, sockets, the terminal
 //! ```
 //!
-//! A connector is made from a [`TableDefinition`] by [`source()`], [`sink()`] or [`lookup()`], which check every
-//! option and whether the format can hold the columns. (Kafka's asks a broker which partitions there
-//! are, because they limit the instances.) What is wrong with a table is an
-//! [`OptionError`]; what goes wrong later is the engine's `Error`, with the file and line, or the
-//! peer. Nothing that comes from outside panics, and every buffer has a named limit.
+//! A connector is made from a [`TableDefinition`] by [`source()`], [`sink()`] or [`lookup()`], which check
+//! every option and whether the format can hold the columns. (Kafka's asks a broker which partitions there
+//! are, because they limit the instances.) What is wrong with a table is an [`OptionError`]; what goes wrong
+//! later is the engine's `Error`, with the file and line, or the peer. Nothing that comes from outside
+//! panics, and every buffer has a named limit.
 //!
 //! Shutdown: `close` of a source and `finish` of a sink release files, sockets and threads; the
 //! one exception is the thread that reads standard input, which sleeps until the process ends.

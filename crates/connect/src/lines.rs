@@ -1,4 +1,4 @@
-//! From bytes of a partition to its rows, whatever pieces the bytes come in.
+//! From bytes of a partition to its rows, however the bytes are cut into pieces.
 //!
 //! A [`RecordReader`] owns the block that is being filled. When there may be a complete record in
 //! it, the block is sealed, decoded as far as it goes, and what is left (the beginning of a
@@ -15,7 +15,7 @@ use slackwater_engine::source::Rejected;
 use crate::block::{BlockPool, seal};
 use crate::format::{DecodedRows, Decoder, RECORD_BYTES_MAX, Stop};
 
-/// How far a partition was read: where a new reader goes on.
+/// How far a partition was read: where a new reader resumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     /// Bytes of the partition before it.
@@ -25,7 +25,7 @@ pub(crate) struct Mark {
     /// The record that names the columns is still to come.
     #[serde(default)]
     pub(crate) header: bool,
-    /// It lies within a record that was refused because it is too long.
+    /// The mark lies within a record that was rejected because it is too long.
     #[serde(default)]
     pub(crate) skipping: bool,
 }
@@ -42,13 +42,14 @@ pub(crate) struct RecordReader {
     base: u64,
     /// A sealed block, and how far it was read.
     sealed: Option<(Buffer, usize)>,
-    /// Line ends among the bytes that came since the last look.
+    /// Line ends in the bytes that arrived since the last rows.
     line_ends: usize,
     /// No more bytes will come.
     ended: bool,
-    /// No more bytes will come, though there was to be more: why. A record without its end is refused.
+    /// Why no more bytes will come although the partition was not complete. A record without its end is
+    /// rejected.
     broken: Option<String>,
-    /// A record that was too long is being skipped up to its line end.
+    /// A record that is too long is being skipped up to its line end.
     skipping: bool,
     refused: Vec<Rejected>,
 }
@@ -70,7 +71,7 @@ impl RecordReader {
         }
     }
 
-    /// A reader that goes on at `mark`: its first byte is the one there.
+    /// A reader that resumes at `mark`: its first byte is the one there.
     pub(crate) fn going_on(
         mut decoder: Decoder,
         pool: &Arc<BlockPool>,
@@ -83,7 +84,7 @@ impl RecordReader {
         reader
     }
 
-    /// Where it stands: behind all that [`RecordReader::rows`] has given.
+    /// The position after all that [`RecordReader::rows`] has given.
     pub(crate) fn mark(&self) -> Mark {
         let in_block = self.sealed.as_ref().map_or(0, |(_, at)| *at);
         Mark {
@@ -102,14 +103,14 @@ impl RecordReader {
         &mut self.block[self.filled..]
     }
 
-    /// Says that the first `bytes` of the room were filled.
+    /// Marks the first `bytes` of the room as filled.
     pub(crate) fn filled(&mut self, bytes: usize) {
         let new = &self.block[self.filled..self.filled + bytes];
         self.line_ends += memchr_iter(b'\n', new).count();
         self.filled += bytes;
     }
 
-    /// Says that `bytes` were filled without counting their lines, for a reader that fills whole
+    /// Marks `bytes` as filled without counting their lines, for a reader that fills whole
     /// blocks and never asks for [`RecordReader::line_ends`].
     pub(crate) fn filled_uncounted(&mut self, bytes: usize) {
         self.filled += bytes;
@@ -138,13 +139,13 @@ impl RecordReader {
         self.decoder.line() - 1
     }
 
-    /// Says that no more bytes will come.
+    /// Marks the end of the bytes.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Says that no more bytes will come, in the middle of whatever they were: a record that has not
-    /// come to its end is none, and is refused.
+    /// Marks the end of the bytes in the middle of a record: a record that has not
+    /// come to its end is rejected.
     pub(crate) fn break_off(&mut self, reason: String) {
         self.broken = Some(reason);
     }
@@ -182,7 +183,8 @@ impl RecordReader {
         self.take_refused(rows_max)
     }
 
-    /// What is left of a partition that broke off is no record. What is skipped is refused already.
+    /// The rest of a partition that broke off is rejected, unless it is being skipped (and was rejected
+    /// already).
     fn refuse_unfinished(&mut self) {
         if let Some(reason) = self.broken.as_ref().filter(|_| self.filled > 0) {
             if !self.skipping {
@@ -194,7 +196,7 @@ impl RecordReader {
         }
     }
 
-    /// Refusals without rows beside them.
+    /// Rejected records without rows.
     fn take_refused(&mut self, rows_max: usize) -> Option<DecodedRows> {
         if self.refused.is_empty() {
             return None;
@@ -206,7 +208,7 @@ impl RecordReader {
         Some(rows)
     }
 
-    /// Makes the block readable by arrays.
+    /// Seals the block for arrays to share.
     fn seal_block(&mut self) -> (Buffer, usize) {
         self.line_ends = 0;
         let mut from = 0;
@@ -264,7 +266,7 @@ impl RecordReader {
     }
 }
 
-/// Some editors begin a UTF-8 file with it.
+/// The byte order mark, with which some editors begin a UTF-8 file.
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 #[cfg(test)]
@@ -278,7 +280,7 @@ pub(crate) mod tests {
     use arrow_schema::DataType;
     use proptest::prelude::*;
 
-    /// Rows as `position:value|value…` and refusals as `position:reason`.
+    /// Rows as `position:value|value…` and rejections as `position:reason`.
     #[derive(Debug, Default, PartialEq, Eq)]
     pub(crate) struct Read {
         pub(crate) rows: Vec<String>,
@@ -489,7 +491,7 @@ pub(crate) mod tests {
             reader.filled(filled);
             while reader.rows(7).is_some() {}
         }
-        // Room begins behind nothing: all lines are complete, so every block begins at its start.
+        // Room begins after nothing: all lines are complete, so every block begins at its start.
         assert!(addresses.len() <= 2, "{} blocks", addresses.len());
         assert!(pool.kept() >= 1);
     }
@@ -515,7 +517,7 @@ pub(crate) mod tests {
         assert_eq!(read.rows, ["1:a", "2:b"]);
     }
 
-    /// Records of all kinds as CSV: quotes over lines, refused ones, lines that are none.
+    /// Records of all kinds as CSV: quotes over lines, rejected ones, lines that are not records.
     fn any_csv() -> impl Strategy<Value = String> {
         let line = prop_oneof![
             4 => "[0-9]{1,3},[a-z]{0,9}",
@@ -554,7 +556,7 @@ pub(crate) mod tests {
             let whole = reader(&table, &[0, 1], block_bytes);
             let whole = read_pieces(whole, text.as_bytes(), &[piece], rows_max);
             let chunks = cut.index(20);
-            // The first reader stops behind so many chunks.
+            // The first reader stops after this many chunks.
             let mut first = reader(&table, &[0, 1], block_bytes);
             let mut read = Read::default();
             let mut rest = text.as_bytes();
@@ -596,7 +598,7 @@ pub(crate) mod tests {
         let mut text = b"first\n".to_vec();
         text.resize(RECORD_BYTES_MAX + 5_000_000, b'x');
         text.extend_from_slice(b"\nthird\nlast");
-        // With the chunk that refuses it, and with the next one.
+        // With the chunk that rejects it, and with the next one.
         for (chunks, skipping, left) in [(2, true, 2), (3, false, 1)] {
             let mut first = reader(&raw(), &[0], 64 * 1024);
             let mut rest = &text[..];

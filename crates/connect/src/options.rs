@@ -1,6 +1,6 @@
 //! Options of a table: the `WITH (…)` of its DDL.
 //!
-//! Every option is checked before anything is opened: an unknown one is refused with the nearest
+//! Every option is checked before anything is opened: an unknown one is rejected with the nearest
 //! known name, and a value that can't be read names the form that is expected.
 
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl std::error::Error for OptionError {}
 /// An option that tables can have, as its connector's or format's page describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionKind {
-    /// The option's name. One that ends with a point stands for all names that begin so.
+    /// The option's name. One that ends with a dot stands for all names that begin with it.
     pub name: &'static str,
     /// What holds where the option is left out, in Markdown.
     pub default: &'static str,
@@ -114,16 +114,20 @@ impl<'a> Options<'a> {
         Options { values }
     }
 
-    /// Rejects every option that is not among `known`. `what` says whose options they are.
+    /// Rejects every option that is not among `known`. `what` names their owner.
     pub(crate) fn check_known(&self, what: &str, known: &[&str]) -> Result<(), OptionError> {
         let is_known = |name: &str| {
             let mut known = known.iter();
             known.any(|known| *known == name || (known.ends_with('.') && name.starts_with(known)))
         };
         for name in self.values.keys().filter(|name| !is_known(name)) {
-            let mut sorted = known.to_vec();
-            sorted.sort_unstable();
-            let mut fix = format!("the options are: {}", sorted.join(", "));
+            let all = known.iter().map(|name| match name.ends_with('.') {
+                true => format!("{name}…"),
+                false => name.to_string(),
+            });
+            let mut all: Vec<String> = all.collect();
+            all.sort_unstable();
+            let mut fix = format!("the options are: {}", all.join(", "));
             let belongs_elsewhere = known_table_options().contains(&name.as_str());
             if !belongs_elsewhere && let Some(near) = nearest(name, known) {
                 fix = format!("did you mean '{near}'? {fix}");
@@ -174,7 +178,7 @@ impl<'a> Options<'a> {
         }
         Err(OptionError::new(
             name,
-            format!("'{text}' is not a choice"),
+            format!("'{text}' is not a valid value"),
             mend,
         ))
     }
@@ -203,7 +207,8 @@ impl<'a> Options<'a> {
             None => Err(OptionError::new(
                 name,
                 format!("'{text}' is not a rate"),
-                "write rows and a unit: '10000/s', '30/min'; at least one row an hour and at most a thousand million a second",
+                "write rows and a unit: '10000/s', '30/min'; at least one row an hour and at most \
+                 1,000,000,000 a second",
             )),
         }
     }
@@ -244,7 +249,7 @@ impl<'a> Options<'a> {
         if byte == 0 || matches!(byte, b'"' | b'\n' | b'\r') {
             return Err(OptionError::new(
                 name,
-                format!("'{text}' is not one byte that can stand there"),
+                format!("'{text}' is not a single byte that can be used here"),
                 "write one ASCII character other than the double quote and line ends, or '\\t'",
             ));
         }
@@ -323,7 +328,8 @@ mod tests {
             .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "option 'adress': is not an option of tcp sources (did you mean 'address'? the options are: address, mode)"
+            "option 'adress': is not an option of tcp sources (did you mean 'address'? the options are: \
+             address, mode)"
         );
         let values = BTreeMap::from([("csv.null".to_string(), "x".to_string())]);
         let error = Options::new(&values)

@@ -1,4 +1,4 @@
-//! Pacing: rows are handed out at deadlines, so many a second over the whole source.
+//! Pacing: rows are handed out at deadlines, at a given rate over the whole source.
 //!
 //! All instances of a source share one pacer: each takes the next deadlines for the rows that it
 //! has ready. A row's ingest time is its deadline and not the time of its reading, so a query that
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::options::Rate;
 
-/// How many rows fall due by when.
+/// How many rows are due at which time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Pace {
-    /// Always as many a second.
+    /// A constant rate.
     Even(Rate),
-    /// Up and down like a day, as a cosine: so many rows per nanosecond at least and at most, and
+    /// Up and down like a day, as a cosine: this many rows per nanosecond at least and at most, and
     /// how long a day lasts in nanoseconds.
     Day { low: f64, high: f64, period_ns: f64 },
 }

@@ -1,6 +1,6 @@
-//! Packed files: `.gz` and `.zst`, by the ending of the name.
+//! Compressed files: `.gz` and `.zst`, by the ending of the name.
 //!
-//! A packed file is a row of members (gzip) or frames (zstd), which are read as one. A sink ends one
+//! A compressed file is a row of members (gzip) or frames (zstd), which are read as one. A sink ends one
 //! with each checkpoint, so that what a checkpoint has is whole.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
-/// How a file is packed.
+/// How a file is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {
     Gzip,
@@ -23,21 +23,22 @@ const ZSTD_LEVEL: i32 = 3;
 /// What a frame may ask of the reader's memory: 128 MiB, the most that `zstd` writes without `--long`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
-/// Packed bytes that are read at once: many system calls fewer than with 8 KiB, and within a core's cache.
+/// Compressed bytes that are read at once: many system calls fewer than with 8 KiB, and within a core's
+/// cache.
 const GZIP_BUFFER_BYTES: usize = 32 * 1024;
 
-/// What a reader says when something that is not packed stands behind the members.
+/// What a reader says when something that is not compressed stands after the members.
 const BEHIND_THE_END: &str = "something that is no gzip data stands behind its end";
 
-/// Whether reading failed because of what stands behind the packed data, which is whole.
+/// Whether reading failed because of what stands after the compressed data, which is whole.
 pub(crate) fn is_behind_the_end(error: &Error) -> bool {
     error.kind() == ErrorKind::InvalidData && error.to_string() == BEHIND_THE_END
 }
 
-/// The members of a file, one after the other. `flate2`'s own reader of several takes what stands behind them
+/// The members of a file, one after the other. `flate2`'s own reader of several takes what stands after them
 /// for a member that breaks off.
 struct Gzip<R> {
-    /// `None` behind the last one.
+    /// `None` after the last one.
     member: Option<GzDecoder<BufReader<R>>>,
 }
 
@@ -86,7 +87,7 @@ impl Packing {
         }
     }
 
-    /// Unpacks all members of a file.
+    /// Decompresses all members of a file.
     pub(crate) fn unpack(self, packed: impl Read + Send + 'static) -> Result<Box<dyn Read + Send>> {
         Ok(match self {
             Packing::Gzip => {
@@ -119,7 +120,7 @@ pub(crate) enum Member {
 }
 
 impl Member {
-    /// Packs bytes; returns what there is to write so far.
+    /// Compresses bytes; returns what there is to write so far.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> Result<Vec<u8>> {
         Ok(match self {
             Member::Gzip(encoder) => {

@@ -12,7 +12,7 @@ use crate::options::option;
 #[cfg(feature = "sqlite")]
 use client::{look_up, read, write};
 
-/// The entry in the table of connectors.
+/// The connector's entry in the table of connectors.
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "sqlite",
     aliases: &[],

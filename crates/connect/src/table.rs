@@ -57,7 +57,8 @@ pub(crate) const SOURCE_OPTIONS: &[OptionKind] = &[
     option(
         "dead_letter",
         "`slackwater-dead-letter/<table>.jsonl`",
-        "where bad records are kept, one JSON object per line: `table`, `place` (`file:line`), `reason`, `record` \
+        "where bad records are kept, one JSON object per line: `table`, `place` (`file:line`), `reason`, \
+         `record` \
          (its first 4 KiB). Created at the first bad record; later runs append to it",
     ),
     option(
@@ -68,7 +69,8 @@ pub(crate) const SOURCE_OPTIONS: &[OptionKind] = &[
     option(
         "unit_of_work",
         "`none`",
-        "`file` (only with connector `file`): each file is a unit of work; files are read one after the other, and \
+        "`file` (only with connector `file`): each file is a unit of work; files are read one after the \
+         other, and \
          windows and running results end with each",
     ),
 ];
@@ -88,7 +90,7 @@ pub(crate) fn check_latency_target(options: &Options<'_>) -> Result<(), OptionEr
     match options.duration_ns("latency_target")? {
         Some(0) => Err(OptionError::new(
             "latency_target",
-            "no row leaves in no time",
+            "no row can leave at once",
             "write a duration such as '20 ms'",
         )),
         _ => Ok(()),

@@ -66,11 +66,11 @@ fn errors_say_what_to_write() {
         ),
         (
             source_error(&[("connector", "tcp"), ("address", "9000")]),
-            &["no host and port"],
+            &["not a host and port"],
         ),
         (
             source_error(&[("connector", "tcp"), ("address", "h:99999")]),
-            &["no host and port"],
+            &["not a host and port"],
         ),
         (
             source_error(&[("connector", "stdin"), ("idle_timeout", "5")]),
@@ -82,11 +82,11 @@ fn errors_say_what_to_write() {
         ),
         (
             source_error(&[("connector", "stdin"), ("csv.delimiter", "||")]),
-            &["not one byte"],
+            &["not a single byte"],
         ),
         (
             source_error(&[("connector", "stdin"), ("csv.comment", ",")]),
-            &["is the delimiter too"],
+            &["is also the delimiter"],
         ),
         (
             sink_error(&[("connector", "print"), ("format", "csv")]),

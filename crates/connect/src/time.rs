@@ -245,7 +245,8 @@ pub(crate) fn write_timestamp(out: &mut Vec<u8>, value: i64, unit: TimeUnit) {
     }
 }
 
-/// An event time in microseconds as messages show it: `YYYY-MM-DD HH:MM:SS[.fff…]`, with the digits that it has.
+/// An event time in microseconds as messages show it: `YYYY-MM-DD HH:MM:SS[.fff…]`, with the digits that it
+/// has.
 pub fn event_time_text(us: i64) -> String {
     let mut text = Vec::new();
     write_timestamp(&mut text, us, TimeUnit::Microsecond);

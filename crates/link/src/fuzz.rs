@@ -115,25 +115,19 @@ pub(crate) fn peer_sends(bytes: &[u8], in_two: bool) -> UnixStream {
 #[cfg(test)]
 mod tests {
     use super::fuzz_frames;
+    use fastrand::Rng;
     use std::fs;
     use std::path::PathBuf;
 
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn mutated(state: &mut u64, input: &[u8]) -> Vec<u8> {
+    fn mutated(random: &mut Rng, input: &[u8]) -> Vec<u8> {
         let mut bytes = input.to_vec();
-        for _ in 0..1 + random(state) % 4 {
-            let at = random(state) as usize % (bytes.len() + 1);
-            match random(state) % 4 {
-                0 if at < bytes.len() => bytes[at] ^= 1 << (random(state) % 8),
-                1 if at < bytes.len() => bytes[at] = random(state) as u8,
+        for _ in 0..1 + random.u64(..4) {
+            let at = random.usize(..bytes.len() + 1);
+            match random.u64(..4) {
+                0 if at < bytes.len() => bytes[at] ^= 1 << (random.u64(..8)),
+                1 if at < bytes.len() => bytes[at] = random.u8(..),
                 2 => bytes.truncate(at.max(1)),
-                _ => bytes.insert(at, random(state) as u8),
+                _ => bytes.insert(at, random.u8(..)),
             }
         }
         bytes
@@ -142,14 +136,14 @@ mod tests {
     #[test]
     fn the_fuzz_corpus_and_mutations_of_it_are_survived() {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frame");
-        let mut state = 5;
+        let mut random = Rng::with_seed(5);
         let mut inputs = 0;
         for entry in fs::read_dir(folder).expect("the corpus is part of the repository") {
             let input = fs::read(entry.expect("a file").path()).expect("a file");
             inputs += 1;
             fuzz_frames(&input);
             for _ in 0..300 {
-                fuzz_frames(&mutated(&mut state, &input));
+                fuzz_frames(&mutated(&mut random, &input));
             }
         }
         assert!(inputs >= 12, "{inputs} inputs are left of the corpus");

@@ -3,6 +3,7 @@
 
 #![cfg(not(loom))]
 
+use fastrand::Rng;
 use std::time::{Duration, Instant};
 
 use slackwater_link::{Listen, SendError, Sources, Waiter, Waker, Woken};
@@ -36,28 +37,15 @@ trait Receiving {
     fn len(&self) -> Option<usize>;
 }
 
-/// Splitmix64: enough to vary a test, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+/// Now and then a pause of up to 60 µs, spun so that it can be that short: long enough for
+/// the other side to fall asleep, with all the moments before and after it.
+fn pause(random: &mut Rng) {
+    if random.u64(..4) > 0 {
+        return;
     }
-
-    /// Now and then a pause of up to 60 µs, spun so that it can be that short: long enough for
-    /// the other side to fall asleep, with all the moments before and after it.
-    fn pause(&mut self) {
-        if self.below(4) > 0 {
-            return;
-        }
-        let end = Instant::now() + Duration::from_nanos(self.below(60_000));
-        while Instant::now() < end {
-            std::hint::spin_loop();
-        }
+    let end = Instant::now() + Duration::from_nanos(random.u64(..60_000));
+    while Instant::now() < end {
+        std::hint::spin_loop();
     }
 }
 
@@ -96,17 +84,17 @@ fn was_rung(waiter: &Waiter) -> bool {
 fn fifo_at_every_fill<K: Kind>() {
     for capacity in 1..=9 {
         let (mut sender, mut receiver, _waiter) = open_here::<K>(capacity);
-        let mut random = Random(capacity as u64);
+        let mut random = Rng::with_seed(capacity as u64);
         let (mut sent, mut received) = (0, 0);
         for _ in 0..2_000 {
-            for _ in 0..random.below(capacity as u64 + 2) {
+            for _ in 0..random.u64(..capacity as u64 + 2) {
                 match sender.send(sent) {
                     Ok(()) => sent += 1,
                     Err(SendError::Full(number)) => assert_eq!(number, sent),
                     Err(SendError::Closed(_)) => panic!("the receiver is here"),
                 }
             }
-            for _ in 0..random.below(capacity as u64 + 2) {
+            for _ in 0..random.u64(..capacity as u64 + 2) {
                 match receiver.receive() {
                     Some(number) => {
                         assert_eq!(number, received);
@@ -246,10 +234,10 @@ fn no_wake_up_is_lost<K: Kind>(capacity: usize, arrivals: u64, seed: u64) {
     let (reader, writer) = (waiter(), waiter());
     let (mut sender, mut receiver) = K::open(capacity, reader.waker(), writer.waker());
     let writing = std::thread::spawn(move || {
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let mut sleeps = 0;
         for number in 0..arrivals {
-            random.pause();
+            pause(&mut random);
             let mut message = number;
             loop {
                 match sender.send(message) {
@@ -264,7 +252,7 @@ fn no_wake_up_is_lost<K: Kind>(capacity: usize, arrivals: u64, seed: u64) {
         }
         sleeps
     });
-    let mut random = Random(!seed);
+    let mut random = Rng::with_seed(!seed);
     let mut reader_sleeps = 0;
     let mut next = 0;
     while !receiver.is_closed() {
@@ -274,7 +262,7 @@ fn no_wake_up_is_lost<K: Kind>(capacity: usize, arrivals: u64, seed: u64) {
                 next += 1;
                 // Sometimes the reader is the slow one, so that the link fills.
                 if (next / 1_000) % 2 == 0 {
-                    random.pause();
+                    pause(&mut random);
                 }
             }
             None => sleep_unless(&reader, &mut reader_sleeps, || {
@@ -303,10 +291,10 @@ fn several_links_share_a_waiter<K: Kind>() {
         let (mut sender, receiver) = K::open(4, reader.waker(), writer.waker());
         receivers.push((receiver, 0));
         threads.push(std::thread::spawn(move || {
-            let mut random = Random(seed);
+            let mut random = Rng::with_seed(seed);
             let mut sleeps = 0;
             for number in 0..ARRIVALS {
-                random.pause();
+                pause(&mut random);
                 while sender.send(number).is_err() {
                     sleep_unless(&writer, &mut sleeps, || sender.free() > 0);
                 }

@@ -5,6 +5,7 @@
 
 #![cfg(not(loom))]
 
+use fastrand::Rng;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::process::{Child, Command, Stdio};
@@ -29,27 +30,14 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 /// Held by tests that open descriptors or count them: they share a process.
 static DESCRIPTORS: Mutex<()> = Mutex::new(());
 
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
 /// Frame `number`: its length and bytes follow from its number, so a reader can tell whether it is
 /// whole. One in eight is larger than a piece of the lane.
 fn frame(number: u64) -> Vec<u8> {
-    let mut random = Random(number);
-    let length = match random.below(8) {
-        0 => 5_000 + random.below(20_000),
-        1..4 => 8 + random.below(40),
-        _ => 50 + random.below(2_000),
+    let mut random = Rng::with_seed(number);
+    let length = match random.u64(..8) {
+        0 => 5_000 + random.u64(..20_000),
+        1..4 => 8 + random.u64(..40),
+        _ => 50 + random.u64(..2_000),
     };
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.resize(length as usize, number as u8);
@@ -244,7 +232,7 @@ fn subscribe(socket: &OwnedFd, waiter: &Waiter, number: usize) {
 
 /// One of two readers of a feed is killed; the other one gets everything.
 fn kill_subscribers(kills: u64) {
-    let mut random = Random(3);
+    let mut random = Rng::with_seed(3);
     for _ in 0..kills {
         let waiter = Waiter::shared().expect("a waiter");
         let mut victim = Other::start("subscriber 0");
@@ -265,7 +253,7 @@ fn kill_subscribers(kills: u64) {
         });
         let _watch = watch(watched.into(), vec![waiter.waker()]).expect("a thread");
         let mut writer: Writer<Vec<u8>> = feed.writer(readers);
-        let die_at = Instant::now() + Duration::from_micros(random.below(3_000));
+        let die_at = Instant::now() + Duration::from_micros(random.u64(..3_000));
         let mut died: Option<Instant> = None;
         let (mut next, mut after) = (0, 0);
         let mut message = vec![frame(next)];
@@ -313,7 +301,7 @@ fn left_overs() -> (usize, usize) {
 }
 
 fn kill_writers(kills: u64) {
-    let mut random = Random(1);
+    let mut random = Rng::with_seed(1);
     let waiter = Waiter::shared().expect("a waiter");
     let inbox_of = |other: &Other| {
         let inbox = Inbox::create(EPOCH, 1, LANE_BYTES).expect("memory");
@@ -335,7 +323,7 @@ fn kill_writers(kills: u64) {
         let mut victim = Other::start("writer");
         let mut lane = inbox_of(&victim);
         let _watch = watch_over(&victim);
-        let die_at = Instant::now() + Duration::from_micros(random.below(3_000));
+        let die_at = Instant::now() + Duration::from_micros(random.u64(..3_000));
         let mut died = None;
         let mut next = 0;
         loop {
@@ -373,7 +361,7 @@ fn kill_writers(kills: u64) {
 }
 
 fn kill_readers(kills: u64) {
-    let mut random = Random(2);
+    let mut random = Rng::with_seed(2);
     let waiter = Waiter::shared().expect("a waiter");
     let mut written = 0;
     for _ in 0..kills {
@@ -386,7 +374,7 @@ fn kill_readers(kills: u64) {
         let socket = rustix::io::dup(&victim.socket).expect("a descriptor");
         let _watch =
             watch(vec![(socket, victim.peer.clone())], vec![waiter.waker()]).expect("a thread");
-        let die_at = Instant::now() + Duration::from_micros(random.below(3_000));
+        let die_at = Instant::now() + Duration::from_micros(random.u64(..3_000));
         let mut died = None;
         let mut next = 0;
         let mut message = vec![frame(next)];

@@ -7,6 +7,7 @@
 
 #![cfg(not(loom))]
 
+use fastrand::Rng;
 use std::time::{Duration, Instant};
 
 use slackwater_link::shm::{Inbox, Outbox, Peer};
@@ -43,29 +44,16 @@ fn mode(name: &str) -> WaitMode {
     }
 }
 
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-
-    /// Seldom a pause, mostly a short one: long enough for the other side to fall asleep.
-    fn pause(&mut self) {
-        let bound = match self.below(256) {
-            0 => 1_000_000,
-            1..16 => 60_000,
-            _ => return,
-        };
-        let end = Instant::now() + Duration::from_nanos(self.below(bound));
-        while Instant::now() < end {
-            std::hint::spin_loop();
-        }
+/// Seldom a pause, mostly a short one: long enough for the other side to fall asleep.
+fn pause(random: &mut Rng) {
+    let bound = match random.u64(..256) {
+        0 => 1_000_000,
+        1..16 => 60_000,
+        _ => return,
+    };
+    let end = Instant::now() + Duration::from_nanos(random.u64(..bound));
+    while Instant::now() < end {
+        std::hint::spin_loop();
     }
 }
 
@@ -145,26 +133,26 @@ fn run<S: Sending, R: Receiving>(name: &str, seed: u64, open: impl Fn(&Waiter, &
         let (reading, writing) = (waiter(), waiter());
         let (mut sender, mut receiver) = open(&reading, &writing);
         let writer = std::thread::spawn(move || {
-            let mut random = Random(seed);
+            let mut random = Rng::with_seed(seed);
             let mut next = 0;
             drive(&writing, mode, || {
                 let mut found = Found::Nothing;
                 while next < MESSAGES && sender.offer(next) {
                     next += 1;
                     found = Found::Something;
-                    if random.below(8) == 0 {
+                    if random.u64(..8) == 0 {
                         break;
                     }
                 }
                 sender.ring();
-                random.pause();
+                pause(&mut random);
                 if next == MESSAGES && sender.finish() {
                     return Found::Over;
                 }
                 found
             })
         });
-        let mut random = Random(!seed);
+        let mut random = Rng::with_seed(!seed);
         let mut next = 0;
         let reader_waits = drive(&reading, mode, || {
             let mut found = Found::Nothing;
@@ -177,7 +165,7 @@ fn run<S: Sending, R: Receiving>(name: &str, seed: u64, open: impl Fn(&Waiter, &
                 found = Found::Something;
                 // Now and then the reader is the slow one, so that the link fills.
                 if (next / 4_096) % 2 == 0 {
-                    random.pause();
+                    pause(&mut random);
                 }
             }
             match found {

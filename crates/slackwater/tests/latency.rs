@@ -229,7 +229,7 @@ fn a_target_of_nothing_is_refused_and_a_slip_is_named() {
     folder.write("query.sql", zero.as_bytes());
     folder
         .slackwater(&["run", "query.sql"])
-        .fails(2, &["latency_target", "no row leaves in no time"]);
+        .fails(2, &["latency_target", "no row can leave at once"]);
 }
 
 #[test]

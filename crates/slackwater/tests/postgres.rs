@@ -116,7 +116,7 @@ fn what_a_server_refuses(server: &Server) {
         "{error}"
     );
     let tls = format!(", 'url' = 'postgresql://tester:secret@{address}/postgres?sslmode=require'");
-    assert!(fails(&of(&tls)).contains("asks for TLS, which is not known here yet"));
+    assert!(fails(&of(&tls)).contains("asks for TLS, which is not supported yet"));
     let error = fails(&of(", 'url' = 'postgresql://tester:secret@:no/port'"));
     assert!(error.contains("option 'url': can't be read"), "{error}");
     let error = fails(&of(""));

@@ -1,9 +1,9 @@
 //! Arrow's own format (IPC), as a file and as a stream.
 //!
 //! A file is a stream between two marks, with a list of its batches at the end, so both are read as
-//! streams. The messages are taken apart here, and their contents given to the library: a length that
-//! somebody else has written must not make it ask for more memory than the file can fill, and batches
-//! that were read before the query was restored are passed over without a look at them.
+//! streams. The messages are taken apart here, and their contents given to the library: a wrong
+//! length must not make it ask for more memory than the file can fill, and batches
+//! that were read before the query was restored are skipped without being read.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -30,13 +30,13 @@ const MAGIC: &[u8; 6] = b"ARROW1";
 const ALIGNMENT: u64 = 8;
 const PADDED_MAX: u64 = 64;
 
-/// What a message of today begins with. Older ones begin with their length.
+/// What a message begins with in current versions. Older ones begin with their length.
 const CONTINUATION: u32 = u32::MAX;
 
-/// A message says what is in its body; the columns of a schema are named in one.
+/// The most bytes of a message's head, which describes its body. A schema's head names its columns.
 const MESSAGE_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
-/// A packed buffer says how long it is unpacked: Arrow's offsets of 32 bits end here.
+/// The largest decompressed length that a compressed buffer may claim: the limit of Arrow's 32-bit offsets.
 const UNPACKED_BYTES_MAX: i64 = 2 * 1024 * 1024 * 1024;
 
 /// Opens a file at row `first` for the columns `read`.
@@ -72,12 +72,9 @@ pub(super) fn open(
 }
 
 fn unreadable(place: &str, reason: &str) -> Error {
-    Error::new(
-        place,
-        format!("is no arrow file that can be read: {reason}"),
-    )
-    .mend(MEND_BROKEN)
-    .final_one()
+    Error::new(place, format!("is not a readable arrow file: {reason}"))
+        .mend(MEND_BROKEN)
+        .final_one()
 }
 
 /// Goes to the first message.
@@ -91,11 +88,11 @@ fn begin(file: &mut Counted) -> std::io::Result<()> {
     if !is_file {
         return file.seek(SeekFrom::Start(0)).map(|_| ());
     }
-    // A file that breaks off lacks the mark at its end.
+    // A truncated file lacks the mark at its end.
     let end = file.length().saturating_sub(MAGIC.len() as u64);
     file.from(end.max(ALIGNMENT)).read_exact(&mut mark)?;
     if mark != *MAGIC {
-        return Err(std::io::Error::other("it breaks off: its end is missing"));
+        return Err(std::io::Error::other("it is truncated: its end is missing"));
     }
     let mut at = ALIGNMENT;
     let mut next = [0; ALIGNMENT as usize];
@@ -152,7 +149,7 @@ impl Messages {
             "it ends after row {}, but was read up to row {read} before",
             read - self.known
         );
-        broken(reason).mend("put the file back as it was, or begin again without the checkpoints")
+        broken(reason).mend("put the file back as it was, or start over without the checkpoints")
     }
 
     /// The next message. A batch that is wholly known is not looked at.
@@ -173,7 +170,7 @@ impl Messages {
         let at = self.file.stream_position().map_err(broken)?;
         let body = u64::try_from(message.bodyLength()).unwrap_or(u64::MAX);
         if body > self.file.length().saturating_sub(at) {
-            return Err(broken("it breaks off within a batch"));
+            return Err(broken("it is truncated within a batch"));
         }
         let rows = message.header_as_record_batch().map(|batch| batch.length());
         let rows = rows.map(|rows| u64::try_from(rows).unwrap_or(0));
@@ -191,9 +188,7 @@ impl Messages {
     fn decode(&mut self, message: &arrow_ipc::Message<'_>, body: &Buffer) -> Result<Message> {
         if let Some(schema) = message.header_as_schema() {
             if !schema.endianness().equals_to_target_endianness() {
-                return Err(broken(
-                    "its numbers are written the other way round (big endian)",
-                ));
+                return Err(broken("its numbers are big-endian"));
             }
             self.schema = Some(Arc::new(fb_to_schema(schema)));
             return Ok(Message::Other);
@@ -245,7 +240,7 @@ impl Messages {
 /// What a message was.
 enum Message {
     Batch(RecordBatch),
-    /// A schema, a dictionary, or a batch that was passed over.
+    /// A schema, a dictionary, or a batch that was skipped.
     Other,
     End,
 }
@@ -254,7 +249,7 @@ fn broken(error: impl ToString) -> Error {
     Error::new("", error.to_string())
 }
 
-/// Refuses packed buffers that say they are longer than any can be.
+/// Rejects compressed buffers that say they are longer than any can be.
 fn check_packed(message: &arrow_ipc::Message<'_>, body: &[u8]) -> Result<()> {
     let batch = match message.header_type() {
         MessageHeader::DictionaryBatch => {
@@ -269,7 +264,7 @@ fn check_packed(message: &arrow_ipc::Message<'_>, body: &[u8]) -> Result<()> {
     let codec = batch.compression().map(|compression| compression.codec());
     if codec == Some(CompressionType::LZ4_FRAME) && cfg!(not(feature = "parquet")) {
         return Err(
-            broken("it is packed with LZ4, which this program was built without")
+            broken("it is compressed with LZ4, which this program was built without")
                 .mend("build it with: cargo build --release --features parquet"),
         );
     }
@@ -279,7 +274,7 @@ fn check_packed(message: &arrow_ipc::Message<'_>, body: &[u8]) -> Result<()> {
         let unpacked = prefix.map_or(0, |bytes| i64::from_le_bytes(*bytes));
         if buffer.length() > 0 && unpacked > UNPACKED_BYTES_MAX {
             return Err(broken(format!(
-                "a buffer of {unpacked} bytes is packed in it"
+                "a buffer of {unpacked} bytes is compressed in it"
             )));
         }
     }

@@ -55,7 +55,7 @@ fn read(path: &Path, kind: Kind) -> (Drained, Option<slackwater_engine::Error>) 
     }
 }
 
-/// Three batches of so many rows.
+/// Three batches of this many rows.
 fn batches(rows: i64) -> Vec<RecordBatch> {
     let seeds = |batch: i64| (batch * rows..(batch + 1) * rows).collect::<Vec<i64>>();
     (0..3).map(|number| batch(&seeds(number))).collect()
@@ -135,7 +135,8 @@ fn rows_before_the_damage_are_kept_and_it_is_said_where_it_is() {
         assert_eq!(drained.texts.len(), 40, "{kind:?}");
         let error = error.unwrap().to_string();
         let wanted = format!(
-            "{}: can't be read on after row 40: at byte {third}: there is no message of Arrow where one should be \
+            "{}: can't be read on after row 40: at byte {third}: there is no message of Arrow where one \
+             should be \
              (is it broken, or of another format? make or fetch it again)",
             path.display()
         );
@@ -143,7 +144,7 @@ fn rows_before_the_damage_are_kept_and_it_is_said_where_it_is() {
     }
 }
 
-/// Writes row groups of so many rows each; returns where each begins.
+/// Writes row groups of this many rows each; returns where each begins.
 #[cfg(feature = "parquet")]
 fn write_groups(path: &Path, rows: usize) -> Vec<usize> {
     use parquet::arrow::ArrowWriter;

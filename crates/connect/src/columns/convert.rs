@@ -1,4 +1,4 @@
-//! A file's column as one of the table. Which pairs of types there are `fit` has checked.
+//! A file's column as one of the table. `fit` has checked that the pair of types is possible.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, FieldRef, TimeUnit};
 use arrow_select::nullif::nullif;
 
-use crate::format::{Condemned, sql_type_name};
+use crate::format::{BadRow, sql_type_name};
 use crate::time::units_per_second;
 
 type Result<T> = std::result::Result<T, ArrowError>;
@@ -23,22 +23,22 @@ type Result<T> = std::result::Result<T, ArrowError>;
 /// The rows of the batch that an array's items belong to; `None`: each to the row of its number.
 type Rows<'a> = Option<&'a [u32]>;
 
-/// The column as the table has it. Rows with a value that it can't hold are condemned.
+/// The column as the table has it. Rows with a value that doesn't fit are rejected.
 pub(super) fn column(
     array: &ArrayRef,
     wanted: &FieldRef,
-    condemned: &mut Vec<Condemned>,
+    bad_rows: &mut Vec<BadRow>,
 ) -> Result<ArrayRef> {
     let mut conversion = Conversion {
         column: wanted.name(),
-        condemned,
+        bad_rows,
     };
     conversion.array(array, wanted.data_type(), None)
 }
 
 struct Conversion<'a> {
     column: &'a str,
-    condemned: &'a mut Vec<Condemned>,
+    bad_rows: &'a mut Vec<BadRow>,
 }
 
 impl Conversion<'_> {
@@ -62,7 +62,7 @@ impl Conversion<'_> {
                 Ok(found)
             }
             (from, DataType::Utf8View) if is_binary(from) => {
-                // By way of text whose bytes are looked at one value at a time.
+                // Converted through text, whose bytes are read one value at a time.
                 let text = cast(&cast(array, &DataType::LargeBinary)?, &DataType::LargeUtf8)?;
                 self.judge(array, &text, to, rows);
                 cast(&text, to)
@@ -75,7 +75,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// Values that have become NULL could not be held.
+    /// Rejects the rows whose values have become NULL: they did not fit.
     fn judge(&mut self, before: &ArrayRef, after: &ArrayRef, to: &DataType, rows: Rows<'_>) {
         if after.null_count() <= before.null_count() {
             return;
@@ -85,7 +85,7 @@ impl Conversion<'_> {
                 let row = rows.map_or(item, |rows| rows[item] as usize);
                 let (column, wanted) = (self.column, sql_type_name(to));
                 let reason = format!("column '{column}' ({wanted}): can't hold the value");
-                self.condemned.push((row, reason));
+                self.bad_rows.push((row, reason));
             }
         }
     }
@@ -101,7 +101,7 @@ impl Conversion<'_> {
             let found = array
                 .column_by_name(field.name())
                 .ok_or_else(|| ArrowError::SchemaError(format!("no field '{}'", field.name())))?;
-            // What a row that is NULL has in its fields is anybody's guess, and nobody's value.
+            // The fields of a row that is NULL may hold anything; their values don't count.
             let found = match array.nulls() {
                 Some(nulls) => nullif(found, &BooleanArray::new(!nulls.inner(), None))?,
                 None => Arc::clone(found),
@@ -201,7 +201,7 @@ fn is_binary(data_type: &DataType) -> bool {
     )
 }
 
-/// What can't be held becomes NULL.
+/// Values that don't fit become NULL.
 fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let options = CastOptions {
         safe: true,
@@ -220,6 +220,6 @@ fn ticks<T: ArrowPrimitiveType<Native = i64>>(
 fn as_type<T: 'static>(array: &ArrayRef) -> Result<&T> {
     array.as_any().downcast_ref::<T>().ok_or_else(|| {
         let found = array.data_type();
-        ArrowError::SchemaError(format!("a column says that it is {found}, and is not"))
+        ArrowError::SchemaError(format!("a column claims to be {found}, and is not"))
     })
 }

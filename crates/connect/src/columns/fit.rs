@@ -52,7 +52,7 @@ fn shorten(names: &[&str]) -> String {
     text
 }
 
-/// Refuses a column whose values can't become the table's. `way` names it.
+/// Rejects a column whose values can't become the table's. `way` names it.
 fn fits(place: &str, file: &Field, wanted: &Field, way: &str) -> Result<()> {
     use DataType::{Binary, BinaryView, Date32, Date64, LargeBinary, LargeUtf8, Null, Utf8};
     use DataType::{Float16, Float32, Float64, Timestamp, Utf8View};

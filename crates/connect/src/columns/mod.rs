@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! parquet, arrow   a file's batches, as far as columns are read
-//! fit, convert     do a file's columns fit the table's, and how they become these
+//! fit, convert     whether a file's columns fit the table's, and how they are converted
 //! reader           batches into rows of a partition, from any row on
-//! written          what a table's columns are in such a file
+//! written          a table's columns as such a file holds them
 //! ```
 //!
 //! Columns go by name. A file says what its columns are, so those that don't fit are an error before
 //! the first row; a value that doesn't fit its column (a number that is too large) makes a bad record.
-//! Both libraries read files that somebody else has made, and may panic on a broken one: that is caught
+//! Both libraries read files from outside, and may panic on a broken one: the panic is caught
 //! and becomes an error.
 
 mod arrow;
@@ -45,15 +45,15 @@ pub(crate) enum ColumnFormat {
     Parquet(ParquetCompression),
 }
 
-/// How a sink writes Arrow's format. Sources find it out.
+/// How a sink writes Arrow's format. Sources detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArrowOptions {
-    /// Without the list of batches at the end, by which a file is read from anywhere.
+    /// Without the list of batches at the end, which allows a file to be read from any batch on.
     pub(crate) is_stream: bool,
     pub(crate) compression: ArrowCompression,
 }
 
-/// How the buffers of an Arrow file are packed.
+/// How the buffers of an Arrow file are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ArrowCompression {
     None,
@@ -62,7 +62,7 @@ pub(crate) enum ArrowCompression {
     Lz4,
 }
 
-/// How the pages of a Parquet file are packed.
+/// How the pages of a Parquet file are compressed.
 #[cfg(feature = "parquet")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ParquetCompression {
@@ -197,14 +197,11 @@ fn parquet_of(
     Err(needs_feature("format", "parquet"))
 }
 
-/// Does something with a library that may panic on a file that somebody else has made. What was going
-/// on is given up afterwards, so nothing half-done is seen.
+/// Calls a library that may panic on a broken file. What was being done is
+/// given up afterwards, so nothing half-done is seen.
 fn guarded<T>(place: &str, name: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
-        let reason = format!(
-            "is no {name} file that can be read: {}",
-            panic_text(&*panic)
-        );
+        let reason = format!("is not a readable {name} file: {}", panic_text(&*panic));
         Err(Error::new(place, reason).mend(MEND_BROKEN).final_one())
     })
 }

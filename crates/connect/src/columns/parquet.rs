@@ -1,7 +1,7 @@
 //! Parquet, by the library of Apache Arrow.
 //!
 //! Only the pages of columns that are read are fetched, a batch at a time. A restored query begins at
-//! the row group that its row is in, and passes over the pages before it.
+//! the row group that its row is in, and skips the pages before it.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -45,7 +45,7 @@ impl ChunkReader for Counted {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
-        // Before the memory is asked for: somebody else has written the length.
+        // Checked before memory is allocated: the length in the file may be wrong.
         let end = start.checked_add(length as u64);
         if end.is_none_or(|end| end > self.length()) {
             let message = format!("{length} bytes from {start} on are not in the file");
@@ -58,7 +58,7 @@ impl ChunkReader for Counted {
 }
 
 fn unreadable(place: &str, error: &ParquetError) -> Error {
-    let reason = format!("is no parquet file that can be read: {error}");
+    let reason = format!("is not a readable parquet file: {error}");
     Error::new(place, reason).mend(MEND_BROKEN).final_one()
 }
 
@@ -84,7 +84,7 @@ pub(super) fn open(
     ColumnReader::new(&place, "parquet", &schema, read, batches, first)
 }
 
-/// The batches of the columns that are read, behind so many rows.
+/// The batches of the columns that are read, after this many rows.
 fn batches(
     place: &str,
     file: Counted,
@@ -109,7 +109,7 @@ fn batches(
         let rows = known - behind;
         let reason = format!("has {rows} rows, but {known} of it were read before");
         return Err(Error::new(place, reason)
-            .mend("put the file back as it was, or begin again without the checkpoints")
+            .mend("put the file back as it was, or start over without the checkpoints")
             .final_one());
     }
     let fields = metadata.schema().fields().iter().enumerate();
@@ -138,7 +138,7 @@ fn batches(
     Ok((schema, Box::new(batches)))
 }
 
-/// The row groups that the next batch comes from, where so many rows were read; `ends` says how many rows
+/// The row groups that the next batch comes from, where this many rows were read; `ends` says how many rows
 /// the file has up to the end of each. They are counted from 0, as other tools do.
 fn groups_at(ends: &[u64], read: u64) -> String {
     let last = ends.len().saturating_sub(1);

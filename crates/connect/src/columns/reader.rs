@@ -19,7 +19,7 @@ use crate::format::DecodedRows;
 /// Rows that are decoded at a time: more than a chunk usually has.
 pub(super) const BATCH_ROWS_MAX: usize = 8_192;
 
-/// Bytes read so far of a source, for who looks at them.
+/// Bytes read so far of a source, for progress reports.
 pub(crate) type Progress = Arc<AtomicU64>;
 
 /// What a format's library gives: a batch of the columns that are read.
@@ -102,10 +102,10 @@ impl ColumnReader {
 
     /// A piece of a batch as the table has it.
     fn table_rows(&self, piece: &RecordBatch, first: u64) -> Result<DecodedRows> {
-        let mut condemned = vec![];
+        let mut bad_rows = vec![];
         let fields = self.columns.iter().zip(self.read.fields());
         let columns = fields
-            .map(|(&index, field)| convert::column(piece.column(index), field, &mut condemned));
+            .map(|(&index, field)| convert::column(piece.column(index), field, &mut bad_rows));
         let columns = columns
             .collect::<std::result::Result<Vec<_>, ArrowError>>()
             .map_err(|error| self.broken(first, &error))?;
@@ -117,10 +117,10 @@ impl ColumnReader {
             positions: Positions::Run { first },
             rejected: vec![],
         };
-        if condemned.is_empty() {
+        if bad_rows.is_empty() {
             return Ok(rows);
         }
-        Ok(rows.without(condemned, |row| json_row(piece, row)))
+        Ok(rows.without(bad_rows, |row| json_row(piece, row)))
     }
 
     fn broken(&self, first: u64, error: &ArrowError) -> Error {

@@ -220,7 +220,7 @@ proptest! {
             bytes.truncate(cut.index(bytes.len()));
         }
         fs::write(&path, bytes).unwrap();
-        // Rows, refused ones or an error that names the file, but no panic.
+        // Rows, rejected ones or an error that names the file, but no panic.
         if let Err(error) = try_read(&of_file(&path, &columns(), &kind[..1])) {
             prop_assert!(error.starts_with(path.to_str().unwrap()), "{error}");
         }
@@ -280,7 +280,7 @@ fn read(path: &Path, format: &str, columns: &[(&str, DataType)]) -> Drained {
     read_all(&mut *source.unwrap())
 }
 
-/// A file with types that a table hasn't, or has otherwise.
+/// A file with types that tables don't have, or have in another form.
 fn foreign_batch() -> RecordBatch {
     let words = vec![Some("red"), None, Some("red"), Some("blue")];
     let micros = PrimitiveArray::<TimestampMicrosecondType>::from(vec![
@@ -355,7 +355,7 @@ fn columns_become_those_of_the_table() {
 #[test]
 fn fields_of_a_row_that_is_null_are_null() {
     let folder = tempfile::tempdir().unwrap();
-    // Below the NULL stands a value, as other programs write it, and one that does not fit.
+    // Under the NULL there is a value, as other programs write it, which does not fit.
     let inner = Fields::from(vec![
         Field::new("n", DataType::Int64, true),
         Field::new("s", DataType::Utf8View, true),
@@ -393,7 +393,7 @@ fn fields_of_a_row_that_is_null_are_null() {
 }
 
 #[test]
-fn values_that_do_not_fit_condemn_their_rows() {
+fn values_that_do_not_fit_reject_their_rows() {
     let folder = tempfile::tempdir().unwrap();
     let list = DataType::List(Arc::new(Field::new_list_field(DataType::Int8, true)));
     let row = DataType::Struct(vec![Field::new("deep", DataType::Int16, true)].into());
@@ -454,7 +454,8 @@ fn columns_that_are_not_there_or_do_not_fit_are_said() {
         };
         assert_eq!(
             error("lage", DataType::Utf8View),
-            "has no column 'lage' (did you mean 'large'? its columns are word, large, ts, n, l, r, b, nothing)"
+            "has no column 'lage' (did you mean 'large'? its columns are word, large, ts, n, l, r, b, \
+             nothing)"
         );
         assert_eq!(
             error("n", DataType::Utf8View),
@@ -553,7 +554,7 @@ fn options_and_limits_are_said() {
             .err()
             .unwrap()
             .to_string()
-            .contains("x.gz is packed as a whole")
+            .contains("x.gz is compressed as a whole")
     );
     for connector in ["tcp", "stdin"] {
         let options = [

@@ -1,4 +1,4 @@
-//! What a table's columns are in a file of columns.
+//! A table's columns as a file of columns holds them.
 //!
 //! A column of text shares the blocks that its rows were read into, all of which Arrow's format would
 //! write along; and seconds are no unit of Parquet's times.
@@ -93,7 +93,7 @@ impl Shared {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves what was written behind `out`.
+    /// Moves what was written after `out`.
     pub(super) fn drain(&self, out: &mut Vec<u8>) {
         out.append(&mut self.lock());
     }

@@ -1,4 +1,5 @@
-//! The tables of options in `docs/connectors` are generated from the entries; `UPDATE_EXPECTED=1` writes them.
+//! The tables of options in `docs/connectors` are generated from the entries; `UPDATE_EXPECTED=1` writes
+//! them.
 
 use std::path::PathBuf;
 

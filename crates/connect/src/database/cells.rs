@@ -9,7 +9,7 @@ use slackwater_engine::error::Result;
 use slackwater_engine::source::REJECTED_RECORD_BYTES_MAX;
 
 use crate::encode::Cell;
-use crate::format::{Cells, Condemned, RECORD_BYTES_MAX, Span};
+use crate::format::{BadRow, Cells, RECORD_BYTES_MAX, Span};
 use crate::time;
 
 /// The values of a row as text; `None` for NULL.
@@ -24,16 +24,16 @@ pub(super) struct TextRows {
     bytes: Vec<u8>,
     spans: Vec<Span>,
     rows: usize,
-    condemned: Vec<Condemned>,
+    bad_rows: Vec<BadRow>,
 }
 
 /// Rows as columns.
 pub(super) struct Decoded {
-    /// Those that could be read.
+    /// The rows that could be read.
     pub(super) batch: RecordBatch,
-    /// Which of all they are; `None` for all.
+    /// The numbers of these rows; `None`: all rows.
     pub(super) kept: Option<BooleanArray>,
-    /// The others: number, why, and what the row says.
+    /// The other rows: number, reason and contents.
     pub(super) refused: Vec<(usize, String, String)>,
 }
 
@@ -47,7 +47,7 @@ impl TextRows {
             bytes: Vec::new(),
             spans: Vec::new(),
             rows: 0,
-            condemned: Vec::new(),
+            bad_rows: Vec::new(),
         }
     }
 
@@ -58,7 +58,7 @@ impl TextRows {
                 Some(text) if text.len() > RECORD_BYTES_MAX => {
                     let mebibytes = RECORD_BYTES_MAX >> 20;
                     let reason = format!("column '{}': longer than {mebibytes} MiB", field.name());
-                    self.condemned.push((self.rows, reason));
+                    self.bad_rows.push((self.rows, reason));
                     Span::NULL
                 }
                 Some(text) => {
@@ -79,11 +79,11 @@ impl TextRows {
         self.bytes.len()
     }
 
-    /// The rows so far; none are left.
+    /// Takes the rows so far.
     pub(super) fn take(&mut self) -> Result<Decoded> {
         let rows = std::mem::take(&mut self.rows);
         let spans = std::mem::take(&mut self.spans);
-        let mut condemned = std::mem::take(&mut self.condemned);
+        let mut bad_rows = std::mem::take(&mut self.bad_rows);
         let block = Buffer::from(std::mem::take(&mut self.bytes));
         let aside = Buffer::from(Vec::<u8>::new());
         let mut cells = Cells {
@@ -97,11 +97,11 @@ impl TextRows {
         let mut columns: Vec<ArrayRef> = Vec::new();
         for (nth, field) in self.read.fields().iter().enumerate() {
             cells.nth = nth;
-            columns.push(cells.column(field, time::parse_timestamp, &mut condemned));
+            columns.push(cells.column(field, time::parse_timestamp, &mut bad_rows));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.read.clone(), columns, &options)?;
-        if condemned.is_empty() {
+        if bad_rows.is_empty() {
             return Ok(Decoded {
                 batch,
                 kept: None,
@@ -109,11 +109,11 @@ impl TextRows {
             });
         }
         // The first column that can't be read gives the reason.
-        condemned.sort_by_key(|(row, _)| *row);
-        condemned.dedup_by_key(|(row, _)| *row);
+        bad_rows.sort_by_key(|(row, _)| *row);
+        bad_rows.dedup_by_key(|(row, _)| *row);
         let mut kept = vec![true; rows];
         let mut refused = Vec::new();
-        for (row, reason) in condemned {
+        for (row, reason) in bad_rows {
             kept[row] = false;
             let of = &spans[row * cells.stride..][..cells.stride];
             refused.push((row, reason, self.record(&cells, of)));

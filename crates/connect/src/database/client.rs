@@ -1,4 +1,4 @@
-//! A connection to a database, and when it is made again.
+//! A connection to a database, and when it is retried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use slackwater_engine::error::{Error, Result};
 
 use super::{Changes, Row, Table};
 
-/// How a request to a database went.
+/// The result of a request to a database.
 pub(crate) type Attempt<T> = std::result::Result<T, Failure>;
 
-/// Why a database did not do what it was asked for.
+/// Why a request to a database failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What it says.
+    /// The reason.
     pub(crate) reason: String,
-    /// What can be done; may be empty.
+    /// How to fix it; may be empty.
     pub(crate) mend: String,
     /// It may pass by itself: the server is away, the file is locked.
     pub(crate) passes: bool,
-    /// The connection is gone: nobody knows whether what was asked for was done.
+    /// The connection is gone: it is not known whether the request was carried out.
     pub(crate) is_lost: bool,
 }
 
 impl Failure {
-    /// A failure that stays.
+    /// A failure that won't pass by itself.
     pub(crate) fn new(reason: impl Into<String>) -> Failure {
         Failure {
             reason: reason.into(),
@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with what can be done.
+    /// The same failure with a fix.
     pub(crate) fn mend(mut self, mend: impl Into<String>) -> Failure {
         self.mend = mend.into();
         self
@@ -46,17 +46,17 @@ impl Failure {
 pub(crate) struct Select {
     /// The columns.
     pub(crate) columns: Vec<usize>,
-    /// Those that are to be equal to the keys of a lookup.
+    /// The columns that are compared with the keys of a lookup.
     pub(crate) keys: Vec<usize>,
 }
 
-/// Called with each row; says whether it wants more.
+/// Called with each row; returns whether it wants more.
 pub(crate) type EachRow<'a> = dyn FnMut(Row<'_>) -> bool + 'a;
 
-/// Called with the number of a key and a row of it; says whether it wants more.
+/// Called with the number of a key and one of its rows; returns whether it wants more.
 pub(crate) type EachFound<'a> = dyn FnMut(u32, Row<'_>) -> bool + 'a;
 
-/// A connection. One that has failed is thrown away, with the transaction that it was in.
+/// A connection. A failed one is dropped, with its transaction.
 pub(crate) trait Client: Send {
     /// All rows of the table, as they were at one moment, in an order that stays the same while the
     /// table does.
@@ -76,12 +76,12 @@ pub(crate) trait Client: Send {
     /// Writes rows to the table.
     fn write(&mut self, changes: &Changes) -> Attempt<()>;
 
-    /// Runs a statement with texts for `$1`, `$2`, …, which stand in this order where they come first, and
+    /// Runs a statement with strings for `$1`, `$2`, …, numbered in the order of their first use, and
     /// gives the first column of what it returns.
     fn note(&mut self, statement: &str, texts: &[&str]) -> Attempt<Vec<String>>;
 }
 
-/// The wait before the first new attempt; each is followed by one of twice the length.
+/// The wait before the second attempt; each further wait is twice as long.
 const WAIT_FIRST: Duration = Duration::from_millis(100);
 
 /// The longest wait between two attempts.
@@ -94,7 +94,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A connection that is not made yet.
+    /// A connection that is made when it is first used.
     pub(super) fn new(table: &Arc<Table>) -> Connection {
         Connection {
             table: Arc::clone(table),
@@ -107,7 +107,7 @@ impl Connection {
         self.run(|_| Ok(()))
     }
 
-    /// Does some work, which may be done twice: it is done again, on a new connection, when it fails in
+    /// Does some work, which may run twice: it is repeated on a new connection when it fails in
     /// a way that may pass. Sleeps between.
     pub(super) fn run<T>(
         &mut self,
@@ -143,7 +143,7 @@ impl Connection {
         Ok(done)
     }
 
-    /// What a failure comes to.
+    /// The engine's error for a failure.
     pub(super) fn error(&self, failure: Failure) -> Error {
         let tried = match (failure.passes, self.table.retries) {
             (true, 1..) => format!(" (tried {} times)", self.table.retries + 1),

@@ -64,7 +64,7 @@ impl Lookup for TableLookup {
         let table = Arc::clone(&self.connection.table);
         let select = &self.select;
         let (mut rows, numbers) = self.connection.run(|client| {
-            // What an attempt that failed has brought is forgotten.
+            // What a failed attempt has found is dropped.
             let mut rows = TextRows::new(&table.schema, &select.columns);
             let mut numbers: Vec<u32> = Vec::new();
             let mut is_all = true;

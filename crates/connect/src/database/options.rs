@@ -1,4 +1,4 @@
-//! Where a table is, and what belongs to it.
+//! The options of tables of databases, read.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::format::{is_scalar, sql_type_name};
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 
-/// Attempts after the first one, which together wait 3.1 s: as long as a server takes to start again.
+/// Attempts after the first one, which together wait 3.1 s: as long as a server takes to restart.
 const RETRIES: u64 = 5;
 
-/// Rows of a cache of which only the time is said.
+/// The rows of a cache for which only the time is set.
 const CACHE_ROWS: u64 = 10_000;
 
 /// Rejects columns that no table of a database has.
@@ -36,7 +36,7 @@ pub(crate) fn check_columns(
     Ok(())
 }
 
-/// The table. `place` says which database it is in.
+/// The table. `place` names its database, for messages.
 pub(crate) fn open(
     definition: &TableDefinition,
     options: &Options<'_>,
@@ -85,9 +85,10 @@ fn cache(options: &Options<'_>) -> Result<CacheSettings, OptionError> {
         false => "none",
     });
     if kind.eq_ignore_ascii_case("full") {
-        let mend = "leave FOR SYSTEM_TIME AS OF out: the table is then read once, when the query begins; or write \
+        let mend = "leave FOR SYSTEM_TIME AS OF out: the table is then read once, when the query starts; \
+            or write \
                     'lookup.cache.max_rows' = '10000'";
-        let reason = "'full' is not a choice";
+        let reason = "'full' is not a valid value";
         return Err(OptionError::new("lookup.cache", reason, mend));
     }
     let kinds = [("none", false), ("partial", true)];

@@ -4,8 +4,8 @@
 //! several rows of one key only the last is written. Without one rows are inserted, and nothing can be
 //! taken back.
 //!
-//! A query without checkpoints writes each lot of rows in a transaction of its own. One with checkpoints
-//! keeps them beside the table until their checkpoint is stored ([`super::staging`]).
+//! A query without checkpoints writes each batch of rows in a transaction of its own. One with checkpoints
+//! keeps them in a staging table until their checkpoint is stored ([`super::staging`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,9 +52,9 @@ impl Changes {
 /// A table that is written.
 pub(crate) struct DatabaseSink {
     pub(crate) table: Arc<Table>,
-    /// How many can write to the database at the same time.
+    /// How many instances can write to the database at the same time.
     pub(crate) writers_max: usize,
-    /// The connection of those who commit.
+    /// The connection for commits.
     committer: Mutex<Connection>,
 }
 
@@ -208,19 +208,20 @@ impl Rows {
         Ok(())
     }
 
-    /// Refuses a text that the database would refuse once its checkpoint is stored.
+    /// Rejects a string that the database would reject once its checkpoint is stored.
     fn check_zeros(&self, row: &RowText) -> Result<()> {
         let has_zero = |text: &Option<String>| text.as_ref().is_some_and(|t| t.contains('\0'));
         let Some(column) = row.iter().position(has_zero) else {
             return Ok(());
         };
         let name = self.table.schema.field(column).name();
-        let reason = format!("a text of column '{name}' has a zero byte, which it can't hold");
+        let reason =
+            format!("a string of column '{name}' has a zero byte, which the table can't hold");
         let mend = format!("take it out: REPLACE({name}, CHR(0), '')");
         Err(Error::new(&self.table.place, reason).mend(mend).final_one())
     }
 
-    /// What is to be written; nothing is left.
+    /// Takes what is to be written.
     fn changes(&mut self) -> Changes {
         self.known.clear();
         self.bytes = 0;
@@ -239,14 +240,14 @@ impl Rows {
 struct TableSink {
     connection: Connection,
     rows: Rows,
-    /// What it prepared last; none for a query without checkpoints.
+    /// The token that was prepared last; `None` for a query without checkpoints.
     token: Option<Token>,
-    /// Parts of what it prepares next.
+    /// The number of parts prepared for the next token.
     parts: u64,
 }
 
 impl TableSink {
-    /// What it prepares next.
+    /// The token that is prepared next.
     fn next(&self) -> Option<Token> {
         self.token.map(|token| Token {
             number: token.number + 1,
@@ -270,8 +271,8 @@ impl TableSink {
         }
     }
 
-    /// Writes rows in a transaction of their own. One of which nobody knows whether it was committed is
-    /// written again where there is a key, which does no harm, and is the end elsewhere.
+    /// Writes rows in a transaction of their own. If it is not known whether they were committed, they are
+    /// written again where there is a key, which does no harm; elsewhere the query fails.
     fn write_now(&mut self, changes: &Changes) -> Result<()> {
         let has_key = !self.rows.table.primary_key.is_empty();
         let mut is_unknown = false;
@@ -291,7 +292,10 @@ impl TableSink {
             false => error,
             true => {
                 let rows = changes.rows.len();
-                let reason = format!("the last {rows} rows are written or not: {}", error.reason);
+                let reason = format!(
+                    "it is not known whether the last {rows} rows were written: {}",
+                    error.reason
+                );
                 let mend = "look which before you run the query again; with a primary key, or with \
                             --state, it would be safe";
                 Error::new(error.place, reason).mend(mend).final_one()
@@ -326,7 +330,7 @@ impl Sink for TableSink {
         Ok(())
     }
 
-    /// With checkpoints rows wait for these, in memory or beside the table.
+    /// With checkpoints, rows wait for these in memory or in the staging table.
     fn flush(&mut self) -> Result<()> {
         match self.token {
             None => self.push(),
@@ -347,7 +351,7 @@ impl Sink for TableSink {
         Ok(Some(next.to_string()))
     }
 
-    /// What was not prepared is written again by who goes on from the last checkpoint.
+    /// What was not prepared is written again by the incarnation that resumes from the last checkpoint.
     fn finish(&mut self, complete: bool) -> Result<()> {
         match (complete, self.token) {
             (true, None) => self.push(),

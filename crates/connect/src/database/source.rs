@@ -1,10 +1,10 @@
 //! The whole table, read by a thread: one partition, which ends.
 //!
-//! The thread asks for all rows in one statement, which sees the table as it was when it began, makes columns of
-//! them, and hands chunks over through a short queue, ringing the worker. A row's position is its number in
-//! the table's order, from 1; a query that goes on from a checkpoint reads the table again up to there.
+//! The thread asks for all rows in one statement, which sees the table as it was when it began, makes columns
+//! of them, and hands chunks over through a short queue, waking the worker. A row's position is its number in
+//! the table's order, from 1; a query that resumes from a checkpoint reads the table again up to there.
 //!
-//! Shutdown: the queue is gone, which the thread notices with the next chunk.
+//! Shutdown: the queue is dropped, which the thread notices with the next chunk.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -29,7 +29,7 @@ use super::client::{Connection, Failure, Select};
 /// Chunks that wait for the worker.
 const CHUNKS_WAITING_MAX: usize = 4;
 
-/// A chunk that has so many bytes is not made longer: 1 MiB, so that all that wait have a few.
+/// A chunk of this many bytes gets no more rows: 1 MiB, so that all waiting chunks take a few MiB.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// A table that is read.
@@ -60,7 +60,7 @@ impl SourceConnector for DatabaseSource {
     }
 }
 
-/// What the thread has to say: rows, then `None` or an error. Nothing at all is what a panic leaves.
+/// What the thread sends: rows, then `None` or an error. After a panic it sends nothing more.
 type Arrived = Result<Option<SourceRows>>;
 
 struct TableSource {
@@ -116,7 +116,7 @@ impl Source for TableSource {
             },
             Err(TryRecvError::Empty) => Ok(SourcePoll::Pending),
             Err(TryRecvError::Disconnected) => {
-                Err(Error::new(&self.table.place, "its reader has died"))
+                Err(Error::new(&self.table.place, "its reader thread died"))
             }
         }
     }
@@ -126,7 +126,7 @@ impl Source for TableSource {
     }
 }
 
-/// What the thread has.
+/// The thread's state.
 struct Reader {
     table: Arc<Table>,
     columns: Vec<usize>,
@@ -140,7 +140,7 @@ struct Reader {
 impl Reader {
     fn read(mut self) {
         let end = self.read_all().map(|()| None);
-        // An error means that nobody listens any more.
+        // An error means that the receiver is gone.
         let _ = self.chunks.send(end);
         self.waker.wake();
     }
@@ -168,7 +168,7 @@ impl Reader {
                     }
                 }
             });
-            // What has left can't be read again.
+            // Rows that were handed over can't be read again.
             scanned.map_err(|failure| Failure {
                 passes: failure.passes && self.rows == 0 && rows.rows() == 0,
                 ..failure
@@ -180,7 +180,7 @@ impl Reader {
         self.hand_over(&mut rows).map(|_| ())
     }
 
-    /// Hands the rows so far to the worker; whether it wants more.
+    /// Hands the rows so far to the worker; returns whether it wants more.
     fn hand_over(&mut self, rows: &mut TextRows) -> Result<bool> {
         let count = rows.rows() as u64;
         if count == 0 {

@@ -1,8 +1,8 @@
-//! What a sink has prepared, until the checkpoint is stored that names it.
+//! Staging: what a sink has prepared, until the checkpoint that names it is stored.
 //!
 //! Rows must not be seen before their checkpoint is stored, and must not be lost afterwards. So they are
 //! kept in a table of the same database, `slackwater_staged`, and one transaction moves them into theirs,
-//! and notes in `slackwater_committed` that it has: whoever comes to commit them again finds that.
+//! and notes this in `slackwater_committed`, so that a second commit finds them done.
 //! A transaction of the database itself could not wait for the checkpoint: it dies with its connection.
 //!
 //! Both tables have columns of text only, and one sink's name in the first.
@@ -15,11 +15,12 @@ use slackwater_engine::sink::Recovered;
 use super::Changes;
 use super::client::{Attempt, Client, Connection, Failure};
 
-/// The tables, and what they are made with.
+/// The tables, and the statements that create them.
 const TABLES: [(&str, &str); 2] = [
     (
         "SELECT token FROM slackwater_staged LIMIT 0",
-        "CREATE TABLE IF NOT EXISTS slackwater_staged (sink TEXT NOT NULL, token TEXT NOT NULL, part TEXT NOT NULL, \
+        "CREATE TABLE IF NOT EXISTS slackwater_staged (sink TEXT NOT NULL, token TEXT NOT NULL, part TEXT \
+         NOT NULL, \
          changes TEXT NOT NULL, PRIMARY KEY (sink, token, part))",
     ),
     (
@@ -29,7 +30,7 @@ const TABLES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The name of what an instance has prepared for one checkpoint. Of one instance a later one is greater.
+/// The name of what an instance has prepared for one checkpoint. For one instance, a later name is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Token {
     pub(super) instance: u64,
@@ -58,11 +59,11 @@ impl fmt::Display for Token {
 /// Makes the tables where they are missing.
 fn make_tables(client: &mut dyn Client) -> Attempt<()> {
     for (look, make) in TABLES {
-        // Who may not make tables can have them made by somebody else.
+        // A user without the right to create tables can have them created by somebody else.
         if client.note(look, &[]).is_err() {
             client.note(make, &[]).map_err(|failure| {
                 let mend =
-                    format!("what is not committed yet is kept there; let somebody do it: {make}");
+                    format!("what is not committed yet is kept there; have it created: {make}");
                 match failure.mend.is_empty() && !failure.passes {
                     true => failure.mend(mend),
                     false => failure,
@@ -73,7 +74,7 @@ fn make_tables(client: &mut dyn Client) -> Attempt<()> {
     Ok(())
 }
 
-/// A query begins from nothing: what an earlier one has left is not its own.
+/// A query begins from nothing: removes what an earlier one has left.
 pub(super) fn begin(connection: &mut Connection) -> Result<()> {
     let sink = connection.table.sink_name.clone();
     connection.run(|client| {
@@ -120,15 +121,15 @@ pub(super) fn commit(connection: &mut Connection, prepared: &str) -> Result<()> 
 
 fn parse(connection: &Connection, prepared: &str) -> Result<Token> {
     Token::parse(prepared).ok_or_else(|| {
-        let reason = format!("'{prepared}' is nothing that a sink of a database has prepared");
-        Error::new(&connection.table.place, reason).mend("go on with the query that has taken it")
+        let reason = format!("'{prepared}' was not prepared by a database sink");
+        Error::new(&connection.table.place, reason).mend("resume the query that took it")
     })
 }
 
-/// Moves what is staged into its table, within a transaction, unless it is there.
+/// Moves staged rows into their table, within a transaction, unless that has been done.
 fn move_rows(client: &mut dyn Client, sink: &str, token: Token) -> Attempt<()> {
     let instance = token.instance.to_string();
-    // Whoever else wants to commit the same, an earlier incarnation that lives on, waits here.
+    // Another committer of the same rows (an earlier incarnation that is still alive) waits here.
     let lock = "INSERT INTO slackwater_committed (sink, instance, token) VALUES ($1, $2, '') \
                 ON CONFLICT (sink, instance) DO UPDATE SET sink = excluded.sink RETURNING token";
     let last = client.note(lock, &[sink, &instance])?;
@@ -139,8 +140,8 @@ fn move_rows(client: &mut dyn Client, sink: &str, token: Token) -> Attempt<()> {
     let parts = "SELECT part FROM slackwater_staged WHERE sink = $1 AND token = $2 ORDER BY part";
     let parts = client.note(parts, &[sink, &token])?;
     if parts.is_empty() {
-        let reason = format!("what was prepared as {token} is not in slackwater_staged any more");
-        let mend = "rows were lost with it: begin anew with --from-scratch and an empty table, and keep \
+        let reason = format!("what was prepared as {token} is no longer in slackwater_staged");
+        let mend = "rows were lost with it: start over with --from-scratch and an empty table, and keep \
                     the two tables of slackwater";
         return Err(Failure::new(reason).mend(mend));
     }
@@ -163,7 +164,7 @@ fn move_rows(client: &mut dyn Client, sink: &str, token: Token) -> Attempt<()> {
     client.note(mark, &[&token, sink, &instance]).map(|_| ())
 }
 
-/// The incarnation `epoch` of a query goes on from a checkpoint that has this prepared.
+/// The incarnation `epoch` of a query resumes from a checkpoint that has this prepared.
 pub(super) fn recover(
     connection: &mut Connection,
     epoch: u64,
@@ -199,8 +200,8 @@ fn remove_earlier(connection: &mut Connection, epoch: u64) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a checkpoint behind which rows were committed that would come again. With a primary key they
-/// may: they say the same once more.
+/// Rejects a checkpoint after which rows were committed that would come again. With a primary key they
+/// may: writing them again changes nothing.
 fn check_newest(connection: &mut Connection, newest: Token) -> Result<()> {
     if !connection.table.primary_key.is_empty() {
         return Ok(());
@@ -215,7 +216,7 @@ fn check_newest(connection: &mut Connection, newest: Token) -> Result<()> {
                 "the checkpoint ends with {newest}, and {last} was committed: its rows would be written again"
             );
             Err(Error::new(&connection.table.place, reason)
-                .mend("go on from the newest checkpoint; or declare a primary key")
+                .mend("resume from the newest checkpoint; or declare a primary key")
                 .final_one())
         }
         _ => Ok(()),

@@ -50,16 +50,16 @@ pub(crate) fn upsert(table: &Table) -> String {
     }
 }
 
-/// There is no table of this name.
+/// The failure: there is no table of this name.
 pub(crate) fn no_table(name: &str, tables: &[String]) -> Failure {
     let tables = tables.iter().map(String::as_str).collect::<Vec<_>>();
     Failure::new(format!("there is no table '{name}'")).mend(match nearest(name, &tables) {
         Some(near) => format!("did you mean '{near}'? 'table-name' says which one it is"),
-        None => "make it first, or say with 'table-name' which one it is".to_string(),
+        None => "create it first, or name another with 'table-name'".to_string(),
     })
 }
 
-/// The table has no such column.
+/// The failure: the table has no such column.
 pub(crate) fn no_column(field: &Field, columns: &[String]) -> Failure {
     Failure::new(format!("it has no column '{}'", field.name()))
         .mend(format!("its columns are: {}", columns.join(", ")))

@@ -17,7 +17,7 @@ use crate::source::tests::{drain, read_all, request, row_text};
 use crate::table::TableDefinition;
 use crate::table::tests::table;
 
-/// A folder with a database, which these statements have made.
+/// A folder with a database that these statements create.
 pub(super) fn database(statements: &str) -> (tempfile::TempDir, Connection) {
     let folder = tempfile::tempdir().unwrap();
     let connection = Connection::open(folder.path().join("shop.db")).unwrap();
@@ -145,7 +145,7 @@ fn bad_rows_are_refused_alone_and_chunks_have_their_length() {
         .rejected
         .iter()
         .map(|r| (r.position.unwrap(), &r.reason[..], &r.record[..]));
-    // SQLite puts texts behind numbers.
+    // SQLite puts strings after numbers.
     let seven = "column 'id' (BIGINT): can't read 'seven'";
     assert_eq!(
         refused.collect::<Vec<_>>(),
@@ -314,7 +314,7 @@ fn what_is_wrong_is_named() {
     std::fs::write(folder.path().join("text.db"), "no database, but a text").unwrap();
     let error = open(&options, &NUMBER_AND_TEXT, Some("text.db"));
     assert!(error.contains("file is not a database"), "{error}");
-    // A key that the database does not know, a value that it refuses, and a lock.
+    // A key that the database does not know, a value that it rejects, and a lock.
     let mut table = of(
         folder.path(),
         &NUMBER_AND_TEXT,

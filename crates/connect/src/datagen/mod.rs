@@ -35,7 +35,7 @@ enum Kind {
     UserVisits { addresses: u64 },
 }
 
-/// What rows are made from beside their numbers.
+/// What rows are generated from, besides their numbers.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     seed: u64,
@@ -61,7 +61,7 @@ impl Times {
     }
 }
 
-/// The finaliser of splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
+/// The finalizer of splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
 /// Generators", 2014): consecutive numbers give unrelated ones.
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -125,7 +125,7 @@ impl GeneratorSpec {
         })
     }
 
-    /// The order in which rows come, behind the first `skipped` of `rows`.
+    /// The order in which rows come, after the first `skipped` of `rows`.
     pub(crate) fn order(&self, skipped: u64, rows: Option<u64>) -> Order {
         // Rows come by their turns. Turns differ from event times by less than the disorder, so a row
         // comes at most `window` places later than its number: those before `first` have all come, and
@@ -187,7 +187,7 @@ impl Order {
     }
 }
 
-/// Makes the columns that are read.
+/// Generates the columns that are read.
 pub(crate) enum Columns {
     Nexmark(Box<nexmark::NexmarkColumns>),
     UserVisits(user_visits::UserVisitColumns),
@@ -228,7 +228,7 @@ fn unknown_column(generator: &str, name: &str, known: &[&str]) -> OptionError {
         mend = format!("did you mean '{near}'? {mend}");
     }
     OptionError::table(
-        format!("column '{name}' is not made by generator {generator}"),
+        format!("generator {generator} has no column '{name}'"),
         mend,
     )
 }
@@ -237,7 +237,7 @@ fn unknown_column(generator: &str, name: &str, known: &[&str]) -> OptionError {
 fn wrong_type(generator: &str, field: &arrow_schema::Field, wanted: &str) -> OptionError {
     let found = crate::format::sql_type_name(field.data_type());
     let reason = format!(
-        "column '{}' of generator {generator} is no {found}",
+        "column '{}' of generator {generator} can't be {found}",
         field.name()
     );
     OptionError::table(reason, format!("declare it as {wanted}"))

@@ -91,7 +91,7 @@ fn known_row(name: &str) -> Option<&'static [KnownField]> {
         .map(|(_, fields)| *fields)
 }
 
-/// Refuses columns that are not made.
+/// Rejects columns that the generator doesn't have.
 pub(super) fn check(schema: &Schema) -> Result<(), OptionError> {
     for field in schema.fields() {
         if is_name(field.name(), "event_type") {
@@ -143,7 +143,7 @@ enum Column {
     },
 }
 
-/// Makes the columns that are read.
+/// Generates the columns that are read.
 pub(crate) struct NexmarkColumns {
     times: Times,
     columns: Vec<Column>,

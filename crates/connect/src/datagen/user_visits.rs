@@ -103,7 +103,7 @@ const WORDS: &[&str] = &[
     "wharf",
 ];
 
-/// Refuses columns that are not made.
+/// Rejects columns that the generator doesn't have.
 pub(super) fn check(schema: &Schema) -> Result<(), OptionError> {
     for field in schema.fields() {
         let name = field.name().to_ascii_lowercase();
@@ -182,7 +182,7 @@ enum Column {
     Duration,
 }
 
-/// Makes the columns that are read.
+/// Generates the columns that are read.
 pub(crate) struct UserVisitColumns {
     times: Times,
     addresses: u64,

@@ -57,7 +57,7 @@ fn downcast<T: 'static>(array: &dyn Array) -> Result<&T> {
     array.as_any().downcast_ref::<T>().ok_or_else(|| {
         Error::new(
             "",
-            format!("a column says that it is {}, and is not", array.data_type()),
+            format!("a column claims to be {}, and is not", array.data_type()),
         )
     })
 }

@@ -13,9 +13,9 @@ use crate::format::CsvOptions;
 pub(crate) struct CsvEncoder {
     delimiter: u8,
     null: Vec<u8>,
-    /// The delimiter may occur in numbers and dates, or the NULL marker may look like one.
+    /// The delimiter may occur in numbers and dates, or the NULL marker may look like one of them.
     checks_all: bool,
-    /// A row of one column that is nothing would be an empty line, which is no row.
+    /// A row of one empty column would be an empty line, which is not a row.
     is_single: bool,
     /// The names of the columns, until they are written.
     header: Option<Vec<String>>,

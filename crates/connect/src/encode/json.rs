@@ -66,7 +66,7 @@ impl<'a> Column<'a> {
             return Ok(());
         }
         match self.cell.kind() {
-            // JSON has no word for infinity.
+            // JSON can't express infinity.
             Kind::Float if !self.cell.is_finite(row) => out.extend_from_slice(b"null"),
             Kind::Text => {
                 let mut text = vec![];

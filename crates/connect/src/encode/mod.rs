@@ -104,7 +104,7 @@ impl FileEncoder {
     }
 }
 
-/// A row as JSON, for who looks at a record that was refused.
+/// A row as JSON, for whoever looks at a record that was rejected.
 pub(crate) fn json_row(batch: &RecordBatch, row: usize) -> Vec<u8> {
     let mut out = vec![];
     let written =

@@ -1,8 +1,8 @@
 //! From places of fields to typed columns.
 //!
 //! A text format first finds where the fields of each record are ([`Records`]), then a column at a
-//! time is read out of them: each loop has one type, and nothing is looked at that the query does
-//! not read. A field that can't be read condemns its row alone; the row is taken out of all
+//! time is read out of them: each loop has one type, and nothing is read that the query does
+//! not read. A field that can't be parsed rejects its row alone; the row is taken out of all
 //! columns afterwards, which costs something only when it happens.
 
 use std::sync::Arc;
@@ -97,8 +97,8 @@ impl Records {
     }
 }
 
-/// A row that can't be kept: its number among the records, and why.
-pub(crate) type Condemned = (usize, String);
+/// A rejected row: its number among the records, and the reason.
+pub(crate) type BadRow = (usize, String);
 
 /// One column's fields.
 #[derive(Clone, Copy)]
@@ -156,12 +156,12 @@ impl<'a> Cells<'a> {
         &self,
         field: &Field,
         parse_time: fn(&[u8]) -> Option<time::Instant>,
-        condemned: &mut Vec<Condemned>,
+        bad_rows: &mut Vec<BadRow>,
     ) -> ArrayRef {
         let mut typed = Typed {
             cells: *self,
             field,
-            condemned,
+            bad_rows,
         };
         match field.data_type() {
             DataType::Boolean => typed.booleans(),
@@ -208,14 +208,14 @@ fn parse_text<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
 struct Typed<'a, 'c> {
     cells: Cells<'a>,
     field: &'a Field,
-    condemned: &'c mut Vec<Condemned>,
+    bad_rows: &'c mut Vec<BadRow>,
 }
 
 impl Typed<'_, '_> {
     #[cold]
-    fn condemn(&mut self, row: usize, span: Span) {
+    fn reject(&mut self, row: usize, span: Span) {
         let text = self.cells.bytes(span);
-        self.condemned.push((row, unreadable(self.field, text)));
+        self.bad_rows.push((row, unreadable(self.field, text)));
     }
 
     fn signed<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(&mut self) -> ArrayRef {
@@ -279,7 +279,7 @@ impl Typed<'_, '_> {
         match parse(trimmed, 0, trimmed.len()) {
             Some(value) => value,
             None => {
-                self.condemn(row, span);
+                self.reject(row, span);
                 N::default()
             }
         }
@@ -299,7 +299,7 @@ impl Typed<'_, '_> {
                 Some(value) => builder.append_value(value),
                 None => {
                     builder.append_value(false);
-                    self.condemn(row, span);
+                    self.reject(row, span);
                 }
             }
         }
@@ -321,7 +321,7 @@ impl Typed<'_, '_> {
             let (block, start, end) = cells.place(span);
             let (mut view, is_ascii) = view(block, start, end, u32::from(span.has(ASIDE)));
             if !is_ascii && std::str::from_utf8(&block[start..end]).is_err() {
-                self.condemn(row, span);
+                self.reject(row, span);
                 view = 0;
             }
             has_long |= view as u32 > INLINE_BYTES_MAX;
@@ -335,7 +335,7 @@ impl Typed<'_, '_> {
         };
         // SAFETY: each view is made by `view` for bytes that were sliced out of one of the two
         // buffers (0 the block, 1 beside it) and found to be ASCII or UTF-8 just above; views of
-        // up to 12 bytes have zeros behind them; views that need the buffers set `has_long`.
+        // up to 12 bytes have zeros after them; views that need the buffers set `has_long`.
         // Checked again by Arrow, this costs 14 ns for each string of a dozen bytes.
         let array =
             unsafe { StringViewArray::new_unchecked(views.into(), buffers, nulls.finish()) };

@@ -1,8 +1,8 @@
 //! The combined log format of web servers (Apache, nginx):
 //! `ip identity user [time] "request" status bytes "referer" "user agent"`.
 //!
-//! Only as much of a line is looked at as the columns that are read need, so a broken user agent
-//! condemns its row only where the user agent is read.
+//! Only as much of a line is read as the columns that are read need, so a broken user agent
+//! rejects its row only where the user agent is read.
 
 use arrow_schema::{DataType, Schema};
 use memchr::{memchr, memchr2, memmem};
@@ -66,7 +66,7 @@ fn part_of(name: &str, data_type: &DataType) -> Result<Part, OptionError> {
         if let Some(near) = crate::options::nearest(name, &known) {
             mend = format!("did you mean '{near}'? {mend}");
         }
-        let reason = format!("column '{name}' is no part of format combined_log");
+        let reason = format!("column '{name}' is not part of format combined_log");
         return Err(OptionError::table(reason, mend));
     };
     let (fits, wanted) = match part {
@@ -82,7 +82,7 @@ fn part_of(name: &str, data_type: &DataType) -> Result<Part, OptionError> {
         return Ok(*part);
     }
     let reason = format!(
-        "column '{name}' of format combined_log is no {}",
+        "column '{name}' of format combined_log can't be {}",
         sql_type_name(data_type)
     );
     Err(OptionError::table(
@@ -96,7 +96,7 @@ fn part_of(name: &str, data_type: &DataType) -> Result<Part, OptionError> {
 pub(crate) struct LogScanner {
     /// The part of each column that is read.
     read: Vec<Part>,
-    /// Nothing behind this part is looked at.
+    /// Nothing after this part is read.
     furthest: Option<Part>,
 }
 
@@ -229,7 +229,7 @@ impl Line {
     }
 }
 
-/// The part of the line that was not looked at yet.
+/// The rest of the line.
 struct Rest<'a> {
     /// The block up to the line's end.
     bytes: &'a [u8],

@@ -67,7 +67,7 @@ impl CsvOptions {
         if csv.comment == Some(csv.delimiter) {
             return Err(OptionError::new(
                 "csv.comment",
-                "is the delimiter too",
+                "is also the delimiter",
                 "choose another byte",
             ));
         }

@@ -24,14 +24,14 @@ struct Found {
     span: Span,
     /// Doubled quotes have to be undone.
     escaped: Option<(usize, usize)>,
-    /// Where the delimiter or line end behind the field is; `None`: the record ends with the block.
+    /// Where the delimiter or line end after the field is; `None`: the record ends with the block.
     stop: Option<usize>,
 }
 
 enum Field {
     Found(Found),
     Incomplete,
-    /// It can't be read; the record ends at the line end behind this place.
+    /// It can't be read; the record ends at the line end after this place.
     Bad(usize, &'static str),
 }
 
@@ -175,7 +175,7 @@ impl CsvScanner {
             _ => return Field::Bad(behind, "text after the closing quote"),
         };
         if closing - content > RECORD_BYTES_MAX {
-            // The caller finds the record too long; the span is never looked at.
+            // The caller finds the record too long; the span is never read.
             return Field::Found(Found {
                 span: Span::NULL,
                 escaped: None,

@@ -2,8 +2,8 @@
 //!
 //! Three comparisons turn 64 bytes into bit masks of delimiters, line ends and quotes. Fields that
 //! are not read cost a population count; only the delimiters beside fields that are read are
-//! located. A record with a quote in it takes the careful way ([`super::csv_quoted`]); the scan
-//! goes on behind it. The technique is that of simdjson and simdcsv (Langdale and Lemire, "Parsing
+//! located. A record with a quote in it is handled by the slow path ([`super::csv_quoted`]); the scan
+//! continues after it. The technique is that of simdjson and simdcsv (Langdale and Lemire, "Parsing
 //! Gigabytes of JSON per Second", 2019), without their second pass.
 
 use super::cells::Span;
@@ -24,10 +24,10 @@ pub(crate) struct CsvScanner {
     pub(super) projection: Vec<usize>,
     /// Ordinals of the delimiters to be located in a record, increasing, then a sentinel.
     wanted: Vec<u32>,
-    /// Where those delimiters are in the current record; behind them two slots for the record's
+    /// Where those delimiters are in the current record; after them two slots for the record's
     /// own bounds, so that the first and the last field need no case of their own.
     cuts: Vec<u32>,
-    /// For each column that is read, the slots of `cuts` before and behind it.
+    /// For each column that is read, the slots of `cuts` before and after it.
     sides: Vec<(u32, u32)>,
 }
 
@@ -269,7 +269,7 @@ fn incomplete(block: &[u8], start: usize) -> Stop {
     }
 }
 
-/// The masks of the 64 bytes from `base`; bytes behind the block count as nothing.
+/// The masks of the 64 bytes from `base`; bytes after the block count as nothing.
 #[inline(always)]
 fn masks(block: &[u8], base: usize, window_masks: &impl Fn(&[u8; 64]) -> Masks) -> Masks {
     if let Some(window) = block.get(base..base + 64) {

@@ -21,12 +21,12 @@ use crate::time;
 #[derive(Debug)]
 pub(crate) struct JsonDecoder {
     row: JsonRow,
-    /// How often the quick way has given up lately.
+    /// How often the fast path has given up lately.
     unusual: u32,
 }
 
-/// From so many lines that the quick way gave up it is tried for every line number that this divides: a
-/// producer that writes one unusual line goes on like that.
+/// Once the fast path has given up this often, it is tried only for every line number that this divides: a
+/// producer of one unusual line usually produces more.
 const UNUSUAL_MAX: u32 = 64;
 
 impl JsonDecoder {
@@ -84,7 +84,7 @@ impl JsonDecoder {
         deserializer.end()
     }
 
-    /// The columns of one line, without the quick way.
+    /// The columns of one line, by the slow path.
     #[cfg(test)]
     pub(super) fn careful(
         read: &Schema,

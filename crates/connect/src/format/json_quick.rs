@@ -1,8 +1,8 @@
-//! The usual line of JSON, without a parser's generality: what most producers write, most of the time.
+//! The fast path for JSON: the kind of line that most producers write most of the time.
 //!
-//! [`quick_line`] takes a line or leaves it. It takes only what the careful way ([`super::json`]) takes, with
-//! the same values; at anything else (an escape, a fraction, a wrong type, a broken line) it gives up, and the
-//! careful way begins that line anew: so there is one place that says what is wrong with a line.
+//! [`quick_line`] takes a line or leaves it. It takes only what the slow path ([`super::json`]) takes, with
+//! the same values; at anything else (an escape, a fraction, a wrong type, a broken line) it gives up, and
+//! the careful way begins that line anew: so errors are reported in one place.
 //!
 //! Ends of strings are found by comparing 16 bytes at a time, for all bytes that end the usual at once.
 
@@ -12,7 +12,7 @@ use wide::u8x16;
 use super::json_columns::{JsonColumn, JsonRow, Values, holds};
 use crate::time;
 
-/// Deeper values are left to the careful way, which has a limit and a message of its own.
+/// Deeper values are left to the slow path, which has its own limit and message.
 const DEPTH_MAX: usize = 16;
 
 /// More digits may not fit into 64 bits.
@@ -41,7 +41,7 @@ struct Cursor<'b> {
 /// What stands between two quotes.
 struct Text<'b> {
     bytes: &'b [u8],
-    /// Sure to be ASCII.
+    /// Known to be ASCII.
     is_ascii: bool,
 }
 
@@ -114,7 +114,7 @@ impl<'b> Cursor<'b> {
 
     #[inline]
     fn end_of_text(&mut self, begin: usize, is_ascii: bool) -> Option<Text<'b>> {
-        // A line end is a control character: nothing was looked at behind it.
+        // A line end is a control character: nothing after it was read.
         let bytes = &self.block[begin..self.at];
         self.expect(b'"')?;
         Some(Text { bytes, is_ascii })
@@ -136,7 +136,7 @@ impl<'b> Cursor<'b> {
         }
         let digits = self.at - begin;
         let is_plain = match self.block.get(begin)? {
-            // Minus zero is a fraction to the careful way, 01 is no number.
+            // Minus zero is a fraction to the slow path, 01 is no number.
             b'0' => digits == 1 && !is_negative,
             _ => digits > 0,
         };
@@ -181,7 +181,7 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// Behind a value: whether the object or array ends with it.
+    /// After a value: whether the object or array ends with it.
     #[inline]
     fn ends(&mut self, close: u8) -> Option<bool> {
         self.spaces();
@@ -257,7 +257,7 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// Passes over a value that is not read, and that is sound.
+    /// Skips a value that is not read, and that is sound.
     fn skip(&mut self, depth: usize) -> Option<()> {
         match self.peek()? {
             b'"' => self.text().map(drop),
@@ -355,13 +355,13 @@ mod tests {
         JsonRow::new(schema().fields().iter().map(AsRef::as_ref), "")
     }
 
-    /// Whether the quick way takes a line; if so it must have done what the careful way does.
+    /// Whether the quick way takes a line; if so it must have done what the slow path does.
     fn takes(line: &str) -> bool {
         takes_bytes(line.as_bytes())
     }
 
     fn takes_bytes(line: &[u8]) -> bool {
-        // With a neighbour on either side, and with nothing behind.
+        // With a neighbor on either side, and with nothing after.
         let mut block = b"{\"a\":1}\n".to_vec();
         let start = block.len();
         block.extend_from_slice(line);

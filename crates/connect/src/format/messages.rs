@@ -1,12 +1,12 @@
 //! Records that come one by one, each in a message of its own, instead of as lines.
 //!
-//! A message is one record, however many line ends it holds: a row, a refusal, or nothing when it
+//! A message is one record, however many line ends it holds: a row, a rejection, or nothing when it
 //! is empty. Its position is the number that the queue gave it.
 
 use arrow_buffer::Buffer;
 use slackwater_engine::source::Rejected;
 
-use super::cells::{Condemned, Span};
+use super::cells::{BadRow, Span};
 use super::{DecodedRows, Decoder, Kind};
 
 /// Where a message stands in its block.
@@ -46,18 +46,18 @@ impl Decoder {
         }
     }
 
-    /// Refuses a message because it is too long.
+    /// Rejects a message because it is too long.
     pub(crate) fn reject_message(&mut self, message: &[u8], number: u64) -> Rejected {
         self.progress.line = number;
         self.reject_too_long(message)
     }
 
-    /// The rows of the messages, whose numbers increase, and what was refused among them.
+    /// The rows of the messages, whose numbers increase, and what was rejected among them.
     pub(crate) fn decode_messages(&mut self, block: &Buffer, messages: &[Message]) -> DecodedRows {
         let progress = &mut self.progress;
         progress.begin(messages.len().max(1));
         let bytes = block.as_slice();
-        let mut condemned: Vec<Condemned> = vec![];
+        let mut bad_rows: Vec<BadRow> = vec![];
         for message in messages {
             let (start, end) = (message.start as usize, message.end as usize);
             progress.begin_message(message.number);
@@ -77,11 +77,11 @@ impl Decoder {
                 }
             };
             if at < end && progress.rows() > rows {
-                let reason = "the message goes on behind the end of its record";
-                condemned.push((progress.rows() - 1, reason.into()));
+                let reason = "the message continues after the end of its record";
+                bad_rows.push((progress.rows() - 1, reason.into()));
             }
         }
-        self.rows(block, condemned)
+        self.rows(block, bad_rows)
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         let messages = [(0, "1,2"), (1, "3,4\n5,6"), (2, "x,4\n5,6"), (3, "7,8")];
         let read = read("csv", &columns, &messages);
         assert_eq!(read.rows, ["0:1|2", "3:7|8"]);
-        let why = "the message goes on behind the end of its record";
+        let why = "the message continues after the end of its record";
         assert_eq!(read.rejected[0], format!("1:{why}"));
         assert!(read.rejected[1].starts_with("2:"), "{:?}", read.rejected);
         assert_eq!(read.rejected.len(), 2);

@@ -1,7 +1,7 @@
 //! Formats of lines of text, in both directions.
 //!
 //! Reading: [`Format`] is what the options say; a [`Decoder`] turns a block of bytes into columns,
-//! positions and refused records. A decoder never sees less than a whole record: where a block
+//! positions and rejected records. A decoder never sees less than a whole record: where a block
 //! ends within one, it says so and the rest is carried into the next block (`lines.rs`). So the
 //! rows do not depend on how the bytes were cut.
 
@@ -38,7 +38,7 @@ use names::FieldNames;
 use pattern::{RegexOptions, RegexScanner};
 use progress::{Progress, each_line};
 
-pub(crate) use cells::Condemned;
+pub(crate) use cells::BadRow;
 #[cfg(not(any(feature = "sqlite", feature = "postgres")))]
 use cells::{Cells, Span};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -154,7 +154,7 @@ impl Format {
 
 type ParseTime = fn(&[u8]) -> Option<time::Instant>;
 
-/// Rows of one partition, and what was refused among them.
+/// Rows of one partition, and what was rejected among them.
 #[derive(Debug)]
 pub(crate) struct DecodedRows {
     pub(crate) batch: RecordBatch,
@@ -191,15 +191,15 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// The same, which says now and then what the fields of its records are called.
+    /// The same decoder, which also reports the names of its records' fields now and then.
     pub(crate) fn naming_fields(mut self, tuning: &Arc<Tuning>) -> Decoder {
         self.names = FieldNames::of(&self.kind, tuning);
         self
     }
 
-    /// Reads records from `block[from..]` until there are `rows_max` rows. `last` says that the
+    /// Reads records from `block[from..]` until there are `rows_max` rows. `last` means that the
     /// partition ends with the block, so that a record without a line end is complete. Returns the
-    /// rows, the place behind the last record that was read, and why it stopped.
+    /// rows, the place after the last record that was read, and why it stopped.
     pub(crate) fn decode(
         &mut self,
         block: &Buffer,
@@ -225,8 +225,8 @@ impl Decoder {
         (self.rows(block, vec![]), at, stop)
     }
 
-    /// The rows without those that are condemned already, or that a column condemns.
-    fn rows(&mut self, block: &Buffer, mut condemned: Vec<Condemned>) -> DecodedRows {
+    /// The rows without those that are rejected already or by a column.
+    fn rows(&mut self, block: &Buffer, mut bad_rows: Vec<BadRow>) -> DecodedRows {
         let progress = &mut self.progress;
         if let Some(names) = &mut self.names
             && !names.look(block, progress)
@@ -249,7 +249,7 @@ impl Decoder {
                 fields
                     .map(|(nth, field)| {
                         cells.nth = nth;
-                        cells.column(field, self.parse_time, &mut condemned)
+                        cells.column(field, self.parse_time, &mut bad_rows)
                     })
                     .collect()
             }
@@ -262,10 +262,10 @@ impl Decoder {
             positions: progress.positions(),
             rejected: std::mem::take(&mut progress.rejected),
         };
-        if condemned.is_empty() {
+        if bad_rows.is_empty() {
             rows
         } else {
-            rows.without(condemned, |row| {
+            rows.without(bad_rows, |row| {
                 let (start, end) = progress.records.bounds[row];
                 block[start as usize..end as usize].to_vec()
             })
@@ -290,7 +290,7 @@ impl Decoder {
         matches!(&self.kind, Kind::Csv(scanner) if scanner.header_pending)
     }
 
-    /// Refuses the record that begins with `beginning` because it is too long.
+    /// Rejects the record that begins with `beginning` because it is too long.
     pub(crate) fn reject_too_long(&self, beginning: &[u8]) -> Rejected {
         let mebibytes = RECORD_BYTES_MAX / (1024 * 1024);
         rejected(
@@ -300,30 +300,30 @@ impl Decoder {
         )
     }
 
-    /// Refuses the record that begins with `beginning` because its end never came.
+    /// Rejects the record that begins with `beginning` because its end never came.
     pub(crate) fn reject_unfinished(&self, beginning: &[u8], reason: String) -> Rejected {
         rejected(self.line(), beginning, reason)
     }
 
-    /// Goes on behind a record that was skipped, with that many line ends in it.
+    /// Continues after a skipped record that contains this many line ends.
     pub(crate) fn skip_lines(&mut self, lines: u64) {
         self.progress.line += lines;
     }
 }
 
 impl DecodedRows {
-    /// Takes the condemned rows out. `record` gives a row as it was read.
+    /// Takes the rejected rows out. `record` gives a row as it was read.
     #[cold]
     pub(crate) fn without(
         mut self,
-        mut condemned: Vec<Condemned>,
+        mut bad_rows: Vec<BadRow>,
         record: impl Fn(usize) -> Vec<u8>,
     ) -> DecodedRows {
         // The first column that can't be read gives the reason.
-        condemned.sort_by_key(|(row, _)| *row);
-        condemned.dedup_by_key(|(row, _)| *row);
+        bad_rows.sort_by_key(|(row, _)| *row);
+        bad_rows.dedup_by_key(|(row, _)| *row);
         let mut keep = vec![true; self.batch.num_rows()];
-        for (row, reason) in condemned {
+        for (row, reason) in bad_rows {
             keep[row] = false;
             let position = self.positions.at(row);
             self.rejected.push(rejected(position, &record(row), reason));

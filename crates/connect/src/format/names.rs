@@ -1,6 +1,6 @@
-//! What the records of a partition call their fields, for messages about columns that find none.
+//! The names of the fields in a partition's records, for messages about columns without a field.
 //!
-//! A few records are looked at: the header of CSV, and of JSON the first record of a block.
+//! Only a few records are inspected: the header of CSV, and of JSON the first record of a block.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use slackwater_engine::source::Tuning;
 use super::Kind;
 use super::progress::Progress;
 
-/// Blocks whose first record is looked at. Producers that leave out what is NULL show most names in so many.
+/// How many blocks' first record is inspected: enough to see most names of producers that leave NULLs out.
 const BLOCKS_LOOKED_AT: usize = 16;
 
-/// The depth to which names are looked for.
+/// How deep names are looked for.
 const DEPTH_MAX: usize = 4;
 
 /// Looks at a few records for the names of their fields.
 #[derive(Debug)]
 pub(super) struct FieldNames {
     tuning: Arc<Tuning>,
-    /// CSV's, if it is CSV.
+    /// The delimiter of CSV; `None` for other formats.
     delimiter: Option<u8>,
-    /// Blocks that are still to be looked at.
+    /// Blocks that are still to be inspected.
     left: usize,
 }
 
@@ -41,7 +41,7 @@ impl FieldNames {
         })
     }
 
-    /// Looks at what was read of a block; whether it wants to see another one.
+    /// Inspects what was read of a block; returns whether it wants to see another one.
     pub(super) fn look(&mut self, block: &[u8], progress: &mut Progress) -> bool {
         if let Some(delimiter) = self.delimiter {
             let Some(header) = progress.header.take() else {

@@ -1,9 +1,9 @@
 //! Numbers out of text: integers eight digits at a time, and decimals.
 
-/// Reads a signed integer from `block[start..end]`; `None` when it is none or does not fit.
+/// Reads a signed integer from `block[start..end]`; `None` when it is not a number or does not fit.
 ///
 /// Takes the block and not the field, because it loads whole words that may begin before the
-/// field: 13 digits then cost two multiplications' depth each half and not 13.
+/// field: 13 digits then cost a few multiplications and not 13.
 #[inline(always)]
 pub(crate) fn parse_i64(block: &[u8], start: usize, end: usize) -> Option<i64> {
     let negative = start < end && block[start] == b'-';
@@ -80,7 +80,7 @@ fn parse_slowly(digits: &[u8]) -> Option<u64> {
 }
 
 /// Reads a decimal such as `-12.345` or `1.2e3` as a whole number of units of its last digit
-/// (`scale` digits behind the point). More digits are rounded half away from zero; `None` when it
+/// (`scale` digits after the point). More digits are rounded half away from zero; `None` when it
 /// is no number or has more than `precision` digits.
 pub(crate) fn parse_decimal(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
     let (negative, unsigned) = match text {
@@ -101,7 +101,7 @@ pub(crate) fn parse_decimal(text: &[u8], precision: u8, scale: i8) -> Option<i12
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    // Digits that are kept: up to `scale` places behind the moved point.
+    // Digits that are kept: up to `scale` places after the moved point.
     let kept = point as i64 + exponent + i64::from(scale);
     let mut value = 0i128;
     for (place, &digit) in (0i64..).zip(whole.iter().chain(fraction)) {

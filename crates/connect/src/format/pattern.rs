@@ -1,4 +1,4 @@
-//! Lines that a regular expression takes apart: its named groups are columns.
+//! Lines that a regular expression splits: its named groups are columns.
 //!
 //! The expression may match anywhere in a line. A line that it does not match is a bad record.
 
@@ -33,10 +33,10 @@ pub(crate) const REGEX: FormatKind = FormatKind {
     not_of_messages: &[],
 };
 
-/// What a compiled expression may take: repetitions such as `(\w{100}){100}` multiply.
+/// The most memory of a compiled expression: repetitions such as `(\w{100}){100}` multiply.
 const PROGRAM_BYTES_MAX: usize = 10 * 1024 * 1024;
 
-/// What the automaton that is built while lines are read may keep, for each partition.
+/// The most memory of the automaton that is built while lines are read, for each partition.
 const CACHE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// A table's expression, and which of its groups each column is.
@@ -94,13 +94,13 @@ fn compile(pattern: &str) -> Result<Regex, OptionError> {
     })
 }
 
-/// Why an expression is none, and where.
+/// Why an expression is invalid, and where.
 fn wrong(pattern: &str, error: &regex::Error) -> OptionError {
     let mut parser = regex_syntax::ParserBuilder::new().utf8(false).build();
     let (reason, span) = match parser.parse(pattern) {
         Err(regex_syntax::Error::Parse(error)) => (error.kind().to_string(), *error.span()),
         Err(regex_syntax::Error::Translate(error)) => (error.kind().to_string(), *error.span()),
-        // The parser alone has nothing against it.
+        // The parser alone accepts it.
         _ => {
             let reason = error.to_string();
             let mend = "see https://docs.rs/regex for what an expression is";
@@ -115,7 +115,7 @@ fn wrong(pattern: &str, error: &regex::Error) -> OptionError {
         || pattern[start..].starts_with("(?<=")
         || pattern[start..].starts_with("(?<!")
     {
-        "an expression is read in one pass: it can't look ahead or behind"
+        "lines are read in one pass: an expression can't look ahead or behind"
     } else {
         "a backslash makes a special character an ordinary one; a quote of SQL is written twice"
     };
@@ -136,7 +136,7 @@ fn group(regex: &Regex, name: &str) -> Result<usize, OptionError> {
     let groups = regex.capture_names().flatten().collect::<Vec<&str>>();
     let mend = match nearest(name, &groups) {
         Some(near) => format!("did you mean '{near}'?"),
-        None if groups.is_empty() => format!("write (?<{name}>…) around what the column is"),
+        None if groups.is_empty() => format!("write (?<{name}>…) around the column's value"),
         None => format!("its groups are {}", groups.join(", ")),
     };
     let reason = format!("has no group named as column '{name}'");

@@ -1,5 +1,5 @@
-//! What every decoder collects while it goes through a block: rows, their positions, and what was
-//! refused.
+//! What every decoder collects while it goes through a block: rows, their positions, and rejected
+//! records.
 
 use arrow_array::UInt64Array;
 use slackwater_engine::chunk::Positions;
@@ -7,7 +7,7 @@ use slackwater_engine::source::{REJECTED_RECORD_BYTES_MAX, Rejected};
 
 use super::cells::Records;
 
-/// A longer record is refused and skipped: 16 MiB is far beyond any sensible line, and bounds what
+/// A longer record is rejected and skipped: 16 MiB is far beyond any sensible line, and bounds what
 /// one partition can hold in memory while it looks for the end of a record.
 pub(crate) const RECORD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -22,7 +22,7 @@ pub(crate) enum Stop {
     TooLong,
 }
 
-/// Rows and refusals so far.
+/// Rows and rejections so far.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) records: Records,
@@ -55,13 +55,13 @@ impl Progress {
         self.list = None;
     }
 
-    /// Goes on with a message of a queue, whose number is its place and which holds one record.
+    /// Continues with a message of a queue, whose number is its position and which holds one record.
     pub(crate) fn begin_message(&mut self, number: u64) {
         self.line = number;
         self.rows_max = self.rows + self.rejected.len() + 1;
     }
 
-    /// Refused records count, so that a block full of them is bounded too.
+    /// Rejected records count, so that a block full of them is bounded too.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.rows + self.rejected.len() >= self.rows_max
@@ -83,7 +83,7 @@ impl Progress {
         self.rows += 1;
     }
 
-    /// The positions are no run, because of a line that was no row.
+    /// Makes the positions a list: a line that was not a row interrupts the run.
     #[inline(never)]
     fn accept_after_gap(&mut self) {
         let run = self.first..self.first + self.rows as u64;
@@ -92,7 +92,7 @@ impl Progress {
             .push(self.line);
     }
 
-    /// The record that began on the current line is refused.
+    /// The record that began on the current line is rejected.
     #[cold]
     pub(crate) fn reject(&mut self, record: &[u8], reason: impl Into<String>) {
         self.rejected
@@ -108,7 +108,7 @@ impl Progress {
     }
 }
 
-/// A refused record; its partition is filled in by the source.
+/// A rejected record; its partition is filled in by the source.
 pub(crate) fn rejected(position: u64, record: &[u8], reason: String) -> Rejected {
     let kept = &record[..record.len().min(REJECTED_RECORD_BYTES_MAX)];
     Rejected {

@@ -1,4 +1,4 @@
-//! Decoders: types, refusals, and the same answer however the bytes are cut.
+//! Decoders: types, rejections, and the same answer however the bytes are cut.
 
 use arrow_schema::{DataType, Field, TimeUnit};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Which column types a format can hold, and what SQL calls them.
+//! Which column types a format can hold, and their names in SQL.
 
 use arrow_schema::{DataType, Schema, TimeUnit};
 
@@ -80,7 +80,7 @@ pub(crate) fn check_columns(schema: &Schema) -> Result<(), OptionError> {
     }
 }
 
-/// Refuses columns that a format of plain text can't give.
+/// Rejects columns that a format of plain text can't give.
 pub(crate) fn check_scalar(schema: &Schema, format: &str) -> Result<(), OptionError> {
     for field in schema.fields() {
         if !is_scalar(field.data_type()) {
@@ -95,7 +95,7 @@ pub(crate) fn check_scalar(schema: &Schema, format: &str) -> Result<(), OptionEr
     Ok(())
 }
 
-/// Refuses columns that a sink of plain text can't write: rows and arrays.
+/// Rejects columns that a sink of plain text can't write: rows and arrays.
 pub(crate) fn check_flat(schema: &Schema, format: &str) -> Result<(), OptionError> {
     for field in schema.fields() {
         if field.data_type().is_nested() {
@@ -106,7 +106,7 @@ pub(crate) fn check_flat(schema: &Schema, format: &str) -> Result<(), OptionErro
     Ok(())
 }
 
-/// Refuses columns that JSON can't give.
+/// Rejects columns that JSON can't give.
 pub(crate) fn check_nested(schema: &Schema, format: &str) -> Result<(), OptionError> {
     for field in schema.fields() {
         if !is_nested(field.data_type()) {

@@ -17,7 +17,7 @@ use super::settings::Cluster;
 /// partitions of an instance. A fetch under way may go beyond, by 1 MiB a partition.
 const FETCHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The least of them for one partition.
+/// The minimum for one partition.
 const FETCHED_BYTES_MIN: usize = 64 * 1024;
 
 /// How long librdkafka leaves a partition alone whose queue was full: 64 MiB take longer to read.
@@ -37,7 +37,7 @@ pub(crate) type Consumer = BaseConsumer<Context>;
 /// A producer.
 pub(crate) type Producer = BaseProducer<Context>;
 
-/// Hears what a client says beside messages.
+/// Receives a client's events other than messages.
 pub(crate) struct Context {
     presence: Arc<Presence>,
     /// The text of the last error; the code alone comes with the event.
@@ -89,7 +89,7 @@ impl Context {
                 Verdict::TopicMissing
             }
             Code::AutoOffsetReset | Code::OffsetOutOfRange => {
-                let mend = "the topic keeps its rows for too short a time, or was made anew: \
+                let mend = "the topic keeps its rows for too short a time, or was created again: \
                             begin with 'scan.startup.mode' = 'earliest-offset'";
                 Verdict::Fails(Error::new(place, self.reason()).mend(mend))
             }
@@ -195,7 +195,7 @@ impl Cluster {
             .map_err(|error| self.unusable(&error))
     }
 
-    /// A consumer of so many partitions, which rings `ring` when it has something to say.
+    /// A consumer of this many partitions, which wakes `ring` when it has events.
     pub(crate) fn consumer(
         &self,
         presence: &Arc<Presence>,
@@ -217,7 +217,7 @@ impl Cluster {
         config.set("group.id", "slackwater");
         config.set("enable.auto.commit", "false");
         config.set("enable.auto.offset.store", "false");
-        // Rows that are gone must not be passed over.
+        // Rows that are gone must not be skipped.
         config.set("auto.offset.reset", "error");
         config.set("enable.partition.eof", says_ends.to_string());
         let mut consumer = Consumer::from_config_and_context(&config, Context::new(presence))
@@ -245,7 +245,7 @@ impl Cluster {
         self.idempotent(self.config(), presence)
     }
 
-    /// A producer with transactions, which are nobody else's with this name.
+    /// A producer with transactions, the only one with this name.
     pub(crate) fn transactional(&self, presence: &Arc<Presence>, id: &str) -> Result<Producer> {
         let mut config = self.config();
         config.set("transactional.id", id);

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! settings               options, and the properties that librdkafka gets
-//! client ── queue        a client whose events ring the worker
-//!        └─ presence     a broker that is away is said once, and once that it is back
+//! client ── queue        a client whose events wake the worker
+//!        └─ presence     reports once that no broker is reachable, and once that one is back
 //! partitions ── watcher  which partitions there are, and from where to where they are read
 //! ```
 //!
 //! librdkafka has threads of its own: one for the client and one for each broker. They fill and
-//! empty queues, and ring the worker when one of them is no longer empty; the worker never waits
+//! empty queues, and wake the worker when one of them is no longer empty; the worker never waits
 //! for them. Without the feature `kafka` there is only the entry in the table of connectors.
 
 #[cfg(feature = "kafka")]
@@ -27,21 +27,28 @@ pub(crate) mod watcher;
 #[cfg(all(test, feature = "kafka"))]
 mod tests;
 
+#[cfg(feature = "kafka")]
 use std::sync::Arc;
 
+#[cfg(feature = "kafka")]
 use slackwater_engine::sink::SinkConnector;
+#[cfg(feature = "kafka")]
 use slackwater_engine::source::SourceConnector;
 
-use crate::connector::ConnectorKind;
+#[cfg(feature = "kafka")]
+use crate::connector::{Alias, ConnectorKind, Use};
 #[cfg(not(feature = "kafka"))]
-use crate::connector::not_built;
+use crate::connector::{Alias, ConnectorKind, Use, not_built as read, not_built as write};
 use crate::file_format::Formats;
-use crate::options::{OptionError, Options, option};
+#[cfg(feature = "kafka")]
+use crate::options::Options;
+use crate::options::{OptionError, option};
+#[cfg(feature = "kafka")]
 use crate::table::TableDefinition;
 #[cfg(feature = "kafka")]
 use crate::{sink, source};
 
-/// The entry in the table of connectors.
+/// The connector's entry in the table of connectors.
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "kafka",
     aliases: &[UPSERT],
@@ -128,50 +135,39 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
 };
 
 /// Flink's name of a kafka sink with a PRIMARY KEY.
-const UPSERT: &str = "upsert-kafka";
+const UPSERT: Alias = Alias {
+    name: "upsert-kafka",
+    check: |table, usage| match usage {
+        Use::Sink if table.primary_key.is_empty() => Err(OptionError::new(
+            "connector",
+            "'upsert-kafka' replaces messages by their key, and the table has no PRIMARY KEY",
+            "add PRIMARY KEY (column) NOT ENFORCED",
+        )),
+        Use::Sink => Ok(()),
+        Use::Source | Use::Lookup => Err(OptionError::new(
+            "connector",
+            "'upsert-kafka' can only be written: a topic in which messages replace each other can't be read",
+            "'connector' = 'kafka' reads each message as a row; ROW_NUMBER() OVER (PARTITION BY key \
+             ORDER BY ts DESC) = 1 keeps the last of each key",
+        )),
+    },
+};
 
-fn is_upsert(options: &Options<'_>) -> bool {
-    let name = options.text("connector");
-    name.is_some_and(|name| name.eq_ignore_ascii_case(UPSERT))
-}
-
+#[cfg(feature = "kafka")]
 fn read(
     table: &TableDefinition,
     options: &Options<'_>,
 ) -> Result<Arc<dyn SourceConnector>, OptionError> {
-    if is_upsert(options) {
-        return Err(OptionError::new(
-            "connector",
-            "'upsert-kafka' can only be written: a topic in which messages replace each other can't be read",
-            "'connector' = 'kafka' reads each message as a row; ROW_NUMBER() OVER (PARTITION BY key ORDER BY ts DESC) = 1 \
-             keeps the last of each key",
-        ));
-    }
-    #[cfg(feature = "kafka")]
-    return Ok(Arc::new(source::kafka::KafkaConnector::new(
-        table, options,
-    )?));
-    #[cfg(not(feature = "kafka"))]
-    not_built(table, options)
+    let connector = source::kafka::KafkaConnector::new(table, options)?;
+    Ok(Arc::new(connector))
 }
 
+#[cfg(feature = "kafka")]
 fn write(
     table: &TableDefinition,
     options: &Options<'_>,
 ) -> Result<Arc<dyn SinkConnector>, OptionError> {
-    if is_upsert(options) && table.primary_key.is_empty() {
-        return Err(OptionError::new(
-            "connector",
-            "'upsert-kafka' replaces messages by their key, and the table has no PRIMARY KEY",
-            "add PRIMARY KEY (column) NOT ENFORCED",
-        ));
-    }
-    #[cfg(feature = "kafka")]
-    {
-        let format = crate::format::Format::of_sink(options, &table.schema)?;
-        let connector = sink::kafka::KafkaConnector::new(table, options, format)?;
-        Ok(Arc::new(connector))
-    }
-    #[cfg(not(feature = "kafka"))]
-    not_built(table, options)
+    let format = crate::format::Format::of_sink(options, &table.schema)?;
+    let connector = sink::kafka::KafkaConnector::new(table, options, format)?;
+    Ok(Arc::new(connector))
 }

@@ -230,11 +230,11 @@ impl Cluster {
     }
 }
 
-/// From where to where a partition is read.
+/// The range in which a partition is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) begin: Offset,
-    /// Behind the last offset that is read; `None`: no end.
+    /// After the last offset that is read; `None`: no end.
     pub(crate) end: Option<i64>,
 }
 
@@ -246,17 +246,17 @@ pub(crate) struct Asked<'a> {
     pub(crate) places: &'a [Place],
 }
 
-/// Where a restored partition goes on.
+/// Where a restored partition resumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Goal {
     /// The next offset; `None`: the first that there is.
     pub(crate) next: Option<u64>,
-    /// Behind the last offset that is read; `None`: no end.
+    /// After the last offset that is read; `None`: no end.
     pub(crate) end: Option<u64>,
 }
 
 impl Asked<'_> {
-    /// From where to where each partition is read, as it is now.
+    /// The range in which each partition is read, as it is now.
     pub(crate) fn ranges(&self, startup: &Startup, bounded: bool) -> Result<Vec<Range>> {
         let count = self.places.len();
         let needs_end = bounded || matches!(startup, Startup::Latest | Startup::Timestamp(_));
@@ -266,12 +266,12 @@ impl Asked<'_> {
             vec![Offset::Invalid; count]
         };
         let begins = match startup {
-            // The first offset may be gone by the time that it is asked for, so it is not.
+            // Not asked for: the first offset may be gone before it is used.
             Startup::Earliest => vec![Offset::Beginning; count],
             Startup::Latest => ends.clone(),
             Startup::Timestamp(time) => {
                 let found = self.offsets(Offset::Offset(*time))?.into_iter().zip(&ends);
-                // None so late: what comes from now on.
+                // No message so late: reads what comes from now on.
                 let or_end = found.map(|(found, end)| match found {
                     Offset::Offset(_) => found,
                     _ => *end,
@@ -297,7 +297,7 @@ impl Asked<'_> {
         Ok(ranges.collect())
     }
 
-    /// From where to where each partition of a restored source is read: an error where brokers don't
+    /// The range in which each partition of a restored source is read: an error where brokers don't
     /// have the offset that comes next.
     pub(crate) fn resumed(&self, goals: &[Goal]) -> Result<Vec<Range>> {
         let firsts = self.offsets(Offset::Beginning)?;
@@ -341,16 +341,16 @@ fn check_there(place: &Place, next: u64, there: RangeInclusive<u64>) -> Result<(
     let (what, mend) = if next < *first {
         (
             format!("the first offset that brokers still have is {first}"),
-            "the rows between are gone: begin anew, and keep the topic's rows for longer \
+            "the rows between are gone: start over, and keep the topic's rows for longer \
              (retention.ms, retention.bytes) than a query may be down",
         )
     } else {
         (
             format!("brokers have offsets up to {behind}"),
-            "the topic was made anew, or has lost rows: begin anew",
+            "the topic was created again, or lost rows: start over",
         )
     };
-    let reason = format!("the checkpoint goes on at offset {next}, and {what}");
+    let reason = format!("the checkpoint resumes at offset {next}, but {what}");
     Err(Error::new(place.name(), reason).mend(mend))
 }
 
@@ -427,7 +427,7 @@ mod tests {
             assert!(gone.contains(part), "{part:?} is not in: {gone}");
         }
         let anew = check_there(&place, 10, 5..=9).unwrap_err().to_string();
-        for part in ["t1[3]", "offset 10", "up to 9", "made anew"] {
+        for part in ["t1[3]", "offset 10", "up to 9", "created again"] {
             assert!(anew.contains(part), "{part:?} is not in: {anew}");
         }
     }

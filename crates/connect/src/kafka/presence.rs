@@ -1,4 +1,5 @@
-//! Whether a table's brokers are there: said once when the last one goes, and once when one is back.
+//! Whether a table's brokers are reachable: reported once when the last one is lost, and once when one is
+//! back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +24,7 @@ impl Presence {
         }
     }
 
-    /// A connection failed, which others may make up for.
+    /// A connection failed; others may still work.
     pub(crate) fn note(&self, reason: &str) {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason.to_string();
     }
@@ -31,7 +32,7 @@ impl Presence {
     /// What failed last, in parentheses; empty when nothing did.
     pub(crate) fn reason(&self) -> String {
         let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-        // librdkafka's text ends with the state in which it was, which is nobody's business.
+        // librdkafka's text ends with its state, which is of no interest to users.
         match reason.split(" (after ").next() {
             None | Some("") => String::new(),
             Some(reason) => format!(": {reason}"),

@@ -7,14 +7,14 @@ use rdkafka::bindings;
 use rdkafka::types::RDKafka;
 use slackwater_engine::link::Waker;
 
-/// A queue of a client: how much is in it, and whom it rings when something comes into it.
+/// A queue of a client: its length, and the waker that it wakes when something is added.
 pub(crate) struct EventQueue {
     queue: NonNull<bindings::rd_kafka_queue_t>,
     /// What the callback is given; it lives as long as the callback is set.
     waker: Option<Box<Waker>>,
 }
 
-// SAFETY: librdkafka's queues are thread-safe, and the waker may be rung from anywhere.
+// SAFETY: librdkafka's queues are thread-safe, and the waker may be used from anywhere.
 unsafe impl Send for EventQueue {}
 // SAFETY: what can be done with a shared one is to ask for its length, under the queue's own lock.
 unsafe impl Sync for EventQueue {}
@@ -70,7 +70,7 @@ impl EventQueue {
         unsafe { bindings::rd_kafka_queue_length(self.queue.as_ptr()) }
     }
 
-    /// Rings when the queue is no longer empty.
+    /// Wakes the waker when the queue is no longer empty.
     pub(crate) fn ring(&mut self, waker: Waker) {
         let waker = Box::new(waker);
         // SAFETY: the box neither moves nor goes before the callback is taken back, in `drop`.

@@ -21,7 +21,7 @@ const DISCOVERY_DEFAULT_NS: u64 = 5 * 60 * 1_000_000_000;
 /// otherwise. Checkpoints have to come more often.
 const TRANSACTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
-/// Bytes of 'transactional.id.prefix': brokers allow 32 KiB, and nobody reads so much.
+/// Bytes of 'transactional.id.prefix': brokers allow 32 KiB, which nobody could read.
 const TRANSACTIONAL_ID_BYTES_MAX: usize = 200;
 
 /// What begins with this goes to librdkafka.
@@ -31,7 +31,7 @@ const PREFIX: &str = "properties.";
 const OWN: &[(&str, &str)] = &[
     (
         "group.id",
-        "offsets belong to the query, not to a group: say where it begins with 'scan.startup.mode'",
+        "offsets belong to the query, not to a group: say where it starts with 'scan.startup.mode'",
     ),
     ("group.instance.id", "there is no consumer group"),
     ("group.protocol", "there is no consumer group"),
@@ -43,7 +43,7 @@ const OWN: &[(&str, &str)] = &[
     ("enable.auto.offset.store", "offsets are not committed"),
     (
         "auto.offset.reset",
-        "say where the query begins with 'scan.startup.mode'; rows that are gone are an error",
+        "say where the query starts with 'scan.startup.mode'; rows that are gone are an error",
     ),
     (
         "enable.partition.eof",
@@ -107,7 +107,7 @@ impl Cluster {
             let mend = "write letters, digits, '.', '_' and '-', and ';' between topics";
             return Err(OptionError::new(
                 "topic",
-                format!("'{wrong}' is no topic"),
+                format!("'{wrong}' is not a valid topic name"),
                 mend,
             ));
         }
@@ -122,7 +122,7 @@ impl Cluster {
                 continue;
             };
             if let Some((_, mend)) = OWN.iter().find(|(own, _)| *own == property) {
-                return Err(OptionError::new(name, "is the engine's to set", *mend));
+                return Err(OptionError::new(name, "is set by the engine", *mend));
             }
             properties.push((property.to_string(), value.clone()));
         }
@@ -158,7 +158,7 @@ impl Cluster {
         for (property, value) in &self.properties {
             config.set(property, value);
         }
-        // What matters comes as an error; the rest is chatter of the library.
+        // What matters comes as an error; the rest is only logged by the library.
         config.set_log_level(RDKafkaLogLevel::Critical);
         config
     }
@@ -178,7 +178,7 @@ impl Cluster {
     }
 }
 
-/// What a source is told beside its cluster.
+/// A source's options apart from its cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Scan {
     pub(crate) startup: Startup,
@@ -247,7 +247,7 @@ fn startup(options: &Options<'_>, topics: usize) -> Result<Startup> {
                 return Err(OptionError::new(OFFSETS, "is for one topic", mend));
             }
             specific_offsets(text).map(Startup::Offsets).ok_or_else(|| {
-                let reason = format!("'{text}' is no list of offsets");
+                let reason = format!("'{text}' is not a list of offsets");
                 OptionError::new(
                     OFFSETS,
                     reason,
@@ -283,7 +283,7 @@ fn specific_offsets(text: &str) -> Option<Vec<(i32, i64)>> {
     Some(offsets)
 }
 
-/// What a sink is told beside its cluster.
+/// A sink's options apart from its cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     /// Indices of the columns that make up the key.
@@ -351,7 +351,7 @@ impl Keys {
                 ));
             };
             if columns.contains(&index) {
-                let reason = format!("column '{name}' twice");
+                let reason = format!("names column '{name}' twice");
                 return Err(OptionError::new("key.fields", reason, "name it once"));
             }
             columns.push(index);

@@ -107,7 +107,10 @@ fn errors_say_what_to_write() {
             &["'topik'", "did you mean 'topic'"][..],
         ),
         (of_source(&[("topic", "")]), &["'topic': is missing"]),
-        (of_source(&[("topic", "a b")]), &["'a b' is no topic"]),
+        (
+            of_source(&[("topic", "a b")]),
+            &["'a b' is not a valid topic name"],
+        ),
         (
             of_source(&[("properties.bootstrap.servers", "")]),
             &["is missing", "127.0.0.1:9092"],
@@ -115,13 +118,13 @@ fn errors_say_what_to_write() {
         (
             of_source(&[("properties.group.id", "g")]),
             &[
-                "'properties.group.id': is the engine's to set",
+                "'properties.group.id': is set by the engine",
                 "scan.startup.mode",
             ],
         ),
         (
             of_source(&[("properties.auto.offset.reset", "latest")]),
-            &["is the engine's to set", "scan.startup.mode"],
+            &["is set by the engine", "scan.startup.mode"],
         ),
         (
             of_source(&[("properties.sasl.jaas.config", "x")]),
@@ -156,7 +159,7 @@ fn errors_say_what_to_write() {
         ),
         (
             of_sink(&[("properties.transactional.id", "x")]),
-            &["is the engine's to set", "'transactional.id.prefix'"],
+            &["is set by the engine", "'transactional.id.prefix'"],
         ),
         (
             of_sink(&[("properties.acks", "1")]),

@@ -1,7 +1,7 @@
 //! Looks after partitions beside the worker, which must not wait for a broker's answer.
 //!
 //! One thread for each instance of a source. It sleeps until partitions are to be looked for again,
-//! or until it is told that no broker is left: then it asks until one answers.
+//! or until it is told that no broker is reachable: then it asks until one answers.
 //!
 //! Shutdown: it ends when its [`Watcher`] is dropped, at the latest when the answer has come that it
 //! waits for, or has not come in time.
@@ -67,9 +67,9 @@ impl Watcher {
         Ok(Watcher { asks, news })
     }
 
-    /// Has brokers and topics looked at until they are there again.
+    /// Starts checking brokers and topics until they are reachable again.
     pub(crate) fn look(&self) {
-        // One question that waits stands for all.
+        // One waiting request is enough.
         let _ = self.asks.try_send(());
     }
 
@@ -141,7 +141,7 @@ impl Watch {
     fn discover(&self, known: &mut [u32]) -> Option<News> {
         let mut mine = vec![];
         for (nth, topic) in self.planned.topics.iter().enumerate() {
-            // Without an answer the next look finds them.
+            // Without an answer, the next check finds them.
             let Ok(now) = partitions_of(self.consumer.as_ref(), &topic.name, RETRY) else {
                 continue;
             };

@@ -179,7 +179,7 @@ impl Writer {
         self.sink.write(&Chunk::new(batch, 0)).unwrap();
     }
 
-    /// A checkpoint: everything is acknowledged behind it.
+    /// A checkpoint: everything is acknowledged after it.
     fn checkpoint(&mut self) -> Result<()> {
         let prepared = self.sink.prepare(false)?;
         prepared.map_or(Ok(()), |prepared| self.connector.secure(&prepared))

@@ -1,11 +1,11 @@
 //! A thread with a connection to a broker.
 //!
-//! It waits in the kernel for the socket and for its bell, which the worker rings; there is no timer
-//! unless the broker demands to hear from us. A broker that is away, at the beginning or later, is tried
-//! again after a pause that doubles; what a [`Session`] has not finished then goes on. A broker that
-//! refuses us (a wrong password) ends the query.
+//! It waits in the kernel for the socket and for its bell, through which the worker wakes it; there is no
+//! timer unless the broker demands keep-alive. A broker that is away, at the beginning or later, is
+//! tried again after a pause that doubles; an unfinished [`Session`] then continues. A broker that rejects us
+//! (a wrong password) ends the query.
 //!
-//! Shutdown: dropping the [`Client`] stops the thread. What the session has still to say is said, as far as
+//! Shutdown: dropping the [`Client`] stops the thread. What the session has still to send is sent, as far as
 //! the broker takes it within [`FAREWELL`].
 
 use std::io::{ErrorKind, Read, Write};
@@ -45,30 +45,29 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// What is done with a connection: a state machine that neither waits nor touches the socket.
 pub(crate) trait Session: Send + 'static {
-    /// Whether the broker shall forget what it knows of us, and for how many seconds it is to remember
-    /// what comes.
+    /// Whether the broker is to start a clean session, and for how many seconds it is to keep the session.
     fn introduction(&self) -> (bool, u32);
 
-    /// The broker has taken us.
+    /// The broker has accepted the connection.
     fn begin(&mut self, ack: &ConnAck, out: &mut Vec<u8>) -> Result<()>;
 
-    /// The broker has said something.
+    /// The broker has sent a packet.
     fn hear(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Says what there is to say, as long as `out` has room.
+    /// Appends packets to send, as long as `out` has room.
     fn speak(&mut self, out: &mut Vec<u8>) -> Result<()>;
 
-    /// All that was said has left.
+    /// Everything appended has been sent.
     fn said(&mut self);
 
-    /// Whether there is room for what the broker says.
+    /// Whether there is room for packets from the broker.
     fn listens(&self) -> bool;
 
-    /// Why the connection is to be made anew, if it is.
+    /// Why the connection has to be replaced, if it has.
     fn gives_up(&self) -> Option<&'static str>;
 }
 
-/// What the worker and the thread share beside the session's own.
+/// What the worker and the thread share besides the session's own state.
 pub(crate) struct Bell {
     event: OwnedFd,
     rung: AtomicBool,
@@ -88,9 +87,9 @@ impl Bell {
         }))
     }
 
-    /// Has the thread look at what the worker has left for it.
+    /// Wakes the thread to look at what the worker has left for it.
     pub(crate) fn ring(&self) {
-        // Release: pairs with the swap in `answer`; who swaps it sees what was left. Only the first ring
+        // Release: pairs with the swap in `answer`; the swap then sees what was left. Only the first wake-up
         // makes a system call.
         if !self.rung.swap(true, Ordering::AcqRel) {
             // It can only be full, and then it is readable.
@@ -101,7 +100,7 @@ impl Bell {
     fn answer(&self) {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);
-        // Behind the read: a ring in between is heard again.
+        // After the read: a wake-up in between is seen again.
         self.rung.swap(false, Ordering::AcqRel);
     }
 
@@ -212,7 +211,7 @@ impl<S: Session> Connection<S> {
                 since = Some(Instant::now());
                 self.serve(&stream, &ack, input)
             });
-            // Two clients of a name end each other's connection as soon as it is there: that must not
+            // Two clients of one name end each other's connections at once: that must not
             // become a race.
             if since.is_some_and(|since| since.elapsed() > PAUSE_MAX) {
                 pause = PAUSE_MIN;
@@ -247,7 +246,7 @@ impl<S: Session> Connection<S> {
         }
     }
 
-    /// Waits so long, or until it is stopped.
+    /// Waits this long, or until it is stopped.
     fn pause(&self, pause: Duration) {
         let until = Instant::now() + pause;
         while !self.bell.is_stopped() {
@@ -335,7 +334,7 @@ impl<S: Session> Connection<S> {
         End::Failed(error.mend("name a broker's port in 'address' (without TLS: 1883)"))
     }
 
-    /// What a broker's refusal means. Some pass by.
+    /// What a broker's rejection means. Some are temporary.
     fn refused(&self, code: u8) -> End {
         let user = match self.broker.username() {
             Some(_) => "check 'username' and 'password'",
@@ -347,14 +346,14 @@ impl<S: Session> Connection<S> {
                 "does not speak MQTT 5",
                 "use a broker that does: Mosquitto does from 1.6 on",
             ),
-            0x02 | 0x85 => ("refuses the client's name", "write another 'client_id'"),
-            0x04 | 0x86 => ("refuses the user or the password", user),
+            0x02 | 0x85 => ("rejects the client's name", "write another 'client_id'"),
+            0x04 | 0x86 => ("rejects the user or the password", user),
             0x05 | 0x87 => ("does not let the client in", user),
             0x8a => ("has banned the client", "ask who runs it"),
             0x88 | 0x89 | 0x97 | 0x9f => {
                 return End::Away(format!("it is busy (code {code:#04x})"));
             }
-            _ => ("refuses the connection", "look into its log"),
+            _ => ("rejects the connection", "look into its log"),
         };
         let error = failed(&self.broker, &format!("{reason} (code {code:#04x})"));
         End::Failed(error.mend(mend).final_one())
@@ -418,7 +417,7 @@ impl<S: Session> Connection<S> {
         if !both[1].revents().is_empty() {
             self.bell.answer();
         }
-        // A connection that broke says so when it is read, also where there is no room: what comes is an
+        // A broken connection reports it when it is read, also where there is no room: what comes is an
         // error, or it would be asked for over and over.
         let broken = PollFlags::ERR | PollFlags::HUP;
         Ok(happened.intersects(PollFlags::IN | broken))
@@ -464,7 +463,7 @@ impl<S: Session> Connection<S> {
         Ok(())
     }
 
-    /// The broker ends the connection and says why.
+    /// The broker closes the connection and gives a reason.
     fn dismissed(&self, code: u8) -> End {
         let id = &self.broker.client_id;
         let (reason, mend) = match code {
@@ -493,8 +492,8 @@ impl<S: Session> Connection<S> {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(FAREWELL))?;
         stream.write_all(&out)?;
-        // Closing while something of the broker's is unread would take back what was just said. It closes
-        // when it has heard all of it.
+        // Closing while data of the broker is unread would reset the connection and lose what was just sent.
+        // The broker closes it when it has read everything.
         stream.shutdown(Shutdown::Write)?;
         stream.set_read_timeout(Some(FAREWELL))?;
         let until = Instant::now() + FAREWELL;

@@ -34,7 +34,7 @@ mod broker_tests;
 #[cfg(test)]
 mod tests;
 
-/// The entry in the table of connectors.
+/// The connector's entry in the table of connectors.
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "mqtt",
     aliases: &[],

@@ -3,7 +3,7 @@
 //! Bytes in, values out, and the other way round; nothing here waits or remembers. Bytes from a broker
 //! never panic: what can't be read is a [`Malformed`] with what it was.
 
-/// How often a message comes: at most, at least or exactly once, as the standard calls it.
+/// How often a message is delivered: at most, at least or exactly once, in the standard's terms.
 #[allow(clippy::enum_variant_names)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Qos {
@@ -30,7 +30,7 @@ pub(crate) use write::*;
 /// A text's length has two bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = u16::MAX as usize;
 
-/// What a packet's first byte says, in its upper half.
+/// The kinds of packets: the upper half of the first byte.
 mod kind {
     pub(super) const CONNECT: u8 = 1;
     pub(super) const CONNACK: u8 = 2;
@@ -46,14 +46,14 @@ mod kind {
     pub(super) const DISCONNECT: u8 = 14;
 }
 
-/// From here on a reason code is a refusal.
+/// From here on a reason code is a rejection.
 pub(crate) const REFUSED: u8 = 0x80;
 
 /// A packet that can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// What a broker says.
+/// A broker's packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packet<'a> {
     ConnAck(ConnAck),
@@ -96,7 +96,7 @@ pub(crate) struct ConnAck {
     pub(crate) packet_bytes_max: u32,
     pub(crate) qos_max: Qos,
     pub(crate) retains: bool,
-    /// It wants to hear from us so often, in seconds.
+    /// The longest time in seconds between two packets of ours, where the broker demands it.
     pub(crate) keep_alive_s: Option<u16>,
 }
 

@@ -91,7 +91,7 @@ impl Writing {
         self.outbox().put
     }
 
-    /// Waits until the first `count` messages are delivered. A broker that takes none for so long ends it.
+    /// Waits until the first `count` messages are delivered. Fails when the broker takes none for this long.
     pub(crate) fn wait_delivered(&self, count: u64, patience: Duration) -> Result<()> {
         let mut outbox = self.outbox();
         let mut frontier = outbox.frontier;
@@ -108,7 +108,7 @@ impl Writing {
                     format!("has acknowledged nothing for {seconds} s; {left} messages are left");
                 return Err(Error::new(&self.place, reason).mend("does it run, and take messages?"));
             }
-            // A failure does not ring: it is looked for now and then.
+            // A failure wakes nobody: it is checked for now and then.
             const LOOK: Duration = Duration::from_millis(50);
             let waited = self.moved.wait_timeout(outbox, LOOK);
             outbox = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -146,8 +146,8 @@ pub(crate) struct Publisher {
     window: usize,
     packet_bytes_max: usize,
     was_there: bool,
-    /// The broker holds messages of the session that we know nothing of: it was killed, and has come back
-    /// with what it had saved some time before.
+    /// The broker holds messages of the session that we don't know: it was killed, and has restarted
+    /// with a state that it had saved some time before.
     is_crowded: bool,
     has_resumed: bool,
 }
@@ -241,7 +241,7 @@ impl Publisher {
         let topic = &flying.batch.bytes[flying.topic.clone()];
         let topic = std::str::from_utf8(topic).map_err(|_| {
             self.failed(
-                "is to get a topic that is no text".into(),
+                "got a topic that is not text".into(),
                 "check the topics' column",
             )
         })?;
@@ -294,7 +294,7 @@ impl Publisher {
             0x97 => ("a quota is used up", "raise the broker's limit"),
             _ => ("it does not say why", "look into its log"),
         };
-        self.failed(format!("refuses a message: {why} (code {code:#04x})"), mend)
+        self.failed(format!("rejects a message: {why} (code {code:#04x})"), mend)
     }
 }
 
@@ -329,7 +329,7 @@ impl Session for Publisher {
             if ack.session_present && message.is_received {
                 packet::pub_rel(out, message.id);
             } else {
-                // A broker that has forgotten us has forgotten what it had not passed on.
+                // A broker that has lost our session has lost what it had not passed on.
                 message.is_received = false;
                 self.write(&message, ack.session_present, out)?;
             }

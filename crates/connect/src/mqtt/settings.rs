@@ -13,7 +13,7 @@ pub(crate) const FILTERS_MAX: usize = 64;
 
 const PORT: &str = "1883";
 
-/// A broker, and who we are to it. Shown without the password.
+/// A broker, and how we log in. `Debug` leaves the password out.
 #[derive(Clone)]
 pub(crate) struct Broker {
     pub(crate) table: String,
@@ -49,7 +49,7 @@ impl Broker {
         if !matches!(port, Some((host, Ok(_))) if !host.is_empty() && !host.contains('/')) {
             return Err(OptionError::new(
                 "address",
-                format!("'{text}' is no host and port"),
+                format!("'{text}' is not a host and port"),
                 "write 'host:port', as in 'localhost:1883' (MQTT over TCP, without TLS)",
             ));
         }
@@ -66,7 +66,7 @@ impl Broker {
             let mend = "add 'username'";
             return Err(OptionError::new(
                 "password",
-                "there is no user for it",
+                "there is no 'username' for it",
                 mend,
             ));
         }
@@ -90,7 +90,7 @@ fn check_text(name: &str, text: &str) -> Result<(), OptionError> {
     let reason = match text {
         "" => "is empty",
         text if text.len() > TEXT_BYTES_MAX => "has more than 65,535 bytes",
-        text if text.contains('\0') => "has a NUL character, which MQTT has not",
+        text if text.contains('\0') => "has a NUL character, which MQTT does not allow",
         _ => return Ok(()),
     };
     Err(OptionError::new(name, reason, "write another one"))
@@ -131,7 +131,7 @@ impl Subscription {
         for (nth, filter) in filters.iter().enumerate() {
             check_filter(filter)?;
             if filters[..nth].contains(filter) {
-                let reason = format!("'{filter}' is there twice");
+                let reason = format!("'{filter}' is listed twice");
                 return Err(OptionError::new("topic", reason, "leave one out"));
             }
         }
@@ -164,11 +164,12 @@ impl Subscription {
     }
 }
 
-/// Refuses what no broker takes (section 4.7).
+/// Rejects what no broker takes (section 4.7).
 fn check_filter(filter: &str) -> Result<(), OptionError> {
     let wrong = |reason: &str| {
-        let reason = format!("'{filter}' is no topic filter: {reason}");
-        let mend = "write levels with '/' between them; '+' stands for one level, '#' at the end for all below";
+        let reason = format!("'{filter}' is not a valid topic filter: {reason}");
+        let mend = "write levels with '/' between them; '+' stands for one level, '#' at the end for all \
+            below";
         Err(OptionError::new("topic", reason, mend))
     };
     if filter.is_empty() {
@@ -191,7 +192,7 @@ pub(crate) fn check_topic(topic: &str) -> Result<(), &'static str> {
     match topic {
         "" => Err("it is empty"),
         topic if topic.len() > TEXT_BYTES_MAX => Err("it has more than 65,535 bytes"),
-        topic if topic.contains(['+', '#']) => Err("'+' and '#' are for who reads"),
+        topic if topic.contains(['+', '#']) => Err("'+' and '#' are for subscriptions"),
         topic if topic.contains('\0') => Err("it has a NUL character"),
         _ => Ok(()),
     }

@@ -1,5 +1,5 @@
 //! A source's side of a connection: it subscribes, puts messages into the inbox, and acknowledges them
-//! when it is told how far.
+//! up to where it is told.
 //!
 //! Messages of a filter are numbered from 1; they are acknowledged in the order in which they came, as
 //! far as each filter's *frontier* has moved beyond them. Without checkpoints the frontier follows what
@@ -49,7 +49,7 @@ struct Inbox {
     batches: Vec<Batch>,
     bytes: usize,
     messages: usize,
-    /// The thread has stopped to listen.
+    /// The thread has stopped reading from the broker.
     is_full: bool,
 }
 
@@ -102,7 +102,7 @@ impl Reading {
 
     /// Messages of a filter before `number` are to be acknowledged.
     pub(crate) fn acknowledge(&self, filter: usize, number: u64) {
-        // Release: pairs with the load in `speak`, by way of the bell.
+        // Release: pairs with the load in `speak`, through the bell.
         if self.frontier[filter].fetch_max(number, Ordering::Release) < number {
             self.bell.ring();
         }
@@ -231,7 +231,7 @@ impl Subscriber {
         number
     }
 
-    /// A message of a subscription that this table has not.
+    /// A message of a subscription that this table doesn't have.
     fn note_stranger(&mut self, topic: &str) {
         if !std::mem::replace(&mut self.has_strangers, true) {
             let Broker {
@@ -293,7 +293,7 @@ impl Session for Subscriber {
                      '{client_id}': what it had kept is lost"
                 );
             }
-            // The numbers are the broker's, and it counts anew.
+            // The numbers are the broker's, and it starts counting again.
             self.unacknowledged.clear();
             self.ids.clear();
             self.releasing.clear();
@@ -331,7 +331,7 @@ impl Session for Subscriber {
                     _ => ("it does not say why", "look into its log"),
                 };
                 let reason =
-                    format!("refuses the subscription to '{filter}': {why} (code {code:#04x})");
+                    format!("rejects the subscription to '{filter}': {why} (code {code:#04x})");
                 return Err(Error::new(place(&self.broker), reason)
                     .mend(mend)
                     .final_one());

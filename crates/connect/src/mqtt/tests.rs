@@ -1,4 +1,4 @@
-//! Both sides of a connection, without a socket: what they say to what they hear.
+//! Both sides of a connection, without a socket: the packets that they send in answer to others.
 
 use std::sync::Arc;
 
@@ -32,12 +32,12 @@ fn ack(session_present: bool) -> ConnAck {
     }
 }
 
-/// What was said, in short.
+/// The packets that were sent, in short.
 fn said(out: &mut Vec<u8>) -> Vec<String> {
     let mut texts = vec![];
     let mut at = 0;
     while at < out.len() {
-        // What only clients send is told by its first byte.
+        // Packets that only clients send are told apart by their first byte.
         let kind = out[at] >> 4;
         let length = out[at + 1] as usize + 2;
         let text = match kind {
@@ -159,7 +159,7 @@ fn what_comes_again_over_a_new_connection_is_left_out() {
     assert_eq!(source.says(), ["ack 1", "rec 2"]);
     source.hear("t", "three", Qos::AtLeastOnce, 3, false);
     source.connect(true);
-    // It has not heard `rec 2`, and nothing was said of 3.
+    // It has not received `rec 2`, and nothing was sent about 3.
     source.hear("t", "two", Qos::ExactlyOnce, 2, true);
     source.hear("t", "three", Qos::AtLeastOnce, 3, true);
     assert_eq!(said(&mut source.out), ["rec 2"]);
@@ -432,20 +432,24 @@ fn options_of_tables() {
         (
             true,
             &[("topic", "a/#/b")],
-            &["'a/#/b' is no topic filter", "at the end"],
+            &["'a/#/b' is not a valid topic filter", "at the end"],
         ),
-        (true, &[("topic", "a;b+")], &["'b+' is no topic filter"]),
+        (
+            true,
+            &[("topic", "a;b+")],
+            &["'b+' is not a valid topic filter"],
+        ),
         (true, &[("topic", "a;a")], &["is there twice"]),
         (true, &[("topic", "a;")], &["it is empty"]),
         (
             true,
             &[("topic", "a"), ("address", "h:x")],
-            &["no host and port", "localhost:1883"],
+            &["not a host and port", "localhost:1883"],
         ),
         (
             true,
             &[("topic", "a"), ("qos", "3")],
-            &["'3' is not a choice"],
+            &["'3' is not a valid value"],
         ),
         (
             true,
@@ -485,13 +489,13 @@ fn options_of_tables() {
         (
             false,
             &[("topic_column", "n")],
-            &["column 'n' is no STRING"],
+            &["column 'n' is not a STRING"],
         ),
         (false, &[("topic_column", "m")], &["has no column 'm'"]),
         (
             false,
             &[("topic_column", "n"), ("topic", "x")],
-            &["there is 'topic', too"],
+            &["can't be combined with 'topic'"],
         ),
         (
             false,

@@ -75,7 +75,7 @@ fn table(definition: &TableDefinition, options: &Options<'_>) -> Result<Arc<Tabl
     }
     if config.get_ssl_mode() == SslMode::Require {
         return Err(wrong(
-            "asks for TLS, which is not known here yet".to_string(),
+            "asks for TLS, which is not supported yet".to_string(),
         ));
     }
     if let Some(user) = options.text("username") {
@@ -129,7 +129,7 @@ struct Address(Config);
 impl Server for Address {
     fn connect(&self, table: &Arc<Table>) -> Attempt<Box<dyn Client>> {
         let mut client = self.0.connect(NoTls).map_err(failure)?;
-        // Texts of times are in UTC, and written year first, whatever the server is set to.
+        // Strings of times are in UTC, and written year first, whatever the server is set to.
         let settings = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; \
                         SET client_min_messages = 'warning'";
         client.batch_execute(settings).map_err(failure)?;
@@ -152,9 +152,11 @@ fn columns(client: &mut postgres::Client, table: &Table) -> Attempt<Vec<(String,
     if !rows.is_empty() {
         return Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect());
     }
-    let sql = "SELECT CASE WHEN pg_table_is_visible(c.oid) THEN relname::text ELSE nspname || '.' || relname END \
+    let sql = "SELECT CASE WHEN pg_table_is_visible(c.oid) THEN relname::text ELSE nspname || '.' || \
+        relname END \
                FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace \
-               WHERE relkind IN ('r', 'v', 'm', 'p', 'f') AND nspname NOT IN ('pg_catalog', 'information_schema')";
+               WHERE relkind IN ('r', 'v', 'm', 'p', 'f') AND nspname NOT IN ('pg_catalog', \
+               'information_schema')";
     let tables = client.query(sql, &[]).map_err(failure)?;
     let tables = tables.iter().map(|row| row.get(0));
     Err(no_table(&table.name, &tables.collect::<Vec<String>>()))
@@ -179,9 +181,9 @@ fn failure(error: postgres::Error) -> Failure {
     let detail = said.detail().map(|detail| format!(": {detail}"));
     let reason = format!("{}{}", said.message(), detail.unwrap_or_default());
     let code = said.code().code();
-    // It is going, or not yet there: connection exceptions, shutdown, crash, starting up.
+    // The server is going away or not yet there: connection exceptions, shutdown, crash, starting up.
     let is_lost = code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03");
-    // Too many connections, and transactions that got into each other's way.
+    // Too many connections, and transactions that conflict.
     let passes = is_lost || matches!(code, "53300" | "40001" | "40P01");
     let mend = match (said.hint(), code) {
         (Some(hint), _) => hint.to_string(),
@@ -235,7 +237,7 @@ impl PostgresClient {
         done.map(|_| ()).map_err(failure)
     }
 
-    /// Gives the rows of a statement, of which the first `skipped` columns are no texts.
+    /// Gives the rows of a statement, of which the first `skipped` columns are no strings.
     fn each_row(
         &mut self,
         sql: &str,
@@ -306,7 +308,7 @@ impl Client for PostgresClient {
 
     fn note(&mut self, statement: &str, texts: &[&str]) -> Attempt<Vec<String>> {
         if texts.is_empty() {
-            // COMMIT, and tables that are looked for or made.
+            // COMMIT, and tables that are checked or created.
             return match self.client.batch_execute(statement) {
                 Ok(()) => Ok(Vec::new()),
                 Err(error) => Err(failure(error)),

@@ -1,5 +1,5 @@
-//! Statements over a table of PostgreSQL, whose parameters are arrays of texts: one for each column, so that a
-//! statement is the same for any number of rows, and one round trip takes them all.
+//! Statements over a table of PostgreSQL, whose parameters are arrays of strings: one for each column, so
+//! that a statement is the same for any number of rows, and one round trip takes them all.
 
 use arrow_schema::DataType;
 
@@ -25,7 +25,8 @@ impl Statements {
             };
             if !fits(field.data_type(), of) {
                 let (name, declared) = (field.name(), sql_type_name(field.data_type()));
-                let reason = format!("column '{name}' is declared {declared}, and is {of} there");
+                let reason =
+                    format!("column '{name}' is declared {declared}, but is {of} in the database");
                 let mend =
                     "declare it with a type that fits; STRING fits every column that is read";
                 return Err(Failure::new(reason).mend(mend));

@@ -16,9 +16,9 @@ use crate::format::Format;
 /// Bytes for the peer.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// They begin with a row, or with the header.
+    /// The bytes begin with a row, or with the header.
     bytes: Vec<u8>,
-    /// So many of them were given to the kernel.
+    /// This many of them were given to the kernel.
     sent: usize,
     /// Bytes that were ever appended.
     written: u64,
@@ -58,7 +58,7 @@ impl Backlog {
         &self.bytes[self.sent..]
     }
 
-    /// How many they are.
+    /// How many bytes wait.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.sent
     }
@@ -68,12 +68,12 @@ impl Backlog {
         self.written
     }
 
-    /// Of these, at least so many were given to the kernel.
+    /// How many of these were given to the kernel, at least.
     pub(crate) fn handed(&self) -> u64 {
         self.written.saturating_sub(self.left() as u64)
     }
 
-    /// The kernel has taken so many more.
+    /// The kernel has taken this many more.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
     }
@@ -107,7 +107,7 @@ impl Backlog {
         self.sent -= whole;
     }
 
-    /// Another peer is there, who knows nothing yet.
+    /// A new peer has connected, and has received nothing yet.
     pub(crate) fn begin_again(&mut self) {
         if !self.has_header {
             self.bytes.splice(0..0, self.header.iter().copied());
@@ -130,7 +130,7 @@ fn end_of_csv_rows(bytes: &[u8]) -> usize {
     end
 }
 
-/// How far the bytes of a sink have left, for checkpoints that wait for them.
+/// How many bytes of a sink have been sent, for checkpoints that wait for them.
 #[derive(Debug)]
 pub(crate) struct Handed {
     place: String,
@@ -171,8 +171,8 @@ impl Handed {
         self.moved.notify_all();
     }
 
-    /// Waits until so many bytes have left. A peer that takes none, or is away, for so long ends it, and so
-    /// does the end of the sink.
+    /// Waits until this many bytes have left. Fails when the peer takes none, or is away, for this long, or
+    /// when the sink ends.
     pub(crate) fn wait(&self, bytes: u64, patience: Duration) -> Result<()> {
         let mut state = self.state();
         let (mut before, mut moved) = (state.bytes, Instant::now());
@@ -185,7 +185,7 @@ impl Handed {
             let (Some(left), false) = (left, state.is_closed) else {
                 let left = bytes - state.bytes;
                 let reason =
-                    format!("nobody takes the rows: {left} bytes of a checkpoint are left");
+                    format!("nobody reads the rows: {left} bytes of a checkpoint are left");
                 return Err(Error::new(&self.place, reason).mend("does the reader run?"));
             };
             let waited = self.moved.wait_timeout(state, left);

@@ -13,7 +13,7 @@ use slackwater_engine::sink::{
 use crate::connector::ConnectorKind;
 use crate::file_format::Formats;
 
-/// The entry in the table of connectors.
+/// The connector's entry in the table of connectors.
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "blackhole",
     aliases: &[],
@@ -71,8 +71,7 @@ impl Sink for Blackhole {
     }
 
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
-        // The columns are there already; looking at them keeps an optimiser from guessing that
-        // nobody does.
+        // The columns are computed already; this keeps an optimizer from removing unused work.
         std::hint::black_box(chunk);
         Ok(())
     }

@@ -29,12 +29,12 @@ use growing::{Growing, GrowingSink};
 use parts::{PartName, PartSink};
 use whole::WholeSink;
 
-/// What to do about a file that a checkpoint has and the folder hasn't.
-const MEND_GONE: &str = "put it back, or begin again without the checkpoints";
+/// The fix for a file that a checkpoint has and the folder doesn't.
+const MEND_GONE: &str = "put it back, or start over without the checkpoints";
 
-/// A checkpoint that says nothing that a file sink has prepared.
+/// The error for a checkpoint whose prepared files can't be read.
 fn unreadable(place: &Path, prepared: &str) -> Error {
-    let reason = format!("what the checkpoint has as prepared can't be read: {prepared}");
+    let reason = format!("what the checkpoint says was prepared can't be read: {prepared}");
     Error::new(place.display().to_string(), reason).mend("restore from another checkpoint")
 }
 
@@ -79,10 +79,10 @@ impl FileConnector {
             return Err(OptionError::new("path", format!("{shown} is a file"), mend));
         }
         if let (FileFormat::Columns(_), Some(_)) = (&format, Packing::of(&path)) {
-            let reason = format!("{shown} is to be packed as a whole");
+            let reason = format!("{shown} is to be compressed as a whole");
             let extension = format.extension();
             let mend = format!(
-                "a file of columns is packed inside ('{extension}.compression'): leave the ending out"
+                "a file of columns is compressed inside ('{extension}.compression'): leave the extension out"
             );
             return Err(OptionError::new("path", reason, mend));
         }
@@ -129,7 +129,7 @@ impl FileConnector {
         }
     }
 
-    /// A file of columns has its end once, and a checkpoint needs all before it to be whole.
+    /// A file of columns ends once, but each checkpoint needs everything before it to be complete.
     fn refuse_growing(&self) -> Error {
         let extension = self.format.extension();
         let reason = format!("format {extension} can't grow from checkpoint to checkpoint");
@@ -140,14 +140,14 @@ impl FileConnector {
             .final_one()
     }
 
-    /// Refuses what is there already.
+    /// Rejects an output that already exists.
     fn refuse_existing(&self) -> Result<()> {
         let mut entries = self.path.read_dir().into_iter().flatten();
         let shown = self.path.display();
         let reason = match &self.one_file {
-            Some(_) if self.path.exists() => format!("{shown} exists already"),
+            Some(_) if self.path.exists() => format!("{shown} already exists"),
             Some(file) => match file.unfinished()?.pop() {
-                Some(left) => format!("an earlier query has left {}", left.display()),
+                Some(left) => format!("an earlier query left {}", left.display()),
                 None => return Ok(()),
             },
             None if entries.next().is_some() => format!("folder {shown} is not empty"),

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone)]
 enum Topic {
     Fixed(String),
-    /// To what stands in this column.
+    /// To the topic in this column.
     Column(usize),
 }
 
@@ -95,10 +95,10 @@ fn topic(
         };
     };
     if options.text("topic").is_some() {
-        let mend = "leave one of both out";
+        let mend = "leave one of them out";
         return Err(OptionError::new(
             "topic_column",
-            "there is 'topic', too",
+            "can't be combined with 'topic'",
             mend,
         ));
     }
@@ -114,7 +114,7 @@ fn topic(
         return Err(OptionError::new("topic_column", reason, mend));
     };
     if fields[index].data_type() != &DataType::Utf8View {
-        let reason = format!("column '{column}' is no STRING");
+        let reason = format!("column '{column}' is not a STRING");
         return Err(OptionError::new(
             "topic_column",
             reason,

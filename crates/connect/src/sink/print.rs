@@ -20,7 +20,7 @@ use crate::connector::ConnectorKind;
 use crate::encode::Cell;
 use crate::file_format::Formats;
 
-/// The entry in the table of connectors.
+/// The connector's entry in the table of connectors.
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "print",
     aliases: &[],
@@ -36,7 +36,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup_options: &[],
 };
 
-/// A column is padded no further than this: one long text must not push all lines apart.
+/// A column is padded no further than this: one long value must not widen all lines.
 const PADDED_WIDTH_MAX: usize = 40;
 
 /// What the instances of the sink share: one layout on one terminal.
@@ -112,7 +112,7 @@ fn is_number(data_type: &DataType) -> bool {
     data_type.is_numeric()
 }
 
-/// Control characters would move the cursor or worse; they are shown escaped.
+/// Control characters could move the cursor or worse; they are escaped.
 fn visible(text: &str) -> String {
     if !text.chars().any(char::is_control) {
         return text.to_string();

@@ -1,4 +1,4 @@
-//! The tcp sink: lines to a peer that is connected to, or to one after the other who connects.
+//! The tcp sink: lines to a peer that it connects to, or to one peer after the other that connects.
 //!
 //! Writes never block: what the socket does not take stays in a bounded backlog, and the sink says
 //! that it is not ready until the peer has read enough. Without a peer (nobody has connected yet, or the
@@ -35,10 +35,10 @@ const WAITING_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes after which a write is tried without waiting for the flush: what a segment train carries.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// How long the peer may stand still, or stay away, while it takes the rest at the end.
+/// How long the peer may read nothing, or be away, before the rest is given up at the end.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a checkpoint waits for a peer that takes nothing.
+/// How long a checkpoint waits for a peer that reads nothing.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A table that is written to a socket.
@@ -137,13 +137,13 @@ impl SinkCheckpoints for TcpConnector {
     }
 }
 
-/// Who calls the peer.
+/// The caller that reconnects to the peer.
 struct Caller {
     registrar: Registrar,
     waker: Waker,
     /// How long to wait before it is called again; on its way with the dialer meanwhile.
     back_off: Option<BackOff>,
-    /// It is away.
+    /// The peer is away: its dialer.
     away: Option<Dialer>,
 }
 
@@ -160,14 +160,14 @@ struct TcpSink {
     /// The peer, and its address.
     stream: Option<(TcpStream, String)>,
     connections_lost: u64,
-    /// It was said that the last peer has left.
+    /// The loss of the last peer was reported.
     was_said: bool,
     /// Bytes before the last checkpoint that is waited for.
     prepared: u64,
 }
 
 impl TcpSink {
-    /// Looks whether a peer is there, where none was.
+    /// Checks for a peer, where there was none.
     fn find_peer(&mut self) -> Result<()> {
         if self.stream.is_some() {
             return Ok(());
@@ -244,7 +244,7 @@ impl TcpSink {
             };
             match send_all(stream, &mut self.backlog) {
                 Ok(()) => break,
-                // The next one may be there already.
+                // The next peer may be waiting already.
                 Err(error) => self.lose(&error)?,
             }
         }
@@ -252,7 +252,7 @@ impl TcpSink {
         Ok(())
     }
 
-    /// The peer takes no more.
+    /// The peer accepts no more.
     fn lose(&mut self, error: &std::io::Error) -> Result<()> {
         let Some((_, peer)) = self.stream.take() else {
             return Ok(());
@@ -270,7 +270,7 @@ impl TcpSink {
         match &self.caller {
             Some(_) => self.call(&what),
             None => {
-                // Readers may come and go all day.
+                // Listening: readers may come and go.
                 if self.connections_lost == 1 {
                     self.endpoint.warn(&what);
                     self.was_said = true;
@@ -316,7 +316,7 @@ impl TcpSink {
             }
             before = left;
             if moved.elapsed() > FINISH_TIMEOUT {
-                let reason = format!("nobody takes the rest: {left} bytes are left");
+                let reason = format!("nobody reads the rest: {left} bytes are left");
                 return Err(Error::new(self.endpoint.address.clone(), reason));
             }
             self.wait_for_peer()?;
@@ -397,7 +397,8 @@ impl Sink for TcpSink {
                 });
                 match called {
                     Ok(stream) => self.take_answer(stream, back_off)?,
-                    // Whoever starts a query that is saved may not be there; it goes on when its peer is.
+                    // A query with checkpoints may start without a user present: it continues when the peer
+                    // is there.
                     Err(error) if self.is_saved => {
                         self.call(&format!("{error}; waiting for it"))?
                     }
@@ -421,7 +422,7 @@ impl Sink for TcpSink {
             return Ok(true);
         }
         if let Some((_, readiness)) = &self.listener {
-            // Taking the events lets the next one ring again.
+            // Taking the events lets the next one wake again.
             readiness
                 .look(|_| ())
                 .map_err(|error| self.endpoint.error("wait for the peer", &error))?;
@@ -447,7 +448,7 @@ impl Sink for TcpSink {
     }
 
     fn prepare(&mut self, _is_last: bool) -> Result<Option<String>> {
-        // Rows that are in no checkpoint come again, and those that only wait here would not.
+        // Rows that are in no checkpoint come again; rows that only wait here would be lost.
         let written = self.backlog.written();
         if self.backlog.left() == 0 || written == self.prepared {
             return Ok(None);

@@ -118,7 +118,7 @@ fn csv_in_one_file_under_its_name_only_when_complete() {
     assert_eq!(fs::read_to_string(&path).unwrap(), CSV);
 
     let error = crate::sink(&table).unwrap().begin(false).unwrap_err();
-    assert!(error.to_string().contains("exists already"), "{error}");
+    assert!(error.to_string().contains("already exists"), "{error}");
     let over = file_table(&path, &[("overwrite", "true")]);
     let mut sink = crate::sink(&over)
         .unwrap()
@@ -352,7 +352,7 @@ fn tcp_sink(table: &TableDefinition, waiter: &mut Waiter) -> Box<dyn Sink> {
     sink
 }
 
-/// Writes as the engine does: asks, sleeps when refused.
+/// Writes as the engine does: asks, sleeps when rejected.
 fn write_when_ready(
     sink: &mut dyn Sink,
     waiter: &mut Waiter,
@@ -469,7 +469,7 @@ fn numbered(rows: std::ops::Range<i64>) -> Chunk {
     Chunk::new(RecordBatch::try_from_iter([("n", column)]).unwrap(), 0)
 }
 
-/// Rows that a reader has got: whole lines behind the header.
+/// Rows that a reader has got: whole lines after the header.
 fn numbers(text: &str) -> Vec<i64> {
     let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
     let mut lines = whole.lines();

@@ -2,14 +2,14 @@
 //!
 //! The kernel doesn't say, so this keeps the latest time before which they can't have come: the last
 //! look that found the socket empty, or the end of a wait that would have ended had something come.
-//! A look that leaves bytes behind notes how many there are: what follows them came later.
+//! A look that leaves bytes unread notes how many there are: what follows them came later.
 
-/// What is known of one socket.
+/// The state of one socket.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    /// The next byte has come no earlier.
+    /// The earliest time at which the next byte can have come.
     since_ns: u64,
-    /// So many bytes further, later ones have come no earlier than this.
+    /// After this many more bytes, the earliest time for later ones.
     mark: Option<(u64, u64)>,
 }
 
@@ -44,12 +44,12 @@ impl Arrivals {
         *self = Arrivals::new(begin_ns);
     }
 
-    /// A look leaves so many bytes behind.
+    /// A look leaves this many bytes unread.
     pub(crate) fn left(&mut self, bytes: u64, now_ns: u64) {
         self.mark.get_or_insert((bytes, now_ns));
     }
 
-    /// Whether a look that leaves bytes behind should say how many.
+    /// Whether a look that leaves bytes unread should say how many.
     pub(crate) fn wants_mark(&self) -> bool {
         self.mark.is_none()
     }

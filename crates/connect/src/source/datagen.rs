@@ -1,7 +1,7 @@
-//! The datagen source: made-up rows, the same for the same seed however they are cut into chunks.
+//! The datagen source: generated rows, the same for the same seed however they are cut into chunks.
 //!
-//! A row's position is its number, so a restored query goes on at a position without a bookmark. The
-//! pace begins anew with the next row.
+//! A row's position is its number, so a restored query resumes at a position without a bookmark. The
+//! pace starts over with the next row.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::file_format::Formats;
 use crate::options::{OptionError, Options, Rate, option};
 use crate::pacer::{Pace, Pacer};
 
-/// The entry in the table of connectors.
+/// The connector's entry in the table of connectors.
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "datagen",
     aliases: &[],
@@ -70,7 +70,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup_options: &[],
 };
 
-/// A table of made-up rows.
+/// A table of generated rows.
 #[derive(Debug)]
 pub(crate) struct DatagenConnector {
     pub(crate) schema: SchemaRef,
@@ -140,11 +140,11 @@ struct DatagenSource {
     columns: Columns,
     order: Order,
     pacer: Option<Arc<Pacer>>,
-    /// `None`: for ever.
+    /// `None`: forever.
     rows_left: Option<u64>,
-    /// Event numbers of the chunk that is made.
+    /// Event numbers of the current chunk.
     numbers: Vec<u64>,
-    /// Rows made so far, also before the query was restored.
+    /// Rows generated so far, also before the query was restored.
     made: u64,
     /// Paced rows and when they are due.
     held: Option<(u64, SourceRows)>,

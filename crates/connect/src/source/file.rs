@@ -1,4 +1,4 @@
-//! The file source: one file or all files of a glob, plain or packed, as fast as possible or paced.
+//! The file source: one file or all files of a glob, plain or compressed, as fast as possible or paced.
 //!
 //! Each file is a partition, numbered in the order of the names. An instance reads its files in
 //! turn, a chunk each, so that their event times advance together; with a unit of work per file it
@@ -7,7 +7,7 @@
 //!
 //! What was read before an error (truncated gzip) is handed on first.
 //!
-//! Its bookmarks are [`Mark`]s as JSON: a restored query seeks in plain files. A packed one can't be
+//! Its bookmarks are [`Mark`]s as JSON: a restored query seeks in plain files. A compressed one can't be
 //! sought in. It is read again from its beginning, without pace as far as it was read before. A file of
 //! columns needs no bookmark: it is opened at the number of the first row that was not read.
 
@@ -72,8 +72,8 @@ impl FileConnector {
         if let FileFormat::Columns(_) = &format
             && let Some(packed) = files.iter().find(|file| Packing::of(&file.path).is_some())
         {
-            let reason = format!("{} is packed as a whole", packed.path.display());
-            let mend = "a file of columns is packed inside: unpack it, or name other files";
+            let reason = format!("{} is compressed as a whole", packed.path.display());
+            let mend = "a file of columns is compressed inside: unpack it, or name other files";
             return Err(OptionError::new("path", reason, mend));
         }
         Ok(FileConnector {
@@ -94,7 +94,7 @@ fn find(pattern: &str) -> std::result::Result<Vec<FoundFile>, OptionError> {
         return Ok(vec![look(literal)?]);
     }
     let paths = glob::glob(pattern).map_err(|error| {
-        let reason = format!("'{pattern}' is no pattern: {}", error.msg);
+        let reason = format!("'{pattern}' is not a valid pattern: {}", error.msg);
         OptionError::new(
             "path",
             reason,
@@ -116,7 +116,8 @@ fn find(pattern: &str) -> std::result::Result<Vec<FoundFile>, OptionError> {
         }
         if files.len() > FILES_MAX {
             let reason = format!("'{pattern}' matches more than {FILES_MAX} files");
-            let mend = "each file is a partition that is open all the time; join the files, or read fewer at a time";
+            let mend = "each file is a partition that is open all the time; join the files, or read fewer \
+                at a time";
             return Err(OptionError::new("path", reason, mend));
         }
     }
@@ -157,7 +158,7 @@ fn look(path: &Path) -> std::result::Result<FoundFile, OptionError> {
     if !metadata.is_file() {
         return Err(OptionError::new(
             "path",
-            format!("{shown} is no regular file"),
+            format!("{shown} is not a regular file"),
             "read pipes with 'connector' = 'stdin'",
         ));
     }
@@ -234,7 +235,7 @@ struct FileSource {
     turn: usize,
     /// Paced rows that are not due yet.
     held: Option<Held>,
-    /// What else is to be told before the next rows.
+    /// Events that are reported before the next rows.
     events: VecDeque<SourcePoll>,
 }
 

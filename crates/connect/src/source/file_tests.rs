@@ -179,7 +179,7 @@ fn truncated_gzip_gives_its_rows_and_then_says_where_it_ends() {
     let read = drained.texts.len();
     assert!((10_000..99_000).contains(&read), "{read}");
     let expected = format!(
-        "{}:{read}: the gzip data breaks off after line {read} (the file was truncated: fetch it again)",
+        "{}:{read}: the gzip data ends early, after line {read} (the file was truncated: fetch it again)",
         path.display()
     );
     assert_eq!(error.to_string(), expected);
@@ -193,7 +193,7 @@ fn truncated_gzip_gives_its_rows_and_then_says_where_it_ends() {
     assert!(error.reason.contains("invalid gzip header"), "{error}");
 }
 
-/// The lines before the first error of a packed file, and the error.
+/// The lines before the first error of a compressed file, and the error.
 fn broken(path: &Path, packed: &[u8]) -> (usize, Option<slackwater_engine::Error>) {
     fs::write(path, packed).unwrap();
     let connector = crate::source(&lines(path, &[])).unwrap();
@@ -222,12 +222,12 @@ fn packed_files_that_are_cut_or_no_such_files_say_so_and_keep_the_lines_before()
             _ => zstd::stream::encode_all(text.as_bytes(), 1).unwrap(),
         };
         let whole = pack(&numbered(50_000));
-        // Wherever it is cut, it is not taken for whole, and what can be unpacked is kept.
+        // Wherever it is cut, it is not taken for whole, and what can be decompressed is kept.
         for tenths in 1..10 {
             let (rows, error) = broken(&path, &whole[..whole.len() * tenths / 10]);
             let error = error.expect("it looks whole");
             assert_eq!(error.place, format!("{}:{rows}", path.display()));
-            let wanted = format!("data breaks off after line {rows}");
+            let wanted = format!("data ends early, after line {rows}");
             assert!(error.reason.contains(&wanted), "{error}");
             assert!(tenths < 5 || rows > 1_000, "{tenths}: {rows} rows");
         }
@@ -256,9 +256,9 @@ fn packed_files_that_are_cut_or_no_such_files_say_so_and_keep_the_lines_before()
             let is_mended = mends.iter().any(|mend| error.mend.contains(mend));
             assert!(is_mended, "{ending}: {error}");
         }
-        // Nothing at all is no packed file either; what was packed of nothing is.
+        // An empty file is not a compressed file; a compressed empty file is one.
         let error = broken(&path, b"").1.expect("it looks whole");
-        assert!(error.reason.contains("breaks off after line 0"), "{error}");
+        assert!(error.reason.contains("ends early, after line 0"), "{error}");
         let (rows, error) = broken(&path, &pack(""));
         assert!(rows == 0 && error.is_none(), "{ending}: {error:?}");
     }
@@ -308,9 +308,9 @@ fn what_is_not_there_is_said() {
     let text = error(&folder.path().join("*.csv"));
     assert!(text.contains("no file matches"), "{text}");
     let text = error(&folder.path().join("[.csv"));
-    assert!(text.contains("is no pattern"), "{text}");
+    assert!(text.contains("is not a valid pattern"), "{text}");
     let text = error(Path::new("/dev/null"));
-    assert!(text.contains("no regular file"), "{text}");
+    assert!(text.contains("not a regular file"), "{text}");
     let text = error(Path::new("nowhere/flights.csv"));
     assert!(text.contains("relative paths begin in /"), "{text}");
 }

@@ -75,7 +75,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Everything that a source said.
+    /// Everything that a source returned.
     #[derive(Debug, Default)]
     pub(crate) struct Drained {
         /// `partition:position:value|value…` of each row.
@@ -103,7 +103,7 @@ pub(crate) mod tests {
     }
 
     impl Drained {
-        /// Takes one word of a source; whether it was the last.
+        /// Takes one poll result of a source; returns whether it was the last.
         pub(crate) fn take(&mut self, poll: SourcePoll) -> bool {
             match poll {
                 SourcePoll::Rows(rows) => {

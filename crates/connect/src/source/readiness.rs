@@ -29,7 +29,7 @@ impl Readiness {
         self.set.as_fd()
     }
 
-    /// Adds a descriptor, edge-triggered: its owner goes on until it would block. Closing the
+    /// Adds a descriptor, edge-triggered: its owner reads until it would block. Closing the
     /// descriptor takes it out.
     pub(crate) fn add(&self, descriptor: BorrowedFd<'_>, number: u64) -> std::io::Result<()> {
         let flags = epoll::EventFlags::IN

@@ -1,4 +1,4 @@
-//! Sources that are read in part, and go on in another incarnation.
+//! Sources that are read in part, and resume in another incarnation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::table::tests::table;
 /// What was handed out of a partition, as the engine notes it.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Partition {
-    /// `position:value|value…` of rows, `position:reason` of refusals.
+    /// `position:value|value…` of rows, `position:reason` of rejections.
     pub(crate) rows: Vec<String>,
     pub(crate) refused: Vec<String>,
     position: u64,

@@ -1,11 +1,11 @@
 //! The stdin source: lines from the process's standard input, one partition.
 //!
 //! Standard input can't be made non-blocking without changing it for whoever shares it, so a
-//! thread reads it and hands blocks over through a short queue, ringing the worker. It sleeps in
+//! thread reads it and hands blocks over through a short queue, waking the worker. It sleeps in
 //! the kernel when there is no input.
 //!
 //! Shutdown: a thread that is blocked in `read` can't be stopped; it ends with the next input,
-//! which it finds that nobody wants, or with the process.
+//! which has no receiver, or with the process.
 
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::connector::ConnectorKind;
 use crate::file_format::Formats;
 use crate::format::Format;
 
-/// The entry in the table of connectors.
+/// The connector's entry in the table of connectors.
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "stdin",
     aliases: &[],
@@ -53,7 +53,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Reads that wait for the worker: 8 × 64 KiB.
 const READS_WAITING_MAX: usize = 8;
 
-/// Two readers would share the lines out between them by chance.
+/// Two readers would split the lines between them at random.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 /// A table that is read from standard input.
@@ -108,7 +108,7 @@ struct StdinSource {
     told_end: bool,
 }
 
-/// Reads until the end, an error, or nobody listens.
+/// Reads until the end, an error, or the receiver is gone.
 fn read_all(mut input: impl Read, reads: &SyncSender<Arrived>, worker: &Waker) {
     loop {
         let mut bytes = vec![0; READ_BYTES];

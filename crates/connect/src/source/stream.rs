@@ -1,4 +1,4 @@
-//! Records that arrive whenever they like: what the stdin, tcp and kafka sources have in common.
+//! Records that arrive at any time: what the stdin, tcp and kafka sources have in common.
 //!
 //! After the first complete record of a batch, bytes are collected until the linger has passed or
 //! there are records enough; then every partition's rows are handed on, a chunk at a time. Nothing
@@ -77,7 +77,7 @@ impl StreamPartition {
         }
     }
 
-    /// Ends it in the middle of whatever it was: a last record without its end is refused.
+    /// Ends the partition in the middle of a record: a last record without its end is rejected.
     pub(crate) fn break_off(&mut self, reason: String, time_ns: u64) {
         self.ended = true;
         self.records.break_off(reason);

@@ -1,4 +1,4 @@
-//! The tcp source: lines from a peer that is connected to, or from all who connect.
+//! The tcp source: lines from a peer that it connects to, or from all peers that connect.
 //!
 //! Each connection is a partition. What follows when one is over is in `'on_close'`: the next one is waited
 //! for, or the source has ended. A connection that breaks is never an end: it is counted, and waited for or
@@ -52,7 +52,7 @@ pub(crate) struct TcpConnector {
     schema: SchemaRef,
     format: Format,
     endpoint: Endpoint,
-    /// None: as is usual for the mode and the query.
+    /// `None`: the default for the mode and the query.
     on_close: Option<OnClose>,
     connections_max: usize,
 }
@@ -85,8 +85,8 @@ impl TcpConnector {
     fn tcp_source(&self, request: SourceRequest) -> TcpSource {
         let usual = match self.endpoint.mode {
             Mode::Listen => OnClose::Reconnect,
-            // A query that is saved is to go on for longer than its peer; one that is not may be a
-            // trial with a file that somebody sends.
+            // A query with checkpoints is to outlive its peer; one without may be a trial with a file
+            // that is sent once.
             Mode::Connect if request.saved => OnClose::Reconnect,
             Mode::Connect => OnClose::End,
         };
@@ -134,21 +134,21 @@ impl SourceConnector for TcpConnector {
 struct Listening {
     listener: TcpListener,
     readiness: Readiness,
-    /// Somebody may be waiting to be accepted.
+    /// A peer may be waiting to be accepted.
     ready: bool,
-    /// Somebody has connected, ever.
+    /// A peer has ever connected.
     was_called: bool,
-    /// It was said that there is no room for more.
+    /// The lack of room for more peers was reported.
     has_said_full: bool,
 }
 
-/// Who calls the peer.
+/// The caller that reconnects to the peer.
 struct Caller {
     registrar: Registrar,
     waker: Waker,
     /// How long to wait before it is called again; on its way with the dialer meanwhile.
     back_off: Option<BackOff>,
-    /// It is away: who calls it, and the partition that waits for it.
+    /// The peer is away: the dialer that calls it, and the partition that waits for it.
     away: Option<(Dialer, u32)>,
 }
 
@@ -165,7 +165,7 @@ struct TcpSource {
     connections: Vec<Connection>,
     partitions: Vec<StreamPartition>,
     partitions_begun: u32,
-    /// Whose turn it is to be read first: the first ones may have enough for a whole go.
+    /// The connection that is read first this time: the first ones may use up the whole budget.
     first_read: usize,
     linger: Linger,
     events: VecDeque<SourcePoll>,
@@ -191,7 +191,7 @@ impl TcpSource {
         });
     }
 
-    /// Accepts who is waiting, as far as there is room.
+    /// Accepts waiting peers, as far as there is room.
     fn accept(&mut self) -> Result<()> {
         loop {
             let full = self.connections.len() >= self.connections_max;
@@ -330,7 +330,7 @@ impl TcpSource {
         is_all
     }
 
-    /// Takes the first connection out that is over and of which all was handed on, and says what follows.
+    /// Removes the first connection that is over and fully handed on, and returns what follows.
     fn take_ended(&mut self) -> Result<Option<SourcePoll>> {
         let Some(index) = (self.partitions.iter()).position(StreamPartition::is_finished) else {
             return Ok(None);
@@ -374,7 +374,7 @@ impl TcpSource {
         Ok(Some(SourcePoll::ConnectionLost))
     }
 
-    /// Nobody is connected, and nobody is waited for.
+    /// No peer is connected, and none is waited for.
     fn is_over(&self) -> bool {
         let is_waiting = match (&self.listener, &self.caller) {
             (Some(listening), _) => self.on_close == OnClose::Reconnect || !listening.was_called,
@@ -386,7 +386,7 @@ impl TcpSource {
 }
 
 /// Connections that may be open: half of what the process may have. The rest is for files, links and
-/// checkpoints, which must not fail because somebody calls often.
+/// checkpoints, which must not fail because of many connections.
 fn descriptors_max() -> usize {
     use rustix::process::{Resource, getrlimit};
     let most = getrlimit(Resource::Nofile).current;
@@ -409,7 +409,8 @@ impl Source for TcpSource {
                 });
                 let stream = match self.endpoint.connect() {
                     Ok(stream) => stream,
-                    // Whoever starts a query that is saved may not be there; it goes on when its peer is.
+                    // A query with checkpoints may start without a user present: it continues when the peer
+                    // is there.
                     Err(error) if self.spec.request.saved => {
                         let address = self.endpoint.address.clone();
                         let partition = self.partitions_begun;

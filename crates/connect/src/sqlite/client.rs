@@ -20,7 +20,7 @@ use crate::database::{
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 
-/// How long somebody else may hold the file's lock: what SQLite's documentation calls generous.
+/// How long another process may hold the file's lock: what SQLite's documentation calls generous.
 const BUSY: Duration = Duration::from_secs(5);
 
 pub(super) fn read(
@@ -63,7 +63,7 @@ impl Server for File {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         if !Path::new(&self.0).exists() {
             return Err(Failure::new("there is no such file")
-                .mend("the database and the table have to be there before the query begins"));
+                .mend("the database and the table have to exist before the query starts"));
         }
         let connection = Connection::open_with_flags(&self.0, flags).map_err(failure)?;
         connection.busy_timeout(BUSY).map_err(failure)?;
@@ -90,7 +90,7 @@ fn find(connection: &Connection, table: &Table) -> Attempt<()> {
         return Err(no_table(&table.name, &tables));
     }
     for field in table.schema.fields() {
-        // Names are told apart by case here, and not there.
+        // Names are case-sensitive here, but not in SQLite.
         if !columns.iter().any(|c| c.eq_ignore_ascii_case(field.name())) {
             return Err(no_column(field, &columns));
         }
@@ -109,7 +109,7 @@ fn failure(error: rusqlite::Error) -> Failure {
                  PRAGMA journal_mode = WAL",
             )
         },
-        Some(ErrorCode::NotADatabase) => failed.mend("'path' is to be a file of SQLite 3"),
+        Some(ErrorCode::NotADatabase) => failed.mend("'path' has to be a file of SQLite 3"),
         _ => failed,
     }
 }

@@ -1,8 +1,8 @@
-//! Calls a peer that is away, again and again.
+//! Connects to a peer that is away, again and again.
 //!
-//! On a thread of its own, since looking a name up and connecting may block: it sleeps between two tries,
-//! and the worker sleeps until it is woken with the connection. So waiting costs the worker nothing, and it
-//! hears a stop at once.
+//! On a thread of its own, since looking a name up and connecting may block: it sleeps between two tries, and
+//! the worker sleeps until it is woken with the connection. So waiting costs the worker nothing, and a stop
+//! takes effect at once.
 //!
 //! Shutdown: dropping the [`Dialer`] ends the pause between two tries at once. A try that has begun ends by
 //! itself, within the time that a peer may take, and its connection is closed.
@@ -27,9 +27,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct BackOff {
     next: Duration,
-    /// When the last connection was made.
+    /// The time of the last connection.
     since: Option<Instant>,
-    /// What became of the last connection was said: its successor is announced.
+    /// The loss of the last connection was reported, so its successor is, too.
     was_said: bool,
 }
 
@@ -47,7 +47,7 @@ impl BackOff {
         self.since = Some(Instant::now());
     }
 
-    /// The connection is lost, or there was none. Whether that is to be said: once, for a peer that goes
+    /// The connection is lost, or there was none. Returns whether to report it: once, for a peer that goes
     /// away again as soon as it is there.
     pub(crate) fn lost(&mut self) -> bool {
         let lasted = self.since.take().map(|since| since.elapsed());
@@ -58,12 +58,12 @@ impl BackOff {
         self.was_said
     }
 
-    /// Whether the loss of the connection before was said.
+    /// Whether the loss of the previous connection was reported.
     pub(crate) fn was_said(&self) -> bool {
         self.was_said
     }
 
-    /// The next pause: between half and all of it, so that many who wait for one peer don't come at once.
+    /// The next pause: between half and all of it, so that many clients of one peer don't connect at once.
     fn pause(&mut self) -> Duration {
         let longest = self.next;
         self.next = (longest * 2).min(PAUSE_MAX);
@@ -74,7 +74,7 @@ impl BackOff {
     }
 }
 
-/// A call that goes on until the peer answers.
+/// Attempts to connect that continue until the peer answers.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     /// Dropped with the dialer, which ends the thread's pause.
@@ -92,11 +92,11 @@ impl Dialer {
         std::thread::Builder::new()
             .name("tcp".into())
             .spawn(move || {
-                // Nobody sends anything: it is the end or the time.
+                // Nothing is ever sent: this returns at the end or after the pause.
                 while stopped.recv_timeout(back_off.pause()) == Err(RecvTimeoutError::Timeout) {
                     if let Ok(stream) = called.connect() {
                         back_off.connected();
-                        // Nobody waits when the dialer was dropped meanwhile.
+                        // There is no receiver when the dialer was dropped meanwhile.
                         if answer.send((stream, back_off)).is_ok() {
                             waker.wake();
                         }

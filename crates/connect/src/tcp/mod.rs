@@ -1,5 +1,5 @@
-//! What the tcp source and the tcp sink have in common: where the peer is, how it is called or heard, and
-//! what follows when its connection is over.
+//! What the tcp source and sink have in common: the peer's address, connecting and listening, and what
+//! follows when a connection ends.
 
 mod dialer;
 
@@ -21,7 +21,7 @@ use crate::{sink, source};
 
 pub(crate) use dialer::{BackOff, Dialer};
 
-/// The entry in the table of connectors.
+/// The connector's entry in the table of connectors.
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "tcp",
     aliases: &[],
@@ -83,12 +83,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// `net.core.somaxconn`. Of a burst that is larger some try again after a second.
 const BACKLOG_MAX: i32 = 4_096;
 
-/// The kernel asks a silent peer's host for a sign of life after so long, and gives up after so many
+/// The kernel probes a silent peer's host after this time, and gives up after this many
 /// questions: a host that lost its power sends no end of the connection.
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBES: u32 = 3;
 
-/// Whether we call or are called.
+/// Whether we connect or listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Connect,
@@ -125,7 +125,7 @@ impl Endpoint {
         match port {
             Some((host, Ok(_))) if !host.is_empty() => {}
             _ => {
-                let reason = format!("'{address}' is no host and port");
+                let reason = format!("'{address}' is not a host and port");
                 return Err(OptionError::new(
                     "address",
                     reason,
@@ -206,7 +206,7 @@ pub(crate) fn peer_of(stream: &TcpStream, endpoint: &Endpoint) -> String {
         .map_or_else(|_| endpoint.address.clone(), |peer| peer.to_string())
 }
 
-/// Never blocks, and notices a host that is gone.
+/// Makes the socket non-blocking, and has the kernel notice a host that is gone.
 pub(crate) fn set_up(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nonblocking(true)?;
     keep_alive(stream)

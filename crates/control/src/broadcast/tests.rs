@@ -1,34 +1,23 @@
+use fastrand::Rng;
+
 use super::*;
 
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) as usize % bound
-    }
-
-    /// Processes on up to three hosts, and receivers on them in any order.
-    fn places(&mut self) -> (Place, Vec<Place>) {
-        let hosts = 1 + self.below(3);
-        let processes = 1 + self.below(9);
-        let mut place = || {
-            let process = self.below(processes);
-            Place {
-                host: process % hosts,
-                process,
-            }
-        };
-        let origin = place();
-        let mut receivers = vec![place()];
-        receivers.extend(std::iter::repeat_with(place).take(20));
-        receivers.truncate(1 + self.below(20));
-        (origin, receivers)
-    }
+/// Processes on up to three hosts, and receivers on them in any order.
+fn places(random: &mut Rng) -> (Place, Vec<Place>) {
+    let hosts = 1 + random.usize(..3);
+    let processes = 1 + random.usize(..9);
+    let mut place = || {
+        let process = random.usize(..processes);
+        Place {
+            host: process % hosts,
+            process,
+        }
+    };
+    let origin = place();
+    let mut receivers = vec![place()];
+    receivers.extend(std::iter::repeat_with(place).take(20));
+    receivers.truncate(1 + random.usize(..20));
+    (origin, receivers)
 }
 
 /// In how many processes besides the origin's there are receivers.
@@ -42,9 +31,9 @@ fn others(origin: Place, receivers: &[Place]) -> usize {
 
 #[test]
 fn every_receiver_gets_each_message_exactly_once() {
-    let mut random = Random(1);
+    let mut random = Rng::with_seed(1);
     for _ in 0..2_000 {
-        let (origin, receivers) = random.places();
+        let (origin, receivers) = places(&mut random);
         for algorithm in Algorithm::ALL {
             let tree = Tree::new(algorithm, origin, &receivers);
             let mut got = vec![0; receivers.len()];
@@ -66,9 +55,9 @@ fn every_receiver_gets_each_message_exactly_once() {
 /// one crosses a host's border for each other host in the flat tree.
 #[test]
 fn a_message_enters_a_process_once() {
-    let mut random = Random(2);
+    let mut random = Rng::with_seed(2);
     for _ in 0..2_000 {
-        let (origin, receivers) = random.places();
+        let (origin, receivers) = places(&mut random);
         for algorithm in &Algorithm::ALL[1..] {
             let tree = Tree::new(*algorithm, origin, &receivers);
             let from_origin = tree.roots.iter().map(|&to| (origin, receivers[to]));
@@ -94,9 +83,9 @@ fn a_message_enters_a_process_once() {
 
 #[test]
 fn depth_and_fan_out_are_as_stated() {
-    let mut random = Random(3);
+    let mut random = Rng::with_seed(3);
     for _ in 0..2_000 {
-        let (origin, mut receivers) = random.places();
+        let (origin, mut receivers) = places(&mut random);
         // On one host, a receiver in a process, none beside the origin.
         receivers.sort();
         receivers.dedup();

@@ -7,6 +7,7 @@ use crate::demand::{NodeCost, demand};
 use crate::expand::expand;
 use crate::query::{Edge, Exchange, Node};
 use crate::split::split;
+use fastrand::Rng;
 
 /// A graph, split and expanded, with what it needs.
 struct Query {
@@ -176,50 +177,37 @@ fn nothing_is_placed_on_cores_that_are_offline_or_forbidden() {
     }
 }
 
-/// Numbers that are the same in every run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        // xorshift64*.
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound as u64) as usize
-    }
-}
-
 /// What a core is asked for when demands are balanced over so many.
 fn share(demands: &[f64], cores: usize) -> f64 {
     balance(demands, &(0..cores).collect::<Vec<usize>>()).1
 }
 
 /// A small problem: up to eight instances and seven cores on up to four nodes at any distance.
-fn small_problem(chance: &mut Chance) -> Problem {
-    let instances = 3 + chance.below(6);
-    let nodes = 1 + chance.below(4);
-    let cores = nodes.max(2) + chance.below(4);
-    let between = (0..nodes * nodes).map(|_| [12.0, 15.0, 20.0, 32.0, 40.0][chance.below(5)]);
+fn small_problem(chance: &mut Rng) -> Problem {
+    let instances = 3 + chance.usize(..6);
+    let nodes = 1 + chance.usize(..4);
+    let cores = nodes.max(2) + chance.usize(..4);
+    let between = (0..nodes * nodes).map(|_| [12.0, 15.0, 20.0, 32.0, 40.0][chance.usize(..5)]);
     let between = between.collect::<Vec<f64>>();
     let distance = |one: usize, other: usize| match one == other {
         true => 10.0,
         false => between[one.min(other) * nodes + one.max(other)],
     };
     let distances = (0..nodes).map(|one| (0..nodes).map(|other| distance(one, other)).collect());
-    let demands = (0..instances).map(|_| 1.0 + chance.below(5) as f64);
+    let demands = (0..instances).map(|_| 1.0 + chance.usize(..5) as f64);
     let demands = demands.collect::<Vec<f64>>();
     let mut traffic = Vec::new();
     for to in 1..instances {
         for from in 0..to {
-            if chance.below(2) == 0 {
-                let weight = 1.0 + chance.below(9) as f64;
+            if chance.usize(..2) == 0 {
+                let weight = 1.0 + chance.usize(..9) as f64;
                 traffic.push(Traffic { from, to, weight });
             }
         }
     }
-    let cores_used_max = 1 + chance.below(cores);
+    let cores_used_max = 1 + chance.usize(..cores);
     Problem {
-        capacity: share(&demands, cores_used_max) * [1.0, 1.1, 1.5][chance.below(3)],
+        capacity: share(&demands, cores_used_max) * [1.0, 1.1, 1.5][chance.usize(..3)],
         demands,
         traffic,
         node_of_core: (0..cores).map(|core| core % nodes).collect(),
@@ -230,7 +218,7 @@ fn small_problem(chance: &mut Chance) -> Problem {
 
 #[test]
 fn the_search_finds_the_optimum_of_small_problems_or_comes_near() {
-    let mut chance = Chance(42);
+    let mut chance = Rng::with_seed(42);
     let (mut worst, mut sum, mut missed) = (1.0f64, 0.0, 0);
     const PROBLEMS: usize = 1_000;
     for number in 0..PROBLEMS {
@@ -263,7 +251,7 @@ fn the_search_finds_the_optimum_of_small_problems_or_comes_near() {
 
 #[test]
 fn the_exact_search_agrees_with_trying_everything() {
-    let mut chance = Chance(7);
+    let mut chance = Rng::with_seed(7);
     for number in 0..40 {
         let mut problem = small_problem(&mut chance);
         // 4 instances on at most 7 cores: 2,401 placements.

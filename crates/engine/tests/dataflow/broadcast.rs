@@ -3,6 +3,7 @@
 //!
 //! The "processes" are runtimes of this one, connected by the links that processes have.
 
+use fastrand::Rng;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,19 +42,6 @@ const EPOCH: u64 = 1;
 
 /// Small enough for the links to be full most of the time.
 const LANE_BYTES: usize = 1 << 12;
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) as usize % bound
-    }
-}
 
 /// What a receiver has seen, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +102,7 @@ impl Broadcast {
     /// Origins, then receivers; each origin with a random tree of its own, in which a receiver's parent
     /// is the origin or one of the receivers before it.
     fn deployment(&self) -> Deployment {
-        let mut random = Random(self.seed);
+        let mut random = Rng::with_seed(self.seed);
         let mut links = Vec::new();
         let mut relays = HashMap::<usize, Vec<usize>>::new();
         let mut routes = vec![Vec::new(); self.origins];
@@ -122,7 +110,7 @@ impl Broadcast {
         for (origin, roots) in routes.iter_mut().enumerate() {
             let mut arrives_by = Vec::new();
             for (receiver, lanes) in ports.iter_mut().enumerate() {
-                let parent = random.below(receiver + 1);
+                let parent = random.usize(..receiver + 1);
                 let number = links.len();
                 let from = match parent.checked_sub(1) {
                     None => {
@@ -181,7 +169,7 @@ impl Broadcast {
                 kind: StepKind::Operator,
                 next: vec![],
             };
-            let worker = random.below(self.processes);
+            let worker = random.usize(..self.processes);
             let input = InputPlan::Ports(vec![lanes]);
             instances.push(instance(
                 "receiver",
@@ -509,14 +497,14 @@ const LINKS: [Link; 2] = [Link::SharedMemory, Link::Tcp];
 
 #[test]
 fn every_receiver_sees_the_same_in_the_same_order() {
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     for round in 0..24 {
         let link = LINKS[round % 2];
-        let (receivers, processes) = (1 + random.below(12), 1 + random.below(4));
+        let (receivers, processes) = (1 + random.usize(..12), 1 + random.usize(..4));
         let mut broadcast = Broadcast::new(1, receivers, processes, link, round as u64);
-        broadcast.chunk_rows = [1, 7, 100][random.below(3)];
-        broadcast.segment_bytes = [None, Some(64), Some(1000)][random.below(3)];
-        broadcast.slow = (random.below(3) == 0).then(|| random.below(receivers));
+        broadcast.chunk_rows = [1, 7, 100][random.usize(..3)];
+        broadcast.segment_bytes = [None, Some(64), Some(1000)][random.usize(..3)];
+        broadcast.slow = (random.usize(..3) == 0).then(|| random.usize(..receivers));
         assert_eq!(broadcast.run(), []);
         assert_eq!(broadcast.rows(0, 0), (0..500).collect::<Vec<i64>>());
         let first = broadcast.seen(0);
@@ -535,10 +523,10 @@ fn every_receiver_sees_the_same_in_the_same_order() {
 
 #[test]
 fn several_origins_keep_their_orders_and_units() {
-    let mut random = Random(8);
+    let mut random = Rng::with_seed(8);
     for round in 0..12 {
         let link = LINKS[round % 2];
-        let (receivers, processes) = (1 + random.below(8), 1 + random.below(4));
+        let (receivers, processes) = (1 + random.usize(..8), 1 + random.usize(..4));
         let broadcast = Broadcast::new(3, receivers, processes, link, 100 + round as u64);
         assert_eq!(broadcast.run(), []);
         for receiver in 0..receivers {

@@ -1,5 +1,6 @@
 //! Connections that break, ends that leave, incarnations that are over.
 
+use fastrand::Rng;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ fn cutting_relay(target: SocketAddr, cuts: u64, most: Duration) -> (SocketAddr, 
     let done = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&done);
     std::thread::spawn(move || {
-        let mut random = Random(11);
+        let mut random = Rng::with_seed(11);
         for ours in listener.incoming() {
             let (Ok(ours), Ok(theirs)) = (ours, TcpStream::connect(target)) else {
                 return;
@@ -44,7 +45,7 @@ fn cutting_relay(target: SocketAddr, cuts: u64, most: Duration) -> (SocketAddr, 
                 std::thread::spawn(move || copy(from, to));
             }
             if counted.load(Ordering::Relaxed) < cuts {
-                std::thread::sleep(Duration::from_nanos(random.below(most.as_nanos() as u64)));
+                std::thread::sleep(Duration::from_nanos(random.u64(..most.as_nanos() as u64)));
                 let _ = ours.shutdown(Shutdown::Both);
                 let _ = theirs.shutdown(Shutdown::Both);
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -77,7 +78,7 @@ fn a_hundred_cuts_lose_and_double_nothing() {
     let writing = std::thread::spawn(move || {
         let waiter = Waiter::new().expect("a waiter");
         let mut writer = connect(address, &waiter, settings);
-        let mut random = Random(12);
+        let mut random = Rng::with_seed(12);
         let mut number = 0;
         let frames = std::iter::from_fn(|| {
             // Goes on until all cuts are done.
@@ -88,7 +89,7 @@ fn a_hundred_cuts_lose_and_double_nothing() {
             Some(pieces(number - 1, length_of(number - 1)))
         });
         write_all(&mut writer, &waiter, frames, || {
-            random.pause(Duration::from_micros(200));
+            pause_at_random(&mut random, Duration::from_micros(200));
         });
         assert_eq!(writer.error(), None);
         number
@@ -106,9 +107,9 @@ fn a_hundred_cuts_lose_and_double_nothing() {
 }
 
 fn length_of(number: u64) -> usize {
-    let mut random = Random(number ^ 0x5555);
-    let most = [40, 500, 20_000, 200_000][random.below(4) as usize];
-    1 + random.below(most) as usize
+    let mut random = Rng::with_seed(number ^ 0x5555);
+    let most = [40, 500, 20_000, 200_000][random.u64(..4) as usize];
+    1 + random.u64(..most) as usize
 }
 
 #[test]

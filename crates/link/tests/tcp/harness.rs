@@ -1,6 +1,7 @@
 //! Ends of links on threads that really sleep, frames with content that can be checked, and the
 //! bytes of the protocol written by hand, as `docs/internals/tcp.md` has them.
 
+use fastrand::Rng;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -20,31 +21,14 @@ pub const LINK: u64 = 7;
 
 pub type Pieces = Vec<Vec<u8>>;
 
-/// Splitmix64: enough to vary a test, and the same on every machine.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+/// Now and then a pause of up to `most`, spun so that it can be short.
+pub fn pause_at_random(random: &mut Rng, most: Duration) {
+    if random.u64(..4) > 0 {
+        return;
     }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// Now and then a pause of up to `most`, spun so that it can be short.
-    pub fn pause(&mut self, most: Duration) {
-        if self.below(4) > 0 {
-            return;
-        }
-        let end = Instant::now() + Duration::from_nanos(self.below(most.as_nanos() as u64));
-        while Instant::now() < end {
-            std::hint::spin_loop();
-        }
+    let end = Instant::now() + Duration::from_nanos(random.u64(..most.as_nanos() as u64));
+    while Instant::now() < end {
+        std::hint::spin_loop();
     }
 }
 
@@ -138,10 +122,10 @@ impl Pair {
 
 /// The content of the frame of this number.
 pub fn content(number: u64, length: usize) -> Vec<u8> {
-    let mut random = Random(number);
+    let mut random = Rng::with_seed(number);
     let mut bytes = Vec::with_capacity(length + 8);
     while bytes.len() < length {
-        bytes.extend(random.next().to_le_bytes());
+        bytes.extend(random.u64(..).to_le_bytes());
     }
     bytes.truncate(length);
     bytes
@@ -150,9 +134,9 @@ pub fn content(number: u64, length: usize) -> Vec<u8> {
 /// The same in one to five pieces, some of them empty.
 pub fn pieces(number: u64, length: usize) -> Pieces {
     let whole = content(number, length);
-    let mut random = Random(!number);
-    let mut cuts: Vec<usize> = (0..random.below(5))
-        .map(|_| random.below(length as u64 + 1) as usize)
+    let mut random = Rng::with_seed(!number);
+    let mut cuts: Vec<usize> = (0..random.u64(..5))
+        .map(|_| random.u64(..length as u64 + 1) as usize)
         .collect();
     cuts.extend([0, length]);
     cuts.sort_unstable();

@@ -1,5 +1,6 @@
 //! Peers that break the rules: each is dropped and named, and the link goes on.
 
+use fastrand::Rng;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -95,12 +96,10 @@ fn breach(bytes: &[u8], reason: &str) {
 #[test]
 fn random_bytes() {
     let mut target = Target::new(settings());
-    let mut random = Random(1);
+    let mut random = Rng::with_seed(1);
     for _ in 0..50 {
         let mut stream = target.stream();
-        let bytes: Vec<u8> = (0..random.below(500))
-            .map(|_| random.next() as u8)
-            .collect();
+        let bytes: Vec<u8> = (0..random.u64(..500)).map(|_| random.u8(..)).collect();
         let _ = stream.write_all(&bytes);
     }
     target.expect_refusal("does not speak this protocol");

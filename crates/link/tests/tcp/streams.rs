@@ -1,5 +1,6 @@
 //! Frames arrive in order, each once, whole, and nobody sleeps beside one.
 
+use fastrand::Rng;
 use std::time::Duration;
 
 use slackwater_link::Waiter;
@@ -19,20 +20,22 @@ fn stream(settings: Settings, lengths: &[usize], pause: Duration, seed: u64) -> 
         let writing = scope.spawn(|| {
             let waiter = Waiter::new().expect("a waiter");
             let mut writer = connect(address, &waiter, settings);
-            let mut random = Random(seed);
+            let mut random = Rng::with_seed(seed);
             let frames = lengths.iter().enumerate();
             let frames = frames.map(|(number, &length)| pieces(number as u64, length));
-            let sleeps = write_all(&mut writer, &waiter, frames, || random.pause(pause));
+            let sleeps = write_all(&mut writer, &waiter, frames, || {
+                pause_at_random(&mut random, pause)
+            });
             assert_eq!(writer.error(), None);
             sleeps
         });
-        let mut random = Random(!seed);
+        let mut random = Rng::with_seed(!seed);
         let reading = read_all(&mut reader, &waiter, |frame| {
             check(&frame, number, lengths[number as usize]);
             number += 1;
             // Sometimes the reader is the slow one, so that the window fills.
             if number / 1_000 % 2 == 0 {
-                random.pause(pause);
+                pause_at_random(&mut random, pause);
             }
         });
         let reading = reading.expect("a sound link");
@@ -46,11 +49,11 @@ fn stream(settings: Settings, lengths: &[usize], pause: Duration, seed: u64) -> 
 
 #[test]
 fn sizes_from_one_byte_to_three_mebibytes() {
-    let mut random = Random(1);
+    let mut random = Rng::with_seed(1);
     let lengths: Vec<usize> = (0..600)
         .map(|_| {
-            let most = [48, 64, 1_000, 5_000, 70_000, 3 << 20][random.below(6) as usize];
-            1 + random.below(most) as usize
+            let most = [48, 64, 1_000, 5_000, 70_000, 3 << 20][random.u64(..6) as usize];
+            1 + random.u64(..most) as usize
         })
         .chain([1, 47, 48, 49, 63, 64, 65, 3 << 20])
         .collect();
@@ -61,9 +64,9 @@ fn sizes_from_one_byte_to_three_mebibytes() {
 
 #[test]
 fn no_wake_up_is_lost_with_room() {
-    let mut random = Random(3);
+    let mut random = Rng::with_seed(3);
     let lengths: Vec<usize> = (0..100_000)
-        .map(|_| 1 + random.below(200) as usize)
+        .map(|_| 1 + random.u64(..200) as usize)
         .collect();
     let (_, reader) = stream(patient(1 << 20), &lengths, Duration::from_micros(60), 4);
     assert!(reader > 1_000, "the reader hardly slept");
@@ -71,9 +74,9 @@ fn no_wake_up_is_lost_with_room() {
 
 #[test]
 fn no_wake_up_is_lost_without_room() {
-    let mut random = Random(5);
+    let mut random = Rng::with_seed(5);
     let lengths: Vec<usize> = (0..50_000)
-        .map(|_| 1 + random.below(900) as usize)
+        .map(|_| 1 + random.u64(..900) as usize)
         .collect();
     let (writer, _) = stream(patient(4 << 10), &lengths, Duration::from_micros(60), 6);
     assert!(writer > 500, "the writer hardly slept");

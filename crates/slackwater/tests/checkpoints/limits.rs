@@ -24,7 +24,7 @@ fn operators_that_hold_too_much_end_the_query_with_its_state_saved() {
     let output = case.program(&["--set", "memory_limit=600 KB", "--set", "chunk_rows=512"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.contains("copies.csv exists already") || output.status.code() == Some(2),
+        said.contains("copies.csv already exists") || output.status.code() == Some(2),
         "{said}"
     );
     std::fs::remove_file(case.path("copies.csv")).unwrap();

@@ -93,7 +93,7 @@ fn regression_a_death_before_the_first_checkpoint_does_not_lock_the_output() {
     std::fs::write(case.path("copies.csv"), "mine").unwrap();
     for _ in 0..2 {
         let reason = refused(case.run(&[], false));
-        assert!(reason.contains("copies.csv exists already"), "{reason}");
+        assert!(reason.contains("copies.csv already exists"), "{reason}");
     }
     assert_eq!(
         std::fs::read_to_string(case.path("copies.csv")).unwrap(),

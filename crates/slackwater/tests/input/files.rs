@@ -24,7 +24,7 @@ fn a_truncated_gzip_file_is_named_with_the_last_line() {
         let finished = folder.run(&text, &["--parallelism", parallelism]);
         let parts = [
             "error: in.csv.gz:",
-            "the gzip data breaks off after line ",
+            "the gzip data ends early, after line ",
             "fetch it again",
         ];
         let finished = finished.fails(1, &parts);
@@ -122,7 +122,7 @@ fn a_file_that_breaks_off_is_read_on_when_it_is_whole() {
          CREATE TABLE o (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'out');
          INSERT INTO o SELECT n, s FROM t;";
     let saved = ["--state", "state", "--set", "checkpoint_interval=20 ms"];
-    let said = ["the gzip data breaks off after line ", "fetch it again"];
+    let said = ["the gzip data ends early, after line ", "fetch it again"];
     folder.run(text, &saved).fails(1, &said);
     let written = |folder: &Folder| {
         let parts = crate::crash::parts(&folder.path("out"));
@@ -169,9 +169,11 @@ fn files_that_can_not_be_read_are_named_before_anything_runs() {
     read("some.csv/x")
         .fails(2, &place)
         .fails(2, &["some.csv/x: Not a directory"]);
-    read("[").fails(2, &place).fails(2, &["'[' is no pattern"]);
+    read("[")
+        .fails(2, &place)
+        .fails(2, &["'[' is not a valid pattern"]);
     read("").fails(2, &["option 'path': is missing"]);
-    read("/dev/null").fails(2, &["no regular file", "stdin"]);
+    read("/dev/null").fails(2, &["not a regular file", "stdin"]);
     assert!(!folder.path("out.csv").exists());
 }
 

@@ -20,10 +20,10 @@ fn options_that_are_wrong_are_told_what_is_right() {
         2,
         &["is not an option of file sources with format csv", known],
     );
-    with(", 'csv.delimiter' = ';;'").fails(2, &["';;' is not one byte"]);
-    with(", 'csv.header' = 'yes'").fails(2, &["'yes' is not a choice", "'true' or 'false'"]);
+    with(", 'csv.delimiter' = ';;'").fails(2, &["';;' is not a single byte"]);
+    with(", 'csv.header' = 'yes'").fails(2, &["'yes' is not a valid value", "'true' or 'false'"]);
     with(", 'format' = 'xml'").fails(2, &["'xml'", "csv", "json", "combined_log", "raw"]);
-    with(", 'on_error' = 'stop'").fails(2, &["'stop' is not a choice", "'skip' or 'fail'"]);
+    with(", 'on_error' = 'stop'").fails(2, &["'stop' is not a valid value", "'skip' or 'fail'"]);
     with(", 'idle_timeout' = '5'").fails(2, &["'5' is not a duration", "'5 s'"]);
     let connector = |name: &str| {
         let text =

@@ -1,4 +1,4 @@
-//! Output that exists already, and queries that fail half-way.
+//! Output that already exists, and queries that fail half-way.
 
 use crate::process::Folder;
 
@@ -16,7 +16,7 @@ fn existing_output_is_not_overwritten_unasked() {
     let mend = "'overwrite' = 'true'";
     folder
         .run(&to("out.csv", ""), &[])
-        .fails(2, &["query.sql:2:", "out.csv exists already", mend]);
+        .fails(2, &["query.sql:2:", "out.csv already exists", mend]);
     folder
         .run(&to("parts", ""), &[])
         .fails(2, &["folder parts is not empty", mend]);

@@ -87,10 +87,10 @@ fn sockets_that_do_not_work_are_named() {
     let listening = source(&format!(", 'address' = '{address}', 'mode' = 'listen'"));
     listening.fails(1, &[&address, "can't listen", "already in use"]);
     source(", 'address' = 'nowhere'")
-        .fails(2, &["'nowhere' is no host and port", "127.0.0.1:9000"]);
+        .fails(2, &["'nowhere' is not a host and port", "127.0.0.1:9000"]);
     source("").fails(2, &["option 'address': is missing"]);
     source(", 'address' = 'a:1', 'mode' = 'call'")
-        .fails(2, &["'call' is not a choice", "'listen'"]);
+        .fails(2, &["'call' is not a valid value", "'listen'"]);
     // A peer that hangs up on a sink that has no other.
     let text = format!(
         "CREATE TABLE v (ts_ms BIGINT, ip STRING) WITH ('connector' = 'datagen', 'generator' = 'uservisits');

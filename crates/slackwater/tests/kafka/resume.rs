@@ -127,7 +127,7 @@ fn offsets_that_are_gone_are_said(broker: &Broker) {
     broker.delete_records("gone", 0, position as i64 + 5);
     let error = |cut: &[Resume]| Reading::open(&table, cut).err().unwrap().to_string();
     let gone = error(&cut);
-    let goes_on = format!("goes on at offset {position}");
+    let goes_on = format!("resumes at offset {position}");
     let still = format!("still have is {}", position + 5);
     for part in ["gone[0]", &goes_on, &still, "retention.ms"] {
         assert!(gone.contains(part), "{part:?} is not in: {gone}");
@@ -143,7 +143,7 @@ fn offsets_that_are_gone_are_said(broker: &Broker) {
     };
     let beyond = error(&[beyond]);
     assert!(
-        beyond.contains("up to 50") && beyond.contains("made anew"),
+        beyond.contains("up to 50") && beyond.contains("created again"),
         "{beyond}"
     );
 }

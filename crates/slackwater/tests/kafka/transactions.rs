@@ -246,7 +246,7 @@ fn what_nobody_knows_is_said(broker: &Broker) {
     let prepared = [first];
     let error = connector(broker, "forgotten", &named).recover(EPOCH, Some(&prepared));
     let error = error.unwrap_err().to_string();
-    for part in ["nobody knows", "1-1", "offsets.retention.minutes"] {
+    for part in ["no longer known", "1-1", "offsets.retention.minutes"] {
         assert!(error.contains(part), "{part:?} is not in: {error}");
     }
     let twice = connector(broker, "forgotten", &[named[0], AT_LEAST_ONCE]);

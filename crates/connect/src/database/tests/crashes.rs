@@ -15,7 +15,7 @@ use crate::table::TableDefinition;
 /// What happens to a query.
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// So many rows come, of so many keys.
+    /// This many rows come, of so many keys.
     Write(usize, i64),
     /// A checkpoint: is it stored, and how often does the commit reach the sink?
     Checkpoint(bool, usize),
@@ -189,7 +189,7 @@ fn what_can_not_be_right_is_refused() {
     let old = query.stored.clone();
     query.act(Act::Write(3, 5));
     query.act(Act::Checkpoint(true, 1));
-    // A checkpoint behind which rows were committed.
+    // A checkpoint after which rows were committed.
     let error = query.connector.recover(2, Some(&old.1)).unwrap_err();
     assert!(
         error.is_final && error.to_string().contains("would be written again"),
@@ -206,7 +206,7 @@ fn what_can_not_be_right_is_refused() {
     assert!(
         error
             .to_string()
-            .contains("0-1-3 is not in slackwater_staged any more"),
+            .contains("0-1-3 is no longer in slackwater_staged"),
         "{error}"
     );
     // Of another kind of sink.

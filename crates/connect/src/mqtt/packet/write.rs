@@ -1,4 +1,4 @@
-//! What a client says, as bytes.
+//! A client's packets, as bytes.
 
 use super::{Connect, Publish, Qos, TEXT_BYTES_MAX, kind};
 
@@ -57,7 +57,7 @@ pub(crate) fn subscribe(out: &mut Vec<u8>, id: u16, filter: &str, qos: Qos, subs
         out.extend_from_slice(&id.to_be_bytes());
         out.extend_from_slice(&[2, 11, subscription]);
         text(out, filter);
-        // What is retained comes once, with a subscription that is new to the session.
+        // Retained messages come once, with a subscription that is new to the session.
         const RETAINED_ONCE: u8 = 1 << 4;
         out.push(RETAINED_ONCE | qos as u8);
     });

@@ -1,22 +1,22 @@
 //! One file over the whole life of a query that takes checkpoints.
 //!
 //! It grows under a hidden name. A checkpoint has its length, to which a restored query cuts it before
-//! it writes on. The last one gives the file its own name.
+//! it continues to write. The last one gives the file its own name.
 //!
 //! **Who may write.** The hidden name has the number of the incarnation, and a file with a number in its
-//! name is written by that incarnation alone (I9). A later one never writes on in it: it takes the file
+//! name is written by that incarnation alone (I9). A later one never writes to it: it takes the file
 //! over, in [`Growing::recover`], before anything of it runs.
 //!
-//! - Who writes holds a lock, and has seen *with* the lock that the file still has its name. Who takes
-//!   the file over holds the lock while it cuts and renames it. So an earlier incarnation that comes
-//!   late finds that there is no file of its name, or that the one it has opened has lost it.
+//! - A writer holds a lock, and has checked *with* the lock that the file still has its name. An incarnation
+//!   that takes the file over holds the lock while it cuts and renames it. So an earlier incarnation that
+//!   is late finds that there is no file of its name, or that the one it has opened has lost it.
 //! - Where an earlier one doesn't let go of the lock, because it is slow, stopped or stuck, what the
-//!   checkpoint has of the file is copied instead. It may write on in its own, which nobody reads.
+//!   checkpoint has of the file is copied instead. It may continue to write its own file, which nobody reads.
 //! - A file appears under a number only as a whole: renamed, or copied under another name first. So what
 //!   a checkpoint of incarnation 5 has is the beginning of the file with the number 5 or, where that one
 //!   has been taken over, of any with a later number.
 //!
-//! A query may be restored to a cut behind which this file has nothing to come: one of several ends
+//! A query may be restored to a cut after which this file has nothing to come: one of several ends
 //! first. Then there is a finished file and no hidden one, and its sink leaves it alone.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -38,14 +38,14 @@ use crate::encode::Encoder;
 use crate::format::Format;
 use crate::packing::Packing;
 
-/// How often it is looked again for a file that others take over at the same time: once for each
+/// How often a file is looked for again that others take over at the same time: once for each
 /// incarnation that begins meanwhile.
 const LOOKS_MAX: usize = 16;
 
-/// How long it is waited for whoever writes the file: workers whose parent has died end within a second.
+/// How long to wait for another writer of the file: workers whose parent has died end within a second.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether they have.
+/// How often to check whether it has ended.
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 /// What a checkpoint has of the file.
@@ -58,18 +58,18 @@ struct Prepared {
     /// The incarnation, and the number of its checkpoint, from 0.
     epoch: u64,
     number: u64,
-    /// Nothing follows.
+    /// This is the last checkpoint's.
     is_last: bool,
 }
 
-/// Where the file and what belongs to it are.
+/// The paths of the file and its hidden variants.
 #[derive(Debug, Clone)]
 pub(super) struct Growing {
     path: PathBuf,
     name: String,
 }
 
-/// A file that has no end yet.
+/// An unfinished file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Unfinished {
     /// The incarnation that writes it; none in files of versions that did not number them.
@@ -131,7 +131,7 @@ impl Growing {
                 Some(number) => {
                     let digits = number.strip_prefix('.').unwrap_or_default();
                     match digits.parse::<u64>() {
-                        // Names that only look like ours belong to others.
+                        // Names that only resemble ours are not ours.
                         Ok(epoch) if format!("{epoch:010}") == digits => Some(epoch),
                         _ => continue,
                     }
@@ -151,7 +151,7 @@ impl Growing {
         }
         let reason = format!("the checkpoint is of a file '{}'", prepared.file);
         Err(Error::new(self.path.display().to_string(), reason)
-            .mend("name the same path as before, or begin again without the checkpoints"))
+            .mend("name the same path as before, or start over without the checkpoints"))
     }
 
     /// A query begins from nothing: removes what an earlier one has left, unless it is still there.
@@ -169,7 +169,7 @@ impl Growing {
     /// Gives a file its name.
     fn settle(&self, hidden: &Path) -> Result<()> {
         match std::fs::rename(hidden, &self.path) {
-            // Somebody else goes on from the same checkpoint, and was faster.
+            // Somebody else resumes from the same checkpoint, and was faster.
             Err(error) if error.kind() == ErrorKind::NotFound && self.path.exists() => {}
             renamed => {
                 renamed.map_err(|error| failed(&self.path, "give the file its name", &error))?;
@@ -184,7 +184,7 @@ impl Growing {
 
     fn gone(&self, epoch: u64) -> Error {
         let reason = format!(
-            "neither it nor {} is there with what was written",
+            "neither it nor {} exists with what was written",
             self.hidden(epoch).display()
         );
         Error::new(self.path.display().to_string(), reason)
@@ -251,10 +251,10 @@ impl Growing {
     fn not_made(&self, error: &std::io::Error) -> Error {
         let reason = format!("can't write in {}: {error}", self.folder().display());
         Error::new(self.path.display().to_string(), reason)
-            .mend("make the folder, or check its permissions")
+            .mend("create the folder, or check its permissions")
     }
 
-    /// Removes what incarnations before this one have left. What such a one still writes goes with it.
+    /// Removes what incarnations before this one have left. What they still write is removed with it.
     fn clear_away(&self, epoch: u64) -> Result<()> {
         let left = [self.look(".unfinished")?, self.look(".copy")?].concat();
         let mut old = left.into_iter();
@@ -339,7 +339,7 @@ impl Growing {
     }
 }
 
-/// Opens a file for who writes it or takes it over; none where it isn't there.
+/// Opens a file for writing or taking over; `None` where it doesn't exist.
 fn open(path: &Path) -> Result<Option<File>> {
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => Ok(Some(file)),
@@ -427,7 +427,7 @@ impl Sink for GrowingSink {
         if !locked(&file, &hidden)? {
             return Err(busy(&hidden));
         }
-        // From here on nobody takes it over without noticing who holds it.
+        // From here on nobody takes it over without noticing the lock.
         if !is_at(&file, &hidden) {
             return Err(taken_over(&hidden));
         }
@@ -449,7 +449,7 @@ impl Sink for GrowingSink {
         let Some((encoder, output)) = &mut self.output else {
             let place = self.file.path.display().to_string();
             return Err(Error::new(place, "is finished, but there are more rows")
-                .mend("begin again without the checkpoints"));
+                .mend("start over without the checkpoints"));
         };
         let encoded = encoder.encode(chunk, &mut output.buffer);
         encoded.map_err(|error| error.at(&self.file.path.display().to_string()))?;
@@ -481,7 +481,7 @@ impl Sink for GrowingSink {
         Ok(Some(text))
     }
 
-    /// What was not prepared is cut off by who goes on from the last checkpoint.
+    /// What was not prepared is cut off by the incarnation that resumes from the last checkpoint.
     fn finish(&mut self, _complete: bool) -> Result<()> {
         self.output = None;
         Ok(())

@@ -1,4 +1,4 @@
-//! A file that is written through a buffer, packed or not, and folders that are synced.
+//! A file that is written through a buffer, compressed or not, and folders that are synced.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -65,7 +65,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Goes on behind the `length` bytes of `file`. Errors name `path`.
+    /// Continues after the `length` bytes of `file`. Errors name `path`.
     pub(super) fn new(file: File, length: u64, path: &Path, packing: Option<Packing>) -> Output {
         Output {
             path: path.to_path_buf(),
@@ -101,7 +101,7 @@ impl Output {
         written.map_err(|error| failed(&self.path, "write", &error))
     }
 
-    /// What the bytes are in a packed file.
+    /// What the bytes are in a compressed file.
     fn pack(&mut self, bytes: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
         let Some(packing) = self.packing else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the buffer, and ends the member so that the file is whole. A packed file without rows has
+    /// Writes the buffer, and ends the member so that the file is whole. A compressed file without rows has
     /// a member, too.
     pub(super) fn end(&mut self) -> Result<()> {
         self.write_out()?;

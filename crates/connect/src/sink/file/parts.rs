@@ -55,7 +55,7 @@ impl PartName {
             number: numbers.next()?.parse().ok()?,
             extension,
         };
-        // Names that only look like ours belong to others.
+        // Names that only resemble ours are not ours.
         (part.to_string() == name).then_some(part)
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn is_hidden_part(name: &str) -> bool {
     hidden_part(name).is_some()
 }
 
-/// The part that a hidden file is to be.
+/// The part that a hidden file will become.
 fn hidden_part(name: &str) -> Option<PartName> {
     PartName::parse(name.strip_prefix('.')?.strip_suffix(".tmp")?)
 }
@@ -87,7 +87,7 @@ pub(super) fn plain_part(name: &str) -> Option<usize> {
     is_ours.then(|| number.parse::<usize>().ok())?
 }
 
-/// Removes the files of a folder that are meant. Says nothing about a folder that isn't there.
+/// Removes the matching files of a folder. A missing folder is not an error.
 pub(super) fn remove_where(folder: &Path, is_meant: impl Fn(&Path, &str) -> bool) -> Result<()> {
     let look = |error: std::io::Error| failed(folder, "look for old parts", &error);
     let entries = match folder.read_dir() {
@@ -117,13 +117,13 @@ struct Prepared {
 impl Prepared {
     fn parse(folder: &Path, text: &str) -> Result<Prepared> {
         let prepared = serde_json::from_str::<Prepared>(text).ok();
-        // Nothing but a part may be renamed, whatever the text says.
+        // Only a part may be renamed, whatever the checkpoint says.
         prepared
             .filter(|part| is_part(&part.name) && part.hidden == hidden(&part.name))
             .ok_or_else(|| unreadable(folder, text))
     }
 
-    /// Refuses a part that is not as long as it was written.
+    /// Rejects a part that is not as long as it was written.
     fn check_length(&self, path: &Path) -> Result<()> {
         let (Some(bytes), Ok(metadata)) = (self.bytes, path.metadata()) else {
             return Ok(());
@@ -162,7 +162,7 @@ pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
                 // Whoever renamed it may have died before it was synced.
                 return sync_folder(folder);
             }
-            let reason = format!("neither it nor {} is there any more", part.hidden);
+            let reason = format!("neither it nor {} exists any longer", part.hidden);
             Err(Error::new(to.display().to_string(), reason)
                 .mend(MEND_GONE)
                 .final_one())
@@ -234,7 +234,7 @@ impl PartSink {
             .create(true)
             .truncate(true)
             .open(&path)
-            .map_err(|error| failed(&path, "make the part", &error))?;
+            .map_err(|error| failed(&path, "create the part", &error))?;
         Ok(Part {
             encoder: FileEncoder::new(&self.format, &self.schema),
             output: Output::new(file, 0, &path, None),
@@ -245,7 +245,7 @@ impl PartSink {
 impl Sink for PartSink {
     fn open(&mut self, _waiter: &mut Waiter) -> Result<()> {
         std::fs::create_dir_all(&self.folder)
-            .map_err(|error| failed(&self.folder, "make the folder", &error))?;
+            .map_err(|error| failed(&self.folder, "create the folder", &error))?;
         sync_folder(folder_of(&self.folder))?;
         if self.clears {
             remove_where(&self.folder, |_, name| plain_part(name).is_some())?;
@@ -295,7 +295,7 @@ impl Sink for PartSink {
         Ok(Some(text))
     }
 
-    /// What was not prepared is written again by who goes on from the last checkpoint.
+    /// What was not prepared is written again by the incarnation that resumes from the last checkpoint.
     fn finish(&mut self, _complete: bool) -> Result<()> {
         let left = self.part.take();
         if left.is_some() {

@@ -71,11 +71,11 @@ fn sink_of(connector: &dyn SinkConnector, instance: usize, of: usize, epoch: u64
 /// What happens to a query.
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// So many rows come; the last are flushed or not.
+    /// This many rows come; the last are flushed or not.
     Write(usize, bool),
     /// A checkpoint: is it stored, and how often does the commit reach the sinks?
     Checkpoint(bool, usize),
-    /// All of it dies. It goes on with so many instances, after restoring so often.
+    /// Everything dies. It resumes with this many instances, after this many recoveries.
     Crash(usize, usize),
 }
 
@@ -178,7 +178,7 @@ impl Query {
         self.pending.clear();
     }
 
-    /// Drops all that runs, and goes on from what is stored.
+    /// Drops all that runs, and resumes from what is stored.
     fn crash(&mut self, instances: usize, times: usize) {
         self.sinks.clear();
         self.rows.truncate(self.stored.0);
@@ -213,7 +213,7 @@ impl Query {
             }
             self.store();
             self.commit(commits);
-            // Other parts of the query go on, and what has ended is made once more.
+            // Other parts of the query continue, and what has ended is done once more.
             for is_last in [false, true] {
                 self.sinks.clear();
                 self.recover(2);
@@ -378,7 +378,7 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
     sink.write(&chunk(&[3])).unwrap();
     let last = sink.prepare(true).unwrap().unwrap();
     sink.finish(true).unwrap();
-    // It is not committed yet: the query may still go on from before the end.
+    // It is not committed yet: the query may still resume from before the end.
     assert_eq!(names(folder.path()), [".out.csv.0000000002.unfinished"]);
     for epoch in [2, 3] {
         connector.commit(&last).unwrap();
@@ -422,7 +422,7 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     over(&file);
     assert_eq!(names(folder.path()), ["parts"]);
     fs::write(&file, "old").unwrap();
-    refused(&file, "exists already");
+    refused(&file, "already exists");
     let connector = over(&file);
     let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
     sink.open(&mut Waiter::new().unwrap()).unwrap();

@@ -42,7 +42,7 @@ impl Sink for WholeSink {
         let folder = folder_of(&self.place);
         if self.is_part {
             std::fs::create_dir_all(folder)
-                .map_err(|error| failed(&self.place, "make the folder", &error))?;
+                .map_err(|error| failed(&self.place, "create the folder", &error))?;
         }
         let file = OpenOptions::new()
             .write(true)
@@ -52,7 +52,7 @@ impl Sink for WholeSink {
             .map_err(|error| {
                 let reason = format!("can't write in {}: {error}", folder.display());
                 Error::new(self.place.display().to_string(), reason)
-                    .mend("make the folder, or check its permissions")
+                    .mend("create the folder, or check its permissions")
             })?;
         let packing = Packing::of(&self.place);
         self.output = Some(Output::new(file, 0, &self.place, packing));
@@ -70,7 +70,7 @@ impl Sink for WholeSink {
     }
 
     fn flush(&mut self) -> Result<()> {
-        // Nobody looks at a temporary file, but the rows shall not be lost with the process.
+        // Nobody reads a temporary file, but rows are not to be lost with the process.
         self.output.as_mut().map_or(Ok(()), Output::write_out)
     }
 

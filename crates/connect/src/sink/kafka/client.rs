@@ -14,16 +14,16 @@ use crate::kafka::presence::Presence;
 use crate::kafka::queue::EventQueue;
 use crate::kafka::settings::Cluster;
 
-/// How long a broker may take to make a topic that is written for the first time.
+/// How long a broker may take to create a topic that is written for the first time.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often something is looked at that is waited for.
+/// How often something is read that is waited for.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
-/// Events that are heard in one go: more than there are batches under way.
+/// Events that are handled in one go: more than there are batches under way.
 const EVENTS_MAX: usize = 10_000;
 
-/// What it means that somebody else has the name of a producer now.
+/// The fix when another producer has taken the name.
 pub(super) const FENCED: &str = "the query was started again elsewhere; or another one has the same \
                                  'transactional.id.prefix': give each its own";
 
@@ -38,7 +38,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A producer that rings when rows are delivered.
+    /// A producer that wakes the worker when rows are delivered.
     pub(super) fn new(
         cluster: &Cluster,
         producer: Producer,
@@ -60,7 +60,7 @@ impl Client {
     /// Hears of deliveries; fails when a row could not be delivered.
     pub(super) fn hear(&self) -> Result<()> {
         let mut heard = 0;
-        // Each event is taken out by one poll. The queue rings only when it was empty, so it is
+        // Each event is taken out by one poll. The queue wakes only when it was empty, so it is
         // emptied.
         while self.events.length() > 0 {
             if heard == EVENTS_MAX {
@@ -98,7 +98,7 @@ impl Client {
     }
 }
 
-/// Sees to it that the topic is there: what can't be written is said before any work is done.
+/// Makes sure that the topic exists, so that a missing right is reported before any work is done.
 pub(super) fn find_topic(
     cluster: &Cluster,
     presence: &Arc<Presence>,
@@ -111,7 +111,7 @@ pub(super) fn find_topic(
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
-        // Asking has made it, where brokers make topics by themselves.
+        // Asking has created it, where brokers create topics automatically.
         if matches!(error, NoTopic::Missing) && begin.elapsed() < CREATION_TIMEOUT {
             std::thread::sleep(LOOK);
             continue;

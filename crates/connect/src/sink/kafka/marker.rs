@@ -1,7 +1,7 @@
 //! The marker: which transaction of a sink was committed last.
 //!
 //! It is the offset of a consumer group that has no members, and is written in the transaction that
-//! it names: brokers commit both or none. So whoever comes later can ask whether it was committed.
+//! it names: brokers commit both or none. So a later incarnation can ask whether it was committed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,9 +25,9 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// The marker of one sink.
 pub(super) struct Marker {
-    /// The group, as transactions are told it.
+    /// The group's metadata, as transactions need it.
     pub(super) group: ConsumerGroupMetadata,
-    /// What it said when it was read; `None`: there was none.
+    /// The marker when it was read; `None`: there was none.
     pub(super) last: Option<Token>,
 }
 
@@ -74,7 +74,7 @@ fn token(list: &TopicPartitionList) -> std::result::Result<Option<Result<Token>>
 }
 
 /// The text beside the only offset of a list. (The library's own way panics when it is not UTF-8, and
-/// whoever may write the group may have written anything.)
+/// anybody with the right to write the group may have written anything.)
 fn metadata(list: &TopicPartitionList) -> String {
     // SAFETY: the list is alive, and its first element too where it has one.
     unsafe {

@@ -5,7 +5,7 @@
 //! client        librdkafka's producer, which takes them
 //! sink          both, on the worker
 //! transactions  the producers of a sink that takes part in checkpoints
-//! token, marker which transaction was committed last, for whoever comes after a crash
+//! token, marker which transaction was committed last, for the incarnation after a crash
 //! ```
 //!
 //! librdkafka's producer takes rows into a bounded queue, sends them in batches, tries again what

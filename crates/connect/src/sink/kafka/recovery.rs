@@ -1,8 +1,8 @@
-//! Before a query runs: earlier incarnations are fenced, and it is asked what they have committed.
+//! Recovery, before a query runs: fences earlier incarnations, and asks what they have committed.
 //!
 //! A checkpoint names the transactions that are to be committed once it is stored. They died with their
 //! process, unless they were committed: the [marker](super::marker) says which was the last one. Up to
-//! that all is there, and of what comes after it nothing is, since transactions are committed in order.
+//! that one all are there, and none after it, since transactions are committed in order.
 
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ pub(super) fn begin(transactions: &Transactions) -> Result<()> {
     mark_none(transactions, &producers[0], &marker)
 }
 
-/// A query goes on from a checkpoint, of whose transactions this is the newest.
+/// A query resumes from a checkpoint, of whose transactions this is the newest.
 pub(super) fn recover(
     transactions: &Transactions,
     newest: Option<Token>,
@@ -46,7 +46,7 @@ pub(super) fn recover(
         (Some(_), None) if !exactly_once => Ok(Recovered::Lost),
         (Some(newest), None) => {
             let reason =
-                format!("nobody knows any more whether transaction {newest} was committed");
+                format!("it is no longer known whether transaction {newest} was committed");
             let mend = "brokers forget it with the topic, and offsets.retention.minutes after the \
                         last commit; or 'topic' or 'transactional.id.prefix' is another one now. \
                         With 'at_least_once' the query goes back to a checkpoint without \
@@ -67,7 +67,7 @@ fn judge(newest: Token, last: Token, exactly_once: bool) -> Result<Recovered> {
         "the checkpoint ends with transaction {newest}, and {last} was committed: its rows would be \
          written again"
     );
-    let mend = "go on from the newest checkpoint; or with 'delivery' = 'at_least_once'";
+    let mend = "resume from the newest checkpoint; or with 'delivery' = 'at_least_once'";
     Err(Error::new("", reason).mend(mend))
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Rows {
     next: usize,
 }
 
-/// Texts, each of which ends with a line end.
+/// Strings, each of which ends with a line end.
 #[derive(Default)]
 struct Texts {
     bytes: Vec<u8>,
@@ -84,7 +84,7 @@ impl Rows {
     pub(super) fn take(&mut self, chunk: &Chunk) -> Result<()> {
         let mut chunk = chunk.clone();
         if let (true, Some(kinds)) = (self.replaces, &chunk.kinds) {
-            // What a row was says nothing to who replaces it.
+            // The old value of a row is not needed where the new one replaces it.
             let stays = kinds
                 .values()
                 .iter()

@@ -183,7 +183,7 @@ impl Sink for KafkaSink {
             }
             (Mode::ExactlyOnce { transactions, .. }, true) => Err(Error::new(
                 transactions.place(),
-                "rows were written behind the last checkpoint",
+                "rows were written after the last checkpoint",
             )),
             (_, true) => self.deliver_all(),
         };

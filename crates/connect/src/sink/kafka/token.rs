@@ -29,8 +29,8 @@ impl Token {
             })
         });
         numbers.ok_or_else(|| {
-            let reason = format!("'{text}' is no transaction of a kafka sink");
-            Error::new("checkpoint", reason).mend("go on with the query that has taken it")
+            let reason = format!("'{text}' is not a transaction of a kafka sink");
+            Error::new("checkpoint", reason).mend("resume the query that took it")
         })
     }
 }

@@ -5,10 +5,10 @@
 //! commits on another thread, in the order in which they were prepared; this is what they share.
 //!
 //! librdkafka can't go on with another process's transaction. So what is prepared dies with its
-//! process, and the query then goes on from the checkpoint before; see [`super::recovery`].
+//! process, and the query then resumes from the checkpoint before; see [`super::recovery`].
 //!
 //! Shutdown: producers go with the connector. A transaction that is not committed by then is aborted
-//! by whoever comes next, or by the broker when its time is up.
+//! by the next owner of the name, or by the broker when it times out.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -35,17 +35,17 @@ pub(super) const PRODUCERS_MAX: usize = 3;
 /// Those that take turns where everything goes as it should.
 const PRODUCERS_AT_FIRST: usize = 2;
 
-/// How long a broker may take to fence whoever had the name before, and end its transaction.
+/// How long a broker may take to fence the previous owner of the name, and end its transaction.
 const FENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long one attempt may take, after which it is looked whether it is still worth while.
+/// How long one attempt may take; then it is decided whether to try again.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// How long a query that has failed waits for its transaction's end: readers wait for that, too.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What becomes of a query that has failed.
-const BEFORE: &str = "when it is started again, the query goes on from the last checkpoint whose \
+/// What happens when a failed query is restarted, for messages.
+const BEFORE: &str = "when it is started again, the query resumes from the last checkpoint whose \
                       transaction is committed";
 
 /// The transactions of a sink.
@@ -106,8 +106,8 @@ impl Transactions {
         format!("{servers} topic {topic}, transactions of '{}'", self.prefix)
     }
 
-    /// Producers with these numbers in their names, which nobody else has any more: whoever had them is
-    /// fenced, and their transactions aborted.
+    /// Producers with these numbers in their names, which no other process has any longer: their previous
+    /// owners are fenced, and the transactions of these aborted.
     pub(super) fn fence(&self, numbers: Range<usize>) -> Result<Vec<Producer>> {
         let mut producers = vec![];
         for nth in numbers {
@@ -346,7 +346,7 @@ pub(super) fn commit(
     again(&ends, || producer.commit_transaction(ATTEMPT))
 }
 
-/// Tries again what may come to something, until it is no longer worth while. librdkafka goes on where
+/// Repeats an attempt that may succeed, until it no longer makes sense. librdkafka continues where
 /// it was.
 fn again(
     ends: impl Fn() -> bool,

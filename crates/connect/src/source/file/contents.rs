@@ -20,7 +20,7 @@ pub(super) enum Contents {
 }
 
 impl Contents {
-    /// Where it stands: behind all that was read.
+    /// The position after all that was read.
     pub(super) fn mark(&self) -> Mark {
         match self {
             Contents::Lines(lines) => lines.records.mark(),
@@ -58,11 +58,11 @@ impl Contents {
 /// Lines of text.
 pub(super) struct Lines {
     input: Box<dyn Read + Send>,
-    /// A packed file can't be sought in.
+    /// A compressed file can't be sought in.
     packing: Option<Packing>,
     records: RecordReader,
     ended: bool,
-    /// Reading failed; told after the rows that came before.
+    /// Reading failed; reported after the rows before it.
     failure: Option<std::io::Error>,
 }
 
@@ -81,7 +81,7 @@ impl Lines {
         }
     }
 
-    /// A packed file without a byte: zstd would take it for a whole one.
+    /// A compressed file without a byte: zstd would take it for a whole one.
     pub(super) fn cut_to_nothing(mut self) -> Lines {
         self.failure = Some(ErrorKind::UnexpectedEof.into());
         self
@@ -127,24 +127,25 @@ impl Lines {
             && failure.kind() == ErrorKind::UnexpectedEof
         {
             let name = packing.name();
-            let reason = format!("the {name} data breaks off after line {lines}");
+            let reason = format!("the {name} data ends early, after line {lines}");
             return Error::new(place, reason)
                 .mend("the file was truncated: fetch it again")
                 .final_one();
         }
         if packing::is_behind_the_end(failure) {
-            let reason = format!("behind the gzip data, after line {lines}, stands something else");
-            return Error::new(place, reason).mend("cut it off: what stands before it is whole");
+            let reason =
+                format!("the gzip data ends after line {lines}, and something else follows it");
+            return Error::new(place, reason).mend("cut it off: what precedes it is complete");
         }
         let reason = format!("can't read on after line {lines}: {failure}");
         let error = Error::new(place, reason);
-        // What the system says may be different the next time; what is in the file is not.
+        // An error of the system may pass; the contents of the file won't change.
         match self.packing.filter(|_| failure.raw_os_error().is_none()) {
             None => error.mend("check the file and its disk"),
             Some(packing) => {
                 let name = packing.name();
                 let mend = format!(
-                    "is it broken, or no {name}? fetch it again, or give it another ending"
+                    "is it broken, or not {name}? fetch it again, or give it another ending"
                 );
                 error.mend(mend).final_one()
             }

@@ -1,4 +1,4 @@
-//! Opening files, at their beginning or where a restored query goes on.
+//! Opening files, at their beginning or where a restored query resumes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -18,9 +18,9 @@ use crate::lines::{Mark, RecordReader};
 use crate::packing::Packing;
 
 /// What to do about a file that is not the one that was read before.
-const MEND: &str = "put the file back as it was, or begin again without the checkpoints";
+const MEND: &str = "put the file back as it was, or start over without the checkpoints";
 
-/// Counts what is read from the file itself, before it is unpacked.
+/// Counts what is read from the file itself, before it is decompressed.
 struct Counted {
     file: File,
     bytes_read: Arc<AtomicU64>,
@@ -34,7 +34,7 @@ impl Read for Counted {
     }
 }
 
-/// Refuses to go on without a file that was read in part.
+/// Rejects to go on without a file that was read in part.
 pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume], unit: &str) -> Result<()> {
     let names = files.iter().map(|file| name_of(&file.path));
     let names = names.collect::<std::collections::HashSet<String>>();
@@ -108,7 +108,7 @@ impl FileSource {
         Ok(None)
     }
 
-    /// The file, where it is to be read on; `None` when it was read to its end before.
+    /// The file, at the place where reading resumes; `None` when it was read to its end before.
     pub(super) fn open_file(&self, partition: u32) -> Result<Option<OpenFile>> {
         let FoundFile { path, bytes } = self.files[partition as usize].clone();
         let name = name_of(&path);
@@ -172,7 +172,7 @@ impl FileSource {
 }
 
 impl OpenFile {
-    /// Refuses a file that was read again and ended before what was read of it the first time.
+    /// Rejects a file that was read again and ended before what was read of it the first time.
     pub(super) fn check_was_whole(&self, unit: &str) -> Result<()> {
         let mark = self.contents.mark();
         // The end of a record that was too long is no line end.

@@ -1,7 +1,7 @@
-//! Where a partition goes on after the query was restored: `next..end`, either of which may be left
+//! Where a partition resumes after the query was restored: `next..end`, either of which may be left
 //! out.
 //!
-//! A row's position alone doesn't say it. A partition that began at the end of the moment has an
+//! A row's position is not enough. A partition that began at the then end of the log has an
 //! offset before it has a row, and a bounded one ends where it would have ended before.
 
 use std::fmt;
@@ -14,9 +14,9 @@ use crate::kafka::partitions::{Goal, Planned};
 /// What a checkpoint keeps of a partition beside the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bookmark {
-    /// The offset behind all that was handed out; `None`: where the partition begins.
+    /// The offset after all that was handed out; `None`: where the partition begins.
     pub(super) next: Option<u64>,
-    /// Behind the last offset that is read; `None`: no end.
+    /// After the last offset that is read; `None`: no end.
     pub(super) end: Option<u64>,
 }
 
@@ -56,8 +56,8 @@ impl Goal {
     /// Where the checkpoint says.
     pub(super) fn of(resume: &Resume) -> Result<Goal> {
         let broken = || {
-            let reason = format!("the checkpoint's place to go on is no offset: {resume:?}");
-            Error::new(resume.name.clone(), reason).mend("go on from an earlier checkpoint")
+            let reason = format!("the checkpoint's position is not an offset: {resume:?}");
+            Error::new(resume.name.clone(), reason).mend("resume from an earlier checkpoint")
         };
         let none = Bookmark {
             next: None,
@@ -67,8 +67,8 @@ impl Goal {
             None => none,
             Some(text) => Bookmark::parse(text).ok_or_else(broken)?,
         };
-        // Behind the last row there may be messages that are none; before the first one the position
-        // says nothing.
+        // After the last row there may be messages without a row; before the first row the position
+        // is not an offset.
         let row = Some(resume.position).filter(|position| *position > 0);
         let next = bookmark.next.max(row);
         if !next.iter().all(is_offset) {
@@ -92,8 +92,8 @@ impl Goal {
     }
 }
 
-/// Refuses a checkpoint that has read partitions which are no longer there. Those of topics that the
-/// table doesn't name any more are nobody's loss.
+/// Rejects a checkpoint that has read partitions which are no longer there. Partitions of topics that the
+/// table no longer names don't matter.
 pub(super) fn check_known(planned: &Planned, resume: &[Resume]) -> Result<()> {
     for resume in resume.iter().filter(|resume| !resume.ended) {
         let partition = resume.name.strip_suffix(']');
@@ -109,12 +109,12 @@ pub(super) fn check_known(planned: &Planned, resume: &[Resume]) -> Result<()> {
         {
             let count = found.partitions;
             let reason = format!(
-                "the checkpoint goes on at offset {}, and topic '{topic}' has {count} partitions, \
+                "the checkpoint resumes at offset {}, but topic '{topic}' has {count} partitions, \
                  from 0",
                 resume.position
             );
             return Err(Error::new(resume.name.clone(), reason)
-                .mend("the topic was made anew with fewer partitions: begin anew"));
+                .mend("the topic was created again with fewer partitions: start over"));
         }
     }
     Ok(())

@@ -153,7 +153,7 @@ impl Beside {
         columns.any(|column| matches!(column, Column::Beside(metadata) if wanted(*metadata)))
     }
 
-    /// Notes what is read of a message; an error refuses it.
+    /// Notes what is read of a message; an error rejects it.
     pub(super) fn note(
         &self,
         notes: &mut Notes,
@@ -171,7 +171,7 @@ impl Beside {
         Ok(())
     }
 
-    /// Puts the columns in order, with those that are not of the value.
+    /// Puts the columns in order, including those that are not part of the value.
     pub(super) fn complete(
         &self,
         mut rows: DecodedRows,
@@ -182,7 +182,7 @@ impl Beside {
         if !self.wants(|_| true) {
             return rows;
         }
-        // The rows' messages, some of which have become none. Both increase.
+        // Finds the message of each row; some messages have no row. Both numbers increase.
         let mut at = 0;
         let of_rows = (0..rows.batch.num_rows()).map(|row| {
             while messages[at].number < rows.positions.at(row) {

@@ -1,12 +1,12 @@
 //! The kafka source: topics whose partitions are the source's.
 //!
 //! Which instance reads a partition follows from the partition's number; there is no consumer
-//! group. librdkafka fetches ahead into a queue per partition, up to a limit, and rings the worker
+//! group. librdkafka fetches ahead into a queue per partition, up to a limit, and wakes the worker
 //! when one is no longer empty. A worker that does not come leaves the queues full, and then nothing
 //! is fetched. A broker that goes away is waited for.
 //!
 //! Positions are offsets, so the same offsets give the same rows with the same positions. A restored
-//! source goes on at the offsets of its checkpoint, wherever it would begin otherwise.
+//! source resumes at the offsets of its checkpoint, wherever it would begin otherwise.
 
 mod bookmark;
 mod metadata;
@@ -50,7 +50,7 @@ const BLOCKS_BYTES_MAX: usize = PARTITIONS_MAX * 16 * 1024;
 /// Bytes taken from the queues in one go before rows are handed on: eight full blocks.
 const BYTES_PER_POLL_MAX: usize = 8 * STREAM_BLOCK_BYTES;
 
-/// Events of the client that are heard in one go: errors, of which there are few.
+/// Events of the client that are handled in one go: errors, of which there are few.
 const EVENTS_PER_POLL_MAX: usize = 256;
 
 /// A table that is read from topics.
@@ -118,7 +118,7 @@ impl SourceConnector for KafkaConnector {
             connector: "kafka".into(),
             max_instances: self.planned.count() as usize,
             bounded: self.scan.bounded,
-            // An offset stands for the same message for ever.
+            // An offset stands for the same message forever.
             replayable: true,
             ..SourceDescription::default()
         }
@@ -169,7 +169,7 @@ struct KafkaSource {
     partitions: Vec<Partition>,
     linger: Linger,
     events: VecDeque<SourcePoll>,
-    /// The client has something to say beside messages, or the watcher has.
+    /// The client has events other than messages, or the watcher has news.
     rung: Arc<AtomicBool>,
     client: Option<Client>,
 }
@@ -212,7 +212,7 @@ impl KafkaSource {
         self.assign(places.into_iter().zip(ranges).collect())
     }
 
-    /// From where to where this instance's partitions are read.
+    /// The range in which this instance's partitions are read.
     fn ranges(&self, consumer: &Consumer) -> Result<Vec<Range>> {
         let asked = Asked {
             cluster: &self.cluster,
@@ -254,7 +254,7 @@ impl KafkaSource {
             .map_err(|error| Error::new(self.cluster.servers.clone(), error.to_string()))
     }
 
-    /// Takes in what the client and the watcher have said since the last look.
+    /// Handles what the client and the watcher have reported since the last look.
     fn hear(&mut self) -> Result<()> {
         let Some(client) = &self.client else {
             return Ok(());
@@ -264,7 +264,7 @@ impl KafkaSource {
             Some(News::Partitions(places)) => return self.begin_new(places),
             None => {}
         }
-        // Acquire: pairs with the store in `start`. What rings after it is heard the next time.
+        // Acquire: pairs with the store in `start`. A later wake-up is seen the next time.
         if !self.rung.swap(false, Ordering::Acquire) {
             return Ok(());
         }
@@ -288,7 +288,7 @@ impl KafkaSource {
                 }
             }
         }
-        // The queue rings only when it was empty.
+        // The queue wakes only when it was empty.
         self.rung.store(true, Ordering::Release);
         Ok(())
     }
@@ -300,7 +300,7 @@ impl KafkaSource {
                 name: place.name(),
             });
         }
-        // Whatever was written since they were made is new.
+        // Everything that was written since they were created is new.
         let range = Range {
             begin: rdkafka::Offset::Beginning,
             end: None,

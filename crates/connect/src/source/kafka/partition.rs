@@ -33,11 +33,11 @@ pub(super) struct Spec {
     pub(super) request: SourceRequest,
 }
 
-/// Rung by librdkafka when the partition's queue is no longer empty.
+/// Woken by librdkafka when the partition's queue is no longer empty.
 #[derive(Default)]
 struct Bell {
     rung: AtomicBool,
-    /// When it rang.
+    /// When it was woken.
     time_ns: AtomicU64,
 }
 
@@ -52,15 +52,15 @@ pub(super) struct Partition {
     readable: bool,
     /// Offset of the next message.
     next: u64,
-    /// `next` is an offset: it is not where a first offset that nobody has asked for may be.
+    /// Whether `next` is an offset, and not a first offset that has not been asked for yet.
     placed: bool,
-    /// Behind the last offset that is read.
+    /// After the last offset that is read.
     end: Option<u64>,
     ended: bool,
     messages: Messages,
     /// When messages that are found can have come at the earliest.
     arrivals: Arrivals,
-    /// When the bell rang last.
+    /// When the waker was woken last.
     rung_ns: u64,
     /// When the first message of the batch was there.
     ingest_ns: Option<u64>,
@@ -134,7 +134,7 @@ impl Partition {
 
     /// Whether there may be something to read.
     pub(super) fn look(&mut self) -> bool {
-        // Acquire: pairs with the store in the callback. What rings after it is seen next time.
+        // Acquire: pairs with the store in the callback. A later wake-up is seen next time.
         if self.bell.rung.swap(false, Ordering::Acquire) {
             self.readable = true;
             self.rung_ns = self.bell.time_ns.load(Ordering::Relaxed);
@@ -146,12 +146,12 @@ impl Partition {
         self.readable && !self.ended
     }
 
-    /// Everything was handed on, and no more will come.
+    /// Whether everything was handed on and no more will come.
     pub(super) fn is_finished(&self) -> bool {
         self.ended && self.messages.is_empty() && self.ingest_ns.is_none()
     }
 
-    /// Takes messages from the queue, which was looked at from `time_ns` on.
+    /// Takes messages from the queue, which was checked from `time_ns` on.
     pub(super) fn read(
         &mut self,
         rows_max: usize,
@@ -167,7 +167,7 @@ impl Partition {
                     return Ok(());
                 }
                 Some(Ok(message)) => {
-                    // What came into an empty queue came when it rang.
+                    // What came into an empty queue came at the wake-up.
                     let since_ns = self.arrivals.read(1, self.rung_ns);
                     self.placed = true;
                     if take(&mut self.messages, &mut self.next, self.end, &message) {
@@ -197,7 +197,7 @@ impl Partition {
         }
     }
 
-    /// Where to go on behind what was handed out.
+    /// Where to resume after what was handed out.
     pub(super) fn bookmark(&self) -> Bookmark {
         let waiting = self.messages.first();
         Bookmark {
@@ -217,7 +217,7 @@ fn take(
     // Offsets are never negative in a message that was fetched.
     let offset = message.offset().max(0) as u64;
     let is_beyond = end.is_some_and(|end| offset >= end);
-    // A message again would be a row twice.
+    // Reading a message again would give a row twice.
     let is_again = offset < *next;
     *next = (*next).max(offset + 1);
     match message.payload() {
@@ -235,7 +235,7 @@ struct Messages {
     block: Vec<u8>,
     filled: usize,
     places: Vec<Message>,
-    /// Refused without a look at them.
+    /// Rejected without being read.
     refused: Vec<Rejected>,
     bytes: usize,
 }

@@ -124,7 +124,7 @@ impl Beside {
         messages: &[Message],
         notes: &[Note],
     ) -> DecodedRows {
-        // The rows' messages, some of which have become none. Both increase.
+        // Finds the message of each row; some messages have no row. Both numbers increase.
         let mut at = 0;
         let of_rows = (0..rows.batch.num_rows()).map(|row| {
             while messages[at].number < rows.positions.at(row) {

@@ -1,9 +1,9 @@
 //! The mqtt source: topic filters whose messages are rows.
 //!
-//! A thread (`mqtt/connection.rs`) puts messages into a bounded inbox and rings the worker; a worker that
+//! A thread (`mqtt/connection.rs`) puts messages into a bounded inbox and wakes the worker; a worker that
 //! does not come leaves it full, and then nothing is read from the broker. Each filter is a partition. A
 //! message is acknowledged when its row was handed on, or, in a query that takes checkpoints, when the
-//! checkpoint that has it is stored: what a broker was not told comes again after a crash.
+//! checkpoint that has it is stored: what was not acknowledged comes again after a crash.
 //!
 //! Positions count the messages of a filter that came in this incarnation, so a checkpoint's positions say
 //! nothing to the next one.
@@ -37,12 +37,12 @@ pub(crate) struct MqttConnector {
     format: Format,
     broker: Arc<Broker>,
     subscription: Arc<Subscription>,
-    /// What the source of this process reads, to be told how far it is saved.
+    /// What the source of this process reads, for acknowledging what is saved.
     reading: Mutex<Option<Arc<Reading>>>,
 }
 
 impl MqttConnector {
-    /// Checks the options; connects to nobody.
+    /// Checks the options; doesn't connect.
     pub(crate) fn new(
         table: &TableDefinition,
         options: &Options<'_>,

@@ -19,7 +19,7 @@ struct Fetched {
     block: Buffer,
     messages: Vec<Message>,
     notes: Vec<Note>,
-    /// Refused without a look at them.
+    /// Rejected without being read.
     refused: Vec<Rejected>,
     /// How far it was handed out.
     at: usize,

@@ -87,10 +87,10 @@ impl Connection {
         spent
     }
 
-    /// Bytes are left: what comes behind them has come later.
+    /// Bytes are left: what comes after them has come later.
     pub(super) fn leaves_bytes(&mut self) {
         if self.arrivals.wants_mark() {
-            // A socket that can't say is read as if nothing were left; the next look tells.
+            // A socket that can't tell is read as if nothing were left; the next look finds out.
             let left = rustix::io::ioctl_fionread(&self.stream).unwrap_or(0);
             self.arrivals.left(left, now_ns());
         }

@@ -3,6 +3,7 @@ use crate::doorbell::Doorbell;
 use crate::shm::cells::CONTROL_BYTES;
 use crate::shm::lane::UNIT;
 use crate::shm::memory::Memory;
+use fastrand::Rng;
 
 /// A lane of `units` on the heap, with wakers that nobody waits for.
 fn lane(units: usize) -> (Writer<Vec<u8>>, Reader, Cells) {
@@ -176,25 +177,17 @@ fn a_writer_that_leaves_in_the_middle_of_a_frame_is_an_error() {
     assert!(reader.is_closed());
 }
 
-/// Splitmix64.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 #[test]
 fn random_frames_arrive_in_order() {
     let rounds = if cfg!(miri) { 300 } else { 20_000 };
     for units in [16, 32, 128] {
         let (mut writer, mut reader, _) = lane(units);
-        let mut state = units as u64;
+        let mut random = Rng::with_seed(units as u64);
         let (mut sent, mut received) = (0usize, 0usize);
         let mut lent = Vec::new();
-        let length = |number: usize| 1 + random(&mut (number as u64)) as usize % (units * 48);
+        let length = |number: usize| 1 + Rng::with_seed(number as u64).usize(..units * 48);
         for _ in 0..rounds {
-            match random(&mut state) % 4 {
+            match random.u64(..4) {
                 0 | 1 => {
                     if writer.post(vec![frame(sent, length(sent))]).is_ok() {
                         sent += 1;
@@ -208,10 +201,10 @@ fn random_frames_arrive_in_order() {
                         lent.push(got);
                     }
                     if lent.len() > 3 {
-                        lent.swap_remove(random(&mut state) as usize % lent.len());
+                        lent.swap_remove(random.usize(..lent.len()));
                     }
                     // An old lease in the way of the writer must go some time.
-                    if random(&mut state).is_multiple_of(16) {
+                    if random.u64(..16) == 0 {
                         lent.clear();
                     }
                 }
@@ -224,7 +217,7 @@ fn random_frames_arrive_in_order() {
 /// Bytes that no sound writer writes: an error, and never a panic or a read outside of the ring.
 #[test]
 fn nonsense_in_the_ring_is_an_error() {
-    let mut state = 1;
+    let mut random = Rng::with_seed(1);
     let rounds = if cfg!(miri) { 200 } else { 50_000 };
     let mut errors = 0;
     for round in 0..rounds {
@@ -237,10 +230,10 @@ fn nonsense_in_the_ring_is_an_error() {
         let mut junk = [0u8; 16];
         for byte in &mut junk {
             // Mostly small changes of a header, sometimes noise.
-            *byte = random(&mut state) as u8;
+            *byte = random.u8(..);
         }
-        let unit = random(&mut state) as usize % 12;
-        let (from, to) = match random(&mut state) % 3 {
+        let unit = random.usize(..12);
+        let (from, to) = match random.u64(..3) {
             0 => (0, 16),
             1 => (0, 5),
             _ => (8, 12),

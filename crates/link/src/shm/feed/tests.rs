@@ -3,6 +3,7 @@ use crate::doorbell::Doorbell;
 use crate::frame::Frame;
 use crate::shm::LANE_BYTES_MIN;
 use crate::spsc::SendError;
+use fastrand::Rng;
 
 fn waker() -> Waker {
     Waker::new(Arc::new(Doorbell::new().expect("an eventfd")))
@@ -44,26 +45,18 @@ fn frame(number: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| (number * 7 + at) as u8).collect()
 }
 
-/// Splitmix64.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 #[test]
 fn every_reader_gets_every_frame_in_order_and_may_keep_some() {
     let rounds = if cfg!(miri) { 300 } else { 20_000 };
     for (readers, lane_bytes) in [(1, 1 << 10), (2, 1 << 10), (3, 1 << 12), (7, 1 << 13)] {
         let mut ends = feed(readers, lane_bytes);
-        let mut state = readers as u64;
+        let mut random = Rng::with_seed(readers as u64);
         let mut sent = 0;
         let mut received = vec![0; readers];
         let mut lent: Vec<Vec<Frame>> = (0..readers).map(|_| Vec::new()).collect();
-        let length = |number: usize| 1 + random(&mut (number as u64)) as usize % (lane_bytes / 2);
+        let length = |number: usize| 1 + Rng::with_seed(number as u64).usize(..lane_bytes / 2);
         for _ in 0..rounds {
-            match random(&mut state) % 4 {
+            match random.u64(..4) {
                 0 => {
                     if ends.writer.post(vec![frame(sent, length(sent))]).is_ok() {
                         sent += 1;
@@ -71,14 +64,14 @@ fn every_reader_gets_every_frame_in_order_and_may_keep_some() {
                 }
                 1 => ends.writer.push(false),
                 _ => {
-                    let reader = random(&mut state) as usize % readers;
+                    let reader = random.usize(..readers);
                     let next = &mut received[reader];
                     if let Some(got) = ends.readers[reader].receive().expect("a sound writer") {
                         assert!(*got == *frame(*next, length(*next)), "reader {reader}");
                         *next += 1;
                         lent[reader].push(got);
                     }
-                    let keep = random(&mut state) as usize % 3;
+                    let keep = random.usize(..3);
                     let kept = lent[reader].len().min(keep);
                     lent[reader].truncate(kept);
                 }

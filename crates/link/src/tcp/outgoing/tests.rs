@@ -1,16 +1,10 @@
+use fastrand::Rng;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 
 use super::*;
 
 const WINDOW: usize = 64 << 10;
-
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
 
 /// The records in `bytes`, put together to frames again.
 fn frames_of(mut bytes: &[u8], mut number: u64) -> Vec<Vec<u8>> {
@@ -45,15 +39,15 @@ fn partial_writes_go_on_where_they_stopped() {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
     ours.set_nonblocking(true).expect("a socket");
     theirs.set_nonblocking(true).expect("a socket");
-    let mut state = 42;
+    let mut random = Rng::with_seed(42);
     let mut outgoing = Outgoing::new(WINDOW);
     outgoing.resume(0, WINDOW).expect("a beginning");
     let mut expected = Vec::new();
     for _ in 0..300 {
-        let pieces = (0..random(&mut state) % 5 + 1)
+        let pieces = (0..random.u64(..5) + 1)
             .map(|_| {
-                let length = [0, 7, 900, 5_000, 70_000][random(&mut state) as usize % 5];
-                vec![random(&mut state) as u8; length]
+                let length = [0, 7, 900, 5_000, 70_000][random.usize(..5)];
+                vec![random.u8(..); length]
             })
             .chain([vec![1]])
             .collect();
@@ -68,7 +62,7 @@ fn partial_writes_go_on_where_they_stopped() {
             let frames = outgoing.first + outgoing.cursor.frame as u64;
             outgoing.credit(frames, cost as u32).expect("a credit");
         }
-        let most = random(&mut state) as usize % space.len();
+        let most = random.usize(..space.len());
         if let Ok(count) = theirs.read(&mut space[..most]) {
             bytes.extend(&space[..count]);
         }
