@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::connector::every_name;
+use crate::connectors::every_name;
 use crate::options::OptionError;
 
 /// An option under another name: what was written, and what it is called here; `None` for one that is

@@ -2,23 +2,15 @@
 //!
 //! A format of lines works with every connector that has formats, a format of columns with files.
 
-use arrow_schema::Schema;
+use arrow_schema::{DataType, Schema};
 
 use crate::columns::{self, ColumnFormat};
-use crate::connector::{Use, listed};
-use crate::format::{self, Format};
-use crate::options::{OptionError, OptionKind, Options, nearest};
+use crate::format::{CsvOptions, Format, RegexOptions, combined_log, types};
+use crate::options::{OptionError, OptionKind, Options, listed, nearest, option};
+use crate::table::Use;
 
 /// All formats, in the order in which messages name them. The first is the default.
-pub const FORMATS: &[FormatKind] = &[
-    format::CSV,
-    format::JSON,
-    format::COMBINED_LOG,
-    format::REGEX,
-    format::RAW,
-    columns::ARROW,
-    columns::PARQUET,
-];
+pub const FORMATS: &[FormatKind] = &[CSV, JSON, COMBINED_LOG, REGEX, RAW, ARROW, PARQUET];
 
 /// The formats that a connector's rows can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +51,158 @@ pub struct FormatKind {
     /// Those of the options that have no meaning where each record is a message.
     pub(crate) not_of_messages: &'static [&'static str],
 }
+
+/// The entry of `csv`.
+const CSV: FormatKind = FormatKind {
+    name: "csv",
+    layout: Layout::Lines {
+        read: |options, schema| {
+            types::check_columns(schema)?;
+            types::check_scalar(schema, "csv")?;
+            Ok(Format::Csv(CsvOptions::read(options)?))
+        },
+        write: Some(|options, schema| {
+            types::check_flat(schema, "csv")?;
+            Ok(Format::Csv(CsvOptions::read(options)?))
+        }),
+    },
+    options: &[
+        option("csv.delimiter", "`,`", "one ASCII character, or `'\\t'`"),
+        option(
+            "csv.header",
+            "`false`",
+            "`true`: the first record of each file is a header. Sources skip it: columns go by position, \
+             in the order of the file, and all must be declared; in another order values end up in the \
+             wrong columns, and no record is bad where they fit there. A header that has the table's \
+             columns in another order is warned of. Without the option a header is a record like others. \
+             Sinks write it",
+        ),
+        option(
+            "csv.null",
+            "the empty field",
+            "an unquoted field equal to this is NULL: `'NA'`",
+        ),
+    ],
+    source_options: &[option(
+        "csv.comment",
+        "none",
+        "lines that begin with this character are skipped",
+    )],
+    sink_options: &[],
+    not_of_messages: &["csv.header", "csv.comment"],
+};
+
+/// The entry of `json`.
+const JSON: FormatKind = FormatKind {
+    name: "json",
+    layout: Layout::Lines {
+        read: |_, schema| {
+            types::check_columns(schema)?;
+            types::check_nested(schema, "json")?;
+            Ok(Format::Json)
+        },
+        write: Some(|_, _| Ok(Format::Json)),
+    },
+    options: &[],
+    source_options: &[],
+    sink_options: &[],
+    not_of_messages: &[],
+};
+
+/// The entry of `combined_log`.
+const COMBINED_LOG: FormatKind = FormatKind {
+    name: "combined_log",
+    layout: Layout::Lines {
+        read: |_, schema| {
+            types::check_columns(schema)?;
+            Ok(Format::CombinedLog(combined_log::parts(schema)?))
+        },
+        write: None,
+    },
+    options: &[],
+    source_options: &[],
+    sink_options: &[],
+    not_of_messages: &[],
+};
+
+/// The entry of `raw`.
+const RAW: FormatKind = FormatKind {
+    name: "raw",
+    layout: Layout::Lines {
+        read: |_, schema| {
+            types::check_columns(schema)?;
+            match schema.fields().as_ref() {
+                [one] if one.data_type() == &DataType::Utf8View => Ok(Format::Raw),
+                _ => Err(OptionError::table(
+                    "format raw gives each line as one value",
+                    "declare exactly one column, of type STRING",
+                )),
+            }
+        },
+        write: None,
+    },
+    options: &[],
+    source_options: &[],
+    sink_options: &[],
+    not_of_messages: &[],
+};
+
+/// The entry of `regex`.
+const REGEX: FormatKind = FormatKind {
+    name: "regex",
+    layout: Layout::Lines {
+        read: |options, schema| {
+            types::check_columns(schema)?;
+            Ok(Format::Regex(RegexOptions::read(options, schema)?))
+        },
+        write: None,
+    },
+    options: &[],
+    source_options: &[option(
+        "regex.pattern",
+        "required",
+        "an expression as the [`regex` library](https://docs.rs/regex/latest/regex/#syntax) reads it. \
+             Each column needs a group `(?<name>…)` of its name, case matters; other groups are for the \
+             expression alone. A quote is written twice, as in all of SQL",
+    )],
+    sink_options: &[],
+    not_of_messages: &[],
+};
+
+/// The entry of `parquet`.
+const PARQUET: FormatKind = FormatKind {
+    name: "parquet",
+    layout: Layout::Columns(columns::parquet_of),
+    options: &[],
+    source_options: &[],
+    sink_options: &[option(
+        "parquet.compression",
+        "`zstd`",
+        "also `snappy`, `gzip`, `lz4` (LZ4_RAW), `none`",
+    )],
+    not_of_messages: &[],
+};
+
+/// The entry of `arrow`.
+const ARROW: FormatKind = FormatKind {
+    name: "arrow",
+    layout: Layout::Columns(columns::arrow_of),
+    options: &[],
+    source_options: &[],
+    sink_options: &[
+        option(
+            "arrow.layout",
+            "`file`",
+            "`stream`: without the list of batches at the end",
+        ),
+        option(
+            "arrow.compression",
+            "`none`",
+            "also `zstd`, and `lz4` in a build with `parquet`",
+        ),
+    ],
+    not_of_messages: &[],
+};
 
 impl FormatKind {
     /// The format that the options choose.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! elsewhere                 names of other engines, into ours
-//! connector, file_format    the tables of connectors and formats, one entry each
+//! connectors, file_format   the tables of connectors and formats, one entry each
 //! table, options            what the DDL says, checked before anything is opened
 //! source ── block ── lines  bytes into blocks, blocks into records
 //!            └── format     records into columns (csv, json, combined_log, regex, raw)
@@ -28,6 +28,7 @@
 //! one exception is the thread that reads standard input, which sleeps until the process ends.
 
 mod connector;
+mod connectors;
 mod elsewhere;
 mod options;
 mod table;
@@ -38,9 +39,9 @@ mod columns;
 mod database;
 mod database_options;
 mod datagen;
-mod file;
 mod file_format;
 mod format;
+#[cfg(feature = "kafka")]
 mod kafka;
 mod lines;
 mod mqtt;
@@ -65,11 +66,12 @@ use std::sync::Arc;
 
 use slackwater_engine::sink::SinkConnector;
 
-pub use connector::{CONNECTORS, ConnectorKind, lookup, sink, source};
+pub use connector::ConnectorKind;
+pub use connectors::{CONNECTORS, known_table_options, lookup, sink, source};
 pub use dead_letters::{FileDeadLetters, dead_letters};
 pub use elsewhere::{Renamed, renamed};
 pub use file_format::{FORMATS, FormatKind};
-pub use options::{OptionError, OptionKind, known_table_options};
+pub use options::{OptionError, OptionKind};
 pub use sink::print::printed_rows;
 pub use table::{TableDefinition, TableSettings, table_settings};
 pub use time::event_time_text;

@@ -5,11 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::LazyLock;
-
-use crate::connector::CONNECTORS;
-use crate::file_format::FORMATS;
-use crate::table;
 
 /// Why a table's options can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,23 +80,28 @@ pub(crate) const fn option(
     }
 }
 
-/// Names of all options that a table's `WITH` may hold, whatever its connector. What is not among
-/// them belongs to `SET`, or nowhere.
-pub fn known_table_options() -> &'static [&'static str] {
-    static KNOWN: LazyLock<Vec<&str>> = LazyLock::new(|| {
-        let own = CONNECTORS.iter().flat_map(|kind| kind.every_option());
-        let of_formats = FORMATS.iter().flat_map(|kind| kind.every_option());
-        let common = table::SOURCE_OPTIONS.iter().chain(table::SINK_OPTIONS);
-        let described = own.chain(of_formats).chain(common);
-        let names = described.map(|option| option.name);
-        let names = names.chain(["connector", "format"]);
-        let names = names.chain(table::QUERY_OPTIONS.iter().copied());
-        let mut names: Vec<&str> = names.filter(|name| !name.ends_with('.')).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    });
-    &KNOWN
+/// The error where the build lacks a feature that the option's value needs.
+#[cfg(not(all(
+    feature = "kafka",
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "parquet"
+)))]
+pub(crate) fn needs_feature(option: &str, feature: &str) -> OptionError {
+    OptionError::new(
+        option,
+        format!("this program was built without {feature}"),
+        format!("build it with: cargo build --release --features {feature}"),
+    )
+}
+
+/// `a, b or c`.
+pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> String {
+    let names: Vec<&str> = names.collect();
+    match names.split_last() {
+        Some((end, rest)) if !rest.is_empty() => format!("{} {last} {end}", rest.join(", ")),
+        _ => names.join(", "),
+    }
 }
 
 /// The options of one table, with readers for the usual kinds of value.
@@ -114,28 +114,14 @@ impl<'a> Options<'a> {
         Options { values }
     }
 
-    /// Rejects every option that is not among `known`. `what` names their owner.
-    pub(crate) fn check_known(&self, what: &str, known: &[&str]) -> Result<(), OptionError> {
+    /// The first option that is not among `known`.
+    pub(crate) fn unknown(&self, known: &[&str]) -> Option<&'a str> {
         let is_known = |name: &str| {
             let mut known = known.iter();
             known.any(|known| *known == name || (known.ends_with('.') && name.starts_with(known)))
         };
-        for name in self.values.keys().filter(|name| !is_known(name)) {
-            let all = known.iter().map(|name| match name.ends_with('.') {
-                true => format!("{name}…"),
-                false => name.to_string(),
-            });
-            let mut all: Vec<String> = all.collect();
-            all.sort_unstable();
-            let mut fix = format!("the options are: {}", all.join(", "));
-            let belongs_elsewhere = known_table_options().contains(&name.as_str());
-            if !belongs_elsewhere && let Some(near) = nearest(name, known) {
-                fix = format!("did you mean '{near}'? {fix}");
-            }
-            let reason = format!("is not an option of {what}");
-            return Err(OptionError::new(name, reason, fix));
-        }
-        Ok(())
+        let mut names = self.values.keys();
+        names.find(|name| !is_known(name)).map(String::as_str)
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
@@ -318,24 +304,6 @@ mod tests {
         for text in ["0/s", "/s", "10/parsec", "x", "-1/s", "2000000000/s"] {
             assert_eq!(Rate::parse(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn unknown_option_names_the_nearest() {
-        let values = BTreeMap::from([("adress".to_string(), "x".to_string())]);
-        let error = Options::new(&values)
-            .check_known("tcp sources", &["address", "mode"])
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "option 'adress': is not an option of tcp sources (did you mean 'address'? the options are: \
-             address, mode)"
-        );
-        let values = BTreeMap::from([("csv.null".to_string(), "x".to_string())]);
-        let error = Options::new(&values)
-            .check_known("json sources", &["format"])
-            .unwrap_err();
-        assert!(!error.mend.contains("did you mean"), "{error}");
     }
 
     #[test]

@@ -5,9 +5,9 @@ mod client;
 #[cfg(feature = "postgres")]
 mod statements;
 
-use crate::connector::ConnectorKind;
 #[cfg(not(feature = "postgres"))]
-use crate::connector::{not_built as look_up, not_built as read, not_built as write};
+use self::{not_built as look_up, not_built as read, not_built as write};
+use crate::connector::ConnectorKind;
 use crate::database_options as described;
 use crate::file_format::Formats;
 use crate::options::option;
@@ -18,7 +18,6 @@ use client::{look_up, read, write};
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "postgres",
     aliases: &[],
-    feature: Some("postgres"),
     source: Some(read),
     sink: Some(write),
     lookup: Some(look_up),
@@ -60,3 +59,11 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     sink_options: described::SINK_OPTIONS,
     lookup_options: described::LOOKUP_OPTIONS,
 };
+
+#[cfg(not(feature = "postgres"))]
+fn not_built<T: ?Sized>(
+    _table: &crate::table::TableDefinition,
+    _options: &crate::options::Options<'_>,
+) -> Result<std::sync::Arc<T>, crate::options::OptionError> {
+    Err(crate::options::needs_feature("connector", "postgres"))
+}

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use arrow_schema::SchemaRef;
 
-use crate::connector::{CONNECTORS, listed};
 use crate::options::{OptionError, OptionKind, Options, option};
 
 /// A table's definition as the DDL gives it.
@@ -33,18 +32,12 @@ pub struct TableSettings {
     pub on_error_fail: bool,
 }
 
-/// Rejects `METADATA` columns, for connectors that have none.
-pub(crate) fn check_no_metadata(table: &TableDefinition, what: &str) -> Result<(), OptionError> {
-    let Some(&index) = table.metadata.keys().next() else {
-        return Ok(());
-    };
-    let name = table.schema.field(index).name();
-    let having = CONNECTORS.iter().filter(|kind| kind.has_metadata);
-    let having = listed(having.map(|kind| kind.name), "and");
-    Err(OptionError::table(
-        format!("column '{name}' is METADATA, which {what} do not have"),
-        format!("sources of {having} have METADATA"),
-    ))
+/// What a statement does with a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Source,
+    Sink,
+    Lookup,
 }
 
 /// Options of every source table.

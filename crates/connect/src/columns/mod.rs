@@ -26,11 +26,10 @@ use std::path::Path;
 use arrow_schema::{Schema, SchemaRef};
 use slackwater_engine::error::{Error, Result, panic_text};
 
-#[cfg(not(feature = "parquet"))]
-use crate::connector::needs_feature;
-use crate::file_format::{FormatKind, Layout};
 use crate::format::{is_nested, sql_type_name, types};
-use crate::options::{OptionError, Options, option};
+#[cfg(not(feature = "parquet"))]
+use crate::options::needs_feature;
+use crate::options::{OptionError, Options};
 
 pub(crate) use arrow::ArrowWriter;
 #[cfg(feature = "parquet")]
@@ -73,41 +72,6 @@ pub(crate) enum ParquetCompression {
     Zstd,
 }
 
-/// The entry of `parquet` in the table of formats.
-pub(crate) const PARQUET: FormatKind = FormatKind {
-    name: "parquet",
-    layout: Layout::Columns(parquet_of),
-    options: &[],
-    source_options: &[],
-    sink_options: &[option(
-        "parquet.compression",
-        "`zstd`",
-        "also `snappy`, `gzip`, `lz4` (LZ4_RAW), `none`",
-    )],
-    not_of_messages: &[],
-};
-
-/// The entry of `arrow` in the table of formats.
-pub(crate) const ARROW: FormatKind = FormatKind {
-    name: "arrow",
-    layout: Layout::Columns(arrow_of),
-    options: &[],
-    source_options: &[],
-    sink_options: &[
-        option(
-            "arrow.layout",
-            "`file`",
-            "`stream`: without the list of batches at the end",
-        ),
-        option(
-            "arrow.compression",
-            "`none`",
-            "also `zstd`, and `lz4` in a build with `parquet`",
-        ),
-    ],
-    not_of_messages: &[],
-};
-
 /// Rejects columns that no format of columns can hold.
 fn check_columns(schema: &Schema, format: &str) -> std::result::Result<(), OptionError> {
     types::check_columns(schema)?;
@@ -122,7 +86,7 @@ fn check_columns(schema: &Schema, format: &str) -> std::result::Result<(), Optio
     Ok(())
 }
 
-fn arrow_of(
+pub(crate) fn arrow_of(
     options: &Options<'_>,
     schema: &Schema,
 ) -> std::result::Result<ColumnFormat, OptionError> {
@@ -168,7 +132,7 @@ impl ColumnFormat {
 }
 
 #[cfg(feature = "parquet")]
-fn parquet_of(
+pub(crate) fn parquet_of(
     options: &Options<'_>,
     schema: &Schema,
 ) -> std::result::Result<ColumnFormat, OptionError> {
@@ -189,7 +153,7 @@ fn parquet_of(
 }
 
 #[cfg(not(feature = "parquet"))]
-fn parquet_of(
+pub(crate) fn parquet_of(
     _options: &Options<'_>,
     schema: &Schema,
 ) -> std::result::Result<ColumnFormat, OptionError> {

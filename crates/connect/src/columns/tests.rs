@@ -483,7 +483,7 @@ fn what_is_no_such_file_is_said() {
         for text in ["", "n,s\n1,x\n", "ARROW1", "PAR1", "PAR1PAR1PAR1PAR1"] {
             fs::write(&path, text).unwrap();
             let error = try_read(&of_file(&path, &columns(), &kind[..1])).unwrap_err();
-            let wanted = format!("{}: is no {format} file that can be read", path.display());
+            let wanted = format!("{}: is not a readable {format} file", path.display());
             assert!(error.starts_with(&wanted), "{text}: {error}");
         }
     }

@@ -1,8 +1,6 @@
 //! CSV: its options, for both directions.
 
-use super::{Format, types};
-use crate::file_format::{FormatKind, Layout};
-use crate::options::{OptionError, Options, option};
+use crate::options::{OptionError, Options};
 
 /// How a table's CSV is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,46 +13,6 @@ pub(crate) struct CsvOptions {
     /// Lines that begin with this byte are skipped.
     pub(crate) comment: Option<u8>,
 }
-
-/// The entry in the table of formats.
-pub(crate) const CSV: FormatKind = FormatKind {
-    name: "csv",
-    layout: Layout::Lines {
-        read: |options, schema| {
-            types::check_columns(schema)?;
-            types::check_scalar(schema, "csv")?;
-            Ok(Format::Csv(CsvOptions::read(options)?))
-        },
-        write: Some(|options, schema| {
-            types::check_flat(schema, "csv")?;
-            Ok(Format::Csv(CsvOptions::read(options)?))
-        }),
-    },
-    options: &[
-        option("csv.delimiter", "`,`", "one ASCII character, or `'\\t'`"),
-        option(
-            "csv.header",
-            "`false`",
-            "`true`: the first record of each file is a header. Sources skip it: columns go by position, \
-             in the order of the file, and all must be declared; in another order values end up in the \
-             wrong columns, and no record is bad where they fit there. A header that has the table's \
-             columns in another order is warned of. Without the option a header is a record like others. \
-             Sinks write it",
-        ),
-        option(
-            "csv.null",
-            "the empty field",
-            "an unquoted field equal to this is NULL: `'NA'`",
-        ),
-    ],
-    source_options: &[option(
-        "csv.comment",
-        "none",
-        "lines that begin with this character are skipped",
-    )],
-    sink_options: &[],
-    not_of_messages: &["csv.header", "csv.comment"],
-};
 
 impl CsvOptions {
     pub(crate) fn read(options: &Options<'_>) -> Result<CsvOptions, OptionError> {

@@ -6,7 +6,7 @@
 //! rows do not depend on how the bytes were cut.
 
 mod cells;
-mod combined_log;
+pub(crate) mod combined_log;
 mod csv;
 mod csv_quoted;
 mod csv_scan;
@@ -24,18 +24,17 @@ use std::sync::Arc;
 
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use slackwater_engine::chunk::Positions;
 use slackwater_engine::source::{Rejected, Tuning};
 
-use crate::file_format::{FormatKind, Layout};
-use crate::options::OptionError;
 use crate::time;
 use combined_log::{LogScanner, Part};
 use csv_scan::CsvScanner;
 use json::JsonDecoder;
 use names::FieldNames;
-use pattern::{RegexOptions, RegexScanner};
+pub(crate) use pattern::RegexOptions;
+use pattern::RegexScanner;
 use progress::{Progress, each_line};
 
 pub(crate) use cells::BadRow;
@@ -43,9 +42,8 @@ pub(crate) use cells::BadRow;
 use cells::{Cells, Span};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use cells::{Cells, Span};
-pub(crate) use csv::{CSV, CsvOptions};
+pub(crate) use csv::CsvOptions;
 pub(crate) use messages::Message;
-pub(crate) use pattern::REGEX;
 pub(crate) use progress::{RECORD_BYTES_MAX, Stop, rejected};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use types::is_scalar;
@@ -60,61 +58,6 @@ pub(crate) enum Format {
     Regex(RegexOptions),
     Raw,
 }
-
-/// The entry of `json` in the table of formats.
-pub(crate) const JSON: FormatKind = FormatKind {
-    name: "json",
-    layout: Layout::Lines {
-        read: |_, schema| {
-            types::check_columns(schema)?;
-            types::check_nested(schema, "json")?;
-            Ok(Format::Json)
-        },
-        write: Some(|_, _| Ok(Format::Json)),
-    },
-    options: &[],
-    source_options: &[],
-    sink_options: &[],
-    not_of_messages: &[],
-};
-
-/// The entry of `combined_log` in the table of formats.
-pub(crate) const COMBINED_LOG: FormatKind = FormatKind {
-    name: "combined_log",
-    layout: Layout::Lines {
-        read: |_, schema| {
-            types::check_columns(schema)?;
-            Ok(Format::CombinedLog(combined_log::parts(schema)?))
-        },
-        write: None,
-    },
-    options: &[],
-    source_options: &[],
-    sink_options: &[],
-    not_of_messages: &[],
-};
-
-/// The entry of `raw` in the table of formats.
-pub(crate) const RAW: FormatKind = FormatKind {
-    name: "raw",
-    layout: Layout::Lines {
-        read: |_, schema| {
-            types::check_columns(schema)?;
-            match schema.fields().as_ref() {
-                [one] if one.data_type() == &DataType::Utf8View => Ok(Format::Raw),
-                _ => Err(OptionError::table(
-                    "format raw gives each line as one value",
-                    "declare exactly one column, of type STRING",
-                )),
-            }
-        },
-        write: None,
-    },
-    options: &[],
-    source_options: &[],
-    sink_options: &[],
-    not_of_messages: &[],
-};
 
 impl Format {
     /// A decoder for one partition, for the columns `projection` of `schema`.

@@ -7,31 +7,8 @@ use regex::bytes::{CaptureLocations, Regex, RegexBuilder};
 
 use super::cells::Span;
 use super::progress::{Progress, Stop, each_line};
-use super::{Format, types};
-use crate::file_format::{FormatKind, Layout};
-use crate::options::{OptionError, Options, nearest, option};
-
-/// The entry in the table of formats.
-pub(crate) const REGEX: FormatKind = FormatKind {
-    name: "regex",
-    layout: Layout::Lines {
-        read: |options, schema| {
-            types::check_columns(schema)?;
-            Ok(Format::Regex(RegexOptions::read(options, schema)?))
-        },
-        write: None,
-    },
-    options: &[],
-    source_options: &[option(
-        "regex.pattern",
-        "required",
-        "an expression as the [`regex` library](https://docs.rs/regex/latest/regex/#syntax) reads it. \
-             Each column needs a group `(?<name>…)` of its name, case matters; other groups are for the \
-             expression alone. A quote is written twice, as in all of SQL",
-    )],
-    sink_options: &[],
-    not_of_messages: &[],
-};
+use super::types;
+use crate::options::{OptionError, Options, nearest};
 
 /// The most memory of a compiled expression: repetitions such as `(\w{100}){100}` multiply.
 const PROGRAM_BYTES_MAX: usize = 10 * 1024 * 1024;

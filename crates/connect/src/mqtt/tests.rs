@@ -439,7 +439,7 @@ fn options_of_tables() {
             &[("topic", "a;b+")],
             &["'b+' is not a valid topic filter"],
         ),
-        (true, &[("topic", "a;a")], &["is there twice"]),
+        (true, &[("topic", "a;a")], &["is listed twice"]),
         (true, &[("topic", "a;")], &["it is empty"]),
         (
             true,

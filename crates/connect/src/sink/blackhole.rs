@@ -17,7 +17,6 @@ use crate::file_format::Formats;
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "blackhole",
     aliases: &[],
-    feature: None,
     source: None,
     sink: Some(|_, _| Ok(Arc::new(BlackholeConnector))),
     lookup: None,

@@ -24,7 +24,6 @@ use crate::file_format::Formats;
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "print",
     aliases: &[],
-    feature: None,
     source: None,
     sink: Some(|table, _| Ok(Arc::new(PrintConnector::new(&table.schema)))),
     lookup: None,

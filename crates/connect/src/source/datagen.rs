@@ -25,7 +25,6 @@ use crate::pacer::{Pace, Pacer};
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "datagen",
     aliases: &[],
-    feature: None,
     source: Some(|table, options| Ok(Arc::new(DatagenConnector::new(table, options)?))),
     sink: None,
     lookup: None,

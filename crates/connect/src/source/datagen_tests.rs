@@ -187,7 +187,7 @@ fn wrong_columns_and_options_are_refused() {
     let mut wrong = visits(&[]);
     wrong.schema = table(&[("adress", DataType::Utf8View)], &[]).schema;
     assert!(
-        error(&wrong).contains("column 'adress' is not made"),
+        error(&wrong).contains("has no column 'adress'"),
         "{}",
         error(&wrong)
     );

@@ -30,7 +30,6 @@ use crate::format::Format;
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "stdin",
     aliases: &[],
-    feature: None,
     source: Some(|table, options| {
         Ok(Arc::new(StdinConnector {
             schema: Arc::clone(&table.schema),

@@ -5,76 +5,13 @@ mod dialer;
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
 use std::time::Duration;
 
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::sink::SinkConnector;
-use slackwater_engine::source::SourceConnector;
 
-use crate::connector::ConnectorKind;
-use crate::file_format::Formats;
-use crate::format::Format;
-use crate::options::{OptionError, Options, option};
-use crate::table::TableDefinition;
-use crate::{sink, source};
+use crate::options::{OptionError, Options};
 
 pub(crate) use dialer::{BackOff, Dialer};
-
-/// The connector's entry in the table of connectors.
-pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
-    name: "tcp",
-    aliases: &[],
-    feature: None,
-    source: Some(read),
-    sink: Some(write),
-    lookup: None,
-    formats: Formats::Lines,
-    has_metadata: false,
-    options: &[
-        option(
-            "address",
-            "required",
-            "`'host:port'`; IPv6 as `'[::1]:9000'`",
-        ),
-        option(
-            "mode",
-            "`connect`",
-            "`connect` calls the peer when the query starts; `listen` waits for peers",
-        ),
-        option(
-            "on_close",
-            "see below",
-            "what follows when a connection is over: `reconnect` waits for the next one; `end` (sources) \
-             ends the table, `fail` (sinks) ends the query with an error",
-        ),
-    ],
-    source_options: &[option(
-        "connections_max",
-        "`256`",
-        "listening sources: connections at a time, up to 65536 ([arithmetic](#as-a-source))",
-    )],
-    sink_options: &[],
-    lookup_options: &[],
-};
-
-fn read(
-    table: &TableDefinition,
-    options: &Options<'_>,
-) -> std::result::Result<Arc<dyn SourceConnector>, OptionError> {
-    let format = Format::of_source(options, &table.schema)?;
-    let connector = source::tcp::TcpConnector::new(table, options, format)?;
-    Ok(Arc::new(connector))
-}
-
-fn write(
-    table: &TableDefinition,
-    options: &Options<'_>,
-) -> std::result::Result<Arc<dyn SinkConnector>, OptionError> {
-    let format = Format::of_sink(options, &table.schema)?;
-    let connector = sink::tcp::TcpConnector::new(table, options, format)?;
-    Ok(Arc::new(connector))
-}
 
 /// How long the peer may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

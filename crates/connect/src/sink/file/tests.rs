@@ -413,12 +413,12 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     };
     // An unfinished file is the work of a query that may go on.
     over(&file).recover(1, None).unwrap();
-    refused(&file, "an earlier query has left");
+    refused(&file, "an earlier query left");
     over(&file);
     assert_eq!(names(folder.path()), ["parts"]);
     // So is that of an earlier version.
     fs::write(folder.path().join(".out.csv.unfinished"), "").unwrap();
-    refused(&file, "an earlier query has left");
+    refused(&file, "an earlier query left");
     over(&file);
     assert_eq!(names(folder.path()), ["parts"]);
     fs::write(&file, "old").unwrap();

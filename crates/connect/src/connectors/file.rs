@@ -15,7 +15,6 @@ use crate::{sink, source};
 pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     name: "file",
     aliases: &[],
-    feature: None,
     source: Some(read),
     sink: Some(write),
     lookup: None,

@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
-use super::{CONNECTORS, ConnectorKind, Use};
+use super::{CONNECTORS, ConnectorKind};
 use crate::file_format::{FORMATS, Formats};
 use crate::options::OptionKind;
-use crate::table;
+use crate::table::{self, Use};
 
 fn page(name: &str) -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
