@@ -18,8 +18,9 @@ pub trait SinkConnector: Send + Sync {
     /// The sink of one instance.
     fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>>;
 
-    /// The query begins from nothing: rejects what would be destroyed (a file that is there). `saved` says that
-    /// it will take checkpoints. What earlier queries with checkpoints have prepared may only be given up then.
+    /// The query begins from nothing: rejects what would be destroyed (a file that is there). `saved` means
+    /// that it will take checkpoints. What earlier queries with checkpoints have prepared may only be given up
+    /// then.
     fn begin(&self, saved: bool) -> Result<()>;
 
     /// What is done with what its sinks prepare for checkpoints; `None` where they prepare nothing.
@@ -61,7 +62,8 @@ pub trait SinkCheckpoints: Send + Sync {
     fn recover(&self, epoch: u64, prepared: Option<&[String]>) -> Result<Recovered>;
 }
 
-/// [`SinkCheckpoints`], for any table: one whose sinks prepare nothing has nothing to secure, commit or recover.
+/// [`SinkCheckpoints`] for any table: one whose sinks prepare nothing has nothing to secure, commit or
+/// recover.
 impl dyn SinkConnector + '_ {
     /// [`SinkCheckpoints::secure`].
     pub fn secure(&self, prepared: &str) -> Result<()> {

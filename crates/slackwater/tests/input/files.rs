@@ -81,7 +81,7 @@ fn files_of_columns_that_are_none_are_named_and_leave_no_output() {
         let whole = std::fs::read(folder.path(&format!("in.{format}"))).unwrap();
         let options = format!(", 'path' = 'in.{format}', 'format' = '{format}'");
         let text = reading("n INT, s STRING", &options, "n INT", "SELECT n FROM t");
-        let error = format!("error: in.{format}: is no {format} file that can be read: ");
+        let error = format!("error: in.{format}: is not a readable {format} file: ");
         for wrong in [
             &b""[..],
             b"n,s\n1,a\n",

@@ -41,9 +41,10 @@ fn existing_output_is_not_overwritten_unasked() {
         ),
         ("1\n".into(), "mine".into())
     );
-    folder
-        .run(&to("none/out.csv", ""), &[])
-        .fails(1, &["none/out.csv: can't write in none", "make the folder"]);
+    folder.run(&to("none/out.csv", ""), &[]).fails(
+        1,
+        &["none/out.csv: can't write in none", "create the folder"],
+    );
     folder.run(&to("new", ""), &[]).ok();
     assert_eq!(folder.read("new/part-0.csv"), "1\n");
 }
