@@ -106,7 +106,7 @@ fn files_of_columns_that_are_none_are_named_and_leave_no_output() {
         folder.write(&format!("in.{format}"), &whole);
         folder.write(&format!("jn.{format}"), b"");
         let both = text.replace(&format!("'in.{format}'"), &format!("'?n.{format}'"));
-        let error = format!("error: jn.{format}: is no {format} file");
+        let error = format!("error: jn.{format}: is not a readable {format} file");
         folder.run(&both, &[]).fails(1, &[&error]);
     }
 }
