@@ -22,35 +22,31 @@ use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use sqlparser::ast::{
     BinaryOperator, Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, Spanned,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    TableFactor, TableWithJoins,
 };
 
 use crate::error::{Result, SqlError};
 use crate::names::{SYSTEM_TIME_AS_OF, VERSION};
 use crate::table::Table;
+use crate::walk::{self, Change, Next, ON};
 
 /// Puts what the query says of versions into the conditions of its joins. `table` finds a table by its name.
 pub fn rewrite(query: &mut Query, table: &dyn Fn(&str) -> Result<Arc<Table>>) -> Result<()> {
-    match query.visit(&mut Rewrite { table }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk::change(query, &mut Rewrite { table })
 }
 
 struct Rewrite<'a> {
     table: &'a dyn Fn(&str) -> Result<Arc<Table>>,
 }
 
-impl VisitorMut for Rewrite<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+impl Change for Rewrite<'_> {
+    fn select(&mut self, select: &mut Select) -> Next {
         for from in &mut select.from {
             if let Err(error) = self.from(from) {
                 return ControlFlow::Break(error);
             }
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 

@@ -8,28 +8,21 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{
     BinaryOperator, DateTimeField, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, Query, Select, SelectItem,
-    SetExpr, SetOperator, Spanned, TableFactor, UnaryOperator, Value, ValueWithSpan, Visit,
-    Visitor, visit_expressions,
+    SetExpr, SetOperator, Spanned, TableFactor, UnaryOperator, Value, ValueWithSpan,
 };
 
 use crate::error::{Result, SqlError, nearest};
+use crate::walk::{self, Look, Next, ON};
 
 /// Checks a query; `is_aggregate` tells aggregates from other functions.
 pub fn query(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
-    result(query.visit(&mut Check::new(is_aggregate)))
+    walk::look(query, &mut Check::new(is_aggregate))
 }
 
 /// Checks an expression of a CREATE TABLE, which is computed from one row.
 pub fn row_expression(expression: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
-    result(expression.visit(&mut Check::new(is_aggregate)))?;
-    result(expression.visit(&mut RowOnly { is_aggregate }))
-}
-
-fn result(flow: ControlFlow<SqlError>) -> Result<()> {
-    match flow {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk::look(expression, &mut Check::new(is_aggregate))?;
+    walk::look(expression, &mut RowOnly { is_aggregate })
 }
 
 struct Check<'a> {
@@ -40,14 +33,24 @@ struct Check<'a> {
     subqueries: Vec<*const Expr>,
 }
 
-fn refuse(error: SqlError) -> ControlFlow<SqlError> {
+fn refuse(error: SqlError) -> Next {
     ControlFlow::Break(error)
 }
 
-impl Visitor for Check<'_> {
-    type Break = SqlError;
+/// Collects scalar subqueries.
+struct Subqueries<'a>(&'a mut Vec<*const Expr>);
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+impl Look for Subqueries<'_> {
+    fn expression(&mut self, expression: &Expr) -> Next {
+        if matches!(expression, Expr::Subquery(_)) {
+            self.0.push(expression);
+        }
+        ON
+    }
+}
+
+impl Look for Check<'_> {
+    fn enter_query(&mut self, query: &Query) -> Next {
         if query.with.as_ref().is_some_and(|with| with.recursive) {
             return refuse(SqlError::new("recursive queries are not known here").near("RECURSIVE"));
         }
@@ -66,13 +69,13 @@ impl Visitor for Check<'_> {
         set_expression(&query.body)
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlError> {
+    fn select(&mut self, select: &Select) -> Next {
         self.allow_subqueries(select);
-        let error = self.select(select).or_else(|| clauses::select(select));
-        error.map_or(ControlFlow::Continue(()), refuse)
+        let error = self.refused(select).or_else(|| clauses::select(select));
+        error.map_or(ON, refuse)
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<SqlError> {
+    fn table_factor(&mut self, factor: &TableFactor) -> Next {
         if let Some(error) = clauses::table(factor) {
             return refuse(error);
         }
@@ -94,7 +97,7 @@ impl Visitor for Check<'_> {
                         _
                     ))))
                 ));
-                ControlFlow::Continue(())
+                ON
             }
             TableFactor::UNNEST { .. } => refuse(
                 SqlError::new(
@@ -108,11 +111,11 @@ impl Visitor for Check<'_> {
             TableFactor::MatchRecognize { .. } => {
                 refuse(SqlError::new("MATCH_RECOGNIZE is not known here").near("MATCH_RECOGNIZE"))
             }
-            _ => ControlFlow::Continue(()),
+            _ => ON,
         }
     }
 
-    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<SqlError> {
+    fn expression(&mut self, expression: &Expr) -> Next {
         let error = match expression {
             // Arguments are visited right behind their function, so this one is meant.
             Expr::Subquery(_) if self.tables_ahead > 0 => {
@@ -158,15 +161,15 @@ impl Visitor for Check<'_> {
             }
             _ => None,
         };
-        error.map_or(ControlFlow::Continue(()), refuse)
+        error.map_or(ON, refuse)
     }
 
-    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<SqlError> {
+    fn value(&mut self, value: &ValueWithSpan) -> Next {
         match &value.value {
             Value::Placeholder(name) => refuse(
                 SqlError::new(format!("'{name}': there are no parameters here")).at(value.span),
             ),
-            _ => ControlFlow::Continue(()),
+            _ => ON,
         }
     }
 }
@@ -213,7 +216,7 @@ fn negated(condition: &Expr) -> &Expr {
     }
 }
 
-fn set_expression(body: &SetExpr) -> ControlFlow<SqlError> {
+fn set_expression(body: &SetExpr) -> Next {
     match body {
         SetExpr::SetOperation {
             op, left, right, ..
@@ -236,7 +239,7 @@ fn set_expression(body: &SetExpr) -> ControlFlow<SqlError> {
                 .near("VALUES")
                 .mend("SELECT … FROM table"),
         ),
-        _ => ControlFlow::Continue(()),
+        _ => ON,
     }
 }
 
@@ -267,16 +270,12 @@ impl<'a> Check<'a> {
             _ => None,
         });
         for value in conditions().chain(values) {
-            let _ = visit_expressions(value, |part| {
-                if matches!(part, Expr::Subquery(_)) {
-                    self.subqueries.push(part);
-                }
-                ControlFlow::<()>::Continue(())
-            });
+            // It only collects.
+            let _ = walk::look(value, &mut Subqueries(&mut self.subqueries));
         }
     }
 
-    fn select(&self, select: &Select) -> Option<SqlError> {
+    fn refused(&self, select: &Select) -> Option<SqlError> {
         if let Some(Distinct::On(_)) = &select.distinct {
             return Some(
                 SqlError::new("DISTINCT ON is not known here")
@@ -469,10 +468,8 @@ struct RowOnly<'a> {
     is_aggregate: &'a dyn Fn(&str) -> bool,
 }
 
-impl Visitor for RowOnly<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<SqlError> {
+impl Look for RowOnly<'_> {
+    fn expression(&mut self, expression: &Expr) -> Next {
         match expression {
             Expr::Function(function) if (self.is_aggregate)(&function.name.to_string()) => refuse(
                 SqlError::new(format!(
@@ -482,7 +479,7 @@ impl Visitor for RowOnly<'_> {
                 .at(function.name.span())
                 .mend("aggregate in the query"),
             ),
-            _ => ControlFlow::Continue(()),
+            _ => ON,
         }
     }
 }

@@ -39,6 +39,7 @@ mod prune;
 pub mod session;
 mod subqueries;
 pub mod table;
+mod walk;
 mod window;
 
 // Translate: from logical plans to the query graph and its operators.

@@ -4,7 +4,6 @@
 mod declaration;
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
@@ -23,9 +22,7 @@ use datafusion_optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggrega
 use datafusion_optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion_optimizer::{Optimizer, OptimizerContext};
 use datafusion_sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
-use sqlparser::ast::{
-    Expr as AstExpr, LimitClause, Query, Statement as AstStatement, Value, VisitMut, VisitorMut,
-};
+use sqlparser::ast::{Expr as AstExpr, LimitClause, Query, Statement as AstStatement, Value};
 
 use crate::as_of;
 use crate::check;
@@ -42,6 +39,7 @@ use crate::simplify::{PushDown, Simplify};
 use crate::subqueries;
 use crate::table::{Table, TableHandle, ViewHandle};
 use crate::types::Types;
+use crate::walk::{self, Change, Next, ON};
 use crate::window::WindowFunctions;
 
 /// Tables, views and settings, and the planner over them.
@@ -183,7 +181,7 @@ impl Session {
         as_of::rewrite(&mut query, &|name| self.joined_table(name))?;
         check::query(&query, &|name| self.is_aggregate(name))?;
         outputs::name(&mut query);
-        let _ = query.visit(&mut FetchAsLimit);
+        walk::change(&mut query, &mut FetchAsLimit)?;
         let planner = SqlToRel::new_with_options(self, self.parser_options());
         let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
         let plan = plan.map_err(|error| self.with_nearest_name(error.into()))?;
@@ -294,12 +292,10 @@ impl Session {
 /// Writes FETCH FIRST n ROWS ONLY as LIMIT n, which the planner knows.
 struct FetchAsLimit;
 
-impl VisitorMut for FetchAsLimit {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+impl Change for FetchAsLimit {
+    fn query(&mut self, query: &mut Query) -> Next {
         let Some(fetch) = query.fetch.take() else {
-            return ControlFlow::Continue(());
+            return ON;
         };
         let one = || AstExpr::value(Value::Number("1".to_string(), false));
         let first = Some(fetch.quantity.unwrap_or_else(one));
@@ -313,7 +309,7 @@ impl VisitorMut for FetchAsLimit {
                 });
             }
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 

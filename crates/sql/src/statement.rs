@@ -118,7 +118,7 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         let statement = statement.map_err(|error| misspelt(error.among(inner), inner))?;
         let (mut statement, hinted) = statement;
         if !hinted.is_empty() {
-            keep_names(&mut statement);
+            keep_names(&mut statement)?;
         }
         statements.push(Placed {
             statement,
@@ -130,18 +130,17 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
     Ok(statements)
 }
 
-fn keep_names(statement: &mut Statement) {
+fn keep_names(statement: &mut Statement) -> Result<()> {
     match statement {
         Statement::CreateView { query, .. }
         | Statement::Insert { query, .. }
         | Statement::Select(query) => hints::keep_names(query),
         Statement::Explain(inner) => keep_names(inner),
-        Statement::CreateTable(table) => {
-            if let Some(query) = &mut table.query {
-                hints::keep_names(query);
-            }
-        }
-        Statement::Set { .. } | Statement::Reset(_) | Statement::Drop { .. } => {}
+        Statement::CreateTable(table) => match &mut table.query {
+            Some(query) => hints::keep_names(query),
+            None => Ok(()),
+        },
+        Statement::Set { .. } | Statement::Reset(_) | Statement::Drop { .. } => Ok(()),
     }
 }
 

@@ -2,16 +2,15 @@
 //!
 //! The condition that stands for it names a column of each side, so that the planner leaves it at the join.
 
-use std::ops::ControlFlow;
-
 use datafusion_common::{ScalarValue, tree_node::TreeNode, tree_node::TreeNodeRecursion};
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{Expr, LogicalPlan};
-use sqlparser::ast::{Expr as AstExpr, FunctionArguments, Ident, Spanned, Value, Visit, Visitor};
+use sqlparser::ast::{Expr as AstExpr, FunctionArguments, Ident, Spanned, Value};
 
 use crate::error::{Result, SqlError};
 use crate::names::SYSTEM_TIME_AS_OF;
 use crate::table::{Table, TableColumn, TableHandle};
+use crate::walk::{self, Look, Next, ON};
 
 /// The function that is the moment at which a row is worked on.
 const PROCTIME: &str = "proctime";
@@ -46,7 +45,7 @@ pub(super) fn condition(
         of_table: None,
         of_stream: None,
     };
-    let _ = on.visit(&mut columns);
+    walk::look(on, &mut columns)?;
     let first = || {
         let name = table.schema.field(0).name();
         AstExpr::CompoundIdentifier(vec![qualifier.clone(), Ident::with_quote('"', name)])
@@ -74,24 +73,22 @@ struct Columns<'a> {
     of_stream: Option<AstExpr>,
 }
 
-impl Visitor for Columns<'_> {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expression: &AstExpr) -> ControlFlow<()> {
+impl Look for Columns<'_> {
+    fn expression(&mut self, expression: &AstExpr) -> Next {
         let is_known = |name: &Ident| self.table.schema.index_of(&name.value).is_ok();
         let is_of_table = match expression {
             AstExpr::CompoundIdentifier(parts) => {
                 parts.len() > 1 && parts[parts.len() - 2].value == self.qualifier.value
             }
             AstExpr::Identifier(name) => is_known(name),
-            _ => return ControlFlow::Continue(()),
+            _ => return ON,
         };
         let found = match is_of_table {
             true => &mut self.of_table,
             false => &mut self.of_stream,
         };
         found.get_or_insert_with(|| expression.clone());
-        ControlFlow::Continue(())
+        ON
     }
 }
 

@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, Insert, LimitClause,
-    OrderByKind, Query, Select, Spanned, TableFactor, Visit, Visitor,
+    OrderByKind, Query, Select, Spanned, TableFactor,
 };
 
 use crate::error::{Result, SqlError, nearest};
+use crate::walk::{self, Look, Next, ON};
 
 fn unknown(word: &str) -> SqlError {
     SqlError::new(format!("{word} is not known here")).near(word)
@@ -136,7 +137,7 @@ pub fn select(select: &Select) -> Option<SqlError> {
     }
     conditions
         .iter()
-        .find_map(|condition| condition.visit(&mut Windowed { depth: 0 }).break_value())
+        .find_map(|condition| walk::look(*condition, &mut Windowed { depth: 0 }).err())
 }
 
 /// Finds functions with OVER outside of subqueries.
@@ -144,20 +145,18 @@ struct Windowed {
     depth: usize,
 }
 
-impl Visitor for Windowed {
-    type Break = SqlError;
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<SqlError> {
+impl Look for Windowed {
+    fn enter_query(&mut self, _: &Query) -> Next {
         self.depth += 1;
-        ControlFlow::Continue(())
+        ON
     }
 
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<SqlError> {
+    fn leave_query(&mut self, _: &Query) -> Next {
         self.depth -= 1;
-        ControlFlow::Continue(())
+        ON
     }
 
-    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<SqlError> {
+    fn expression(&mut self, expression: &Expr) -> Next {
         match expression {
             Expr::Function(function) if function.over.is_some() && self.depth == 0 => {
                 ControlFlow::Break(
@@ -169,7 +168,7 @@ impl Visitor for Windowed {
                     .mend("QUALIFY … <= n, or a condition around the query: FROM (SELECT … OVER (…) AS n …) WHERE n = 1"),
                 )
             }
-            _ => ControlFlow::Continue(()),
+            _ => ON,
         }
     }
 }

@@ -3,13 +3,13 @@
 //! write. A comment without the `+` is a comment.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
-use sqlparser::ast::{Ident, Query, TableAlias, TableFactor, VisitMut, VisitorMut};
+use sqlparser::ast::{Ident, Query, TableAlias, TableFactor};
 use sqlparser::dialect::GenericDialect;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer, Whitespace};
 
 use crate::error::{Result, SqlError};
+use crate::walk::{self, Change, Next, ON};
 
 /// A table with options of its own, as a statement names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,16 +70,14 @@ pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Hinted>
 }
 
 /// A table with options keeps its name for the columns of the query: `FROM t /*+ … */ WHERE t.x > 1`.
-pub fn keep_names(query: &mut Query) {
-    let ControlFlow::Continue(()) = query.visit(&mut Names);
+pub fn keep_names(query: &mut Query) -> Result<()> {
+    walk::change(query, &mut Names)
 }
 
 struct Names;
 
-impl VisitorMut for Names {
-    type Break = std::convert::Infallible;
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+impl Change for Names {
+    fn table_factor(&mut self, factor: &mut TableFactor) -> Next {
         if let TableFactor::Table {
             name,
             alias: alias @ None,
@@ -97,7 +95,7 @@ impl VisitorMut for Names {
                 at: None,
             });
         }
-        ControlFlow::Continue(())
+        ON
     }
 }
 
