@@ -1,0 +1,145 @@
+//! Connectors for the SQL layer: what a text's tables are read and written with.
+//!
+//! The tests of `crates/sql` compile this file too, so it names nothing of this crate.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use slackwater_connect::{OptionError, TableDefinition};
+use slackwater_engine::operator::lookup_join::LookupConnector;
+use slackwater_engine::sink::SinkConnector;
+use slackwater_engine::source::SourceConnector;
+use slackwater_sql::connectors::Connectors;
+use slackwater_sql::error::{Result, SqlError};
+use slackwater_sql::statement::CreateTable;
+use slackwater_sql::table::{CHANGELOG, LATE_ROWS, Table};
+
+/// The connectors of this build.
+pub struct BuiltIn;
+
+/// A table as connectors have it.
+pub(super) fn definition(table: &Table) -> TableDefinition {
+    let mut options = table.options.clone();
+    // It is the query's business where late rows go.
+    options.remove(LATE_ROWS);
+    TableDefinition {
+        name: table.name.clone(),
+        schema: table.physical.clone(),
+        metadata: table.metadata.clone(),
+        primary_key: table.primary_key.clone(),
+        options,
+    }
+}
+
+/// A table as its sink has it: with the column that says what rows do, where it asks for one.
+fn written(table: &Table) -> TableDefinition {
+    let mut definition = definition(table);
+    let Some(name) = definition.options.remove(CHANGELOG) else {
+        return definition;
+    };
+    let own = Arc::new(Field::new(name, DataType::Utf8View, true));
+    let fields = [own].into_iter();
+    let fields = fields.chain(table.physical.fields().iter().cloned());
+    definition.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    definition.metadata = table
+        .metadata
+        .iter()
+        .map(|(at, key)| (at + 1, key.clone()))
+        .collect();
+    // Each change is a row of its own.
+    definition.primary_key = Vec::new();
+    definition
+}
+
+/// What is wrong with an option, at its place in the text.
+pub(super) fn option_error(table: &Table, error: OptionError) -> SqlError {
+    let place = error
+        .option
+        .as_ref()
+        .and_then(|option| table.option_places.get(option));
+    SqlError::new(reason(&table.name, &error))
+        .at(place.copied().unwrap_or(table.span))
+        .mend(error.mend)
+}
+
+fn reason(table: &str, error: &OptionError) -> String {
+    match &error.option {
+        Some(option) => format!("table '{table}', option '{option}': {}", error.reason),
+        None => format!("table '{table}': {}", error.reason),
+    }
+}
+
+impl Connectors for BuiltIn {
+    fn source(&self, table: &Table) -> Result<Arc<dyn SourceConnector>> {
+        let connector = slackwater_connect::source(&definition(table));
+        connector.map_err(|error| option_error(table, error))
+    }
+
+    fn sink(&self, table: Option<&Table>, schema: &SchemaRef) -> Result<Arc<dyn SinkConnector>> {
+        match table {
+            None => Ok(slackwater_connect::print(schema)),
+            Some(table) => slackwater_connect::sink(&written(table))
+                .map_err(|error| option_error(table, error)),
+        }
+    }
+
+    fn lookup(&self, table: &Table) -> Result<Option<Arc<dyn LookupConnector>>> {
+        let connector = slackwater_connect::lookup(&definition(table));
+        connector.map_err(|error| option_error(table, error))
+    }
+
+    fn translate(&self, create: &mut CreateTable) -> Result<()> {
+        let renamed = slackwater_connect::renamed(&create.options).map_err(|error| {
+            let option = error.option.as_ref();
+            let place = option.and_then(|option| create.option_places.get(option));
+            SqlError::new(reason(&create.name.value, &error))
+                .at(place.copied().unwrap_or(create.name.span))
+                .mend(error.mend)
+        })?;
+        for (theirs, ours) in renamed {
+            create.options.remove(&theirs);
+            let place = create.option_places.remove(&theirs);
+            let Some((name, value)) = ours else { continue };
+            if let Some(place) = place {
+                create.option_places.insert(name.clone(), place);
+            }
+            create.options.insert(name, value);
+        }
+        Ok(())
+    }
+
+    fn check(&self, table: &Table) -> Result<()> {
+        let settings = &slackwater_sql::settings::KNOWN;
+        for option in table.options.keys() {
+            let known = slackwater_connect::known_table_options().contains(&option.as_str());
+            if !known && settings.iter().any(|(name, _)| name == option) {
+                let value = &table.options[option];
+                return Err(SqlError::new(format!(
+                    "'{option}' belongs to the query, not to a table"
+                ))
+                .at(table
+                    .option_places
+                    .get(option)
+                    .copied()
+                    .unwrap_or(table.span))
+                .mend(format!("SET '{option}' = '{value}'")));
+            }
+        }
+        if table.options.contains_key("connector") {
+            return Ok(());
+        }
+        Err(SqlError::new(format!(
+            "table '{}' does not say what it is connected to",
+            table.name
+        ))
+        .at(table.span)
+        .mend("CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')"))
+    }
+
+    fn table_options(&self) -> Vec<String> {
+        slackwater_connect::known_table_options()
+            .iter()
+            .map(|name| name.to_string())
+            .collect()
+    }
+}
