@@ -5,10 +5,11 @@
 //! are those of the file. It runs in a folder of its own, in which `data` is the folder of inputs
 //! beside the files and `out` is empty.
 //!
-//! Every case runs at parallelism 1 and 3 and with chunks of 1 and 8192 rows, in a process of its
+//! Every case that compiles runs at parallelism 1 and 3 and with chunks of 1 and 8192 rows, in a process of its
 //! own, and must give the same each time (I1): the terminal's rows and those of each output file,
 //! sorted; the numbers of late and bad rows where there are any; or the message, as the user sees
-//! it. Comments in a case change what is compared:
+//! it. Some are also stopped and resumed from their checkpoint (`resume.rs`). What does not compile is compared
+//! in `crates/sql/tests`, which needs no process for it. Comments in a case change what is compared:
 //!
 //! - `-- last per 2`: of the terminal's rows only the last one of each value of the first two
 //!   columns, without the column that tells inserts from updates (the intermediate steps of a
@@ -18,77 +19,39 @@
 //! - `-- in order`: the terminal's rows in the order in which they are printed;
 //! - `-- explain`: what EXPLAIN prints, without the part that depends on the machine, but with the warnings.
 //!
-//! After a wanted change `UPDATE_EXPECTED=1 cargo test -p slackwater --test main sql_files` rewrites
-//! the `.out` files; read the difference before you keep it.
+//! After a wanted change `UPDATE_EXPECTED=1 cargo test -p slackwater-sql -p slackwater --test main`
+//! rewrites the `.out` files; read the difference before you keep it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use slackwater::catalog::BuiltIn;
 use slackwater_sql::program::compile;
 
+#[path = "../../sql/tests/cases.rs"]
+mod cases;
+mod resume;
+
+use cases::{Case, Expected, WRONG_TEXT, cases, folder};
+
 const SETTINGS: [(&str, &str); 4] = [("1", "8192"), ("1", "1"), ("3", "8192"), ("3", "1")];
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sql")
-}
-
-struct Case {
-    title: String,
-    text: String,
-    /// Of the rows with equal first columns only the last one counts.
-    last_per: Option<usize>,
-    /// Rows that are taken back are gone.
-    table: bool,
-    /// The order of rows counts.
-    in_order: bool,
-    explain: bool,
-}
-
-/// The cases of a file, each with the other ones blanked.
-fn cases(text: &str) -> Vec<Case> {
-    let lines = text.lines().collect::<Vec<_>>();
-    let titled = |line: &str| line.strip_prefix("--- ").map(str::to_string);
-    let mut starts = (0..lines.len())
-        .filter(|&line| titled(lines[line]).is_some())
-        .collect::<Vec<_>>();
-    let common = starts.first().copied().unwrap_or(0);
-    starts.push(lines.len());
-    let case = |range: &[usize]| {
-        let (start, end) = (range[0], range[1]);
-        let shown = (0..end).map(|line| {
-            if line < common || line >= start {
-                lines[line]
-            } else {
-                ""
-            }
-        });
-        let own = &lines[start..end];
-        let last_per = own
-            .iter()
-            .find_map(|line| line.strip_prefix("-- last per "));
-        Case {
-            title: titled(lines[start]).expect("a case starts with its title"),
-            text: shown.map(|line| format!("{line}\n")).collect(),
-            last_per: last_per.map(|columns| columns.parse().expect("a number of columns")),
-            table: own.contains(&"-- table"),
-            in_order: own.contains(&"-- in order"),
-            explain: own.contains(&"-- explain"),
-        }
-    };
-    starts.windows(2).map(case).collect()
+/// A folder in which a text runs.
+fn folder_of_run(file: &str, text: &str) -> tempfile::TempDir {
+    let work = tempfile::tempdir().unwrap();
+    fs::create_dir(work.path().join("out")).unwrap();
+    std::os::unix::fs::symlink(folder().join("data"), work.path().join("data")).unwrap();
+    fs::write(work.path().join(file), text).unwrap();
+    work
 }
 
 /// What a case gives, as the user sees it.
 fn outcome(file: &str, case: &Case, parallelism: &str, chunk_rows: &str) -> String {
-    let work = tempfile::tempdir().unwrap();
+    let work = folder_of_run(file, &case.text);
     let out = work.path().join("out");
-    fs::create_dir(&out).unwrap();
-    std::os::unix::fs::symlink(folder().join("data"), work.path().join("data")).unwrap();
-    fs::write(work.path().join(file), &case.text).unwrap();
     let ran = Command::new(env!("CARGO_BIN_EXE_slackwater"))
         .args(["run", file, "--quiet", "--report", "report.json"])
         .args([
@@ -104,8 +67,9 @@ fn outcome(file: &str, case: &Case, parallelism: &str, chunk_rows: &str) -> Stri
     // A query that fails stops where it is: what it had done by then depends on chunks.
     if ran.status.success() {
         let printed = String::from_utf8_lossy(&ran.stdout);
-        shown =
-            terminal(&printed, case) + &written(&out) + &counts(&work.path().join("report.json"));
+        shown = terminal(&printed, case)
+            + &written(&out)
+            + &counts(report(&work.path().join("report.json")).as_slice());
     }
     let folder = work.path().display().to_string();
     let errors = String::from_utf8_lossy(&ran.stderr).replace(&folder, "(folder)");
@@ -140,20 +104,23 @@ fn written(folder: &Path) -> String {
     shown
 }
 
-/// The numbers of late and bad rows, where there are any.
-fn counts(report: &Path) -> String {
+/// The numbers of late and bad rows of one run, or of several after each other, where there are any.
+fn counts(reports: &[serde_json::Value]) -> String {
     let mut shown = String::new();
-    let Ok(report) = fs::read_to_string(report) else {
-        return shown;
-    };
-    let report = serde_json::from_str::<serde_json::Value>(&report).unwrap();
     for (field, what) in [("rows_late", "late"), ("rows_bad", "bad")] {
-        let rows = report[field].as_u64().unwrap();
+        let rows = reports.iter().map(|report| report[field].as_u64().unwrap());
+        let rows = rows.sum::<u64>();
         if rows > 0 {
             writeln!(shown, "{rows} {what}").unwrap();
         }
     }
     shown
+}
+
+/// The report of a run, if it came so far.
+fn report(path: &Path) -> Option<serde_json::Value> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(serde_json::from_str(&text).unwrap())
 }
 
 /// Standard output: its first line, then the rows sorted. How wide columns are printed depends on
@@ -219,13 +186,19 @@ fn table(rows: impl Iterator<Item = Vec<String>>, title: &str) -> Vec<Vec<String
 fn check(name: &str) {
     let file = format!("{name}.sql");
     let text = fs::read_to_string(folder().join(&file)).unwrap();
-    let expected_path = folder().join(format!("{name}.out"));
-    let mut found = String::new();
-    for case in cases(&text) {
+    let cases = cases(&text);
+    let mut expected = Expected::of(name);
+    let mut has_shown_error = false;
+    let mut resumed = 0;
+    for (nth, case) in cases.iter().enumerate() {
+        // The messages of texts that don't compile are compared in `crates/sql`; that the program shows them so is
+        // tried once for each file.
+        if !compiles(&case.text) && std::mem::replace(&mut has_shown_error, true) {
+            continue;
+        }
         let mut first: Option<String> = None;
         for (parallelism, chunk_rows) in SETTINGS {
-            let outcome = outcome(&file, &case, parallelism, chunk_rows);
-            let wrong_text = outcome.ends_with("exit code 2\n");
+            let outcome = outcome(&file, case, parallelism, chunk_rows);
             let first = first.get_or_insert_with(|| outcome.clone());
             assert!(
                 *first == outcome,
@@ -233,30 +206,34 @@ fn check(name: &str) {
                  first\n{first}",
                 case.title
             );
-            if wrong_text || case.explain {
+            if outcome.ends_with(WRONG_TEXT) || case.explain {
                 // Nothing ran, so nothing can differ.
                 break;
             }
         }
-        writeln!(found, "--- {}\n{}", case.title, first.unwrap_or_default()).unwrap();
+        let first = first.unwrap_or_default();
+        if !case.explain && resume::is_due(nth) && !first.contains("\nexit code ") {
+            resumed += usize::from(resume::check(&file, case, &first));
+        }
+        expected
+            .compare(nth, &case.title, &first)
+            .unwrap_or_else(|wrong| panic!("{wrong}"));
     }
-    if std::env::var_os("UPDATE_EXPECTED").is_some() {
-        fs::write(&expected_path, &found).unwrap();
-        return;
-    }
-    let expected = fs::read_to_string(&expected_path).unwrap_or_default();
-    let by_case = |text: &str| text.split("--- ").map(str::to_string).collect::<Vec<_>>();
-    for (found, expected) in by_case(&found).iter().zip(&by_case(&expected)) {
-        assert!(
-            found == expected,
-            "{file} gives\n--- {found}\nnot\n--- {expected}"
-        );
-    }
-    assert_eq!(
-        by_case(&found).len(),
-        by_case(&expected).len(),
-        "cases of {file}"
-    );
+    println!("{file}: {resumed} cases were stopped and resumed");
+    expected
+        .finish(&cases)
+        .unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+/// Whether a case is to be run, or refused before.
+fn compiles(text: &str) -> bool {
+    compile(&with_data(text), &[], &BuiltIn).is_ok()
+}
+
+/// A text with the inputs' whole paths: its own are relative to the folder in which it runs.
+fn with_data(text: &str) -> String {
+    let data = format!("'{}/", folder().join("data").display());
+    text.replace("'data/", &data)
 }
 
 macro_rules! files {
@@ -421,8 +398,7 @@ fn nearly_right_texts_never_panic_and_errors_have_places() {
     let mut nth = 0;
     for name in NAMES {
         let file = fs::read_to_string(folder().join(format!("{name}.sql"))).unwrap();
-        let data = format!("'{}/", folder().join("data").display());
-        for case in cases(&file.replace("'data/", &data)) {
+        for case in cases(&with_data(&file)) {
             let words = case
                 .text
                 .split_inclusive(char::is_whitespace)

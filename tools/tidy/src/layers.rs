@@ -42,7 +42,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
     (
         "crates/sql",
         &[
-            ("base", "error explain names rewording types"),
+            ("base", "error explain names rewording types walk"),
             ("parse", "check settings statement"),
             ("expressions", "expression functions simplify"),
             (

@@ -1,0 +1,132 @@
+//! SQL tests as files: how `NAME.sql` is cut into cases, and `NAME.out` into what they give.
+//!
+//! What the files hold is told in `crates/slackwater/tests/sql_files.rs`, which uses this file too.
+
+use std::path::{Path, PathBuf};
+
+/// Set, the tests rewrite what they expect.
+pub const UPDATE: &str = "UPDATE_EXPECTED";
+
+/// How the outcome of a text that does not compile ends.
+pub const WRONG_TEXT: &str = "exit code 2\n";
+
+/// The folder of the files.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../slackwater/tests/sql")
+}
+
+/// One query, or several that run together.
+pub struct Case {
+    /// What stands after `---`.
+    pub title: String,
+    /// The file with the other cases blanked.
+    pub text: String,
+    /// Of the rows with equal first columns only the last one counts.
+    pub last_per: Option<usize>,
+    /// Rows that are taken back are gone.
+    pub table: bool,
+    /// The order of rows counts.
+    pub in_order: bool,
+    /// What EXPLAIN prints is compared.
+    pub explain: bool,
+}
+
+/// The cases of a file, each with the other ones blanked.
+pub fn cases(text: &str) -> Vec<Case> {
+    let lines = text.lines().collect::<Vec<_>>();
+    let titled = |line: &str| line.strip_prefix("--- ").map(str::to_string);
+    let mut starts = (0..lines.len())
+        .filter(|&line| titled(lines[line]).is_some())
+        .collect::<Vec<_>>();
+    let common = starts.first().copied().unwrap_or(0);
+    starts.push(lines.len());
+    let case = |range: &[usize]| {
+        let (start, end) = (range[0], range[1]);
+        let shown = (0..end).map(|line| {
+            if line < common || line >= start {
+                lines[line]
+            } else {
+                ""
+            }
+        });
+        let own = &lines[start..end];
+        let last_per = own
+            .iter()
+            .find_map(|line| line.strip_prefix("-- last per "));
+        Case {
+            title: titled(lines[start]).expect("a case starts with its title"),
+            text: shown.map(|line| format!("{line}\n")).collect(),
+            last_per: last_per.map(|columns| columns.parse().expect("a number of columns")),
+            table: own.contains(&"-- table"),
+            in_order: own.contains(&"-- in order"),
+            explain: own.contains(&"-- explain"),
+        }
+    };
+    starts.windows(2).map(case).collect()
+}
+
+/// What the cases of a file are expected to give.
+pub struct Expected {
+    path: PathBuf,
+    outcomes: Vec<(String, String)>,
+}
+
+impl Expected {
+    /// Reads `NAME.out`.
+    pub fn of(name: &str) -> Expected {
+        let path = folder().join(format!("{name}.out"));
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let blocks = text.strip_prefix("--- ").unwrap_or("");
+        let blocks = blocks.split("\n--- ").filter(|block| !block.is_empty());
+        let outcomes = blocks.map(|block| {
+            let (title, outcome) = block.split_once('\n').expect("a title is a line");
+            (title.to_string(), format!("{}\n", outcome.trim_end()))
+        });
+        let outcomes = outcomes.collect();
+        Expected { path, outcomes }
+    }
+
+    /// What a case is expected to give.
+    pub fn outcome(&self, title: &str) -> Option<&str> {
+        let mut outcomes = self.outcomes.iter();
+        let found = outcomes.find(|(known, _)| known == title);
+        found.map(|(_, outcome)| outcome.as_str())
+    }
+
+    /// Compares what the `nth` case gives, or notes it where expected outcomes are rewritten.
+    pub fn compare(&mut self, nth: usize, title: &str, found: &str) -> Result<(), String> {
+        if self.outcome(title) == Some(&format!("{}\n", found.trim_end())) {
+            return Ok(());
+        }
+        if std::env::var_os(UPDATE).is_none() {
+            let expected = self.outcome(title).unwrap_or("nothing\n");
+            let name = self.path.display();
+            return Err(format!("{name}, {title} gives\n{found}not\n{expected}"));
+        }
+        let block = (title.to_string(), format!("{}\n", found.trim_end()));
+        match self.outcomes.iter().position(|(known, _)| known == title) {
+            Some(at) => self.outcomes[at] = block,
+            None => self.outcomes.insert(nth.min(self.outcomes.len()), block),
+        }
+        Ok(())
+    }
+
+    /// Ends the comparison of a file with these cases: forgets outcomes of others, and writes what was noted.
+    pub fn finish(mut self, cases: &[Case]) -> Result<(), String> {
+        let is_case = |title: &String| cases.iter().any(|case| case.title == *title);
+        if std::env::var_os(UPDATE).is_some() {
+            self.outcomes.retain(|(title, _)| is_case(title));
+            let blocks = self.outcomes.iter();
+            let text = blocks.map(|(title, outcome)| format!("--- {title}\n{outcome}\n"));
+            std::fs::write(&self.path, text.collect::<String>()).expect("the folder of the tests");
+            return Ok(());
+        }
+        match self.outcomes.iter().find(|(title, _)| !is_case(title)) {
+            Some((title, _)) => Err(format!(
+                "{}: there is no case '{title}'",
+                self.path.display()
+            )),
+            None => Ok(()),
+        }
+    }
+}

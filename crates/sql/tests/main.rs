@@ -1,0 +1,72 @@
+//! Texts that don't compile: all such cases of `crates/slackwater/tests/sql`, compiled here without a process.
+
+#[expect(
+    dead_code,
+    reason = "how an outcome is compared matters to those who run a case"
+)]
+mod cases;
+
+#[path = "../../slackwater/src/catalog/tables.rs"]
+mod tables;
+
+use std::fs;
+use std::sync::Once;
+
+use cases::{Expected, WRONG_TEXT, cases, folder};
+use slackwater_sql::compile;
+use tables::BuiltIn;
+
+/// Tests that share the files out, so that they run beside each other.
+const SHARES: usize = 4;
+
+#[test]
+fn texts_that_do_not_compile_say_why_1() {
+    check(0);
+}
+
+#[test]
+fn texts_that_do_not_compile_say_why_2() {
+    check(1);
+}
+
+#[test]
+fn texts_that_do_not_compile_say_why_3() {
+    check(2);
+}
+
+#[test]
+fn texts_that_do_not_compile_say_why_4() {
+    check(3);
+}
+
+fn check(share: usize) {
+    // The texts name their inputs as `data/…`.
+    static MOVED: Once = Once::new();
+    MOVED.call_once(|| std::env::set_current_dir(folder()).unwrap());
+    let here = std::env::current_dir().unwrap().display().to_string();
+    let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap());
+    let files = files.map(|file| file.file_name().into_string().unwrap());
+    let mut names =
+        Vec::from_iter(files.filter_map(|file| file.strip_suffix(".sql").map(str::to_string)));
+    names.sort();
+    let mut wrong = 0;
+    let mut failures = Vec::new();
+    for name in names.iter().skip(share).step_by(SHARES) {
+        let file = format!("{name}.sql");
+        let cases = cases(&fs::read_to_string(&file).unwrap());
+        let mut expected = Expected::of(name);
+        for (nth, case) in cases.iter().enumerate() {
+            // What compiles is run by the tests of the program.
+            let Err(error) = compile(&case.text, &[], &BuiltIn) else {
+                continue;
+            };
+            wrong += 1;
+            let shown = error.render(&file, &case.text).replace(&here, "(folder)");
+            let shown = format!("error: {shown}\n{WRONG_TEXT}");
+            failures.extend(expected.compare(nth, &case.title, &shown).err());
+        }
+        failures.extend(expected.finish(&cases).err());
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(wrong > 50, "{wrong} texts that do not compile");
+}
