@@ -1,5 +1,5 @@
 # The commands that the README names. Everything else is plain cargo.
-.PHONY: demo demo-latency test golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
+.PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 
 # A real, out-of-order stream, with its answer, its latency and its CPU cost.
 demo: build
@@ -10,20 +10,26 @@ demo: build
 demo-latency: build
 	target/release/slackwater run examples/day_curve.sql --live
 
-# All tests. Reference answers over real data need ../shared/data beside the checkout.
+# The fast tests. Reference answers over real data need ../shared/data beside the checkout.
 test: duckdb
 	@test -d ../shared/data || echo "note: no ../shared/data beside this checkout: tests of reference answers are skipped"
 	cargo test -q -p tidy
 	cargo test --workspace $(FEATURES)
 	cargo run -q -p slackwater-engine --example custom_operator > target/custom_operator.out
 	cargo run -q -p slackwater-connect --example csv_speed 1000 > target/csv_speed.out
+
+# All tests but those that take an hour (`make test-crash`) or need a server: those above, those that are marked
+# with `ignore = "slow …"`, each case of the SQL files stopped and resumed, random queries, random harm, and the loom
+# models of the rings.
+test-all: test
+	cargo test --workspace $(FEATURES) -- --ignored $(HOURS:%=--skip %)
+	EVERY_CASE=1 cargo test --workspace $(FEATURES) --test main sql_files::
 	$(MAKE) fuzz-sql-test
 	python3 tests/chaos/chaos.py --program target/debug/slackwater --seconds 40
 	$(MAKE) loom
 
-# Golden checkpoints that are missing in the present format, see CONTRIBUTING.md.
-golden:
-	cargo test -p slackwater --test main golden::make -- --ignored
+# Tests of `make test-crash`, and those that write into the source tree.
+HOURS = in_many_rounds in_many_runs for_an_hour write_the_corpus
 
 # Random queries over random tables at random settings, against DuckDB and a naive model of lateness, for ten minutes:
 # make fuzz-sql SECONDS=3600, QUERIES=5000 instead of a time, SEED=17 for the same ones again, FIRST=41 from that case on,
@@ -34,7 +40,7 @@ fuzz-sql: duckdb
 	$(FUZZ_SQL) --out target/fuzz-sql $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) \
 	  $(if $(KINDS),--kinds '$(KINDS)') $(if $(HOW),--how $(HOW)) $(if $(QUERIES),--queries $(QUERIES),--seconds $(or $(SECONDS),600))
 
-# The same 300 queries each time, half a minute; `make test` has built the program.
+# The same 300 queries each time, half a minute; `make test-all` has built the program.
 fuzz-sql-test: duckdb
 	@test -x target/debug/slackwater || cargo build -p slackwater $(FEATURES)
 	$(FUZZ_SQL) --out target/fuzz-sql-test --seed 1 --queries 300 --reduce-seconds 20
@@ -110,6 +116,8 @@ loom:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
+	@if command -v cargo-deny > /dev/null; then cargo deny --all-features check; \
+	else echo "note: no cargo-deny (cargo install cargo-deny): licences and advisories are not checked"; fi
 
 # HiBench's four workloads beside a hand-written program; half a minute once it is built.
 bench:

@@ -33,6 +33,7 @@ fn assert_ordered(value: &Value, p50: &str, p99: &str) {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn calibrate_measures_keeps_and_finds_its_figures_again() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
@@ -137,6 +138,7 @@ fn run(folder: &Path, cache: &Path) -> String {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn a_query_uses_no_figures_of_another_version_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
@@ -171,6 +173,7 @@ fn a_query_uses_no_figures_of_another_version_and_says_so() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn figures_that_can_not_be_kept_are_printed_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

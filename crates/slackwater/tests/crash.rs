@@ -28,6 +28,7 @@ const INTERVALS: [&str; 3] = ["20 ms", "60 ms", "200 ms"];
 const PATIENCE: Duration = Duration::from_secs(90);
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn no_row_is_lost_or_doubled_whatever_is_killed() {
     let Some(data) = data() else { return };
     rounds(&data, ROUNDS);

@@ -144,6 +144,7 @@ impl Pipeline {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn a_silent_pipeline_makes_no_wake_ups() {
     let two = ["--parallelism", "2"];
     let mut after_rows = connecting("connected, after rows", "", WINDOW, &two);
@@ -231,6 +232,7 @@ fn a_silent_pipeline_makes_no_wake_ups() {
 /// A worker that polls hears sockets, its peer and Ctrl-C without being woken, and one in a long
 /// sleep is woken by what can't wait.
 #[test]
+#[ignore = "slow: make test-all"]
 fn every_way_to_wait_hears_the_end() {
     let two = ["--parallelism", "2", "--set"];
     let mut polling = connecting("poll", "", WINDOW, &[&two[..], &["wait=poll"]].concat());
@@ -251,6 +253,7 @@ fn every_way_to_wait_hears_the_end() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn the_answer_does_not_depend_on_how_workers_wait() {
     let Some(data) = data() else { return };
     let folder = tempfile::tempdir().unwrap();
