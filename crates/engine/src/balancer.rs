@@ -16,7 +16,8 @@ use crate::counters::StepCounters;
 use crate::error::Result;
 use crate::exchange::LinkSender;
 use crate::fan::segments;
-use crate::hash::{BUCKETS, bucket, hash_rows};
+use crate::hash::{BUCKETS, bucket};
+use crate::key::KeyColumns;
 use demand::Demand;
 pub use demand::UNACKNOWLEDGED_MAX;
 
@@ -103,7 +104,6 @@ struct Keyed {
     /// The link of each bucket.
     owners: Vec<u16>,
     chunks: u64,
-    hashes: Vec<u64>,
     /// The rows of the chunk at hand, by link.
     rows: Vec<Vec<u32>>,
 }
@@ -141,7 +141,6 @@ impl Route {
                     .collect(),
                 owners: first_owners(links),
                 chunks: 0,
-                hashes: Vec::new(),
                 rows: vec![Vec::new(); links],
             }),
             BalancerPlan::RoundRobin if links > 1 => Dealing::InTurn { next: 0 },
@@ -338,20 +337,19 @@ impl Keyed {
         if !self.keep_origin {
             chunk.origin = None;
         }
-        let keys = self.columns.iter();
-        let keys = keys.map(|&column| chunk.batch.column(column).clone());
-        hash_rows(&keys.collect::<Vec<_>>(), chunk.rows(), &mut self.hashes)?;
+        let keys = KeyColumns::of_batch(&chunk.batch, &self.columns)?;
+        let hashes = keys.hashes();
         let links = self.rows.len();
         let share = chunk.rows() / links;
         for rows in &mut self.rows {
             // Somewhat more than an even share, so that few lists have to grow.
             rows.reserve(share + share / 8);
         }
-        for (row, &hash) in self.hashes.iter().enumerate() {
+        for (row, &hash) in hashes.iter().enumerate() {
             self.rows[usize::from(self.owners[bucket(hash)])].push(row as u32);
         }
         if self.chunks.is_multiple_of(COUNTED_CHUNKS) {
-            counters.count_buckets(&self.hashes, COUNTED_CHUNKS);
+            counters.count_buckets(hashes, COUNTED_CHUNKS);
         }
         self.chunks += 1;
         let mut parts = Vec::with_capacity(links);
@@ -363,7 +361,7 @@ impl Keyed {
             let stays = self.stays[link];
             let key_hashes = stays.then(|| KeyHashes {
                 columns: Arc::clone(&self.columns),
-                hashes: rows.iter().map(|&row| self.hashes[row as usize]).collect(),
+                hashes: rows.iter().map(|&row| hashes[row as usize]).collect(),
             });
             let mut part = chunk.clone();
             if rows.len() < chunk.rows() {

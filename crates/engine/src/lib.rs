@@ -22,6 +22,7 @@ pub mod source;
 pub mod accumulator;
 pub mod expression;
 pub mod hash;
+pub mod key;
 pub mod operator;
 pub mod state;
 

@@ -20,7 +20,8 @@ use slackwater_engine::chunk::Chunk;
 use slackwater_engine::deploy::{
     Deployment, InputPlan, InstancePlan, LinkPlan, StepKind, StepPlan,
 };
-use slackwater_engine::hash::{bucket, hash_rows};
+use slackwater_engine::hash::bucket;
+use slackwater_engine::key::KeyColumns;
 use slackwater_engine::operator::{Facts, Output, Progress, Stateful, Timer};
 use slackwater_engine::protocol::{EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions};
@@ -35,7 +36,6 @@ struct ChangeDetector {
     last: HashMap<String, Last>,
     /// The last mark given out; what changes now belongs to the next one.
     mark: Mark,
-    hashes: Vec<u64>,
 }
 
 /// The last value of a key, the key's hash (which says its bucket), and when it changed.
@@ -61,15 +61,16 @@ impl Stateful for ChangeDetector {
     /// A chunk is Arrow columns; decide per row, then take all chosen rows at once. `take` also
     /// carries along where the rows came from and when.
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let keys = KeyColumns::of_chunk(&chunk, &[0])?;
+        let hashes = keys.hashes();
         let keys = chunk.batch.column(0).clone();
-        hash_rows(std::slice::from_ref(&keys), chunk.rows(), &mut self.hashes)?;
         let (keys, values) = (keys.as_string_view(), chunk.batch.column(1));
         let values = values.as_primitive::<Int64Type>();
         let mut changed = Vec::new();
         for row in (0..chunk.rows()).filter(|&row| keys.is_valid(row) && values.is_valid(row)) {
             let (key, value) = (keys.value(row), values.value(row));
             if self.last.get(key).is_none_or(|last| last.value != value) {
-                let (hash, changed_at) = (self.hashes[row], Mark(self.mark.0 + 1));
+                let (hash, changed_at) = (hashes[row], Mark(self.mark.0 + 1));
                 let last = Last {
                     value,
                     hash,

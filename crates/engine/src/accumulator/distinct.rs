@@ -6,18 +6,18 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, UInt32Array};
-use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType;
 
 use super::{Accumulator, OrderKey, Values};
 use crate::error::{Error, Result};
 use crate::hash::canonical;
+use crate::key::KeyEncoder;
 
 /// Hands on to another accumulator only rows that its group has not seen. Rows with a NULL among
 /// the arguments are not handed on (SQL's rule for all DISTINCT aggregates offered here).
 pub struct Distinct {
     inner: Box<dyn Accumulator>,
-    converter: RowConverter,
+    encoder: KeyEncoder,
     /// The distinct rows of each group, numbered as they came: from a state they are handed on in the same
     /// order, so that a sum of doubles is the same to the last bit.
     seen: Vec<HashMap<Box<[u8]>, u64, foldhash::fast::FixedState>>,
@@ -26,13 +26,9 @@ pub struct Distinct {
 impl Distinct {
     /// `inner` over distinct rows of the given argument types.
     pub fn new(inner: Box<dyn Accumulator>, arguments: &[DataType]) -> Result<Distinct> {
-        let fields = arguments
-            .iter()
-            .map(|of| SortField::new(of.clone()))
-            .collect();
         Ok(Distinct {
             inner,
-            converter: RowConverter::new(fields)?,
+            encoder: KeyEncoder::new(arguments.iter().cloned())?,
             seen: Vec::new(),
         })
     }
@@ -46,7 +42,7 @@ impl Accumulator for Distinct {
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         let arguments = &canonical(arguments)[..];
-        let rows = self.converter.convert_columns(arguments)?;
+        let rows = self.encoder.rows(arguments)?;
         let mut new_rows = Vec::new();
         let mut new_groups = Vec::new();
         for (row, &group) in groups.iter().enumerate() {
@@ -99,9 +95,7 @@ impl Accumulator for Distinct {
                     "its values are not binary",
                 )
             })?;
-            let parser = self.converter.parser();
-            let rows = values.iter().flatten().map(|value| parser.parse(value));
-            let arguments = self.converter.convert_rows(rows)?;
+            let arguments = self.encoder.decode(values.iter().flatten())?;
             let groups = vec![group; values.len()];
             self.update(&groups, &arguments, &[])?;
         }

@@ -26,7 +26,7 @@ use crate::accumulator::{AggregateFunction, OrderKey};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::reject;
-use crate::hash::hash_rows;
+use crate::key::KeyColumns;
 use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 pub use combine::Combine;
@@ -160,7 +160,6 @@ pub struct Aggregate {
     /// A unit of work has ended, or all of them had before a restart: the row of a total is there.
     has_ended: bool,
     mark: Mark,
-    hashes: Vec<u64>,
     groups: Vec<u32>,
 }
 
@@ -195,7 +194,6 @@ impl Aggregate {
             due_ns: None,
             has_ended: false,
             mark: Mark(1),
-            hashes: Vec::new(),
             groups: Vec::new(),
         })
     }
@@ -224,28 +222,15 @@ impl Aggregate {
     /// Adds the rows of `chunk`, all of one window, to its table. Returns how many groups there
     /// were before; the rows' groups are left in `self.groups`.
     fn add(&mut self, end: i64, chunk: &Chunk) -> Result<usize> {
-        let keys = self
-            .spec
-            .keys
-            .iter()
-            .map(|&key| chunk.batch.column(key).clone());
-        let keys = keys.collect::<Vec<ArrayRef>>();
-        let mut own = std::mem::take(&mut self.hashes);
+        let keys = KeyColumns::of_chunk(chunk, &self.spec.keys)?;
         let mut groups = std::mem::take(&mut self.groups);
-        let (hashes, are_cold): (&[u64], bool) = match &chunk.key_hashes {
-            Some(known) if *known.columns == *self.spec.keys => (&known.hashes, true),
-            _ => {
-                hash_rows(&keys, chunk.rows(), &mut own)?;
-                (&own, false)
-            }
-        };
         let mark = self.mark;
         let table = self.table(end)?;
         let before = table.keys.len();
-        table.keys.groups(&keys, hashes, are_cold, &mut groups)?;
+        table.keys.groups(&keys, &mut groups)?;
         table.resize();
         table.touch(&groups, mark);
-        (self.hashes, self.groups) = (own, groups);
+        self.groups = groups;
         Ok(before)
     }
 
@@ -367,10 +352,10 @@ impl Aggregate {
 
     /// The table of a total, with its group, rows or not.
     fn make_total(&mut self) -> Result<(&mut Groups, Vec<u32>)> {
-        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
-        hash_rows(&[], 1, &mut hashes)?;
+        let mut groups = Vec::new();
+        let none = KeyColumns::new(Vec::new(), 1)?;
         let table = self.table(RUNNING)?;
-        table.keys.groups(&[], &hashes, false, &mut groups)?;
+        table.keys.groups(&none, &mut groups)?;
         table.resize();
         Ok((table, groups))
     }

@@ -10,7 +10,7 @@ mod state;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow_array::{Array, BooleanArray, Int64Array, RecordBatch};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 
 use super::aggregate::Keys;
@@ -21,7 +21,7 @@ use super::window::{
 use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
-use crate::hash::hash_rows;
+use crate::key::KeyColumns;
 use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
@@ -96,10 +96,9 @@ impl CountWindow {
     }
 
     /// The numbers of the keys of rows.
-    fn key_numbers(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
-        let (mut hashes, mut numbers) = (Vec::new(), Vec::new());
-        hash_rows(keys, rows, &mut hashes)?;
-        self.keys.groups(keys, &hashes, false, &mut numbers)?;
+    fn key_numbers(&mut self, keys: &KeyColumns) -> Result<Vec<u32>> {
+        let mut numbers = Vec::new();
+        self.keys.groups(keys, &mut numbers)?;
         let known = self.keys.len();
         self.counters.resize_with(known, Counter::default);
         Ok(numbers)
@@ -224,10 +223,8 @@ impl Stateful for CountWindow {
         if times.is_empty() {
             return Ok(());
         }
-        let keys = self.spec.keys.iter();
-        let keys = keys.map(|&key| chunk.batch.column(key).clone());
-        let keys = keys.collect::<Vec<ArrayRef>>();
-        let numbers = self.key_numbers(&keys, chunk.rows())?;
+        let keys = KeyColumns::of_chunk(&chunk, &self.spec.keys)?;
+        let numbers = self.key_numbers(&keys)?;
         let rows = self.keeper.keep(chunk.batch.columns(), &chunk, &times)?;
         for (key, row) in numbers.into_iter().zip(rows) {
             self.wait(key, row);

@@ -16,17 +16,17 @@ mod kept;
 mod state;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
-use arrow_row::{RowConverter, Rows};
+use arrow_row::Rows;
 use arrow_schema::SchemaRef;
 
 use super::join::JoinKind;
 use super::table_join::holding;
-use super::table_join::index::{Search, converter, encode};
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::Expression;
+use crate::key::{EncodedKeys, Key, KeyColumns, KeyEncoder};
 use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 use kept::{Kept, Place, Side};
@@ -89,7 +89,7 @@ impl IntervalJoinSpec {
 /// Interval join.
 pub struct IntervalJoin {
     spec: IntervalJoinSpec,
-    keys: RowConverter,
+    key_encoder: KeyEncoder,
     sides: [Side; 2],
     pending: Option<Pending>,
     watermark: EventTime,
@@ -102,7 +102,7 @@ pub struct IntervalJoin {
 struct Pending {
     side: usize,
     times: Vec<EventTime>,
-    search: Search,
+    keys: EncodedKeys,
     rows: Rows,
     /// Those that have found a partner, or failed with one.
     matched: Vec<bool>,
@@ -119,7 +119,7 @@ impl IntervalJoin {
     pub fn new(spec: IntervalJoinSpec) -> Result<IntervalJoin> {
         let side = |side: usize| Side::new(&spec.sides[side].schema);
         Ok(IntervalJoin {
-            keys: converter(&spec.sides[0].schema, &spec.sides[0].keys)?,
+            key_encoder: KeyEncoder::of_schema(&spec.sides[0].schema, &spec.sides[0].keys)?,
             sides: [side(0)?, side(1)?],
             pending: None,
             watermark: MIN_WATERMARK,
@@ -147,10 +147,9 @@ impl IntervalJoin {
         Ok(ticks.map(|&tick| ticks_to_us(tick, unit)).collect())
     }
 
-    fn search(&self, side: usize, batch: &RecordBatch) -> Result<Search> {
-        let keys = self.spec.sides[side].keys.iter();
-        let keys = keys.map(|&key| batch.column(key).clone()).collect();
-        encode(&self.keys, keys, batch.num_rows())
+    fn keys(&self, side: usize, batch: &RecordBatch) -> Result<EncodedKeys> {
+        let keys = KeyColumns::of_batch(batch, &self.spec.sides[side].keys)?;
+        self.key_encoder.encode(keys)
     }
 
     /// The next pairs, at most `limit`, and whether there are more.
@@ -159,10 +158,9 @@ impl IntervalJoin {
         let other = &self.sides[1 - pending.side];
         while pending.row < pending.times.len() && pairs.len() < limit {
             let (row, time) = (pending.row, pending.times[pending.row]);
-            let hash = pending.search.hashes[row];
-            let key = other.keys.find(hash, pending.search.keys.row(row).data());
+            let key = other.keys.find(pending.keys.key(row));
             // NULL equals nothing.
-            if let Some(key) = key.filter(|_| !pending.search.is_null[row]) {
+            if let Some(key) = key.filter(|_| !pending.keys.is_null(row)) {
                 let from = self.spec.first_partner(pending.side, time);
                 let to = self.spec.last_partner(pending.side, time);
                 for place in other.between(key, from, to, pending.last) {
@@ -261,7 +259,7 @@ impl IntervalJoin {
                 continue;
             }
             // A key that is NULL equals nothing: it is kept to be padded.
-            if pending.search.is_null[row] && !is_padded {
+            if pending.keys.is_null(row) && !is_padded {
                 continue;
             }
             // A row that only needs one partner. With a condition others are looked at, too: for which pairs
@@ -275,10 +273,10 @@ impl IntervalJoin {
                 mark: self.mark,
                 values: values.data().into(),
             };
-            let (hash, key) = (pending.search.hashes[row], pending.search.keys.row(row));
-            self.sides[side].insert(hash, key.data(), (time, self.next), kept);
+            let key = pending.keys.key(row);
+            self.sides[side].insert(key, (time, self.next), kept);
             self.next += 1;
-            self.look_again(side, hash, key.data());
+            self.look_again(side, key);
         }
         let pieces = singles.chunks(output.chunk_rows);
         pieces
@@ -287,8 +285,8 @@ impl IntervalJoin {
     }
 
     /// Notes when the first row of a key has no partner to wait for any more.
-    fn look_again(&mut self, side: usize, hash: u64, key: &[u8]) {
-        if let Some(key) = self.sides[side].keys.find(hash, key) {
+    fn look_again(&mut self, side: usize, key: Key<'_>) {
+        if let Some(key) = self.sides[side].keys.find(key) {
             let first = self.sides[side].first_time(key);
             let due = first.map(|time| self.spec.last_partner(side, time));
             self.sides[side].keys.set_due(key, due);
@@ -392,7 +390,7 @@ impl Stateful for IntervalJoin {
         }
         self.pending = Some(Pending {
             side: input,
-            search: self.search(input, &batch)?,
+            keys: self.keys(input, &batch)?,
             rows: self.sides[input].encode(&batch)?,
             matched: vec![false; times.len()],
             times,

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashTable;
 
+use crate::key::Key;
 use crate::time::EventTime;
 
 /// Values by key.
@@ -49,19 +50,20 @@ impl<T> Keyed<T> {
     }
 
     /// The number of a key, if it is kept.
-    pub fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let same = |&number: &u32| *self.entry(number).key == *key;
-        self.by_key.find(hash, same).copied()
+    pub fn find(&self, key: Key<'_>) -> Option<u32> {
+        let same = |&number: &u32| *self.entry(number).key == *key.bytes();
+        self.by_key.find(key.hash(), same).copied()
     }
 
     /// The number of a key, which is kept from now on.
-    pub fn find_or_insert(&mut self, hash: u64, key: &[u8], value: impl FnOnce() -> T) -> u32 {
-        if let Some(number) = self.find(hash, key) {
+    pub fn find_or_insert(&mut self, key: Key<'_>, value: impl FnOnce() -> T) -> u32 {
+        if let Some(number) = self.find(key) {
             return number;
         }
+        let hash = key.hash();
         let entry = Entry {
             hash,
-            key: key.into(),
+            key: key.bytes().into(),
             due: None,
             value: value(),
         };
@@ -166,23 +168,23 @@ mod tests {
     #[test]
     fn keys_of_one_hash_are_told_apart_and_numbers_are_used_again() {
         let mut keyed = Keyed::default();
-        let a = keyed.find_or_insert(7, b"a", || 1);
-        let b = keyed.find_or_insert(7, b"b", || 2);
-        assert_eq!(keyed.find_or_insert(7, b"a", || 3), a);
+        let a = keyed.find_or_insert(Key::stored(7, b"a"), || 1);
+        let b = keyed.find_or_insert(Key::stored(7, b"b"), || 2);
+        assert_eq!(keyed.find_or_insert(Key::stored(7, b"a"), || 3), a);
         *keyed.get_mut(a) += 10;
         assert_eq!((*keyed.get(a), *keyed.get(b)), (11, 2));
         assert_eq!(keyed.remove(a), 11);
-        assert_eq!(keyed.find(7, b"a"), None);
-        assert_eq!(keyed.find(7, b"b"), Some(b));
-        assert_eq!(keyed.find_or_insert(9, b"c", || 4), a);
+        assert_eq!(keyed.find(Key::stored(7, b"a")), None);
+        assert_eq!(keyed.find(Key::stored(7, b"b")), Some(b));
+        assert_eq!(keyed.find_or_insert(Key::stored(9, b"c"), || 4), a);
         assert_eq!(keyed.numbers(|hash| hash == 7), [b]);
     }
 
     #[test]
     fn keys_come_out_when_they_are_due() {
         let mut keyed = Keyed::default();
-        let a = keyed.find_or_insert(1, b"a", || ());
-        let b = keyed.find_or_insert(2, b"b", || ());
+        let a = keyed.find_or_insert(Key::stored(1, b"a"), || ());
+        let b = keyed.find_or_insert(Key::stored(2, b"b"), || ());
         keyed.set_due(a, Some(20));
         keyed.set_due(b, Some(10));
         assert_eq!(keyed.first_due(9), None);

@@ -15,16 +15,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow_row::{RowConverter, Rows};
+use arrow_row::{RowConverter, SortField};
 use arrow_schema::SchemaRef;
 use hashbrown::HashTable;
 
 use super::table_join::holding;
-use super::table_join::index::{Search, converter, encode};
 use super::{Output, Stateless};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::{Expression, reject};
+use crate::key::{EncodedKeys, KeyColumns, KeyEncoder};
 use crate::time::now_ns;
 use cache::{Cache, Entry};
 
@@ -109,7 +109,7 @@ pub struct LookupJoin {
     spec: LookupJoinSpec,
     lookup: Box<dyn Lookup>,
     /// Of the keys.
-    key_converter: RowConverter,
+    key_encoder: KeyEncoder,
     /// Of the table's rows: as bytes they take little room, and belong to nobody else.
     row_converter: RowConverter,
     /// A row of NULLs, encoded.
@@ -133,10 +133,12 @@ impl LookupJoin {
     pub fn new(spec: LookupJoinSpec) -> Result<LookupJoin> {
         let lookup = spec.connector.lookup(&spec.request)?;
         let stream_schema = spec.schema.clone();
-        let key_converter = converter(&stream_schema, &spec.keys)?;
-        let columns = (0..spec.table.fields().len()).collect::<Vec<usize>>();
-        let row_converter = converter(&spec.table, &columns)?;
+        let key_encoder = KeyEncoder::of_schema(&stream_schema, &spec.keys)?;
         let fields = spec.table.fields().iter();
+        let types = fields
+            .clone()
+            .map(|field| SortField::new(field.data_type().clone()));
+        let row_converter = RowConverter::new(types.collect())?;
         let nulls = fields.map(|field| arrow_array::new_null_array(field.data_type(), 1));
         let nulls = row_converter.convert_columns(&nulls.collect::<Vec<ArrayRef>>())?;
         let padding = nulls.row(0).as_ref().into();
@@ -144,7 +146,7 @@ impl LookupJoin {
         Ok(LookupJoin {
             spec,
             lookup,
-            key_converter,
+            key_encoder,
             row_converter,
             padding,
             cache,
@@ -155,14 +157,13 @@ impl LookupJoin {
     fn entries(
         &mut self,
         columns: &[ArrayRef],
-        search: &Search,
+        encoded: &EncodedKeys,
         keys: &Keys,
     ) -> Result<Vec<Arc<Entry>>> {
         let asked_ns = now_ns();
         let known = keys.first.iter().map(|&row| {
-            let row = row as usize;
-            let key = search.keys.row(row);
-            self.cache.get(search.hashes[row], key.as_ref(), asked_ns)
+            let key = encoded.key(row as usize);
+            self.cache.get(key, asked_ns)
         });
         let mut entries = known.collect::<Vec<Option<Arc<Entry>>>>();
         let missing = entries.iter().zip(&keys.first);
@@ -178,10 +179,7 @@ impl LookupJoin {
                 continue;
             }
             let new = Arc::new(found.next().expect("one for each that is missing"));
-            let row = row as usize;
-            let key = search.keys.row(row);
-            self.cache
-                .insert(search.hashes[row], key.as_ref(), new.clone());
+            self.cache.insert(encoded.key(row as usize), new.clone());
             *entry = Some(new);
         }
         Ok(entries.into_iter().flatten().collect())
@@ -302,9 +300,10 @@ impl Stateless for LookupJoin {
         let columns = self.spec.keys.iter();
         let columns = columns.map(|&key| chunk.batch.column(key).clone());
         let columns = columns.collect::<Vec<ArrayRef>>();
-        let search = encode(&self.key_converter, columns.clone(), chunk.rows())?;
-        let keys = distinct(&search);
-        let entries = self.entries(&columns, &search, &keys)?;
+        let encoded = KeyColumns::new(columns.clone(), chunk.rows())?;
+        let encoded = self.key_encoder.encode(encoded)?;
+        let keys = distinct(&encoded);
+        let entries = self.entries(&columns, &encoded, &keys)?;
         let mut candidates = Candidates::default();
         let mut begin = 0;
         for row in 0..chunk.rows() {
@@ -331,25 +330,25 @@ impl Stateless for LookupJoin {
 }
 
 /// The distinct keys of a chunk's rows; those of which a column is NULL are none.
-fn distinct(search: &Search) -> Keys {
-    let mut of_row = Vec::with_capacity(search.hashes.len());
+fn distinct(encoded: &EncodedKeys) -> Keys {
+    let mut of_row = Vec::with_capacity(encoded.len());
     let mut first: Vec<u32> = Vec::new();
     let mut known = HashTable::<u32>::new();
-    let keys: &Rows = &search.keys;
-    for (row, &hash) in search.hashes.iter().enumerate() {
-        if search.is_null[row] {
+    for row in 0..encoded.len() {
+        if encoded.is_null(row) {
             of_row.push(NO_KEY);
             continue;
         }
-        let same = |number: &u32| keys.row(first[*number as usize] as usize) == keys.row(row);
-        if let Some(number) = known.find(hash, same) {
+        let key = encoded.key(row);
+        let same = |number: &u32| encoded.key(first[*number as usize] as usize) == key;
+        if let Some(number) = known.find(key.hash(), same) {
             of_row.push(*number);
             continue;
         }
         let number = first.len() as u32;
         first.push(row as u32);
-        let hash_of = |number: &u32| search.hashes[first[*number as usize] as usize];
-        known.insert_unique(hash, number, hash_of);
+        let hash_of = |number: &u32| encoded.hashes()[first[*number as usize] as usize];
+        known.insert_unique(key.hash(), number, hash_of);
         of_row.push(number);
     }
     Keys { of_row, first }

@@ -21,13 +21,13 @@ use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, SchemaRef};
 
 use super::keyed::Keyed;
-use super::table_join::index::{converter, encode};
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::accumulator::AggregateFunction;
 use crate::chunk::{Chunk, Origin};
 use crate::error::{Error, Result};
 use crate::expression::reject;
+use crate::key::{KeyColumns, KeyEncoder};
 use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 use frames::{Piece, Segment};
@@ -147,7 +147,7 @@ impl OverFunction {
 /// OVER.
 pub struct Over {
     spec: OverSpec,
-    key_converter: RowConverter,
+    key_encoder: KeyEncoder,
     row_converter: RowConverter,
     /// A key is due when its first row that waits is complete, or when rows of it can be forgotten.
     keys: Keyed<KeyRows>,
@@ -174,7 +174,7 @@ impl Over {
         let fields = fields.map(|field| SortField::new(field.data_type().clone()));
         let reaches = spec.calls.iter().map(|call| call.function.reach());
         Ok(Over {
-            key_converter: converter(&spec.input, &spec.keys)?,
+            key_encoder: KeyEncoder::of_schema(&spec.input, &spec.keys)?,
             row_converter: RowConverter::new(fields.collect())?,
             keys: Keyed::default(),
             running: Running::new(&spec.calls)?,
@@ -212,9 +212,8 @@ impl Over {
         times: &[EventTime],
         arrivals: impl Iterator<Item = Arrival>,
     ) -> Result<()> {
-        let keys = self.spec.keys.iter();
-        let keys = keys.map(|&key| batch.column(key).clone()).collect();
-        let search = encode(&self.key_converter, keys, batch.num_rows())?;
+        let keys = KeyColumns::of_batch(batch, &self.spec.keys)?;
+        let keys = self.key_encoder.encode(keys)?;
         let values = self.row_converter.convert_columns(batch.columns())?;
         for ((row, &time), arrival) in times.iter().enumerate().zip(arrivals) {
             let place = Place {
@@ -226,8 +225,7 @@ impl Over {
             };
             self.next += 1;
             self.bytes += place.bytes();
-            let (hash, key) = (search.hashes[row], search.keys.row(row));
-            let number = self.keys.find_or_insert(hash, key.data(), KeyRows::default);
+            let number = self.keys.find_or_insert(keys.key(row), KeyRows::default);
             let rows = self.keys.get_mut(number);
             match arrival.is_done {
                 true => rows.insert_done(Kept {

@@ -20,7 +20,7 @@ use super::aggregate::Keys;
 use super::window::{Windows, scale, timestamp_column, timestamp_ticks, timestamp_unit};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
-use crate::hash::hash_rows;
+use crate::key::KeyColumns;
 use crate::time::{EventTime, MIN_WATERMARK};
 pub use aggregate::SessionAggregate;
 use index::{Session, Sessions};
@@ -49,7 +49,6 @@ struct KeyedSessions {
     keys: Keys,
     sessions: Sessions,
     watermark: EventTime,
-    hashes: Vec<u64>,
     key_numbers: Vec<u32>,
 }
 
@@ -63,7 +62,6 @@ impl KeyedSessions {
             key_types,
             sessions: Sessions::new(spec.windows.size),
             watermark: MIN_WATERMARK,
-            hashes: Vec::new(),
             key_numbers: Vec::new(),
             spec,
         })
@@ -87,18 +85,8 @@ impl KeyedSessions {
         let Some((chunk, times)) = self.in_time(chunk, times, output)? else {
             return Ok((chunk_without_rows(), Vec::new()));
         };
-        let keys = self.spec.keys.iter();
-        let keys = keys.map(|&key| chunk.batch.column(key).clone());
-        let keys = keys.collect::<Vec<ArrayRef>>();
-        let (hashes, are_cold): (&[u64], bool) = match &chunk.key_hashes {
-            Some(known) if *known.columns == *self.spec.keys => (&known.hashes, true),
-            _ => {
-                hash_rows(&keys, chunk.rows(), &mut self.hashes)?;
-                (&self.hashes, false)
-            }
-        };
-        let numbers = &mut self.key_numbers;
-        self.keys.groups(&keys, hashes, are_cold, numbers)?;
+        let keys = KeyColumns::of_chunk(&chunk, &self.spec.keys)?;
+        self.keys.groups(&keys, &mut self.key_numbers)?;
         let reaches = self.reaches(&chunk.batch)?;
         let rows = self.key_numbers.iter().zip(&times).zip(&reaches);
         let sessions = &mut self.sessions;
@@ -164,19 +152,19 @@ impl KeyedSessions {
         let keys = self.keys.columns(&keys.collect::<Vec<u32>>())?;
         self.keys.clear();
         self.sessions = Sessions::new(self.spec.windows.size);
-        self.insert(&keys, all.iter().map(|(_, session)| *session))?;
+        self.insert(keys, all.iter().map(|(_, session)| *session))?;
         Ok(all.into_iter().map(|(number, _)| number).collect())
     }
 
     /// Adds sessions with these keys, whatever number their key has there; what they overlap gives way.
     fn insert(
         &mut self,
-        keys: &[ArrayRef],
+        keys: Vec<ArrayRef>,
         sessions: impl ExactSizeIterator<Item = Session>,
     ) -> Result<Vec<u32>> {
-        let (mut hashes, mut numbers) = (Vec::new(), Vec::new());
-        hash_rows(keys, sessions.len(), &mut hashes)?;
-        self.keys.groups(keys, &hashes, false, &mut numbers)?;
+        let mut numbers = Vec::new();
+        let keys = KeyColumns::new(keys, sessions.len())?;
+        self.keys.groups(&keys, &mut numbers)?;
         let added = numbers.into_iter().zip(sessions).map(|(key, session)| {
             let (first, last) = (session.first, session.last);
             self.sessions.remove_between(key, first, last);

@@ -13,7 +13,7 @@ mod only;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::SchemaRef;
 
 use super::join::copy_views;
@@ -21,9 +21,10 @@ use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::{Chunk, Origin, Partitions, Positions};
 use crate::error::{Error, Result};
 use crate::expression::{Expression, evaluate};
+use crate::key::{EncodedKeys, KeyColumns};
 use crate::state::KeyedState;
 use crate::time::EventTime;
-use index::{Cursor, Index, Pairs, Search};
+use index::{Cursor, Index, Pairs};
 
 /// The input of a table join that its rows come from.
 pub const STREAM: usize = 0;
@@ -78,7 +79,7 @@ enum Table {
 /// A chunk of the stream that is being joined.
 struct Rest {
     chunk: Chunk,
-    search: Search,
+    search: EncodedKeys,
     cursor: Cursor,
     /// Which rows have found a partner, where that is all that counts.
     found: Vec<bool>,
@@ -159,10 +160,8 @@ impl Stateful for TableJoin {
             batches.push(copied(chunk.batch)?);
             return Ok(());
         }
-        let keys = self.spec.keys[STREAM].iter();
-        let keys = keys.map(|&key| chunk.batch.column(key).clone());
-        let keys = keys.collect::<Vec<ArrayRef>>();
-        let search = self.whole()?.search(keys, chunk.rows())?;
+        let keys = KeyColumns::of_chunk(&chunk, &self.spec.keys[STREAM])?;
+        let search = self.whole()?.encode(keys)?;
         let found = match self.spec.only {
             Some(_) => vec![false; chunk.rows()],
             None => Vec::new(),

@@ -12,18 +12,16 @@ mod state;
 mod versions;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
-use arrow_row::RowConverter;
+use arrow_array::{Array, BooleanArray, RecordBatch, UInt32Array};
 
 use super::join::copy_views;
-use super::table_join::index::{converter, encode};
 use super::table_join::{STREAM, TABLE, TableJoinSpec, holding};
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::{Chunk, Positions};
 use crate::error::{Error, Result};
+use crate::key::{EncodedKeys, KeyColumns, KeyEncoder};
 use crate::state::{KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 use versions::Versions;
@@ -44,7 +42,7 @@ const KEPT_BEHIND_US: EventTime = 1_000;
 /// Temporal join.
 pub struct TemporalJoin {
     spec: TemporalJoinSpec,
-    converter: RowConverter,
+    key_encoder: KeyEncoder,
     versions: Versions,
     /// Rows of the stream whose version may not be known yet, in the order in which they came.
     waiting: VecDeque<Waiting>,
@@ -91,7 +89,7 @@ impl TemporalJoin {
     /// A join that knows no version yet.
     pub fn new(spec: TemporalJoinSpec) -> Result<TemporalJoin> {
         Ok(TemporalJoin {
-            converter: converter(&spec.join.table, &spec.join.keys[TABLE])?,
+            key_encoder: KeyEncoder::of_schema(&spec.join.table, &spec.join.keys[TABLE])?,
             versions: Versions::new(spec.join.table.clone()),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
@@ -147,15 +145,13 @@ impl TemporalJoin {
         let column = chunk.batch.column(self.spec.times[STREAM]);
         let unit = timestamp_unit(column.data_type()).expect("looked at when it came");
         let ticks = timestamp_ticks(column)?;
-        let keys = self.keys(STREAM, &chunk.batch);
-        let search = encode(&self.converter, keys, chunk.rows())?;
+        let keys = self.keys(STREAM, &chunk.batch)?;
         let partner = |row: usize| {
-            if search.is_null[row] {
+            if keys.is_null(row) {
                 return None;
             }
-            let (hash, key) = (search.hashes[row], search.keys.row(row));
             let time = ticks_to_us(ticks[row], unit);
-            self.versions.at(hash, key.data(), time)
+            self.versions.at(keys.key(row), time)
         };
         let partners = (0..chunk.rows()).map(partner);
         let mut partners = partners.collect::<Vec<Option<(u32, u32)>>>();
@@ -205,9 +201,9 @@ impl TemporalJoin {
         taken.with_columns(self.spec.join.schema.clone(), columns)
     }
 
-    fn keys(&self, input: usize, batch: &RecordBatch) -> Vec<ArrayRef> {
-        let keys = self.spec.join.keys[input].iter();
-        keys.map(|&key| Arc::clone(batch.column(key))).collect()
+    fn keys(&self, input: usize, batch: &RecordBatch) -> Result<EncodedKeys> {
+        let keys = KeyColumns::of_batch(batch, &self.spec.join.keys[input])?;
+        self.key_encoder.encode(keys)
     }
 }
 
@@ -237,8 +233,7 @@ impl Stateful for TemporalJoin {
             return Ok(());
         }
         let (chunk, times) = timed;
-        let keys = self.keys(TABLE, &chunk.batch);
-        let keys = encode(&self.converter, keys, times.len())?;
+        let keys = self.keys(TABLE, &chunk.batch)?;
         let places = self.versions.places(&chunk);
         self.versions
             .add(chunk.batch, &times, &places, &keys, self.mark);

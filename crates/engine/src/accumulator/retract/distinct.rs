@@ -8,19 +8,19 @@ use arrow_array::builder::{BinaryBuilder, Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, UInt32Array};
-use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType;
 
 use crate::accumulator::{Accumulator, OrderKey, Values};
 use crate::error::{Error, Result};
 use crate::hash::canonical;
+use crate::key::KeyEncoder;
 
 type Counts = HashMap<Box<[u8]>, i64, foldhash::fast::FixedState>;
 
 /// A function over distinct rows.
 pub struct Distinct {
     inner: Box<dyn Accumulator>,
-    converter: RowConverter,
+    encoder: KeyEncoder,
     seen: Vec<Counts>,
     bytes: usize,
 }
@@ -31,10 +31,9 @@ const VALUE_BYTES: usize = 32;
 impl Distinct {
     /// `inner`, which can take rows back, over distinct rows of the given types.
     pub fn new(inner: Box<dyn Accumulator>, arguments: &[DataType]) -> Result<Distinct> {
-        let fields = arguments.iter().map(|of| SortField::new(of.clone()));
         Ok(Distinct {
             inner,
-            converter: RowConverter::new(fields.collect())?,
+            encoder: KeyEncoder::new(arguments.iter().cloned())?,
             seen: Vec::new(),
             bytes: 0,
         })
@@ -60,7 +59,7 @@ impl Distinct {
 
     fn add(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
         let arguments = &canonical(arguments)[..];
-        let rows = self.converter.convert_columns(arguments)?;
+        let rows = self.encoder.rows(arguments)?;
         let (mut changed, mut of_groups) = (Vec::new(), Vec::new());
         for (row, &group) in groups.iter().enumerate() {
             // As all DISTINCT aggregates here, without rows that have a NULL.
@@ -129,9 +128,7 @@ impl Accumulator for Distinct {
             };
             let values = values.as_binary_opt::<i32>().ok_or_else(wrong)?;
             let counts = counts.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
-            let parser = self.converter.parser();
-            let rows = values.iter().flatten().map(|value| parser.parse(value));
-            let arguments = self.converter.convert_rows(rows)?;
+            let arguments = self.encoder.decode(values.iter().flatten())?;
             let mut is_new = Vec::new();
             for (index, (value, &count)) in values.iter().flatten().zip(counts.values()).enumerate()
             {

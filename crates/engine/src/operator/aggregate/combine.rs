@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use super::groups::Groups;
 use super::{AggregateSpec, Emit};
 use crate::chunk::Chunk;
 use crate::error::Result;
-use crate::hash::hash_rows;
+use crate::key::KeyColumns;
 use crate::operator::{Output, Stateless};
 
 /// Groups per row from which on combining is not worth its while: the chunk is sent as it is.
@@ -39,7 +39,6 @@ pub struct Combine {
     table: Groups,
     schema: SchemaRef,
     is_on: Arc<AtomicBool>,
-    hashes: Vec<u64>,
     groups: Vec<u32>,
 }
 
@@ -66,7 +65,6 @@ impl Combine {
             table,
             schema: Arc::new(Schema::new(fields)),
             is_on,
-            hashes: Vec::new(),
             groups: Vec::new(),
         })
     }
@@ -74,14 +72,9 @@ impl Combine {
     /// The chunk's groups; `None` if they are too many.
     fn combine(&mut self, chunk: &Chunk) -> Result<Option<Chunk>> {
         self.table.clear();
-        let keys = self.columns.iter();
-        let keys = keys.map(|&column| chunk.batch.column(column).clone());
-        let keys = keys.collect::<Vec<ArrayRef>>();
-        hash_rows(&keys, chunk.rows(), &mut self.hashes)?;
+        let keys = KeyColumns::of_batch(&chunk.batch, &self.columns)?;
         let table = &mut self.table;
-        table
-            .keys
-            .groups(&keys, &self.hashes, false, &mut self.groups)?;
+        table.keys.groups(&keys, &mut self.groups)?;
         let count = table.keys.len();
         if count as f64 > GROUPS_PER_ROW_MAX * chunk.rows() as f64 {
             return Ok(None);

@@ -10,12 +10,12 @@ use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray};
-use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType;
 use hashbrown::HashTable;
 
 use crate::error::Result;
-use crate::hash::{INLINE_BYTES_MAX, ROWS_AHEAD, canonical, fetch_text};
+use crate::hash::{INLINE_BYTES_MAX, ROWS_AHEAD, fetch_text};
+use crate::key::{KeyColumns, KeyEncoder};
 
 /// The keys of a set of groups.
 pub struct Keys {
@@ -34,7 +34,7 @@ enum Store {
         data_type: DataType,
     },
     Rows {
-        converter: RowConverter,
+        encoder: KeyEncoder,
         bytes: ByteStore,
     },
 }
@@ -131,12 +131,7 @@ impl Keys {
                 data_type: data_type.clone(),
             },
             _ => Store::Rows {
-                converter: RowConverter::new(
-                    types
-                        .iter()
-                        .map(|data_type| SortField::new(data_type.clone()))
-                        .collect(),
-                )?,
+                encoder: KeyEncoder::new(types.iter().cloned())?,
                 bytes: ByteStore::default(),
             },
         };
@@ -181,16 +176,9 @@ impl Keys {
         }
     }
 
-    /// The group of each row, new ones made as needed, into `groups` (cleared first). `hashes` are
-    /// those of [`crate::hash::hash_rows`] over `columns`. Where they were computed elsewhere nobody
-    /// here has looked at the keys: they are in another core's caches (`are_cold`).
-    pub fn groups(
-        &mut self,
-        columns: &[ArrayRef],
-        hashes: &[u64],
-        are_cold: bool,
-        groups: &mut Vec<u32>,
-    ) -> Result<()> {
+    /// The group of each row, new ones made as needed, into `groups` (cleared first).
+    pub fn groups(&mut self, keys: &KeyColumns, groups: &mut Vec<u32>) -> Result<()> {
+        let (columns, hashes, are_cold) = (keys.columns(), keys.hashes(), keys.are_cold());
         groups.clear();
         groups.reserve(hashes.len());
         let Keys {
@@ -258,8 +246,8 @@ impl Keys {
                     groups.push(group);
                 }
             }
-            Store::Rows { converter, bytes } => {
-                let rows = converter.convert_columns(&canonical(columns))?;
+            Store::Rows { encoder, bytes } => {
+                let rows = encoder.rows(columns)?;
                 for (row, &hash) in hashes.iter().enumerate() {
                     let row = rows.row(row);
                     let found =
@@ -305,12 +293,9 @@ impl Keys {
                 // A timestamp is an integer with another name: the cast does not touch the values.
                 Ok(vec![arrow_cast::cast(&column, data_type)?])
             }
-            Store::Rows { converter, bytes } => {
-                let parser = converter.parser();
-                let rows = groups
-                    .iter()
-                    .map(|&group| parser.parse(bytes.get(group as usize)));
-                Ok(converter.convert_rows(rows)?)
+            Store::Rows { encoder, bytes } => {
+                let groups = groups.iter();
+                encoder.decode(groups.map(|&group| bytes.get(group as usize)))
             }
         }
     }
@@ -345,7 +330,6 @@ fn int64_values(column: &ArrayRef) -> &[i64] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::hash_rows;
     use arrow_array::{Float64Array, StringViewArray};
 
     fn round_trip(columns: Vec<ArrayRef>, expected_groups: &[u32]) {
@@ -354,11 +338,11 @@ mod tests {
             .map(|c| c.data_type().clone())
             .collect::<Vec<_>>();
         let mut keys = Keys::new(&types).unwrap();
-        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
+        let mut groups = Vec::new();
         for _ in 0..2 {
             for _ in 0..2 {
-                hash_rows(&columns, expected_groups.len(), &mut hashes).unwrap();
-                keys.groups(&columns, &hashes, false, &mut groups).unwrap();
+                let of_rows = KeyColumns::new(columns.clone(), expected_groups.len()).unwrap();
+                keys.groups(&of_rows, &mut groups).unwrap();
                 assert_eq!(groups, expected_groups);
             }
             let all = keys.columns(&groups).unwrap();

@@ -14,7 +14,7 @@ use super::groups::Groups;
 use super::refire::{befores_of, restore_befores};
 use super::{Aggregate, Emit};
 use crate::error::{Error, Result};
-use crate::hash::hash_rows;
+use crate::key::KeyColumns;
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK};
 
@@ -121,14 +121,14 @@ impl KeyedState for Aggregate {
         if !types.by_ref().eq(&self.key_types) {
             return Err(Error::new(place, "its keys are of other types"));
         }
-        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
-        hash_rows(&keys, batch.num_rows(), &mut hashes)?;
+        let mut groups = Vec::new();
+        let keys = KeyColumns::new(keys, batch.num_rows())?;
         let mark = self.mark;
         let end = ends.value(0);
         self.table(end)?;
         let table = self.tables.get_mut(&end).expect("made just above");
         let before = table.keys.len();
-        table.keys.groups(&keys, &hashes, false, &mut groups)?;
+        table.keys.groups(&keys, &mut groups)?;
         if groups.iter().any(|&group| (group as usize) < before) {
             self.replace(end, before, &groups)?;
             return self.restore(batch);

@@ -14,7 +14,7 @@ use crate::accumulator::Accumulator;
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::reject;
-use crate::hash::hash_rows;
+use crate::key::KeyColumns;
 use crate::operator::aggregate::{AggregateSpec, Emit, Keys, emit_updates, order_keys};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{KeyedState, Mark};
@@ -34,7 +34,6 @@ pub struct UpdatingAggregate {
     saved: Mark,
     /// A unit of work has ended, or all of them had before a restart: the row of a total is there.
     has_ended: bool,
-    hashes: Vec<u64>,
     groups: Vec<u32>,
 }
 
@@ -114,7 +113,6 @@ impl UpdatingAggregate {
             mark: Mark(1),
             saved: Mark::default(),
             has_ended: false,
-            hashes: Vec::new(),
             groups: Vec::new(),
         })
     }
@@ -131,23 +129,9 @@ impl UpdatingAggregate {
     /// The groups of the chunk's rows, into `self.groups`, and how many there were before; groups that are
     /// too old begin anew.
     fn find_groups(&mut self, chunk: &Chunk) -> Result<usize> {
-        let keys = self
-            .spec
-            .keys
-            .iter()
-            .map(|&key| chunk.batch.column(key).clone());
-        let keys = keys.collect::<Vec<ArrayRef>>();
-        let known = chunk.key_hashes.as_ref();
-        let known = known.filter(|known| *known.columns == *self.spec.keys);
-        match known {
-            Some(known) => known.hashes.as_ref().clone_into(&mut self.hashes),
-            None => hash_rows(&keys, chunk.rows(), &mut self.hashes)?,
-        }
-        let (hashes, are_cold) = (&self.hashes, known.is_some());
+        let keys = KeyColumns::of_chunk(chunk, &self.spec.keys)?;
         let mut existed = self.table.keys.len();
-        self.table
-            .keys
-            .groups(&keys, hashes, are_cold, &mut self.groups)?;
+        self.table.keys.groups(&keys, &mut self.groups)?;
         self.table.resize();
         let is_over = |&group: &u32| {
             let group = &self.table.of_group[group as usize];
@@ -156,10 +140,7 @@ impl UpdatingAggregate {
         if self.groups.iter().any(is_over) {
             self.drop_old()?;
             existed = self.table.keys.len();
-            let hashes = &self.hashes;
-            self.table
-                .keys
-                .groups(&keys, hashes, true, &mut self.groups)?;
+            self.table.keys.groups(&keys, &mut self.groups)?;
             self.table.resize();
         }
         Ok(existed)
@@ -350,10 +331,10 @@ impl UpdatingAggregate {
 
     /// Makes the group of a total that has no rows yet.
     fn make_total(&mut self) -> Result<Vec<u32>> {
-        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
-        hash_rows(&[], 1, &mut hashes)?;
+        let mut groups = Vec::new();
+        let none = KeyColumns::new(Vec::new(), 1)?;
         let keys = &mut self.table.keys;
-        keys.groups(&[], &hashes, false, &mut groups)?;
+        keys.groups(&none, &mut groups)?;
         self.table.resize();
         for &group in &groups {
             self.table.of_group[group as usize].touched = self.mark;

@@ -143,20 +143,20 @@ impl Stateful for FinalRows {
         let retracts = retractions(&chunk);
         let most = self.spec.kept_max();
         for row in 0..chunk.rows() {
-            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+            let (key, bytes) = (encoded.key(row), encoded.row(row));
             if retracts.as_ref().is_some_and(|retracts| retracts[row]) {
-                self.rows.remove(hash, key, bytes, MIN_WATERMARK);
+                self.rows.remove(key, bytes, MIN_WATERMARK);
                 continue;
             }
             if let Some(most) = most {
-                let of_key = self.rows.of_key(hash, key);
+                let of_key = self.rows.of_key(key);
                 if of_key.is_some_and(|of_key| of_key.is_behind(bytes, most)) {
                     continue;
                 }
             }
-            self.rows.add(hash, key, bytes, 0, MIN_WATERMARK);
+            self.rows.add(key, bytes, 0, MIN_WATERMARK);
             if let Some(most) = most {
-                self.rows.keep_first(hash, key, most);
+                self.rows.keep_first(key, most);
             }
         }
         Ok(())

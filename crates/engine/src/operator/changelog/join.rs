@@ -275,15 +275,15 @@ impl ChangelogJoin {
                 .filter(|&i| candidates.verdicts[i] != Verdict::Apart);
             let partners = counted.map(|i| candidates.counts[i]).sum::<u32>();
             let encoded = &pending.encoded;
-            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
-            if encoded.has_null[row] {
+            let (key, bytes) = (encoded.key(row), encoded.row(row));
+            if encoded.has_null(row) {
                 if keeps[0] {
                     joined.push(Some(row), None, retracts, 1);
                 }
                 continue;
             }
             let partners = if retracts {
-                match self.sides[side].remove(hash, key, bytes, now) {
+                match self.sides[side].remove(key, bytes, now) {
                     // Of a side that is not padded nobody has counted them.
                     Some(before) if keeps[0] => before.partners,
                     Some(_) => partners,
@@ -291,7 +291,7 @@ impl ChangelogJoin {
                     None => continue,
                 }
             } else {
-                self.sides[side].add(hash, key, bytes, partners, now);
+                self.sides[side].add(key, bytes, partners, now);
                 partners
             };
             if partners == 0 {
@@ -333,9 +333,9 @@ impl ChangelogJoin {
         let retention = self.retention;
         let other = &mut self.sides[1 - pending.side];
         let mark = other.present_mark();
-        let (hash, key) = (pending.encoded.hashes[row], pending.encoded.key(row));
+        let key = pending.encoded.key(row);
         let mut padded = Vec::new();
-        let Some(of_key) = other.of_key_mut(hash, key) else {
+        let Some(of_key) = other.of_key_mut(key) else {
             return padded;
         };
         // The same rows in the same order as when they were looked up.
@@ -408,10 +408,10 @@ impl ChangelogJoinSpec {
 
 /// The rows of the other side that have the key of row `row`.
 fn partners<'r>(other: &'r KeyedRows, encoded: &Encoded, row: usize) -> Option<&'r OfKey> {
-    if encoded.has_null[row] {
+    if encoded.has_null(row) {
         return None;
     }
-    other.of_key(encoded.hashes[row], encoded.key(row))
+    other.of_key(encoded.key(row))
 }
 
 /// Columns of the left side, then of the right one.

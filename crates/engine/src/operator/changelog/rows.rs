@@ -22,7 +22,8 @@ use self::sorted::{HEAD_BYTES, SortedRows};
 use super::Retention;
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
-use crate::hash::{canonical, hash_rows};
+use crate::hash::canonical;
+use crate::key::{EncodedKeys, Key, KeyColumns, KeyEncoder};
 use crate::state::{BucketSet, Mark};
 use crate::time::{EventTime, MIN_WATERMARK};
 
@@ -34,7 +35,7 @@ pub struct KeyedRows {
     schema: SchemaRef,
     keys: Vec<usize>,
     order: RowOrder,
-    key_converter: RowConverter,
+    key_encoder: KeyEncoder,
     /// The columns of the order, then all columns.
     row_converter: RowConverter,
     /// By their keys' hashes, places in `slab`.
@@ -76,20 +77,20 @@ struct Gone {
 
 /// The rows of a chunk, encoded.
 pub struct Encoded {
-    /// [`hash_rows`] of the keys.
-    pub hashes: Arc<[u64]>,
-    /// `None` without key columns.
-    keys: Option<Rows>,
+    keys: EncodedKeys,
     /// `None` for rows without columns, of which only the number counts.
     rows: Option<Rows>,
-    /// Rows whose key has a NULL: it equals nothing.
-    pub has_null: Vec<bool>,
 }
 
 impl Encoded {
-    /// The encoding of row `row`'s key.
-    pub fn key(&self, row: usize) -> &[u8] {
-        self.keys.as_ref().map_or(&[], |keys| keys.row(row).data())
+    /// The key of row `row`.
+    pub fn key(&self, row: usize) -> Key<'_> {
+        self.keys.key(row)
+    }
+
+    /// Whether the key of row `row` has a NULL: in a join it equals nothing.
+    pub fn has_null(&self, row: usize) -> bool {
+        self.keys.is_null(row)
     }
 
     /// The encoding of row `row`.
@@ -110,13 +111,12 @@ impl KeyedRows {
     /// No rows yet, of the columns of `schema`, by the columns `keys` (none: all rows have the same key).
     pub fn new(schema: SchemaRef, keys: Vec<usize>, order: RowOrder) -> Result<KeyedRows> {
         let of = |column: usize| schema.field(column).data_type().clone();
-        let key_fields = keys.iter().map(|&key| SortField::new(of(key)));
         let in_order = order
             .iter()
             .map(|&(column, options)| SortField::new_with_options(of(column), options));
         let all = (0..schema.fields().len()).map(|column| SortField::new(of(column)));
         Ok(KeyedRows {
-            key_converter: RowConverter::new(key_fields.collect())?,
+            key_encoder: KeyEncoder::of_schema(&schema, &keys)?,
             row_converter: RowConverter::new(in_order.chain(all).collect())?,
             schema,
             keys,
@@ -150,28 +150,10 @@ impl KeyedRows {
 
     /// Encodes the rows of a chunk.
     pub fn encode(&self, chunk: &Chunk) -> Result<Encoded> {
-        let known = chunk.key_hashes.as_ref();
-        let known = known.filter(|known| *known.columns == *self.keys);
-        self.encode_batch(&chunk.batch, known.map(|known| known.hashes.clone()))
+        self.encode_batch(&chunk.batch, KeyColumns::of_chunk(chunk, &self.keys)?)
     }
 
-    fn encode_batch(&self, batch: &RecordBatch, hashes: Option<Arc<[u64]>>) -> Result<Encoded> {
-        let keys = self.keys.iter().map(|&key| batch.column(key).clone());
-        let keys = keys.collect::<Vec<ArrayRef>>();
-        let hashes = match hashes {
-            Some(hashes) => hashes,
-            None => {
-                let mut hashes = Vec::new();
-                hash_rows(&keys, batch.num_rows(), &mut hashes)?;
-                hashes.into()
-            }
-        };
-        let has_null = match keys.iter().any(|key| key.null_count() > 0) {
-            true => (0..batch.num_rows())
-                .map(|row| keys.iter().any(|key| key.is_null(row)))
-                .collect(),
-            false => vec![false; batch.num_rows()],
-        };
+    fn encode_batch(&self, batch: &RecordBatch, keys: KeyColumns) -> Result<Encoded> {
         let in_order = self.order.iter();
         let in_order = in_order.map(|&(column, _)| batch.column(column).clone());
         let in_order = in_order.collect::<Vec<ArrayRef>>();
@@ -179,16 +161,11 @@ impl KeyedRows {
         let mut columns = canonical(&in_order).into_owned();
         columns.extend(batch.columns().iter().cloned());
         Ok(Encoded {
-            hashes,
-            keys: match keys.is_empty() {
-                true => None,
-                false => Some(self.key_converter.convert_columns(&canonical(&keys))?),
-            },
+            keys: self.key_encoder.encode(keys)?,
             rows: match columns.is_empty() {
                 true => None,
                 false => Some(self.row_converter.convert_columns(&columns)?),
             },
-            has_null,
         })
     }
 
@@ -217,36 +194,36 @@ impl KeyedRows {
     }
 
     /// The rows of a key that were not forgotten.
-    pub fn of_key(&self, hash: u64, key: &[u8]) -> Option<&OfKey> {
-        let place = self.place(hash, key)?;
+    pub fn of_key(&self, key: Key<'_>) -> Option<&OfKey> {
+        let place = self.place(key)?;
         Some(self.slab.get(place))
     }
 
     /// The same, to change what is known of its rows; [`Kept::set_partners`] marks a change.
-    pub fn of_key_mut(&mut self, hash: u64, key: &[u8]) -> Option<&mut OfKey> {
-        let place = self.place(hash, key)?;
+    pub fn of_key_mut(&mut self, key: Key<'_>) -> Option<&mut OfKey> {
+        let place = self.place(key)?;
         Some(self.slab.get_mut(place))
     }
 
-    fn place(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let is_it = |&place: &u32| self.slab.get(place).is(hash, key);
-        self.table.find(hash, is_it).copied()
+    fn place(&self, key: Key<'_>) -> Option<u32> {
+        let is_it = |&place: &u32| self.slab.get(place).is(key);
+        self.table.find(key.hash(), is_it).copied()
     }
 
     /// The place of a key, which gets one if it is new.
-    fn place_or_new(&mut self, hash: u64, key: &[u8], row_bytes: usize) -> u32 {
+    fn place_or_new(&mut self, key: Key<'_>, row_bytes: usize) -> u32 {
         let slab = &self.slab;
-        let is_it = |&place: &u32| slab.get(place).is(hash, key);
-        match self.table.entry(hash, is_it, |&place| slab.get(place).hash) {
+        let is_it = |&place: &u32| slab.get(place).is(key);
+        match (self.table).entry(key.hash(), is_it, |&place| slab.get(place).hash) {
             Entry::Occupied(there) => *there.get(),
             Entry::Vacant(vacant) => {
                 let place = self.slab.add(OfKey {
-                    hash,
-                    rows: SortedRows::new(key, row_bytes),
+                    hash: key.hash(),
+                    rows: SortedRows::new(key.bytes(), row_bytes),
                     touched_at: MIN_WATERMARK,
                 });
                 vacant.insert(place);
-                self.bytes += key.len() + KEY_BYTES;
+                self.bytes += key.bytes().len() + KEY_BYTES;
                 place
             }
         }
@@ -258,15 +235,8 @@ impl KeyedRows {
     }
 
     /// Adds a row once more; it has so many partners now. Returns it as it is then.
-    pub fn add(
-        &mut self,
-        hash: u64,
-        key: &[u8],
-        row: &[u8],
-        partners: u32,
-        now: EventTime,
-    ) -> Kept {
-        let place = self.place_or_new(hash, key, row.len());
+    pub fn add(&mut self, key: Key<'_>, row: &[u8], partners: u32, now: EventTime) -> Kept {
+        let place = self.place_or_new(key, row.len());
         let of_key = self.slab.get_mut(place);
         of_key.touched_at = now;
         let mut kept = Kept {
@@ -289,9 +259,9 @@ impl KeyedRows {
     }
 
     /// Takes a row back once; returns it as it was before. `None`: it isn't there (it was forgotten).
-    pub fn remove(&mut self, hash: u64, key: &[u8], row: &[u8], now: EventTime) -> Option<Kept> {
+    pub fn remove(&mut self, key: Key<'_>, row: &[u8], now: EventTime) -> Option<Kept> {
         let mark = self.mark;
-        let of_key = self.of_key_mut(hash, key)?;
+        let of_key = self.of_key_mut(key)?;
         let there = of_key.rows.find(row).ok()?;
         let before = of_key.rows.kept(there);
         of_key.touched_at = now;
@@ -307,38 +277,38 @@ impl KeyedRows {
             of_key.rows.set(there, after);
         } else {
             of_key.rows.remove(there);
-            self.forget(hash, key, row);
+            self.forget(key, row);
         }
         Some(before)
     }
 
     /// Behind the removal of a row.
-    fn forget(&mut self, hash: u64, key: &[u8], row: &[u8]) {
+    fn forget(&mut self, key: Key<'_>, row: &[u8]) {
         self.bytes = self.bytes.saturating_sub(row.len() + ROW_BYTES);
         // Without a mark that has ended no snapshot has been taken that could hold it.
         if self.mark > Mark(1) {
             self.gone.push(Gone {
-                hash,
-                key: key.into(),
+                hash: key.hash(),
+                key: key.bytes().into(),
                 row: row.into(),
                 mark: self.mark,
             });
         }
-        let is_it = |&place: &u32| self.slab.get(place).is(hash, key);
-        if let Ok(found) = self.table.find_entry(hash, is_it)
+        let is_it = |&place: &u32| self.slab.get(place).is(key);
+        if let Ok(found) = self.table.find_entry(key.hash(), is_it)
             && self.slab.get(*found.get()).rows.is_empty()
         {
-            self.bytes = self.bytes.saturating_sub(key.len() + KEY_BYTES);
+            self.bytes = self.bytes.saturating_sub(key.bytes().len() + KEY_BYTES);
             let (place, _) = found.remove();
             self.slab.remove(place);
         }
     }
 
     /// Of a key's rows only the first `most` stay, each counted as often as it is there.
-    pub fn keep_first(&mut self, hash: u64, key: &[u8], most: usize) {
+    pub fn keep_first(&mut self, key: Key<'_>, most: usize) {
         let mark = self.mark;
         loop {
-            let Some(of_key) = self.of_key_mut(hash, key) else {
+            let Some(of_key) = self.of_key_mut(key) else {
                 return;
             };
             let excess = of_key.count().saturating_sub(most);
@@ -361,7 +331,7 @@ impl KeyedRows {
                 return;
             }
             of_key.rows.remove(place);
-            self.forget(hash, key, &row);
+            self.forget(key, &row);
         }
     }
 
@@ -424,7 +394,7 @@ impl KeyedRows {
         if since > Mark::default() {
             self.gone.retain(|gone| gone.mark > since);
             for gone in &self.gone {
-                let of_key = self.of_key(gone.hash, &gone.key);
+                let of_key = self.of_key(Key::stored(gone.hash, &gone.key));
                 let is_back = of_key.is_some_and(|of_key| of_key.rows.find(&gone.row).is_ok());
                 if !is_back && buckets.contains_hash(gone.hash) {
                     encodings.push(&gone.row);
@@ -492,31 +462,31 @@ impl KeyedRows {
             batch.columns()[Self::OWN_COLUMNS..].to_vec(),
             &options,
         )?;
-        let encoded = self.encode_batch(&rows, None)?;
+        let encoded = self.encode_batch(&rows, KeyColumns::of_batch(&rows, &self.keys)?)?;
         for row in 0..rows.num_rows() {
-            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+            let (key, bytes) = (encoded.key(row), encoded.row(row));
             let kept = Kept {
                 count: counts.value(row),
                 partners: partners.value(row),
                 touched_at: touched.value(row),
                 mark: self.mark,
             };
-            self.put(hash, key, bytes, kept);
+            self.put(key, bytes, kept);
         }
         Ok(())
     }
 
-    fn put(&mut self, hash: u64, key: &[u8], row: &[u8], kept: Kept) {
+    fn put(&mut self, key: Key<'_>, row: &[u8], kept: Kept) {
         if kept.count == 0 {
-            if let Some(of_key) = self.of_key_mut(hash, key)
+            if let Some(of_key) = self.of_key_mut(key)
                 && let Ok(there) = of_key.rows.find(row)
             {
                 of_key.rows.remove(there);
-                self.forget(hash, key, row);
+                self.forget(key, row);
             }
             return;
         }
-        let place = self.place_or_new(hash, key, row.len());
+        let place = self.place_or_new(key, row.len());
         let of_key = self.slab.get_mut(place);
         of_key.touched_at = of_key.touched_at.max(kept.touched_at);
         match of_key.rows.find(row) {
@@ -547,8 +517,8 @@ impl KeyedRows {
 }
 
 impl OfKey {
-    fn is(&self, hash: u64, key: &[u8]) -> bool {
-        self.hash == hash && self.rows.key() == key
+    fn is(&self, key: Key<'_>) -> bool {
+        self.hash == key.hash() && self.rows.key() == key.bytes()
     }
 
     /// How many rows there are, each as often as it is there.

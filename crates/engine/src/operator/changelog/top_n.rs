@@ -22,6 +22,7 @@ use super::rows::{Encoded, KeyedRows, OfKey, RowOrder};
 use super::{Retention, retractions};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
+use crate::key::Key;
 use crate::operator::aggregate::WindowKey;
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::KeyedState;
@@ -106,30 +107,30 @@ impl TopN {
     /// Adds a row, or takes it back.
     fn apply(&mut self, encoded: &Encoded, row: usize, retracts: bool) {
         let now = self.retention.now();
-        let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+        let (key, bytes) = (encoded.key(row), encoded.row(row));
         if retracts {
-            self.rows.remove(hash, key, bytes, now);
+            self.rows.remove(key, bytes, now);
             return;
         }
         if !self.spec.takes_back && self.is_behind(encoded, row) {
             return;
         }
-        self.rows.add(hash, key, bytes, 0, now);
+        self.rows.add(key, bytes, 0, now);
         if !self.spec.takes_back {
-            self.rows.keep_first(hash, key, self.spec.limit);
+            self.rows.keep_first(key, self.spec.limit);
         }
     }
 
     /// Whether a partition is full, and the row behind its last one: it can't ever come to the front.
     fn is_behind(&self, encoded: &Encoded, row: usize) -> bool {
-        let of_key = self.rows.of_key(encoded.hashes[row], encoded.key(row));
+        let of_key = self.rows.of_key(encoded.key(row));
         let of_key = of_key.filter(|of_key| !self.retention.is_over(of_key.touched_at));
         of_key.is_some_and(|of_key| of_key.is_behind(encoded.row(row), self.spec.limit))
     }
 
     /// The first rows of the partition of row `row`.
     fn first(&self, encoded: &Encoded, row: usize) -> First {
-        let of_key = self.rows.of_key(encoded.hashes[row], encoded.key(row));
+        let of_key = self.rows.of_key(encoded.key(row));
         let of_key = of_key.filter(|of_key| !self.retention.is_over(of_key.touched_at));
         of_key.map_or(Vec::new(), |of_key| first_of(of_key, self.spec.limit))
     }
@@ -139,13 +140,13 @@ impl TopN {
         let retracts = retractions(chunk);
         // What each partition that is touched was before, in the order in which they are.
         let mut before = Vec::<(usize, First)>::new();
-        let mut touched = HashSet::<(u64, &[u8]), foldhash::fast::FixedState>::default();
+        let mut touched = HashSet::<Key<'_>, foldhash::fast::FixedState>::default();
         for row in 0..chunk.rows() {
             let retracts = retracts.as_ref().is_some_and(|of| of[row]);
             if !retracts && !self.spec.takes_back && self.is_behind(encoded, row) {
                 continue;
             }
-            if touched.insert((encoded.hashes[row], encoded.key(row))) {
+            if touched.insert(encoded.key(row)) {
                 self.drop_if_over(encoded, row);
                 before.push((row, self.first(encoded, row)));
             }
@@ -160,7 +161,7 @@ impl TopN {
 
     /// A partition that is too old begins anew.
     fn drop_if_over(&mut self, encoded: &Encoded, row: usize) {
-        let of_key = self.rows.of_key(encoded.hashes[row], encoded.key(row));
+        let of_key = self.rows.of_key(encoded.key(row));
         if of_key.is_some_and(|of_key| self.retention.is_over(of_key.touched_at)) {
             let retention = self.retention;
             self.rows.drop_old(|key_at, _| retention.is_over(key_at));

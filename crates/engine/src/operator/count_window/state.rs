@@ -17,6 +17,7 @@ use arrow_select::take::take;
 
 use super::{CountWindow, KeptRow};
 use crate::error::{Error, Result};
+use crate::key::KeyColumns;
 use crate::operator::kept::{fit, own_column, places};
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::EventTime;
@@ -147,7 +148,8 @@ impl KeyedState for CountWindow {
         if !types.eq(&self.key_types) || !fit(&batch.columns()[first_column..], &self.spec.input) {
             return Err(wrong());
         }
-        let keys = self.key_numbers(keys, batch.num_rows())?;
+        let keys = KeyColumns::new(keys.to_vec(), batch.num_rows())?;
+        let keys = self.key_numbers(&keys)?;
         self.forget_keys(&keys.iter().copied().collect());
         // Rows alone, in the order of their numbers.
         let mut rows = (0..batch.num_rows() as u32).collect::<Vec<u32>>();

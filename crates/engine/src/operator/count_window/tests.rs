@@ -1,5 +1,6 @@
 //! Count windows against a naive computation over random rows of random partitions.
 
+use arrow_array::ArrayRef;
 use std::collections::BTreeMap;
 
 use arrow_array::{StringViewArray, TimestampMillisecondArray, UInt64Array};

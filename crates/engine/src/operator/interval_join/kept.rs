@@ -8,6 +8,7 @@ use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::SchemaRef;
 
 use crate::error::Result;
+use crate::key::Key;
 use crate::operator::keyed::Keyed;
 use crate::state::Mark;
 use crate::time::EventTime;
@@ -68,8 +69,8 @@ impl Side {
     }
 
     /// Keeps a row; one that has its place gives way. When its key is due is for the caller to say.
-    pub fn insert(&mut self, hash: u64, key: &[u8], place: Place, row: Kept) {
-        let key = self.keys.find_or_insert(hash, key, BTreeMap::new);
+    pub fn insert(&mut self, key: Key<'_>, place: Place, row: Kept) {
+        let key = self.keys.find_or_insert(key, BTreeMap::new);
         self.bytes += row.values.len() + ROW_BYTES;
         if let Some(before) = self.keys.get_mut(key).insert(place, row) {
             self.bytes -= before.values.len() + ROW_BYTES;

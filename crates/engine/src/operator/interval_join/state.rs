@@ -99,7 +99,7 @@ impl KeyedState for IntervalJoin {
         let schema = self.spec.sides[side].schema.clone();
         let rows = RecordBatch::try_new(schema, columns.to_vec()).map_err(|_| wrong())?;
         let times = self.times(side, &rows)?;
-        let search = self.search(side, &rows)?;
+        let keys = self.keys(side, &rows)?;
         let encoded = self.sides[side].encode(&rows)?;
         for (row, &time) in times.iter().enumerate() {
             let number = numbers.value(row);
@@ -110,9 +110,8 @@ impl KeyedState for IntervalJoin {
                 mark: self.mark,
                 values: encoded.row(row).data().into(),
             };
-            let (hash, key) = (search.hashes[row], search.keys.row(row));
-            self.sides[side].insert(hash, key.data(), (time, number), kept);
-            self.look_again(side, hash, key.data());
+            self.sides[side].insert(keys.key(row), (time, number), kept);
+            self.look_again(side, keys.key(row));
         }
         Ok(())
     }

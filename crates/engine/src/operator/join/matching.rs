@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
-use arrow_row::{RowConverter, Rows, SortField};
+use arrow_row::Rows;
 use hashbrown::HashMap;
 
 use super::{JoinKind, JoinSpec};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::expression::evaluate;
-use crate::hash::canonical;
+use crate::key::KeyEncoder;
 use crate::operator::{Output, Progress};
 use crate::state::Mark;
 
@@ -19,8 +19,8 @@ use crate::state::Mark;
 pub struct Matching {
     spec: Arc<JoinSpec>,
     sides: [RecordBatch; 2],
-    /// Encoded keys of the left rows.
-    left_keys: Rows,
+    /// Encoded keys of the left rows; `None` without key columns.
+    left_keys: Option<Rows>,
     /// Right rows by their encoded key.
     right_rows: HashMap<Box<[u8]>, Vec<u32>, foldhash::fast::FixedState>,
     /// Which rows have found a partner, where that matters.
@@ -53,17 +53,13 @@ impl Matching {
                 .map(|&key| batch.column(key).clone())
                 .collect()
         };
-        let fields = spec.sides[0]
-            .keys
-            .iter()
-            .map(|&key| SortField::new(spec.sides[0].schema.field(key).data_type().clone()));
-        let converter = RowConverter::new(fields.collect())?;
+        let encoder = KeyEncoder::of_schema(&spec.sides[0].schema, &spec.sides[0].keys)?;
         let mut right_rows = HashMap::<Box<[u8]>, Vec<u32>, _>::default();
         let right_keys = keys(1, &right);
         if right_keys.is_empty() {
             right_rows.insert(Box::default(), (0..right.num_rows() as u32).collect());
         } else {
-            let encoded = converter.convert_columns(&canonical(&right_keys))?;
+            let encoded = encoder.rows(&right_keys)?;
             for (row, key) in encoded.iter().enumerate() {
                 // NULL equals nothing.
                 if right_keys.iter().all(|key| key.is_valid(row)) {
@@ -74,15 +70,10 @@ impl Matching {
                 }
             }
         }
-        let left_keys = converter
-            .convert_columns(&canonical(&keys(0, &left)))
-            .or_else(|error| {
-                if spec.sides[0].keys.is_empty() {
-                    Ok(converter.empty_rows(0, 0))
-                } else {
-                    Err(error)
-                }
-            })?;
+        let left_keys = match spec.sides[0].keys.is_empty() {
+            true => None,
+            false => Some(encoder.rows(&keys(0, &left))?),
+        };
         let matched = [0, 1].map(|side| {
             let rows = if side == 0 {
                 left.num_rows()
@@ -112,12 +103,10 @@ impl Matching {
         let rows = self.sides[0].num_rows();
         while self.next.0 < rows && left.len() < limit {
             let row = self.next.0;
-            let partners = if self.spec.sides[0].keys.is_empty() {
-                self.right_rows.get(&[][..])
-            } else if self.key_is_null(row) {
-                None
-            } else {
-                self.right_rows.get(self.left_keys.row(row).as_ref())
+            let partners = match &self.left_keys {
+                None => self.right_rows.get(&[][..]),
+                Some(_) if self.key_is_null(row) => None,
+                Some(keys) => self.right_rows.get(keys.row(row).as_ref()),
             };
             let partners = partners.map_or(&[][..], |rows| &rows[self.next.1..]);
             if self.spec.kind.is_of_left() && self.spec.condition.is_none() {

@@ -10,7 +10,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::WindowJoin;
 use crate::error::{Error, Result};
-use crate::hash::hash_rows;
+use crate::key::KeyColumns;
 use crate::operator::window::ticks_to_us;
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::EventTime;
@@ -23,11 +23,11 @@ impl WindowJoin {
         batch: &RecordBatch,
         buckets: &BucketSet,
     ) -> Result<RecordBatch> {
-        let keys = self.spec.sides[side].placed_by().iter();
-        let keys = keys.map(|&key| batch.column(key).clone());
-        let mut hashes = Vec::new();
-        hash_rows(&keys.collect::<Vec<_>>(), batch.num_rows(), &mut hashes)?;
-        let keep = hashes.iter().map(|&hash| Some(buckets.contains_hash(hash)));
+        let keys = KeyColumns::of_batch(batch, self.spec.sides[side].placed_by())?;
+        let keep = keys
+            .hashes()
+            .iter()
+            .map(|&hash| Some(buckets.contains_hash(hash)));
         let keep = keep.collect::<BooleanArray>();
         Ok(arrow_select::filter::filter_record_batch(batch, &keep)?)
     }

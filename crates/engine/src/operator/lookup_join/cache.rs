@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use crate::key::Key;
+
 /// What is kept of a table's answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheSettings {
@@ -78,14 +80,14 @@ impl Cache {
     }
 
     /// What is known of a key, if it is not too old.
-    pub fn get(&mut self, hash: u64, key: &[u8], now_ns: u64) -> Option<Arc<Entry>> {
+    pub fn get(&mut self, key: Key<'_>, now_ns: u64) -> Option<Arc<Entry>> {
         let ttl_ns = self.settings.ttl_ns.unwrap_or(u64::MAX);
         let is_fresh = |entry: &Entry| now_ns.saturating_sub(entry.asked_ns) < ttl_ns;
-        let same = |slot: &Slot| *slot.key == *key;
-        if let Some(slot) = self.young.find(hash, same) {
+        let same = |slot: &Slot| *slot.key == *key.bytes();
+        if let Some(slot) = self.young.find(key.hash(), same) {
             return is_fresh(&slot.entry).then(|| slot.entry.clone());
         }
-        let slot = self.old.find_entry(hash, same).ok()?.remove().0;
+        let slot = self.old.find_entry(key.hash(), same).ok()?.remove().0;
         self.old_bytes = self.old_bytes.saturating_sub(bytes(&slot));
         if !is_fresh(&slot.entry) {
             return None;
@@ -96,18 +98,22 @@ impl Cache {
     }
 
     /// Keeps what the table has said of a key.
-    pub fn insert(&mut self, hash: u64, key: &[u8], entry: Arc<Entry>) {
+    pub fn insert(&mut self, key: Key<'_>, entry: Arc<Entry>) {
         if self.settings.rows_max == 0 {
             return;
         }
         // One that was too old.
-        if let Ok(found) = self.young.find_entry(hash, |slot| *slot.key == *key) {
+        let same = |slot: &Slot| *slot.key == *key.bytes();
+        if let Ok(found) = self.young.find_entry(key.hash(), same) {
             let slot = found.remove().0;
             self.young_rows -= slot.entry.weight();
             self.young_bytes -= bytes(&slot);
         }
-        let key = key.into();
-        self.add(Slot { hash, key, entry });
+        self.add(Slot {
+            hash: key.hash(),
+            key: key.bytes().into(),
+            entry,
+        });
     }
 
     fn add(&mut self, slot: Slot) {
@@ -141,6 +147,10 @@ fn bytes(slot: &Slot) -> usize {
 mod tests {
     use super::*;
 
+    fn key(bytes: &[u8; 1]) -> Key<'_> {
+        Key::stored(u64::from(bytes[0]), bytes)
+    }
+
     fn entry(rows: usize, asked_ns: u64) -> Arc<Entry> {
         Arc::new(Entry {
             rows: vec![[1u8].into(); rows],
@@ -164,16 +174,16 @@ mod tests {
             ttl_ns: None,
         };
         let mut cache = Cache::new(settings);
-        for key in 0..100u8 {
-            cache.insert(u64::from(key), &[key], entry(0, 0));
-            assert!(cache.get(0, &[0], 0).is_some(), "the hot key stays");
+        for number in 0..100u8 {
+            cache.insert(key(&[number]), entry(0, 0));
+            assert!(cache.get(key(&[0]), 0).is_some(), "the hot key stays");
             assert!(keys(&cache).len() <= 8);
         }
-        assert!(cache.get(98, &[98], 0).is_some() && cache.get(5, &[5], 0).is_none());
+        assert!(cache.get(key(&[98]), 0).is_some() && cache.get(key(&[5]), 0).is_none());
         // A key with many rows pushes others out, one with too many is not kept.
-        cache.insert(200, &[200], entry(4, 0));
-        cache.insert(201, &[201], entry(5, 0));
-        assert!(cache.get(200, &[200], 0).is_some() && cache.get(201, &[201], 0).is_none());
+        cache.insert(key(&[200]), entry(4, 0));
+        cache.insert(key(&[201]), entry(5, 0));
+        assert!(cache.get(key(&[200]), 0).is_some() && cache.get(key(&[201]), 0).is_none());
         let weight = |slot: &Slot| slot.entry.weight();
         let slots = cache.young.iter().chain(&cache.old);
         assert!(slots.map(weight).sum::<usize>() <= 8);
@@ -189,11 +199,11 @@ mod tests {
             ttl_ns: Some(100),
         };
         let mut cache = Cache::new(settings);
-        cache.insert(1, &[1], entry(1, 1_000));
-        assert!(cache.get(1, &[1], 1_099).is_some());
-        assert!(cache.get(1, &[1], 1_100).is_none());
-        cache.insert(1, &[1], entry(2, 1_100));
-        assert_eq!(cache.get(1, &[1], 1_150).unwrap().rows.len(), 2);
+        cache.insert(key(&[1]), entry(1, 1_000));
+        assert!(cache.get(key(&[1]), 1_099).is_some());
+        assert!(cache.get(key(&[1]), 1_100).is_none());
+        cache.insert(key(&[1]), entry(2, 1_100));
+        assert_eq!(cache.get(key(&[1]), 1_150).unwrap().rows.len(), 2);
         let all = cache.young.iter().map(bytes).sum::<usize>();
         assert_eq!(cache.bytes(), all, "the old one is not counted any more");
     }
@@ -201,8 +211,8 @@ mod tests {
     #[test]
     fn without_room_nothing_is_kept() {
         let mut cache = Cache::new(CacheSettings::default());
-        cache.insert(1, &[1], entry(1, 0));
-        assert!(cache.get(1, &[1], 0).is_none());
+        cache.insert(key(&[1]), entry(1, 0));
+        assert!(cache.get(key(&[1]), 0).is_none());
         assert_eq!(cache.bytes(), 0);
     }
 }

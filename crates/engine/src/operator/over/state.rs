@@ -21,7 +21,7 @@ use arrow_schema::{Field, Schema};
 use super::rows::{Counts, KeyRows, Place, RunsOn};
 use super::{Arrival, Over};
 use crate::error::{Error, Result};
-use crate::operator::table_join::index::encode;
+use crate::key::KeyColumns;
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::EventTime;
 
@@ -92,10 +92,8 @@ impl Over {
             Arc::new(last.collect::<Int64Array>()),
         ];
         if !self.spec.keys.is_empty() {
-            let parser = self.key_converter.parser();
             let keys = changed.iter().map(|(number, _)| self.keys.key(*number));
-            let keys = keys.map(|key| parser.parse(key));
-            columns.extend(self.key_converter.convert_rows(keys)?);
+            columns.extend(self.key_encoder.decode(keys)?);
         }
         let groups = changed.iter().map(|(_, running)| running.group);
         columns.extend(self.running.states(&groups.collect::<Vec<u32>>())?);
@@ -138,11 +136,11 @@ impl Over {
         {
             return Err(wrong());
         }
-        let search = encode(&self.key_converter, keys.to_vec(), rows.len())?;
+        let keys = KeyColumns::new(keys.to_vec(), rows.len())?;
+        let keys = self.key_encoder.encode(keys)?;
         let mut groups = Vec::new();
         for row in 0..rows.len() {
-            let (hash, key) = (search.hashes[row], search.keys.row(row));
-            let key = self.keys.find_or_insert(hash, key.data(), KeyRows::default);
+            let key = self.keys.find_or_insert(keys.key(row), KeyRows::default);
             let mut running = self.running.new_group(self.mark);
             running.counts = Counts {
                 rows: rows.value(row),

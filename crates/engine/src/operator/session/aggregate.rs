@@ -228,7 +228,7 @@ impl KeyedState for SessionAggregate {
             last: last.value(row),
             reach: reach.value(row),
         });
-        let numbers = self.sessions.insert(keys, sessions)?;
+        let numbers = self.sessions.insert(keys.to_vec(), sessions)?;
         self.make_room();
         self.merge()?;
         let numbers = numbers.into_iter();

@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use super::{KeyedSessions, Session, SessionSpec, edges, wrong_snapshot};
 use crate::chunk::Chunk;
 use crate::error::Result;
-use crate::hash::hash_rows;
+use crate::key::KeyColumns;
 use crate::operator::kept::{KeptRow, RowKeeper, fit, origin, own_column, places};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{BucketSet, KeyedState, Mark};
@@ -240,11 +240,10 @@ impl KeyedState for SessionRows {
         }
         let keys = self.sessions.spec.keys.iter();
         let keys = keys.map(|&key| columns[key].clone());
-        let keys = keys.collect::<Vec<ArrayRef>>();
-        let (mut hashes, mut numbers) = (Vec::new(), Vec::new());
-        hash_rows(&keys, batch.num_rows(), &mut hashes)?;
+        let keys = KeyColumns::new(keys.collect(), batch.num_rows())?;
+        let mut numbers = Vec::new();
         let sessions = &mut self.sessions;
-        sessions.keys.groups(&keys, &hashes, false, &mut numbers)?;
+        sessions.keys.groups(&keys, &mut numbers)?;
         for (row, number) in numbers.iter_mut().enumerate() {
             let (time, reach) = (times.value(row), reaches.value(row));
             *number = sessions.sessions.add(*number, time, reach);

@@ -1,12 +1,10 @@
 //! A table's rows by their keys.
 
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_row::{RowConverter, Rows, SortField};
-use arrow_schema::SchemaRef;
+use arrow_array::RecordBatch;
 use hashbrown::HashTable;
 
 use crate::error::{Error, Result};
-use crate::hash::{canonical, hash_rows};
+use crate::key::{EncodedKeys, KeyColumns, KeyEncoder};
 
 /// No further row.
 const NONE: u32 = u32::MAX;
@@ -14,22 +12,13 @@ const NONE: u32 = u32::MAX;
 /// The rows of a table and where those of a key are.
 pub struct Index {
     rows: RecordBatch,
-    converter: RowConverter,
-    /// The rows' keys, encoded.
-    keys: Rows,
+    encoder: KeyEncoder,
+    /// The rows' keys.
+    keys: EncodedKeys,
     /// The first row of each key.
     first: HashTable<u32>,
     /// The next row of the same key, behind each row.
     next: Vec<u32>,
-}
-
-/// Keys that are looked for.
-pub struct Search {
-    pub hashes: Vec<u64>,
-    /// Encoded.
-    pub keys: Rows,
-    /// Those of which a column is NULL: it equals nothing.
-    pub is_null: Vec<bool>,
 }
 
 /// How far a search has come.
@@ -60,30 +49,27 @@ impl Index {
             return Err(Error::new("table join", reason)
                 .mend("join with a table of fewer than 4,294,967,295 rows"));
         }
-        let converter = converter(&rows.schema(), keys)?;
-        let columns = keys.iter().map(|&key| rows.column(key).clone());
-        let searched = encode(&converter, columns.collect(), rows.num_rows())?;
+        let encoder = KeyEncoder::of_schema(&rows.schema(), keys)?;
         let mut index = Index {
-            converter,
-            keys: searched.keys,
+            keys: encoder.encode(KeyColumns::of_batch(&rows, keys)?)?,
+            encoder,
             first: HashTable::with_capacity(rows.num_rows()),
             next: vec![NONE; rows.num_rows()],
             rows,
         };
         // Backwards, so that each key's rows stand in the order of the table.
         for row in (0..index.next.len() as u32).rev() {
-            if searched.is_null[row as usize] {
+            if index.keys.is_null(row as usize) {
                 continue;
             }
-            let (keys, hashes) = (&index.keys, &searched.hashes);
-            let same = |other: &u32| keys.row(*other as usize) == keys.row(row as usize);
-            match index.first.find_mut(hashes[row as usize], same) {
+            let keys = &index.keys;
+            let key = keys.key(row as usize);
+            let same = |other: &u32| keys.key(*other as usize).bytes() == key.bytes();
+            match index.first.find_mut(key.hash(), same) {
                 Some(first) => index.next[row as usize] = std::mem::replace(first, row),
                 None => {
-                    let hash_of = |row: &u32| hashes[*row as usize];
-                    index
-                        .first
-                        .insert_unique(hashes[row as usize], row, hash_of);
+                    let hash_of = |row: &u32| keys.hashes()[*row as usize];
+                    index.first.insert_unique(key.hash(), row, hash_of);
                 }
             }
         }
@@ -98,18 +84,18 @@ impl Index {
     /// About how many bytes it holds.
     pub fn bytes(&self) -> usize {
         let lists = self.next.capacity() * 4 + self.first.allocation_size();
-        self.rows.get_array_memory_size() + self.keys.size() + lists
+        self.rows.get_array_memory_size() + self.keys.bytes() + lists
     }
 
-    /// Keys of `rows` rows to look for: columns of the index's types.
-    pub fn search(&self, keys: Vec<ArrayRef>, rows: usize) -> Result<Search> {
-        encode(&self.converter, keys, rows)
+    /// Encodes keys to look for: columns of the index's types.
+    pub fn encode(&self, keys: KeyColumns) -> Result<EncodedKeys> {
+        self.encoder.encode(keys)
     }
 
     /// The next pairs, at most `limit`.
-    pub fn pairs(&self, search: &Search, cursor: &mut Cursor, limit: usize) -> Pairs {
+    pub fn pairs(&self, search: &EncodedKeys, cursor: &mut Cursor, limit: usize) -> Pairs {
         let mut pairs = Pairs::default();
-        while cursor.row < search.hashes.len() && pairs.len() < limit {
+        while cursor.row < search.len() && pairs.len() < limit {
             let mut partner = match cursor.partner {
                 Some(partner) => partner,
                 None => self.first_partner(search, cursor.row),
@@ -130,51 +116,19 @@ impl Index {
     }
 
     /// Whether a row has any partner.
-    pub fn has_partner(&self, search: &Search, row: usize) -> bool {
+    pub fn has_partner(&self, search: &EncodedKeys, row: usize) -> bool {
         self.first_partner(search, row) != NONE
     }
 
-    fn first_partner(&self, search: &Search, row: usize) -> u32 {
-        if search.is_null[row] {
+    fn first_partner(&self, search: &EncodedKeys, row: usize) -> u32 {
+        if search.is_null(row) {
             return NONE;
         }
-        let same = |first: &u32| self.keys.row(*first as usize) == search.keys.row(row);
-        let first = self.first.find(search.hashes[row], same);
+        let key = search.key(row);
+        let same = |first: &u32| self.keys.key(*first as usize).bytes() == key.bytes();
+        let first = self.first.find(key.hash(), same);
         first.copied().unwrap_or(NONE)
     }
-}
-
-/// Encodes the columns `keys`.
-pub fn converter(schema: &SchemaRef, keys: &[usize]) -> Result<RowConverter> {
-    let fields = keys.iter();
-    let fields = fields.map(|&key| SortField::new(schema.field(key).data_type().clone()));
-    Ok(RowConverter::new(fields.collect())?)
-}
-
-/// The keys of `rows` rows.
-pub fn encode(converter: &RowConverter, columns: Vec<ArrayRef>, rows: usize) -> Result<Search> {
-    let mut hashes = Vec::new();
-    hash_rows(&columns, rows, &mut hashes)?;
-    let mut is_null = vec![false; rows];
-    for column in columns.iter().filter(|column| column.null_count() > 0) {
-        for (row, is_null) in is_null.iter_mut().enumerate() {
-            *is_null |= column.is_null(row);
-        }
-    }
-    let keys = if columns.is_empty() {
-        let mut empty = converter.empty_rows(rows, 0);
-        let parser = converter.parser();
-        let one = parser.parse(&[]);
-        (0..rows).for_each(|_| empty.push(one));
-        empty
-    } else {
-        converter.convert_columns(&canonical(&columns))?
-    };
-    Ok(Search {
-        hashes,
-        keys,
-        is_null,
-    })
 }
 
 impl Pairs {

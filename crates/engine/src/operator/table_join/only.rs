@@ -54,9 +54,8 @@ fn wanted(only: Only, rest: &Rest, table: &Index, keys: &[usize]) -> Vec<bool> {
         Only::NotAmong => {
             let mut keys = keys.iter().map(|&key| table.rows().column(key));
             let has_null = keys.any(|key| key.null_count() > 0);
-            let is_null = rest.search.is_null.iter();
-            let rows = found.zip(is_null);
-            rows.map(|(found, is_null)| !found && !is_null && !has_null)
+            let rows = found.enumerate();
+            rows.map(|(row, found)| !found && !rest.search.is_null(row) && !has_null)
                 .collect()
         }
     }

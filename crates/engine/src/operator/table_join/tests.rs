@@ -1,5 +1,6 @@
 //! Table joins against a naive nested loop, in the order of the stream.
 
+use arrow_array::ArrayRef;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, BooleanArray, Int64Array, StringViewArray};
 use arrow_schema::DataType;

@@ -24,7 +24,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 
 use super::versions::Place;
-use super::{KEPT_BEHIND_US, STREAM, TABLE, TemporalJoin, Waiting, encode};
+use super::{KEPT_BEHIND_US, STREAM, TABLE, TemporalJoin, Waiting};
 use crate::chunk::{Chunk, Origin, Partitions, Positions};
 use crate::error::{Error, Result};
 use crate::hash::bucket;
@@ -138,11 +138,13 @@ impl TemporalJoin {
 
     /// Which of the rows belong to the buckets.
     fn in_buckets(&self, waiting: &Waiting, buckets: &BucketSet) -> Result<Vec<bool>> {
-        let keys = self.keys(STREAM, &waiting.chunk.batch);
-        let search = encode(&self.converter, keys, waiting.chunk.rows())?;
-        let hashes = search.hashes.iter().zip(&search.is_null);
-        let bucket_of = |(&hash, &is_null): (&u64, &bool)| if is_null { 0 } else { bucket(hash) };
-        Ok(hashes.map(|key| buckets.contains(bucket_of(key))).collect())
+        let keys = self.keys(STREAM, &waiting.chunk.batch)?;
+        let bucket_of = |row: usize| match keys.is_null(row) {
+            true => 0,
+            false => bucket(keys.key(row).hash()),
+        };
+        let rows = 0..keys.len();
+        Ok(rows.map(|row| buckets.contains(bucket_of(row))).collect())
     }
 
     fn waiting_snapshot(&self, waiting: &Waiting) -> Result<RecordBatch> {
@@ -215,8 +217,7 @@ impl TemporalJoin {
         let places = own.partition.values().iter().zip(own.position.values());
         let places = places.map(|(&partition, &position)| (partition, position));
         let places = places.collect::<Vec<Place>>();
-        let keys = self.keys(TABLE, &chunk.batch);
-        let keys = encode(&self.converter, keys, chunk.rows())?;
+        let keys = self.keys(TABLE, &chunk.batch)?;
         self.versions.arrive_behind(&places);
         self.versions
             .add(chunk.batch, &times, &places, &keys, self.mark);

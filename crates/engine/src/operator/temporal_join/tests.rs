@@ -1,5 +1,8 @@
 //! Temporal joins against a naive lookup, whatever comes first.
 
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Int64Array, TimestampMicrosecondArray};

@@ -5,9 +5,9 @@ use arrow_schema::SchemaRef;
 use arrow_select::interleave::interleave;
 use hashbrown::HashTable;
 
-use super::super::table_join::index::Search;
 use crate::chunk::Chunk;
 use crate::error::Result;
+use crate::key::{EncodedKeys, Key};
 use crate::state::Mark;
 use crate::time::EventTime;
 
@@ -21,7 +21,7 @@ const BATCHES_MIN: usize = if cfg!(test) { 4 } else { 64 };
 /// Versions by key and time.
 pub struct Versions {
     schema: SchemaRef,
-    by_key: HashTable<Key>,
+    by_key: HashTable<OfKey>,
     /// The rows that versions are.
     batches: Vec<RecordBatch>,
     rows: usize,
@@ -31,7 +31,7 @@ pub struct Versions {
     arrived: u64,
 }
 
-struct Key {
+struct OfKey {
     hash: u64,
     /// Encoded.
     key: Box<[u8]>,
@@ -52,7 +52,7 @@ struct Version {
 /// that one is kept.
 pub type Place = (u32, u64);
 
-impl Key {
+impl OfKey {
     /// Adds a version, unless there is a later one from the same time on.
     fn add(&mut self, version: Version) {
         let before = self.versions.partition_point(|v| v.from < version.from);
@@ -98,12 +98,12 @@ impl Versions {
         rows: RecordBatch,
         times: &[EventTime],
         places: &[Place],
-        keys: &Search,
+        keys: &EncodedKeys,
         mark: Mark,
     ) {
         let batch = self.batches.len() as u32;
         for (row, (&from, &place)) in times.iter().zip(places).enumerate() {
-            if keys.is_null[row] {
+            if keys.is_null(row) {
                 continue;
             }
             let version = Version {
@@ -113,17 +113,17 @@ impl Versions {
                 row: row as u32,
                 mark,
             };
-            let (hash, encoded) = (keys.hashes[row], keys.keys.row(row));
-            let same = |known: &Key| *known.key == *encoded.data();
-            match self.by_key.find_mut(hash, same) {
+            let key = keys.key(row);
+            let same = |known: &OfKey| *known.key == *key.bytes();
+            match self.by_key.find_mut(key.hash(), same) {
                 Some(known) => known.add(version),
                 None => {
-                    let key = Key {
-                        hash,
-                        key: encoded.data().into(),
+                    let new = OfKey {
+                        hash: key.hash(),
+                        key: key.bytes().into(),
                         versions: vec![version],
                     };
-                    self.by_key.insert_unique(hash, key, |key| key.hash);
+                    self.by_key.insert_unique(new.hash, new, |key| key.hash);
                 }
             }
         }
@@ -155,8 +155,10 @@ impl Versions {
     }
 
     /// The version of a key at a time: where its row is.
-    pub fn at(&self, hash: u64, key: &[u8], time: EventTime) -> Option<(u32, u32)> {
-        let known = self.by_key.find(hash, |known| *known.key == *key)?;
+    pub fn at(&self, key: Key<'_>, time: EventTime) -> Option<(u32, u32)> {
+        let known = self
+            .by_key
+            .find(key.hash(), |known| *known.key == *key.bytes())?;
         let after = known
             .versions
             .partition_point(|version| version.from <= time);

@@ -5,10 +5,11 @@ use crate::state::BucketSet;
 
 /// The rows of `chunk` whose keys belong to `buckets`.
 fn part(chunk: &Chunk, keys: &[usize], buckets: &BucketSet) -> Chunk {
-    let keys = keys.iter().map(|&key| chunk.batch.column(key).clone());
-    let mut hashes = Vec::new();
-    hash_rows(&keys.collect::<Vec<_>>(), chunk.rows(), &mut hashes).unwrap();
-    let keep = hashes.iter().map(|&hash| Some(buckets.contains_hash(hash)));
+    let keys = KeyColumns::of_batch(&chunk.batch, keys).unwrap();
+    let keep = keys
+        .hashes()
+        .iter()
+        .map(|&hash| Some(buckets.contains_hash(hash)));
     chunk.filter(&keep.collect()).unwrap()
 }
 

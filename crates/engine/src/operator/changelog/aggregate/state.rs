@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::{Field, Schema};
 
 use super::{Group, Table, UpdatingAggregate};
 use crate::error::{Error, Result};
-use crate::hash::hash_rows;
+use crate::key::KeyColumns;
 use crate::operator::aggregate::Emit;
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK};
@@ -46,10 +46,9 @@ impl Table {
     /// Takes rows of [`Table::rows`] in; `of_group` says what is known of each. None of the groups is
     /// there yet.
     fn add(&mut self, batch: &RecordBatch, of_group: &[Group], keys: usize) -> Result<()> {
-        let columns = batch.columns()[..keys].to_vec();
-        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
-        hash_rows(&columns, batch.num_rows(), &mut hashes)?;
-        self.keys.groups(&columns, &hashes, false, &mut groups)?;
+        let mut groups = Vec::new();
+        let columns = KeyColumns::new(batch.columns()[..keys].to_vec(), batch.num_rows())?;
+        self.keys.groups(&columns, &mut groups)?;
         self.resize();
         for (&group, known) in groups.iter().zip(of_group) {
             self.empty -= usize::from(known.rows != 0);
@@ -106,10 +105,9 @@ impl UpdatingAggregate {
         let keys = self.key_types.len();
         table.add(&self.table.rows(&staying)?, &of_staying, keys)?;
         if !gone.is_empty() {
-            let columns = self.table.keys.columns(&gone)?;
-            let (mut hashes, mut groups) = (Vec::new(), Vec::new());
-            hash_rows(&columns, gone.len(), &mut hashes)?;
-            table.keys.groups(&columns, &hashes, false, &mut groups)?;
+            let mut groups = Vec::new();
+            let columns = KeyColumns::new(self.table.keys.columns(&gone)?, gone.len())?;
+            table.keys.groups(&columns, &mut groups)?;
             table.resize();
             for (&group, known) in groups.iter().zip(&of_gone) {
                 table.of_group[group as usize] = *known;
@@ -179,13 +177,10 @@ impl KeyedState for UpdatingAggregate {
             touched_at,
         });
         let of_group = of_group.collect::<Vec<Group>>();
-        let columns: Vec<ArrayRef> = batch.columns()[..keys].to_vec();
-        let (mut hashes, mut groups) = (Vec::new(), Vec::new());
-        hash_rows(&columns, batch.num_rows(), &mut hashes)?;
+        let mut groups = Vec::new();
+        let columns = KeyColumns::new(batch.columns()[..keys].to_vec(), batch.num_rows())?;
         let known = self.table.keys.len();
-        self.table
-            .keys
-            .groups(&columns, &hashes, false, &mut groups)?;
+        self.table.keys.groups(&columns, &mut groups)?;
         self.table.resize();
         // What is there of them gives way; what has no rows has gone.
         let mut gone = vec![false; self.table.keys.len()];

@@ -13,6 +13,7 @@ use arrow_array::UInt32Array;
 use super::{Candidates, ChangelogJoin, ChangelogJoinSpec, Joined, Pending, Verdict};
 use crate::chunk::Chunk;
 use crate::error::Result;
+use crate::key::Key;
 use crate::operator::join::JoinKind;
 
 /// The side whose rows come out.
@@ -36,16 +37,16 @@ impl ChangelogJoin {
         let mut changing = Vec::new();
         for row in 0..pending.chunk.rows() {
             let encoded = &pending.encoded;
-            if encoded.has_null[row] {
+            if encoded.has_null(row) {
                 continue;
             }
-            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+            let (key, bytes) = (encoded.key(row), encoded.row(row));
             let is_change = if pending.retracts(row) {
-                let before = self.sides[RIGHT].remove(hash, key, bytes, now);
+                let before = self.sides[RIGHT].remove(key, bytes, now);
                 before.is_some_and(|before| before.count == 1)
             } else {
-                let was_forgotten = self.is_over(hash, key, bytes);
-                let kept = self.sides[RIGHT].add(hash, key, bytes, 0, now);
+                let was_forgotten = self.is_over(key, bytes);
+                let kept = self.sides[RIGHT].add(key, bytes, 0, now);
                 kept.count == 1 || was_forgotten
             };
             if is_change {
@@ -67,11 +68,8 @@ impl ChangelogJoin {
     }
 
     /// Whether a row is there that is forgotten, and not removed yet.
-    fn is_over(&self, hash: u64, key: &[u8], row: &[u8]) -> bool {
-        let of_key = self
-            .spec
-            .retention_us
-            .and(self.sides[RIGHT].of_key(hash, key));
+    fn is_over(&self, key: Key<'_>, row: &[u8]) -> bool {
+        let of_key = self.spec.retention_us.and(self.sides[RIGHT].of_key(key));
         of_key.is_some_and(|of_key| of_key.live(&self.retention).all(|(live, _)| live != row))
     }
 
@@ -119,16 +117,16 @@ impl ChangelogJoin {
     /// `None`: it was forgotten, and with it what it made.
     fn partners_of(&mut self, pending: &Pending, row: usize, found: u32) -> Option<u32> {
         let encoded = &pending.encoded;
-        if encoded.has_null[row] || (found > 0 && self.spec.settles()) {
+        if encoded.has_null(row) || (found > 0 && self.spec.settles()) {
             return Some(found);
         }
         let now = self.retention.now();
-        let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+        let (key, bytes) = (encoded.key(row), encoded.row(row));
         if pending.retracts(row) {
-            let before = self.sides[LEFT].remove(hash, key, bytes, now)?;
+            let before = self.sides[LEFT].remove(key, bytes, now)?;
             return Some(before.partners);
         }
-        self.sides[LEFT].add(hash, key, bytes, found, now);
+        self.sides[LEFT].add(key, bytes, found, now);
         Some(found)
     }
 
@@ -140,9 +138,9 @@ impl ChangelogJoin {
         let rows = Chunk::new(candidates.rows.clone(), 0).take(&rows.collect::<Vec<_>>().into())?;
         let encoded = self.sides[LEFT].encode(&rows)?;
         for (row, &i) in settled.iter().enumerate() {
-            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
+            let (key, bytes) = (encoded.key(row), encoded.row(row));
             for _ in 0..candidates.counts[i] {
-                self.sides[LEFT].remove(hash, key, bytes, now);
+                self.sides[LEFT].remove(key, bytes, now);
             }
         }
         Ok(())

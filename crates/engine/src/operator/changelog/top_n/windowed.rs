@@ -72,11 +72,11 @@ impl WindowTopN {
         let rows = self.rows_of(end)?;
         let encoded = rows.encode(chunk)?;
         for row in 0..chunk.rows() {
-            let (hash, key, bytes) = (encoded.hashes[row], encoded.key(row), encoded.row(row));
-            let of_key = rows.of_key(hash, key);
+            let (key, bytes) = (encoded.key(row), encoded.row(row));
+            let of_key = rows.of_key(key);
             if !of_key.is_some_and(|of_key| of_key.is_behind(bytes, limit)) {
-                rows.add(hash, key, bytes, 0, end);
-                rows.keep_first(hash, key, limit);
+                rows.add(key, bytes, 0, end);
+                rows.keep_first(key, limit);
             }
         }
         Ok(())

@@ -1,0 +1,266 @@
+//! Keys of rows: what state is found by.
+//!
+//! Equal keys have to have equal hashes and equal encodings, although SQL says that -0 equals 0 and every
+//! NaN equals every other. This module is the only way from columns to keys, and it brings them into one
+//! form first ([`canonical`]). So no operator can forget that: a [`Key`] can't be made from a column that
+//! is not in that form.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_row::{RowConverter, Rows, SortField};
+use arrow_schema::{DataType, Schema};
+
+use crate::chunk::Chunk;
+use crate::error::Result;
+use crate::hash::{canonical, hash_rows};
+
+/// The key columns of some rows, with the rows' hashes.
+pub struct KeyColumns {
+    columns: Vec<ArrayRef>,
+    hashes: Hashes,
+}
+
+enum Hashes {
+    Computed(Vec<u64>),
+    /// Those that the rows were routed by.
+    Routed(Arc<[u64]>),
+}
+
+impl Hashes {
+    fn get(&self) -> &[u64] {
+        match self {
+            Hashes::Computed(hashes) => hashes,
+            Hashes::Routed(hashes) => hashes,
+        }
+    }
+}
+
+impl KeyColumns {
+    /// The keys of `rows` rows that have them in `columns`. Without columns all rows have the same key.
+    pub fn new(columns: Vec<ArrayRef>, rows: usize) -> Result<KeyColumns> {
+        let mut hashes = Vec::new();
+        hash_rows(&columns, rows, &mut hashes)?;
+        Ok(KeyColumns {
+            columns: in_one_form(columns),
+            hashes: Hashes::Computed(hashes),
+        })
+    }
+
+    /// The keys of a batch's rows, in its columns `keys`.
+    pub fn of_batch(batch: &RecordBatch, keys: &[usize]) -> Result<KeyColumns> {
+        let columns = keys.iter().map(|&key| batch.column(key).clone());
+        KeyColumns::new(columns.collect(), batch.num_rows())
+    }
+
+    /// The keys of a chunk's rows, in its columns `keys`. If the rows were routed by the same columns, they
+    /// are not hashed again.
+    pub fn of_chunk(chunk: &Chunk, keys: &[usize]) -> Result<KeyColumns> {
+        match &chunk.key_hashes {
+            Some(routed) if *routed.columns == *keys => {
+                let columns = keys.iter().map(|&key| chunk.batch.column(key).clone());
+                Ok(KeyColumns {
+                    columns: in_one_form(columns.collect()),
+                    hashes: Hashes::Routed(Arc::clone(&routed.hashes)),
+                })
+            }
+            _ => KeyColumns::of_batch(&chunk.batch, keys),
+        }
+    }
+
+    /// The columns, in the form in which keys are compared.
+    pub fn columns(&self) -> &[ArrayRef] {
+        &self.columns
+    }
+
+    /// The hash of each row.
+    pub fn hashes(&self) -> &[u64] {
+        self.hashes.get()
+    }
+
+    /// Whether nobody here has looked at the columns yet, so that they are in another core's caches.
+    pub fn are_cold(&self) -> bool {
+        matches!(self.hashes, Hashes::Routed(_))
+    }
+}
+
+fn in_one_form(columns: Vec<ArrayRef>) -> Vec<ArrayRef> {
+    match canonical(&columns) {
+        Cow::Borrowed(_) => columns,
+        Cow::Owned(columns) => columns,
+    }
+}
+
+/// Encodes keys of certain types, and decodes them.
+pub struct KeyEncoder {
+    converter: RowConverter,
+    /// Whether there are no columns: then all keys are equal, and encoded as nothing.
+    is_empty: bool,
+}
+
+impl KeyEncoder {
+    /// For keys of these types.
+    pub fn new(types: impl IntoIterator<Item = DataType>) -> Result<KeyEncoder> {
+        let fields = types.into_iter().map(SortField::new).collect::<Vec<_>>();
+        Ok(KeyEncoder {
+            is_empty: fields.is_empty(),
+            converter: RowConverter::new(fields)?,
+        })
+    }
+
+    /// For the columns `keys` of `schema`.
+    pub fn of_schema(schema: &Schema, keys: &[usize]) -> Result<KeyEncoder> {
+        let types = keys.iter().map(|&key| schema.field(key).data_type());
+        KeyEncoder::new(types.cloned())
+    }
+
+    /// Encodes keys.
+    pub fn encode(&self, keys: KeyColumns) -> Result<EncodedKeys> {
+        let mut is_null = vec![false; keys.hashes().len()];
+        for column in keys.columns.iter().filter(|key| key.null_count() > 0) {
+            for (row, is_null) in is_null.iter_mut().enumerate() {
+                *is_null |= column.is_null(row);
+            }
+        }
+        let rows = match self.is_empty {
+            true => None,
+            false => Some(self.converter.convert_columns(&keys.columns)?),
+        };
+        Ok(EncodedKeys {
+            hashes: keys.hashes,
+            rows,
+            is_null,
+        })
+    }
+
+    /// Encodes columns that are compared as keys are, but not found by their hash. There is at least one.
+    pub fn rows(&self, columns: &[ArrayRef]) -> Result<Rows> {
+        Ok(self.converter.convert_columns(&canonical(columns))?)
+    }
+
+    /// The columns of encoded keys.
+    pub fn decode<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Vec<ArrayRef>> {
+        if self.is_empty {
+            return Ok(Vec::new());
+        }
+        let parser = self.converter.parser();
+        Ok(self
+            .converter
+            .convert_rows(keys.map(|key| parser.parse(key)))?)
+    }
+}
+
+/// Encoded keys of some rows.
+pub struct EncodedKeys {
+    hashes: Hashes,
+    /// `None` without key columns.
+    rows: Option<Rows>,
+    is_null: Vec<bool>,
+}
+
+impl EncodedKeys {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.is_null.len()
+    }
+
+    /// The hash of each row's key.
+    pub fn hashes(&self) -> &[u64] {
+        self.hashes.get()
+    }
+
+    /// The key of row `row`.
+    pub fn key(&self, row: usize) -> Key<'_> {
+        Key {
+            hash: self.hashes()[row],
+            bytes: self.bytes_of(row),
+        }
+    }
+
+    fn bytes_of(&self, row: usize) -> &[u8] {
+        self.rows.as_ref().map_or(&[], |rows| rows.row(row).data())
+    }
+
+    /// Whether a column of row `row`'s key is NULL: in a join such a key equals nothing.
+    pub fn is_null(&self, row: usize) -> bool {
+        self.is_null[row]
+    }
+
+    /// About how many bytes the keys take.
+    pub fn bytes(&self) -> usize {
+        self.rows.as_ref().map_or(0, Rows::size)
+    }
+}
+
+/// The key of a row: its hash, and its encoded columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key<'k> {
+    hash: u64,
+    bytes: &'k [u8],
+}
+
+impl<'k> Key<'k> {
+    /// A key that was stored: the hash and the bytes of another one.
+    pub(crate) fn stored(hash: u64, bytes: &'k [u8]) -> Key<'k> {
+        Key { hash, bytes }
+    }
+
+    /// The key's hash.
+    #[inline]
+    pub fn hash(self) -> u64 {
+        self.hash
+    }
+
+    /// The key's encoded columns.
+    #[inline]
+    pub fn bytes(self) -> &'k [u8] {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Float64Type;
+    use arrow_array::{Float64Array, Int64Array};
+
+    use super::*;
+
+    #[test]
+    fn keys_that_are_equal_are_hashed_and_encoded_alike() {
+        let numbers = [
+            Some(-0.0),
+            Some(0.0),
+            None,
+            Some(f64::NAN),
+            Some(-f64::NAN),
+            Some(-1.5),
+        ];
+        let double: ArrayRef = Arc::new(Float64Array::from(numbers.to_vec()));
+        let float = arrow_cast::cast(&double, &DataType::Float32).unwrap();
+        for column in [double, float] {
+            let ones: ArrayRef = Arc::new(Int64Array::from(vec![1; 6]));
+            let types = [column.data_type().clone(), DataType::Int64];
+            let encoder = KeyEncoder::new(types).unwrap();
+            let columns = KeyColumns::new(vec![column.clone(), ones], 6).unwrap();
+            let keys = encoder.encode(columns).unwrap();
+            assert_eq!(keys.key(0), keys.key(1));
+            assert_eq!(keys.key(3), keys.key(4));
+            assert!(keys.key(2) != keys.key(0) && keys.key(3) != keys.key(0));
+            assert!(keys.is_null(2) && !keys.is_null(0));
+            let back = encoder.decode((0..6).map(|row| keys.key(row).bytes()));
+            let back = arrow_cast::cast(&back.unwrap()[0], &DataType::Float64).unwrap();
+            let back = back.as_primitive::<Float64Type>();
+            assert_eq!((back.value(0).to_bits(), back.value(5)), (0, -1.5));
+        }
+    }
+
+    #[test]
+    fn without_columns_all_keys_are_equal() {
+        let encoder = KeyEncoder::new([]).unwrap();
+        let keys = encoder.encode(KeyColumns::new(vec![], 2).unwrap()).unwrap();
+        assert_eq!((keys.len(), keys.key(0)), (2, keys.key(1)));
+        assert!(encoder.decode([&[][..]].into_iter()).unwrap().is_empty());
+    }
+}
