@@ -9,7 +9,6 @@ use slackwater_sql::program::Program;
 use slackwater_sql::settings::LinkKind;
 
 use crate::calibrate::{self, Calibration};
-use crate::costs::schema_of;
 use crate::measure::Kind;
 use crate::plan::Plan;
 use crate::planner::has_target;
@@ -81,7 +80,7 @@ pub fn describe(choice: &Choice) -> String {
 
 /// Bytes of a row, as far as its types tell.
 fn row_bytes(program: &Program, node: usize) -> usize {
-    let schema = schema_of(program, node);
+    let schema = program.nodes[node].schema();
     let widths = schema.fields().iter().map(|field| {
         let width = field.data_type().primitive_width();
         width.unwrap_or(TEXT_BYTES)

@@ -23,9 +23,9 @@ use slackwater_engine::sink::{Sink, SinkRequest};
 use slackwater_engine::source::{DeadLetters, SourceRequest, Tuning};
 use slackwater_engine::{Error, Result};
 use slackwater_sql::error::SqlError;
+use slackwater_sql::node::SinkSpec;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::TwoPhase;
-use slackwater_sql::specs::{NodeSpec, SinkSpec};
 
 use crate::checkpoints::{Restored, Suspected, takes_part};
 use crate::notices::{Noticed, SourceNotices, Tell};
@@ -139,11 +139,7 @@ impl<'a> ProgramCatalog<'a> {
 
     /// The sinks, with their nodes.
     pub fn sinks(&self) -> impl Iterator<Item = (usize, &SinkSpec)> {
-        let nodes = self.program.nodes.iter().enumerate();
-        nodes.filter_map(|(node, spec)| match spec {
-            NodeSpec::Sink(sink) => Some((node, sink)),
-            _ => None,
-        })
+        self.program.sinks()
     }
 
     /// A catalog of the program's nodes.
@@ -153,10 +149,7 @@ impl<'a> ProgramCatalog<'a> {
         let mut bytes_read = HashMap::new();
         let (mut tunings, mut notices) = (HashMap::new(), HashMap::new());
         let mut fail = false;
-        for (number, node) in program.nodes.iter().enumerate() {
-            let NodeSpec::Source(source) = node else {
-                continue;
-            };
+        for (number, source) in program.sources() {
             let mut definition = definition(&source.table);
             definition.name = plain_name(&source.table.name).to_string();
             let made_now = slackwater_connect::dead_letters(&definition)
@@ -189,18 +182,10 @@ impl<'a> ProgramCatalog<'a> {
         let mut letters_of: Vec<Arc<FileDeadLetters>> = Vec::new();
         for (number, node) in program.nodes.iter().enumerate() {
             let inputs = &program.graph.nodes[number].inputs;
-            letters_of.push(match (node, inputs.as_slice()) {
-                (NodeSpec::Source(source), _) => letters[plain_name(&source.table.name)].clone(),
-                (
-                    NodeSpec::Map { .. }
-                    | NodeSpec::Filter { .. }
-                    | NodeSpec::DropLate { .. }
-                    | NodeSpec::LookupJoin(_)
-                    | NodeSpec::LateRows { .. }
-                    | NodeSpec::Window { .. },
-                    [edge],
-                ) => letters_of[edge.from].clone(),
-                _ => of_query.clone(),
+            letters_of.push(match (node.as_source(), inputs.as_slice()) {
+                (Some(source), _) => letters[plain_name(&source.table.name)].clone(),
+                (None, [edge]) if node.facts().rejects_input_rows => letters_of[edge.from].clone(),
+                (None, _) => of_query.clone(),
             });
         }
         letters.insert(String::new(), of_query);
@@ -264,15 +249,13 @@ impl<'a> ProgramCatalog<'a> {
     /// The source's number among the sources.
     fn ordinal(&self, node: usize) -> u32 {
         let sources = self.program.nodes[..node].iter();
-        sources
-            .filter(|node| matches!(node, NodeSpec::Source(_)))
-            .count() as u32
+        sources.filter(|node| node.is_source()).count() as u32
     }
 }
 
 impl Catalog for ProgramCatalog<'_> {
     fn source(&self, node: usize, instance: usize, instances: usize) -> Result<SourceParts> {
-        let NodeSpec::Source(spec) = &self.program.nodes[node] else {
+        let Some(spec) = self.program.nodes[node].as_source() else {
             return Err(Error::new(format!("node {node}"), "is no source"));
         };
         let table = definition(&spec.table);
@@ -333,28 +316,25 @@ impl Catalog for ProgramCatalog<'_> {
     }
 
     fn combiner(&self, node: usize) -> Result<Box<dyn Stateless>> {
-        match &self.program.nodes[node] {
-            NodeSpec::Aggregate { spec, input } => Ok(Box::new(Combine::new(
-                spec.clone(),
-                input,
+        match self.program.nodes[node].facts().combines {
+            Some(combines) => Ok(Box::new(Combine::new(
+                combines.spec.clone(),
+                combines.input,
                 self.combining[node].clone(),
             )?)),
-            _ => Err(Error::new(format!("node {node}"), "is no aggregation")),
+            None => Err(Error::new(format!("node {node}"), "is no aggregation")),
         }
     }
 
     fn sink(&self, node: usize, instance: usize, instances: usize) -> Result<Box<dyn Sink>> {
-        match &self.program.nodes[node] {
-            NodeSpec::Sink(spec) => {
-                let epoch = self.epoch;
-                let request = SinkRequest {
-                    epoch,
-                    ..SinkRequest::new(instance, instances)
-                };
-                spec.connector.sink(&request)
-            }
-            _ => Err(Error::new(format!("node {node}"), "is no sink")),
-        }
+        let Some(spec) = self.program.nodes[node].as_sink() else {
+            return Err(Error::new(format!("node {node}"), "is no sink"));
+        };
+        let request = SinkRequest {
+            epoch: self.epoch,
+            ..SinkRequest::new(instance, instances)
+        };
+        spec.connector.sink(&request)
     }
 
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters> {
@@ -369,13 +349,8 @@ impl Catalog for ProgramCatalog<'_> {
     }
 
     fn restored(&self, node: usize, share: Option<(usize, usize)>) -> Result<Vec<Chain>> {
-        // Earlier versions kept rows of a join without keys wherever they were restored to: the parts don't
-        // say which instance needs them.
-        let is_misplaced = match &self.program.nodes[node] {
-            NodeSpec::Join(join) => join.sides.iter().any(|side| side.keys.is_empty()),
-            _ => false,
-        };
-        let share = share.filter(|_| !is_misplaced);
+        let state = self.program.nodes[node].state();
+        let share = share.filter(|_| !state.is_some_and(|state| state.is_read_whole));
         match self.restored_of(node) {
             Some(restored) => restored.chains(node, share),
             None => Ok(Vec::new()),

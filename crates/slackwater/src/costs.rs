@@ -10,13 +10,9 @@ use std::path::PathBuf;
 use arrow_schema::{DataType, SchemaRef};
 use serde::{Deserialize, Serialize};
 use slackwater_control::demand::NodeCost;
-use slackwater_control::query::NodeKind;
-use slackwater_engine::operator::table_join::STREAM;
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::NodeSpec;
 
 use crate::report::OperatorReport;
-use crate::tuner::guess;
 
 /// Fewer rows say little of what one costs: starting is most of it.
 const ROWS_MIN: u64 = 10_000;
@@ -26,13 +22,6 @@ const KEPT_MAX: usize = 4_096;
 
 /// The most bytes that are read of the file: each operator has some hundred.
 const BYTES_MAX: u64 = 4 << 20;
-
-/// Rows that a condition lets through, of those that it looks at, where nobody has measured it.
-const ROWS_OUT_FILTER: f64 = 0.5;
-
-/// Rows that come out of state for each that goes in, where nobody has measured it: windows give
-/// fewer than they take.
-const ROWS_OUT_STATEFUL: f64 = 0.1;
 
 /// Bytes of a text or another value without a fixed width: a view of 16 and half as many beside it.
 const BYTES_VARIABLE: f64 = 24.0;
@@ -139,62 +128,20 @@ pub fn query_costs(program: &Program, learned: &Learned) -> QueryCosts {
     let nodes = 0..program.nodes.len();
     let known = nodes.clone().map(|node| {
         let measured = learned.operators.get(&key(program, node)).copied();
-        let assumed_out = match (&program.nodes[node], program.graph.nodes[node].kind) {
-            (NodeSpec::Filter { .. }, _) => ROWS_OUT_FILTER,
-            (
-                NodeSpec::TableJoin(_)
-                | NodeSpec::LookupJoin(_)
-                | NodeSpec::TemporalJoin(_)
-                | NodeSpec::Over(_),
-                _,
-            ) => 1.0,
-            (_, NodeKind::Stateful) => ROWS_OUT_STATEFUL,
-            (_, NodeKind::Sink) => 0.0,
-            _ => 1.0,
-        };
-        let assumed_ns = guess(&program.nodes[node]).per_row_ns;
+        let spec = &program.nodes[node];
+        let assumed = spec.facts().cost;
+        let assumed_ns = assumed.work.per_row_ns;
         let cost = NodeCost {
             per_row_ns: measured.map_or(assumed_ns, |measured| measured.per_row_ps as f64 / 1e3),
             rows_out: measured
                 .and_then(|measured| measured.rows_out_per_million)
-                .map_or(assumed_out, |rows_out| rows_out as f64 / 1e6),
-            row_bytes: row_bytes(schema_of(program, node)),
+                .map_or(assumed.rows_out, |rows_out| rows_out as f64 / 1e6),
+            row_bytes: row_bytes(spec.schema()),
         };
         (cost, measured.is_some())
     });
     let (of_node, measured) = known.unzip();
     QueryCosts { of_node, measured }
-}
-
-/// The columns of what comes out of a node; those that a sink writes.
-pub fn schema_of(program: &Program, node: usize) -> &SchemaRef {
-    match &program.nodes[node] {
-        NodeSpec::Source(source) => &source.schema,
-        NodeSpec::Map { schema, .. }
-        | NodeSpec::Window { schema, .. }
-        | NodeSpec::ToRows { schema }
-        | NodeSpec::SessionRows { schema, .. }
-        | NodeSpec::Union { schema, .. } => schema,
-        NodeSpec::ChangelogJoin(spec) => spec.output(),
-        NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => &spec.schema,
-        NodeSpec::Final(spec) => &spec.schema,
-        NodeSpec::Aggregate { spec, .. } | NodeSpec::Sessions { spec, .. } => &spec.schema,
-        NodeSpec::CountWindow(spec) => &spec.schema,
-        NodeSpec::Join(spec) => spec.output(),
-        NodeSpec::IntervalJoin(spec) => spec.output(),
-        NodeSpec::Over(spec) => &spec.schema,
-        NodeSpec::TableJoin(spec) if spec.only.is_some() => {
-            schema_of(program, program.graph.nodes[node].inputs[STREAM].from)
-        }
-        NodeSpec::TableJoin(spec) => &spec.schema,
-        NodeSpec::LookupJoin(spec) => &spec.schema,
-        NodeSpec::TemporalJoin(spec) => &spec.join.schema,
-        NodeSpec::Sink(sink) => &sink.schema,
-        // It passes on what it reads.
-        NodeSpec::Filter { .. } | NodeSpec::DropLate { .. } | NodeSpec::LateRows { .. } => {
-            schema_of(program, program.graph.nodes[node].inputs[0].from)
-        }
-    }
 }
 
 fn row_bytes(schema: &SchemaRef) -> f64 {
@@ -214,17 +161,14 @@ pub fn source_rates(
     costs: &QueryCosts,
     instances: impl Fn(usize) -> usize,
 ) -> Vec<f64> {
-    let nodes = program.nodes.iter().enumerate();
-    let rates = nodes.map(|(node, spec)| match spec {
-        NodeSpec::Source(source) => {
-            let said = source.connector.describe().rows_per_s;
-            let per_row_ns = costs.of_node[node].per_row_ns.max(1.0);
-            let possible = instances(node) as f64 * 1e9 / per_row_ns;
-            said.map_or(possible, |said| said.min(possible))
-        }
-        _ => 0.0,
-    });
-    rates.collect()
+    let mut rates = vec![0.0; program.nodes.len()];
+    for (node, source) in program.sources() {
+        let said = source.connector.describe().rows_per_s;
+        let per_row_ns = costs.of_node[node].per_row_ns.max(1.0);
+        let possible = instances(node) as f64 * 1e9 / per_row_ns;
+        rates[node] = said.map_or(possible, |said| said.min(possible));
+    }
+    rates
 }
 
 #[cfg(test)]

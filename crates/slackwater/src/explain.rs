@@ -6,7 +6,6 @@ use slackwater_control::query::{Edge, Exchange};
 use slackwater_sql::program::Program;
 
 use crate::broadcast;
-use crate::costs::schema_of;
 use crate::plan::{Plan, instance_name};
 
 mod dot;
@@ -120,7 +119,7 @@ fn exchange(program: &Program, plan: &Plan, edge: &Edge, to: usize) -> String {
     match &edge.exchange {
         Exchange::Forward => String::new(),
         Exchange::Key(columns) => {
-            let fields = schema_of(program, edge.from).fields();
+            let fields = program.nodes[edge.from].schema().fields();
             let names = columns.iter().map(|&column| {
                 let field = fields.get(column);
                 field.map_or(String::new(), |field| field.name().clone())

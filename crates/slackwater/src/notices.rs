@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use slackwater_connect::FileDeadLetters;
 use slackwater_engine::intake::{self, Notice, Place};
 use slackwater_engine::source::Tuning;
-use slackwater_sql::specs::SourceSpec;
+use slackwater_sql::node::SourceSpec;
 
 use crate::cli::say;
 use sentences::About;

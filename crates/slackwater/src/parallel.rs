@@ -14,7 +14,6 @@ use slackwater_control::demand::rows_into;
 use slackwater_control::latency::model::UTILISATION_MAX;
 use slackwater_sql::program::{Output, Program};
 use slackwater_sql::settings::Parallelism;
-use slackwater_sql::specs::NodeSpec;
 
 use crate::costs::{QueryCosts, source_rates};
 use crate::report::count;
@@ -95,12 +94,12 @@ fn automatic(
 }
 
 fn name(program: &Program, sink: usize) -> String {
-    match &program.nodes[sink] {
-        NodeSpec::Sink(sink) => match &sink.table {
-            Some(table) => format!("'{}'", table.name),
-            None => "the terminal".to_string(),
-        },
-        _ => format!("#{sink}"),
+    let Some(spec) = program.nodes[sink].as_sink() else {
+        return format!("#{sink}");
+    };
+    match &spec.table {
+        Some(table) => format!("'{}'", table.name),
+        None => "the terminal".to_string(),
     }
 }
 

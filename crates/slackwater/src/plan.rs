@@ -14,7 +14,6 @@ use slackwater_engine::runtime::WaitMode;
 use slackwater_engine::sink::Accepts;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Processes, TwoPhase};
-use slackwater_sql::specs::NodeSpec;
 
 use crate::broadcast::Decided;
 use crate::checkpoints::takes_part;
@@ -164,10 +163,8 @@ pub fn fingerprint(program: &Program, deployment: &Deployment) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     format!("{deployment:?}").hash(&mut hasher);
-    for node in &program.nodes {
-        if let NodeSpec::Source(source) = node {
-            source.connector.describe().max_instances.hash(&mut hasher);
-        }
+    for (_, source) in program.sources() {
+        source.connector.describe().max_instances.hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -270,9 +267,7 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
     InstancePlan {
         name: instance_name(graph, plan, instance),
         worker: plan.placement.worker_of[instance],
-        movable: plan.elastic
-            && !is_source
-            && nodes.iter().all(|&node| may_move(&program.nodes[node])),
+        movable: plan.elastic && !is_source && nodes.iter().all(|&node| may_move(program, node)),
         checkpointed: plan.checkpoints && takes_part(program)[nodes[0]],
         index: node.index,
         of: node.of,
@@ -288,45 +283,39 @@ fn combines(program: &Program, route: &StepPlan, to: usize) -> bool {
         return false;
     };
     let is_split = matches!(balancer, BalancerPlan::Keyed { .. }) && links.len() > 1;
-    let NodeSpec::Aggregate { spec, input } = &program.nodes[to] else {
+    let Some(combines) = program.nodes[to].facts().combines else {
         return false;
     };
     let may = match program.settings.two_phase {
         TwoPhase::On => true,
         // When it is switched on is a matter of time, which no row may depend on.
-        TwoPhase::Auto => spec.calls.iter().all(|call| call.is_exact(input)),
+        TwoPhase::Auto => combines.is_exact,
         TwoPhase::Off => false,
     };
-    is_split && may && spec.can_combine()
+    is_split && may
 }
 
 fn latency_target(program: &Program, node: usize) -> Option<u64> {
-    match &program.nodes[node] {
-        NodeSpec::Sink(sink) => sink.latency_target_ns,
-        _ => None,
-    }
+    program.nodes[node].as_sink()?.latency_target_ns
 }
 
 /// What is not for a sink of the rows that come to it: another reader of the same rows may have asked for
 /// what they were before their update, and one that can only add rows takes none back, also not a sum
 /// that overflows.
 fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
-    match &program.nodes[node] {
-        NodeSpec::Sink(sink) if sink.connector.capabilities().accepts == Accepts::Rows => {
+    match program.nodes[node].as_sink() {
+        Some(sink) if sink.connector.capabilities().accepts == Accepts::Rows => {
             &[RowKind::UpdateBefore, RowKind::Delete]
         }
-        NodeSpec::Sink(sink) if !sink.hears_before => &[RowKind::UpdateBefore],
-        _ => &[],
+        Some(sink) if !sink.hears_before => &[RowKind::UpdateBefore],
+        Some(_) | None => &[],
     }
 }
 
-/// Whether a node may go on on another worker while it runs.
-fn may_move(node: &NodeSpec) -> bool {
-    match node {
-        NodeSpec::Source(_) => false,
-        NodeSpec::Sink(sink) => !sink.connector.capabilities().uses_waiter,
-        _ => true,
-    }
+/// Whether a node that is no source may move to another worker while it runs.
+fn may_move(program: &Program, node: usize) -> bool {
+    let sink = program.nodes[node].as_sink();
+    !sink.is_some_and(|sink| sink.connector.capabilities().uses_waiter)
 }
 
 fn route(
@@ -344,7 +333,7 @@ fn route(
     let balancer = match &program.graph.nodes[to].inputs[input].exchange {
         Exchange::Key(columns) => BalancerPlan::Keyed {
             columns: columns.clone(),
-            keep_origin: orders_rows(&program.nodes[to]),
+            keep_origin: program.nodes[to].facts().orders_by_origin,
             to,
         },
         Exchange::RoundRobin => BalancerPlan::RoundRobin,
@@ -360,16 +349,5 @@ fn route(
         node: from,
         kind: StepKind::Route { balancer, links },
         next: Vec::new(),
-    }
-}
-
-/// Whether the node orders rows by where they come from.
-fn orders_rows(node: &NodeSpec) -> bool {
-    match node {
-        NodeSpec::Aggregate { spec, .. } | NodeSpec::Sessions { spec, .. } => {
-            spec.calls.iter().any(|call| call.function.needs_order())
-        }
-        NodeSpec::SessionRows { .. } | NodeSpec::CountWindow(_) | NodeSpec::Over(_) => true,
-        _ => false,
     }
 }

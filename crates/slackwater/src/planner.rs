@@ -5,7 +5,6 @@ use slackwater_engine::runtime::WaitMode;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Parallelism, Processes};
-use slackwater_sql::specs::NodeSpec;
 
 use crate::broadcast;
 use crate::costs::{Learned, query_costs};
@@ -91,8 +90,8 @@ pub fn learns(program: &Program) -> bool {
 
 /// Whether a sink has a latency target.
 pub fn has_target(program: &Program) -> bool {
-    let mut nodes = program.nodes.iter();
-    nodes.any(|node| matches!(node, NodeSpec::Sink(sink) if sink.latency_target_ns.is_some()))
+    let mut sinks = program.sinks();
+    sinks.any(|(_, sink)| sink.latency_target_ns.is_some())
 }
 
 /// A worker that waits like this has its core to itself.

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::NodeSpec;
 
 use crate::catalog::ProgramCatalog;
 use crate::cli::say;
@@ -28,10 +27,8 @@ impl Progress {
     /// A line for bounded inputs, where it is `wanted`.
     pub fn new(wanted: bool, program: &Program) -> Progress {
         use std::io::IsTerminal;
-        let sources = program.nodes.iter().filter_map(|node| match node {
-            NodeSpec::Source(source) => Some(source.connector.describe()),
-            _ => None,
-        });
+        let sources = program.sources();
+        let sources = sources.map(|(_, source)| source.connector.describe());
         let sources = sources.collect::<Vec<_>>();
         let bounded = sources.iter().all(|source| source.bounded);
         let terminal = std::io::stderr().is_terminal();

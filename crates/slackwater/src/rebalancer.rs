@@ -26,7 +26,6 @@ use slackwater_engine::protocol::Command;
 use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Rebalance, TwoPhase};
-use slackwater_sql::specs::NodeSpec;
 
 use crate::hosts::{HostCommand, LocalHost};
 
@@ -415,20 +414,8 @@ fn stages(program: &Program, deployment: &Deployment) -> Vec<Stage> {
     }
     // Who can't hand its state over stays as it is.
     stages.retain(|stage| {
-        let is_known = matches!(
-            program.nodes[stage.node],
-            NodeSpec::Aggregate { .. }
-                | NodeSpec::Join(_)
-                | NodeSpec::Sessions { .. }
-                | NodeSpec::SessionRows { .. }
-                | NodeSpec::CountWindow(_)
-                | NodeSpec::ChangelogJoin(_)
-                | NodeSpec::TopN(_)
-                | NodeSpec::ByPrimaryKey(_)
-                | NodeSpec::IntervalJoin(_)
-                | NodeSpec::Over(_)
-        );
-        is_known
+        let has_state = program.nodes[stage.node].state().is_some();
+        has_state
             && stage
                 .instances
                 .iter()
@@ -466,10 +453,8 @@ impl Stage {
 /// Whether some source works through its input unit by unit: a barrier could then fall into different
 /// units of two of them.
 fn has_units(program: &Program) -> bool {
-    program.nodes.iter().any(|node| match node {
-        NodeSpec::Source(source) => source.table.options.contains_key("unit_of_work"),
-        _ => false,
-    })
+    let mut sources = program.sources();
+    sources.any(|(_, source)| source.table.options.contains_key("unit_of_work"))
 }
 
 /// SplitMix64: chance that is the same everywhere.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use slackwater_engine::runtime::{Costs, WaitMode};
 use slackwater_sql::SqlError;
+use slackwater_sql::node::SourceSpec;
 use slackwater_sql::program::{Program, compile};
-use slackwater_sql::specs::NodeSpec;
 
 use crate::calibrate;
 use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
@@ -264,10 +264,8 @@ fn run_with_state(
 
 /// What is not read any more, of tables that may have something new.
 fn new_input(query: &Query<'_>) -> String {
-    let sources = query.program.nodes.iter().filter_map(|node| match node {
-        NodeSpec::Source(source) => Some((&source.table.name, source.connector.describe())),
-        _ => None,
-    });
+    let sources = query.program.sources();
+    let sources = sources.map(|(_, source)| (&source.table.name, source.connector.describe()));
     let tables = sources.filter(|(_, described)| described.ends_with_peer);
     let tables = tables.map(|(table, source)| format!("'{table}' ({})", source.connector));
     let tables = tables.collect::<Vec<String>>();
@@ -302,13 +300,11 @@ fn finished(attempted: Attempted) -> Box<Finished> {
 
 /// A text that came from standard input has used it up.
 fn check_standard_input(script: &Script, program: &Program) -> Result<(), Failure> {
-    let reads_it = |node: &NodeSpec| match node {
-        NodeSpec::Source(source) if source.connector.describe().connector == "stdin" => {
-            Some(source.table.name.clone())
-        }
-        _ => None,
+    let reads_it = |(_, source): (usize, &SourceSpec)| {
+        let is_it = source.connector.describe().connector == "stdin";
+        is_it.then(|| source.table.name.clone())
     };
-    match program.nodes.iter().find_map(reads_it) {
+    match program.sources().find_map(reads_it) {
         Some(table) if script.has(STANDARD_INPUT) => Err(Failure::Usage(format!(
             "{STANDARD_INPUT}: table '{table}' has 'connector' = 'stdin', but the text itself came from there\n  \
              = read the query from a file: slackwater run query.sql"

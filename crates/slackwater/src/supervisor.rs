@@ -24,7 +24,6 @@ use slackwater_checkpoint::{Error, Kind, Runner, Store};
 use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::sink::{Delivery, Recovered};
 use slackwater_engine::time::now_ns;
-use slackwater_sql::specs::NodeSpec;
 
 pub use attempt::Attempted;
 use attempt::Claimed;
@@ -400,13 +399,11 @@ impl Supervisor<'_, '_> {
         let nodes = &self.query.members.graph_nodes;
         nodes
             .iter()
-            .find_map(|&node| match &self.query.program.nodes[node] {
-                NodeSpec::Source(source) => {
-                    let described = source.connector.describe();
-                    let is_endless = !described.bounded && !described.ends_with_peer;
-                    is_endless.then_some((source.table.name.as_str(), described.connector))
-                }
-                _ => None,
+            .filter_map(|&node| self.query.program.nodes[node].as_source())
+            .find_map(|source| {
+                let described = source.connector.describe();
+                let is_endless = !described.bounded && !described.ends_with_peer;
+                is_endless.then_some((source.table.name.as_str(), described.connector))
             })
     }
 
@@ -537,10 +534,8 @@ impl Supervisor<'_, '_> {
     }
 
     fn suspicion(&self, suspect: &Suspected) -> String {
-        let name = match &self.query.program.nodes[suspect.node] {
-            NodeSpec::Source(source) => &source.table.name,
-            _ => "",
-        };
+        let source = self.query.program.nodes[suspect.node].as_source();
+        let name = source.map_or("", |source| &source.table.name);
         let Suspected {
             partition,
             first,
@@ -623,7 +618,7 @@ pub fn warnings(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Vec<String> 
     let members = &query.members;
     let nodes = members.nodes.iter().zip(&members.graph_nodes);
     for (_, &node) in nodes.filter(|(identity, _)| identity.kind == NodeKind::Source) {
-        let NodeSpec::Source(source) = &query.program.nodes[node] else {
+        let Some(source) = query.program.nodes[node].as_source() else {
             continue;
         };
         let described = source.connector.describe();

@@ -7,8 +7,8 @@ use hdrhistogram::Histogram;
 use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
 use slackwater_engine::deploy::{Deployment, InputPlan, StepKind};
 use slackwater_engine::instance::SinkResult;
+use slackwater_sql::node::NodeSpec;
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::NodeSpec;
 
 use crate::catalog::{DeadLetterFile, ProgramCatalog};
 use crate::hosts::FinalCounts;
@@ -162,8 +162,7 @@ impl Tally<'_> {
     fn refused(&self) -> Vec<(u64, u64)> {
         let read = InstanceCounters::read;
         let graph = &self.program.graph;
-        let is_source = |node: &usize| matches!(self.program.nodes[*node], NodeSpec::Source(_));
-        let sources = (0..self.program.nodes.len()).filter(is_source);
+        let sources = self.program.sources().map(|(node, _)| node);
         let sources = sources.collect::<Vec<usize>>();
         let mut refused = vec![(0, 0); sources.len()];
         for (instance, slots) in self.deployment.instances.iter().zip(self.counters) {
@@ -202,7 +201,7 @@ impl Tally<'_> {
             same.into_iter().for_each(|own| own.add(theirs.clone()));
         }
         for (&node, report) in nodes.iter().zip(reports) {
-            let NodeSpec::Source(source) = &self.program.nodes[node] else {
+            let Some(source) = self.program.nodes[node].as_source() else {
                 continue;
             };
             let Some(noticed) = noticed.iter().find(|noticed| noticed.node == node) else {
@@ -298,7 +297,7 @@ impl Tally<'_> {
                         latency_ms,
                     });
                 }
-                _ => {}
+                NodeSpec::Operator(_) => {}
             }
         }
         self.tell_of(&source_nodes, &sources);

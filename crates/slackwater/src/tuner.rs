@@ -34,7 +34,7 @@ use crate::hosts::{HostCommand, LocalHost};
 use crate::plan::Plan;
 
 use elastic::Elastic;
-pub use paths::{Path, guess, paths};
+pub use paths::{Path, paths};
 use watch::{PathWatch, WorkerWatch};
 
 /// Ticks while something changes, and otherwise.
@@ -138,7 +138,7 @@ pub fn spread_evenly(program: &Program, plan: &Plan, costs: Costs) -> Vec<HostCo
     let delay_ns = share_ns.saturating_sub(costs.oversleep_p99_ns + costs.wake_ns);
     let mut commands = Vec::new();
     for (node, spec) in program.nodes.iter().enumerate() {
-        if matches!(spec, slackwater_sql::specs::NodeSpec::Source(_)) && !settings.linger_set {
+        if spec.is_source() && !settings.linger_set {
             let paced = paths::is_paced(program, node);
             let linger_ns = if paced { delay_ns } else { 0 };
             commands.push(HostCommand::Tune {
@@ -458,8 +458,7 @@ impl<'a> Tuner<'a> {
     }
 
     fn is_source(&self, node: usize) -> bool {
-        use slackwater_sql::specs::NodeSpec;
-        matches!(self.program.nodes[node], NodeSpec::Source(_))
+        self.program.nodes[node].is_source()
     }
 
     /// The workers that run something.

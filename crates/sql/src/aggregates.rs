@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
+use datafusion_common::tree_node::TreeNode;
 use datafusion_common::{DFSchema, ScalarValue};
 use datafusion_expr::expr::{AggregateFunction as AggregateExpr, NullTreatment, Sort};
 use datafusion_expr::{Accumulator as DataFusionAccumulator, AggregateUDF, Expr, ExprSchemable};
@@ -39,6 +40,34 @@ pub struct PlannedCall {
 
 /// Functions whose result depends on the order in which rows arrive.
 const ORDER_SENSITIVE: &[&str] = &["array_agg", "string_agg", "nth_value", "any_value"];
+
+/// Functions that order rows by event time.
+const FIRST_LAST: &[&str] = &["first_value", "last_value"];
+
+/// Whether an expression calls an aggregate that orders rows by event time.
+pub fn orders_rows(expression: &Expr) -> bool {
+    let is_first_last = |part: &Expr| match part {
+        Expr::AggregateFunction(call) => FIRST_LAST.contains(&call.func.name()),
+        _ => false,
+    };
+    expression
+        .exists(|part| Ok(is_first_last(part)))
+        .unwrap_or(true)
+}
+
+/// Whether a function keeps all values that it has seen (or all that are different).
+pub fn keeps_values(function: &AggregateFunction) -> bool {
+    match function {
+        AggregateFunction::Distinct { function, .. } => !function.needs_order(),
+        AggregateFunction::Quantile { .. } => true,
+        AggregateFunction::Other(factory) => factory.keeps_values(),
+        AggregateFunction::Count
+        | AggregateFunction::Sum { .. }
+        | AggregateFunction::Average
+        | AggregateFunction::Extreme { .. }
+        | AggregateFunction::FirstLast { .. } => false,
+    }
+}
 
 /// Plans one call over an input of `schema`.
 pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
@@ -104,7 +133,7 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
             largest: name == "max",
             of: of.clone(),
         }),
-        ("first_value" | "last_value", [of]) => Some(AggregateFunction::FirstLast {
+        (name, [of]) if FIRST_LAST.contains(&name) => Some(AggregateFunction::FirstLast {
             last: name == "last_value",
             ignore_nulls: params.null_treatment == Some(NullTreatment::IgnoreNulls),
             of: of.clone(),

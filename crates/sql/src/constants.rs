@@ -9,7 +9,6 @@ use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::{constant, physical, reason};
 use crate::simplify::computable;
-use crate::types::with_sql_types;
 
 /// Refuses a plan with a constant that overflows (the optimiser computes constants in advance, and
 /// wraps), or with a pattern that is no regular expression.
@@ -49,7 +48,7 @@ fn check_constant(part: &Expr) -> Option<Result<()>> {
     let part = computable(part, &DFSchema::empty()).ok()?;
     let computed = physical(&part, &DFSchema::empty()).ok()?;
     let error = constant(&part).err()?;
-    let place = with_sql_types(&explain::expression(&computed));
+    let place = explain::expression(&computed);
     let message = format!("{place}: {}", reason(error));
     Some(Err(SqlError::new(message).mend(
         "write a constant that fits its type, or CAST its parts to a wider one",

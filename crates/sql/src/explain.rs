@@ -1,18 +1,10 @@
-//! Texts for `explain`: expressions, windows and operators as a reader of SQL would write them.
+//! Strings for `explain`: expressions, columns and windows as a reader of SQL would write them.
 
-use arrow_schema::{SchemaRef, TimeUnit};
-use slackwater_engine::operator::aggregate::AggregateSpec;
-use slackwater_engine::operator::changelog::final_rows::FinalSpec;
-use slackwater_engine::operator::changelog::join::ChangelogJoinSpec;
-use slackwater_engine::operator::changelog::top_n::TopNSpec;
-use slackwater_engine::operator::interval_join::IntervalJoinSpec;
-use slackwater_engine::operator::join::JoinSpec;
-use slackwater_engine::operator::lookup_join::LookupJoinSpec;
-use slackwater_engine::operator::over::{OverFunction, OverSpec};
-use slackwater_engine::operator::table_join::{Only, STREAM, TABLE, TableJoinSpec};
+use arrow_schema::{Schema, TimeUnit};
+use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_engine::operator::window::{WindowKind, Windows};
 
-use crate::types::with_sql_types;
+use crate::types::with_sql_casts;
 
 mod expression;
 
@@ -77,12 +69,25 @@ pub fn readable(text: &str) -> String {
             shown.push(character);
         }
     }
-    let shown = shown.replace("count(1)", "count(*)");
-    // A column may be called like a type; what is computed is named by how.
-    match shown.contains('(') {
-        true => with_sql_types(&shown),
-        false => shown,
-    }
+    // A column may be called like a type: only what something is cast to is one.
+    with_sql_casts(&shown.replace("count(1)", "count(*)"))
+}
+
+/// The names of columns, as a reader of SQL would write them.
+pub fn names(columns: &[usize], of: &Schema) -> String {
+    let names = columns.iter();
+    let names = names.map(|&column| readable(of.field(column).name()));
+    names.collect::<Vec<String>>().join(", ")
+}
+
+/// What rows are ordered by.
+pub fn order(order: &RowOrder, of: &Schema) -> String {
+    let order = order.iter().map(|(column, options)| {
+        let name = readable(of.field(*column).name());
+        let descending = if options.descending { " DESC" } else { "" };
+        format!("{name}{descending}")
+    });
+    order.collect::<Vec<_>>().join(", ")
 }
 
 /// `tumbling 30 s`, `sliding 1 min every 10 s`, `sessions, gap 30 min`.
@@ -158,231 +163,6 @@ pub fn interval(months: i128, days: i128, nanoseconds: i128) -> String {
             format!("INTERVAL '{}'", several.collect::<Vec<_>>().join(" "))
         }
     }
-}
-
-/// An aggregation over an input with the columns of `input`.
-pub fn aggregate(spec: &AggregateSpec, input: &SchemaRef) -> String {
-    let name = |index: &usize| readable(input.field(*index).name());
-    let mut keys = spec.keys.iter().map(name).collect::<Vec<_>>();
-    let kind = match &spec.window {
-        Some(window) => {
-            keys.insert(0, "window".to_string());
-            let mut kind = self::windows(&window.windows);
-            if let Some(refires) = &spec.refires {
-                if let Some(every_ns) = refires.every_ns {
-                    kind.push_str(&format!(
-                        ", emitted {} after a change",
-                        duration(every_ns.into())
-                    ));
-                }
-                if refires.lateness_us > 0 {
-                    let lateness = duration(i128::from(refires.lateness_us) * 1000);
-                    kind.push_str(&format!(", {lateness} for late rows"));
-                }
-            }
-            kind
-        }
-        None if spec.is_final() => "when the input has ended".to_string(),
-        None => "running".to_string(),
-    };
-    let first = spec.schema.fields().len() - spec.calls.len();
-    let calls = spec.schema.fields()[first..]
-        .iter()
-        .map(|field| readable(field.name()));
-    let calls = calls.collect::<Vec<_>>().join(", ");
-    let by = if keys.is_empty() {
-        String::new()
-    } else {
-        format!(" by {}", keys.join(", "))
-    };
-    format!(
-        "{kind}: {}{by}",
-        if calls.is_empty() { "distinct" } else { &calls }
-    )
-}
-
-/// A window join.
-pub fn join(spec: &JoinSpec) -> String {
-    let name = |side: usize, index: usize| spec.sides[side].schema.field(index).name();
-    let pairs = spec.sides[0].keys.iter().zip(&spec.sides[1].keys);
-    let mut on = pairs
-        .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
-        .collect::<Vec<_>>();
-    if let Some(condition) = &spec.condition {
-        on.push(format!("{condition:#?}"));
-    }
-    let kind = format!("{:?}", spec.kind).to_lowercase();
-    let on = if on.is_empty() {
-        "the same window".to_string()
-    } else {
-        on.join(" and ")
-    };
-    format!("{kind}, {}: {on}", windows(&spec.windows))
-}
-
-/// Functions of the rows before each row.
-pub fn over(spec: &OverSpec) -> String {
-    let name = |index: &usize| readable(spec.input.field(*index).name());
-    let calls = &spec.schema.fields()[spec.input.fields().len()..];
-    let calls = calls.iter().map(|field| field.name().as_str());
-    let calls = calls.collect::<Vec<&str>>().join(", ");
-    let keys = spec.keys.iter().map(name).collect::<Vec<_>>();
-    let by = match keys.is_empty() {
-        true => String::new(),
-        false => format!(" by {}", keys.join(", ")),
-    };
-    format!("{calls}{by} in the order of {}", name(&spec.time_column))
-}
-
-/// One of them, of the name that the planner gives it: that says the rest of OVER once more.
-pub fn over_call(name: &str, function: &OverFunction) -> String {
-    let name = readable(name);
-    let starts = [" PARTITION BY ", " ORDER BY ", " ROWS ", " RANGE "];
-    let call = starts.iter().filter_map(|start| name.find(start)).min();
-    let frame = [" ROWS BETWEEN ", " RANGE BETWEEN "];
-    let frame = frame.iter().filter_map(|start| name.rfind(start)).max();
-    match (call, frame, function) {
-        (Some(call), Some(frame), OverFunction::Aggregate { .. }) => {
-            format!("{}{}", &name[..call], &name[frame..])
-        }
-        (Some(call), ..) => name[..call].to_string(),
-        _ => name,
-    }
-}
-
-/// An interval join.
-pub fn interval_join(spec: &IntervalJoinSpec) -> String {
-    let name = |side: usize, index: usize| spec.sides[side].schema.field(index).name();
-    let pairs = spec.sides[0].keys.iter().zip(&spec.sides[1].keys);
-    let mut on = pairs
-        .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
-        .collect::<Vec<_>>();
-    if let Some(condition) = &spec.condition {
-        on.push(format!("{condition:#?}"));
-    }
-    let [left, right] = [0, 1].map(|side| name(side, spec.sides[side].time_column));
-    let [least, most] = spec.bounds.map(|bound| duration(i128::from(bound) * 1000));
-    let kind = format!("{:?}", spec.kind).to_lowercase();
-    let on = on.iter().map(|on| format!(" and {on}")).collect::<String>();
-    format!("{kind}: {right} - {left} from {least} to {most}{on}")
-}
-
-/// A join of a stream with columns `stream` with a table.
-pub fn table_join(spec: &TableJoinSpec, stream: &SchemaRef) -> String {
-    let pairs = spec.keys[STREAM].iter().zip(&spec.keys[TABLE]);
-    let mut on = pairs
-        .map(|(&l, &r)| {
-            format!(
-                "{} = {}",
-                stream.field(l).name(),
-                spec.table.field(r).name()
-            )
-        })
-        .collect::<Vec<_>>();
-    if let Some(condition) = &spec.condition {
-        on.push(format!("{condition:#?}"));
-    }
-    let kind = match spec.only {
-        Some(Only::WithPartner) => "semi",
-        Some(Only::WithoutPartner) => "anti",
-        Some(Only::NotAmong) => "not in",
-        None if spec.keeps_unmatched => "left",
-        None => "inner",
-    };
-    match on.is_empty() {
-        true => format!("{kind}: every pair"),
-        false => format!("{kind}: {}", on.join(" and ")),
-    }
-}
-
-/// A join with what `table`, whose physical columns these are, has now.
-pub fn lookup_join(spec: &LookupJoinSpec, stream: &SchemaRef, table: &SchemaRef) -> String {
-    let pairs = spec.keys.iter().zip(&spec.request.keys);
-    let on = pairs.map(|(&key, &column)| {
-        format!(
-            "{} = {}",
-            stream.field(key).name(),
-            table.field(column).name()
-        )
-    });
-    let mut on = on.collect::<Vec<_>>();
-    if let Some(condition) = &spec.condition {
-        on.push(format!("{condition:#?}"));
-    }
-    let kind = match spec.keeps_unmatched {
-        true => "left",
-        false => "inner",
-    };
-    let place = spec.connector.describe();
-    format!("{kind}: {}, in {place}", on.join(" and "))
-}
-
-/// A join of two streams.
-pub fn changelog_join(spec: &ChangelogJoinSpec) -> String {
-    let name = |side: usize, index: usize| spec.sides[side].schema.field(index).name();
-    let pairs = spec.sides[0].keys.iter().zip(&spec.sides[1].keys);
-    let mut on = pairs
-        .map(|(&l, &r)| format!("{} = {}", name(0, l), name(1, r)))
-        .collect::<Vec<_>>();
-    if let Some(condition) = &spec.condition {
-        on.push(format!("{condition:#?}"));
-    }
-    let kind = format!("{:?}", spec.kind).to_lowercase();
-    match on.is_empty() {
-        true => format!("{kind}: every pair"),
-        false => format!("{kind}: {}", on.join(" and ")),
-    }
-}
-
-/// The first rows of each partition.
-pub fn top_n(spec: &TopNSpec) -> String {
-    let name = |column: usize| readable(spec.input.field(column).name());
-    let order = spec.order.iter().map(|(column, options)| {
-        let descending = if options.descending { " DESC" } else { "" };
-        format!("{}{descending}", name(*column))
-    });
-    let order = order.collect::<Vec<_>>().join(", ");
-    let partition = spec.partition.iter().map(|&column| name(column));
-    let partition = partition.collect::<Vec<_>>().join(", ");
-    let by = if partition.is_empty() {
-        String::new()
-    } else {
-        format!(" by {partition}")
-    };
-    let kind = if spec.window.is_some() {
-        ", at the end of the window"
-    } else {
-        ""
-    };
-    format!("first {}{by} in order of {order}{kind}", spec.limit)
-}
-
-/// The rows that are left at the end.
-pub fn final_rows(spec: &FinalSpec) -> String {
-    let order = spec.order.iter().map(|(column, options)| {
-        let name = readable(spec.schema.field(*column).name());
-        let descending = if options.descending { " DESC" } else { "" };
-        format!("{name}{descending}")
-    });
-    let order = order.collect::<Vec<_>>().join(", ");
-    let mut text = match (spec.skip, spec.limit) {
-        (0, None) => "all rows".to_string(),
-        (0, Some(limit)) => format!("first {limit}"),
-        (skip, None) => format!("all rows after the first {skip}"),
-        (skip, Some(limit)) => format!("{limit} after the first {skip}"),
-    };
-    if !order.is_empty() {
-        text.push_str(&format!(" in order of {order}"));
-    }
-    text + ", when the input has ended"
-}
-
-/// One row for each value of a PRIMARY KEY.
-pub fn by_primary_key(spec: &TopNSpec) -> String {
-    let names = spec.partition.iter();
-    let names = names.map(|&column| readable(spec.input.field(column).name()));
-    let names = names.collect::<Vec<_>>().join(", ");
-    format!("one row for each {names}: of several that are there the greatest")
 }
 
 #[cfg(test)]

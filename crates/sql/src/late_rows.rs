@@ -12,21 +12,20 @@ use datafusion_expr::{Extension, LogicalPlan};
 use sqlparser::tokenizer::Span;
 
 use crate::error::{Result, SqlError, nearest};
+use crate::node::NodeSpec;
+
 use crate::session::Session;
-use crate::specs::NodeSpec;
 use crate::table::{LATE_ROWS, Table, TableHandle};
 use crate::types::{arrow_cast_ok, sql_name};
 use crate::window::{LateTable, WindowNode};
 
 /// What a table for late rows does not get: rows that are left out where no window function judges them.
 pub fn only_counted(nodes: &[NodeSpec], session: &Session) -> Option<String> {
-    let of_table = nodes.iter().find_map(|node| match node {
-        NodeSpec::Source(source) => source.table.options.get(LATE_ROWS),
-        _ => None,
-    });
+    let mut sources = nodes.iter().filter_map(NodeSpec::as_source);
+    let of_table = sources.find_map(|source| source.table.options.get(LATE_ROWS));
     let name = of_table.or(session.settings.late_rows.as_ref());
     let name = name.filter(|name| *name != "none")?;
-    let leaves_out = |node: &NodeSpec| matches!(node, NodeSpec::DropLate { .. });
+    let leaves_out = |node: &NodeSpec| node.facts().drops_late;
     nodes.iter().any(leaves_out).then(|| {
         format!(
             "late rows of OVER, interval joins and joins with versions are only counted: \

@@ -50,7 +50,6 @@ mod late_rows;
 pub mod node;
 mod order;
 pub mod program;
-pub mod specs;
 pub mod state;
 pub mod warnings;
 

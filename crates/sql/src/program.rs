@@ -15,12 +15,11 @@ use crate::changelog::{self, ChangelogMode};
 use crate::connectors::Connectors;
 use crate::error::{Result, SqlError, find, nearest};
 use crate::late_rows;
-use crate::node::Translator;
+use crate::node::{self, NodeSpec, SinkSpec, SourceSpec};
 use crate::order;
 use crate::outputs;
 use crate::session::Session;
 use crate::settings::{Balancer, Parallelism, Settings, is_parallelism};
-use crate::specs::NodeSpec;
 use crate::statement::{CreateTable, Hinted, OPTIONS_OF, Placed, Statement, parse};
 use crate::table::{LATE_ROWS, Table};
 use crate::types::{arrow_cast_ok, sql_name};
@@ -66,6 +65,18 @@ impl Program {
     /// Whether there is nothing to run.
     pub fn is_empty(&self) -> bool {
         self.graph.nodes.is_empty()
+    }
+
+    /// The tables that are read, with their nodes.
+    pub fn sources(&self) -> impl Iterator<Item = (usize, &SourceSpec)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter_map(|(node, spec)| Some((node, spec.as_source()?)))
+    }
+
+    /// The tables that are written, with their nodes.
+    pub fn sinks(&self) -> impl Iterator<Item = (usize, &SinkSpec)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter_map(|(node, spec)| Some((node, spec.as_sink()?)))
     }
 }
 
@@ -380,7 +391,7 @@ impl Compiler<'_> {
 
     fn program(&self, jobs: Vec<Job>) -> Result<Program> {
         let plans = jobs.iter().map(|job| &job.plan).collect::<Vec<_>>();
-        let mut translator = Translator::new(&self.session, self.connectors, &plans)?;
+        let mut translator = node::translator(&self.session, self.connectors, &plans)?;
         let (mut outputs, mut targets) = (Vec::new(), Vec::new());
         for job in &jobs {
             let table = job.table.as_deref();
@@ -408,7 +419,7 @@ impl Compiler<'_> {
             Parallelism::Fixed(instances) => *instances,
         });
         let late = before..translator.graph.nodes.len();
-        let late = late.filter(|&node| matches!(translator.specs[node], NodeSpec::Sink(_)));
+        let late = late.filter(|&node| translator.specs[node].is_sink());
         outputs.extend(late.map(|sink| Output {
             sink,
             parallelism: widest.unwrap_or(Parallelism::Fixed(1)),

@@ -5,7 +5,7 @@
 //! or DataFusion is written, and no prose: each word stands in a `rename` or in [`data_type`], and changes
 //! only with [`VERSION`]. `docs/internals/checkpoints.md` describes the format.
 //!
-//! - [`crate::specs::NodeSpec::state_identity`] derives the identity of a node.
+//! - `node::identity` derives it from what an operator is made from.
 //! - [`words`] tells a user what differs.
 //! - [`legacy`] is what was stored before there was this format.
 

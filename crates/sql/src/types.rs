@@ -164,107 +164,124 @@ fn decimal(info: &ExactNumberInfo) -> Result<DataType> {
 
 /// A type as the DDL writes it.
 pub fn sql_name(of: &DataType) -> String {
-    match of {
+    let name = match of {
+        DataType::Null => "NULL",
+        DataType::Boolean => "BOOLEAN",
+        DataType::Int8 => "TINYINT",
+        DataType::Int16 => "SMALLINT",
+        DataType::Int32 => "INT",
+        DataType::Int64 => "BIGINT",
+        DataType::UInt8 => "unsigned TINYINT",
+        DataType::UInt16 => "unsigned SMALLINT",
+        DataType::UInt32 => "unsigned INT",
+        DataType::UInt64 => "unsigned BIGINT",
+        DataType::Float32 => "FLOAT",
+        DataType::Float64 => "DOUBLE",
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "STRING",
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTES",
+        DataType::Date32 | DataType::Date64 => "DATE",
+        DataType::Time32(_) | DataType::Time64(_) => "TIME",
+        DataType::Timestamp(TimeUnit::Second, None) => "TIMESTAMP(0)",
+        DataType::Timestamp(TimeUnit::Millisecond, None) => "TIMESTAMP(3)",
+        DataType::Timestamp(TimeUnit::Microsecond, None) => "TIMESTAMP(6)",
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => "TIMESTAMP(9)",
+        DataType::Interval(_) | DataType::Duration(_) => "INTERVAL",
+        DataType::Decimal128(precision, scale) => return format!("DECIMAL({precision}, {scale})"),
+        DataType::List(item) | DataType::LargeList(item) => {
+            return format!("ARRAY<{}>", sql_name(item.data_type()));
+        }
         DataType::Struct(fields) => {
-            let fields = fields
-                .iter()
-                .map(|field| format!("{} {}", field.name(), sql_name(field.data_type())));
-            format!("ROW<{}>", fields.collect::<Vec<_>>().join(", "))
+            let fields = fields.iter();
+            let fields =
+                fields.map(|field| format!("{} {}", field.name(), sql_name(field.data_type())));
+            return format!("ROW<{}>", fields.collect::<Vec<_>>().join(", "));
         }
-        DataType::List(item) => format!("ARRAY<{}>", sql_name(item.data_type())),
-        DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".to_string(),
-        DataType::Null => "NULL".to_string(),
-        other => with_sql_types(&other.to_string()),
-    }
+        other => return other.to_string(),
+    };
+    name.to_string()
 }
 
-/// A message of DataFusion or Arrow with their names of types replaced by those of SQL.
+/// A message of DataFusion or Arrow with their names of types replaced by those of SQL. Names that
+/// users have given stay: what is quoted, qualified or part of a longer word is not a type.
 pub fn with_sql_types(message: &str) -> String {
-    // Longer names first: some begin with others.
-    const NAMES: &[(&str, &str)] = &[
-        ("Timestamp(Second, None)", "TIMESTAMP(0)"),
-        ("Timestamp(Millisecond, None)", "TIMESTAMP(3)"),
-        ("Timestamp(Microsecond, None)", "TIMESTAMP(6)"),
-        ("Timestamp(Nanosecond, None)", "TIMESTAMP(9)"),
-        ("Timestamp(s)", "TIMESTAMP(0)"),
-        ("Timestamp(ms)", "TIMESTAMP(3)"),
-        ("Timestamp(µs)", "TIMESTAMP(6)"),
-        ("Timestamp(ns)", "TIMESTAMP(9)"),
-        ("Decimal128", "DECIMAL"),
-        ("LargeUtf8", "STRING"),
-        ("Utf8View", "STRING"),
-        ("Utf8", "STRING"),
-        ("Boolean", "BOOLEAN"),
-        ("Float32", "FLOAT"),
-        ("Float64", "DOUBLE"),
-        ("Date32", "DATE"),
-        ("UInt8", "unsigned TINYINT"),
-        ("UInt16", "unsigned SMALLINT"),
-        ("UInt32", "unsigned INT"),
-        ("UInt64", "unsigned BIGINT"),
-        ("Int8Array", "TINYINT"),
-        ("Int16Array", "SMALLINT"),
-        ("Int32Array", "INT"),
-        ("Int64Array", "BIGINT"),
-        ("Int8", "TINYINT"),
-        ("Int16", "SMALLINT"),
-        ("Int32", "INT"),
-        ("Int64", "BIGINT"),
-        ("Time64(µs)", "TIME"),
-        ("Time64(Microsecond)", "TIME"),
-        ("Time64(ns)", "TIME"),
-        ("Time32(ms)", "TIME"),
-        ("Time32(s)", "TIME"),
-        ("Interval(MonthDayNano)", "INTERVAL"),
-        ("Interval(DayTime)", "INTERVAL"),
-        ("Interval(YearMonth)", "INTERVAL"),
-        ("Duration(s)", "INTERVAL"),
-        ("Duration(ms)", "INTERVAL"),
-        ("Duration(µs)", "INTERVAL"),
-        ("Duration(ns)", "INTERVAL"),
-        ("Date64", "DATE"),
-        ("LargeBinary", "BYTES"),
-        ("BinaryView", "BYTES"),
-        ("Binary", "BYTES"),
-    ];
-    let mut shown = message.to_string();
-    for &(arrow, sql) in NAMES {
-        if shown.contains(arrow) {
-            shown = shown.replace(arrow, sql);
-        }
-    }
-    with_rows(with_arrays(shown))
-}
-
-/// `Struct("a": STRING, "b": INT)` as `ROW<a STRING, b INT>`.
-fn with_rows(mut shown: String) -> String {
-    while let Some(at) = shown.find("Struct(") {
-        let mut depth = 0;
-        let end = shown[at..].find(|c| {
-            depth += i32::from(c == '(') - i32::from(c == ')');
-            c == ')' && depth == 0
-        });
-        let Some(end) = end else { break };
-        let inner = shown[at + "Struct(".len()..at + end].replace("\": ", " ");
-        let inner = inner.replace('"', "");
-        shown = format!("{}ROW<{inner}>{}", &shown[..at], &shown[at + end + 1..]);
+    let mut shown = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(first) = rest.chars().next() {
+        let is_inside = shown.ends_with(|c| is_word(c) || c == '.');
+        let (taken, written) = match first {
+            _ if is_inside => (first.len_utf8(), None),
+            '\'' | '"' | '`' => (quoted(rest, first), None),
+            'A'..='Z' => match leading_type(rest) {
+                Some((length, of)) => (length, Some(of)),
+                None => (first.len_utf8(), None),
+            },
+            _ => (first.len_utf8(), None),
+        };
+        let (read, after) = rest.split_at(taken);
+        shown.push_str(written.as_deref().unwrap_or(read));
+        rest = after;
     }
     shown
 }
 
-/// `List(STRING)` as `ARRAY<STRING>`.
-fn with_arrays(mut shown: String) -> String {
-    while let Some(at) = shown.find("List(") {
-        let mut depth = 0;
-        let end = shown[at..].find(|c| {
-            depth += i32::from(c == '(') - i32::from(c == ')');
-            c == ')' && depth == 0
-        });
-        let Some(end) = end else { break };
-        let inner = &shown[at + "List(".len()..at + end];
-        shown = format!("{}ARRAY<{inner}>{}", &shown[..at], &shown[at + end + 1..]);
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// How long what is in quotes at the beginning of a text is; 1 where nothing closes them.
+fn quoted(text: &str, quote: char) -> usize {
+    text[1..].find(quote).map_or(1, |length| length + 2)
+}
+
+/// The type whose name a text begins with, as SQL writes it, and how long that name is.
+fn leading_type(text: &str) -> Option<(usize, String)> {
+    let name = text.find(|c| !is_word(c)).unwrap_or(text.len());
+    let is_qualifier = text[name..].starts_with('.') && text[name + 1..].starts_with(is_word);
+    if is_qualifier {
+        return None;
     }
-    shown
+    let mut depth = 0;
+    let parameters = text[name..].find(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0
+    });
+    let whole = match text[name..].starts_with('(') {
+        true => parameters.map(|length| name + length + 1),
+        false => None,
+    };
+    // Arrays of a type are named after it.
+    let of_array = text[..name].strip_suffix("Array");
+    let names = [whole.map(|length| &text[..length]), Some(&text[..name])];
+    let mut types = names.into_iter().flatten();
+    let found = types
+        .find_map(|named| Some((named.len(), named.parse::<DataType>().ok()?)))
+        .or_else(|| Some((name, of_array?.parse::<DataType>().ok()?)));
+    match (found, &text[..name]) {
+        (Some((length, of)), _) => Some((length, sql_name(&of))),
+        // A decimal of any precision.
+        (None, "Decimal128") => Some((name, "DECIMAL".to_string())),
+        (None, _) => None,
+    }
+}
+
+/// The name of an expression with SQL's names of the types that something is cast to.
+pub fn with_sql_casts(name: &str) -> String {
+    const AS: &str = " AS ";
+    let mut shown = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find(AS) {
+        let (before, of) = rest.split_at(at + AS.len());
+        shown.push_str(before);
+        let cast = leading_type(of).filter(|(length, _)| of[*length..].starts_with(')'));
+        rest = match cast {
+            Some((length, of_cast)) => {
+                shown.push_str(&of_cast);
+                &of[length..]
+            }
+            None => of,
+        };
+    }
+    shown + rest
 }
 
 /// Our types also in CAST.
@@ -331,12 +348,40 @@ mod tests {
             ("no Interval(MonthDayNano)", "no INTERVAL"),
             ("Duration(µs) + Int64", "INTERVAL + BIGINT"),
             (
+                "Timestamp(Nanosecond, None) or Int64Array.",
+                "TIMESTAMP(9) or BIGINT.",
+            ),
+            (
                 "Struct(\"a\": Utf8View, \"b\": Struct(\"c\": Int32)) and Binary",
                 "ROW<a STRING, b ROW<c INT>> and BYTES",
             ),
             ("List(Timestamp(ms))", "ARRAY<TIMESTAMP(3)>"),
+            ("Time64(µs) or Time64(Nanosecond)", "TIME or TIME"),
+            ("a Decimal128 of precision 5", "a DECIMAL of precision 5"),
+            (
+                "Can't cast value 5 to type Decimal128(10, 2)",
+                "Can't cast value 5 to type DECIMAL(10, 2)",
+            ),
         ] {
             assert_eq!(with_sql_types(planner), sql);
         }
+    }
+
+    #[test]
+    fn columns_that_are_called_like_types_keep_their_names() {
+        for text in [
+            "there is no column 'Int64'",
+            "column \"Utf8\" of t",
+            "t.Date32 = t.Boolean",
+            "Int64_total and my_Utf8 and Binary2",
+            "Utf8.Int64",
+        ] {
+            assert_eq!(with_sql_types(text), text);
+        }
+        assert_eq!(
+            with_sql_casts("sum(CAST(Utf8 AS Int64)) + max(Date32)"),
+            "sum(CAST(Utf8 AS BIGINT)) + max(Date32)"
+        );
+        assert_eq!(with_sql_casts("x AS Int64"), "x AS Int64");
     }
 }

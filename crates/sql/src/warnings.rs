@@ -9,19 +9,16 @@ use sqlparser::tokenizer::Span;
 
 use crate::error::{Place, SqlError};
 use crate::explain;
+use crate::node::{Emission, NodeSpec};
 use crate::settings::Settings;
-use crate::specs::NodeSpec;
 use crate::table::Table;
 
 /// Windows between which rows fall through.
 pub fn gaps(nodes: &[NodeSpec]) -> Vec<String> {
-    let windows = nodes.iter().filter_map(|spec| match spec {
-        NodeSpec::Window { windows, .. } => Some(windows),
-        _ => None,
-    });
+    let windows = nodes.iter().filter_map(|spec| spec.facts().assigns);
     let mut found = windows
         .filter(|windows| windows.kind == WindowKind::Aligned && windows.slide > windows.size)
-        .map(gap)
+        .map(|windows| gap(&windows))
         .collect::<Vec<String>>();
     // One text may make the same windows over several tables.
     found.sort();
@@ -40,11 +37,7 @@ fn gap(windows: &Windows) -> String {
 /// `state_ttl` beside results that are emitted at the end of the input: what is to come out may not be forgotten.
 pub fn final_state(nodes: &[NodeSpec], settings: &Settings) -> Option<String> {
     settings.state_ttl_us?;
-    let is_at_end = |spec: &NodeSpec| match spec {
-        NodeSpec::Final(_) => true,
-        NodeSpec::Aggregate { spec, .. } => spec.window.is_none() && spec.is_final(),
-        _ => false,
-    };
+    let is_at_end = |spec: &NodeSpec| spec.facts().emission == Emission::AtEnd;
     nodes.iter().any(is_at_end).then(|| {
         "'state_ttl' does not count for results that are emitted when the inputs have ended (ORDER BY, LIMIT, \
          'emit' = 'final'): they are kept until then"
@@ -55,13 +48,7 @@ pub fn final_state(nodes: &[NodeSpec], settings: &Settings) -> Option<String> {
 /// `'emit' = 'every …'` where nothing is emitted by it.
 pub fn idle_emit(nodes: &[NodeSpec], settings: &Settings) -> Option<String> {
     settings.emit_every_ns?;
-    let emits = |spec: &NodeSpec| match spec {
-        NodeSpec::Aggregate { spec, .. } => spec
-            .refires
-            .as_ref()
-            .is_some_and(|refires| refires.every_ns.is_some()),
-        _ => false,
-    };
+    let emits = |spec: &NodeSpec| spec.facts().emission == Emission::OnTimer;
     if nodes.is_empty() || nodes.iter().any(emits) {
         return None;
     }
@@ -160,9 +147,7 @@ pub fn beside_targets(
             + "\n  = leave 'wait' out: the target decides how workers wait";
         clash(setting("wait"), tightest, text);
     }
-    let sinks = nodes
-        .iter()
-        .filter(|node| matches!(node, NodeSpec::Sink(_)));
+    let sinks = nodes.iter().filter(|node| node.is_sink());
     let has_delay = settings.wait_delay_set && matches!(settings.wait, WaitMode::Auto { .. });
     if has_delay && sinks.count() == targets.len() {
         let text = format!(
@@ -173,8 +158,7 @@ pub fn beside_targets(
         );
         clash(setting("wait_delay"), tightest, text);
     }
-    for node in nodes {
-        let NodeSpec::Sink(sink) = node else { continue };
+    for sink in nodes.iter().filter_map(NodeSpec::as_sink) {
         let (Some(table), Some(target_ns)) = (&sink.table, sink.latency_target_ns) else {
             continue;
         };

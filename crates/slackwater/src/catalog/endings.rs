@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::NodeSpec;
 use slackwater_sql::table::Table;
 
 /// What a file's name may end in, where its format isn't csv; and the format that is meant.
@@ -21,13 +20,12 @@ const ENDINGS: [(&str, Option<&str>); 6] = [
 pub fn endings(program: &Program) -> Vec<String> {
     let mut found = BTreeMap::new();
     for node in &program.nodes {
-        let (table, done) = match node {
-            NodeSpec::Source(source) => (&source.table, "read"),
-            NodeSpec::Sink(sink) => match &sink.table {
-                Some(table) => (table, "written"),
-                None => continue,
-            },
-            _ => continue,
+        let read = node.as_source().map(|source| (&source.table, "read"));
+        let written = node
+            .as_sink()
+            .and_then(|sink| Some((sink.table.as_ref()?, "written")));
+        let Some((table, done)) = read.or(written) else {
+            continue;
         };
         if let Some(warning) = ending(table, done) {
             found.insert((&table.name, done), warning);

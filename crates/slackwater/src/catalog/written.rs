@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use slackwater_sql::error::SqlError;
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::{NodeSpec, SinkSpec};
 use slackwater_sql::table::Table;
 
 /// Refuses two sinks with the same file, folder, or name in a database, and a sink whose file is read.
@@ -14,13 +13,8 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
     let mut written: HashMap<PathBuf, &str> = HashMap::new();
     let mut sinks: HashMap<String, &str> = HashMap::new();
     let read = read(program);
-    for node in &program.nodes {
-        let NodeSpec::Sink(SinkSpec {
-            table: Some(table), ..
-        }) = node
-        else {
-            continue;
-        };
+    let tables = program.sinks().filter_map(|(_, sink)| sink.table.as_ref());
+    for table in tables {
         if let Some(name) = database_sink(table) {
             if let Some(other) = sinks.insert(name.clone(), &table.name) {
                 return Err(same_name(table, other, &name));
@@ -61,10 +55,7 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
 
 /// The files that tables read, with the names of the tables.
 fn read(program: &Program) -> HashMap<PathBuf, &str> {
-    let sources = program.nodes.iter().filter_map(|node| match node {
-        NodeSpec::Source(source) => Some(&source.table),
-        _ => None,
-    });
+    let sources = program.sources().map(|(_, source)| &source.table);
     let paths = sources.filter_map(|table| Some((table.options.get("path")?, &table.name[..])));
     // A pattern is the name of no file.
     let files = paths.map(|(path, name)| (real_path(Path::new(path)), name));

@@ -20,7 +20,6 @@ use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::{Resume, SourceConnector};
 use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::NodeSpec;
 
 use super::{Incarnation, Members, Suspected, partitions_of};
 
@@ -161,10 +160,7 @@ impl CheckpointAgent {
         let sinks = members
             .graph_nodes
             .iter()
-            .map(|&node| match &program.nodes[node] {
-                NodeSpec::Sink(sink) => Some(sink.connector.clone()),
-                _ => None,
-            });
+            .map(|&node| Some(program.nodes[node].as_sink()?.connector.clone()));
         let thread_state = AgentThread {
             writer,
             runner,
@@ -182,20 +178,16 @@ impl CheckpointAgent {
                 }
             })
             .map_err(|error| format!("can't start a thread: {error}"))?;
-        let nodes = program.nodes.iter().enumerate();
-        let connectors = nodes.filter_map(|(node, spec)| match spec {
-            // Who can be read again keeps everything anyway.
-            NodeSpec::Source(source) if !source.connector.describe().replayable => {
-                Some((node, source.connector.clone()))
-            }
-            _ => None,
-        });
+        // Who can be read again keeps everything anyway.
+        let connectors = program.sources();
+        let connectors = connectors.filter(|(_, of)| !of.connector.describe().replayable);
+        let connectors = connectors.map(|(node, source)| (node, source.connector.clone()));
         let instances = deployment.instances.iter();
         let heads = instances.clone().map(|instance| {
             let head = instance.steps.first().map(|step| step.node);
             let is_stateful = |node: &usize| {
                 let spec = &program.nodes[*node];
-                !matches!(spec, NodeSpec::Sink(_) | NodeSpec::Source(_))
+                !spec.is_sink() && !spec.is_source()
             };
             (head.filter(is_stateful), instance.of as u32)
         });

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use slackwater_checkpoint::compatible::Wanted;
 use slackwater_checkpoint::manifest::{Identity, Meaning, NodeKind};
 use slackwater_engine::deploy::{Deployment, StepKind};
+use slackwater_sql::node::NodeSpec;
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::NodeSpec;
 use slackwater_sql::state::{StateIdentity, legacy};
 
 use super::shown;
@@ -33,10 +33,9 @@ pub fn takes_part(program: &Program) -> Vec<bool> {
     // A node's consumers have larger numbers.
     for node in (0..nodes).rev() {
         let mut consumers = program.graph.consumers(node).into_iter();
-        takes_part[node] = matches!(program.nodes[node], NodeSpec::Sink(_))
+        takes_part[node] = program.nodes[node].is_sink()
             || consumers.any(|(to, input)| {
-                let is_table = matches!(program.nodes[to], NodeSpec::TableJoin(_))
-                    && input == slackwater_engine::operator::table_join::TABLE;
+                let is_table = program.nodes[to].facts().first_input == Some(input);
                 takes_part[to] && !is_table
             });
     }
@@ -63,10 +62,10 @@ impl Members {
             if takes_part[node] {
                 members.nodes.push(identity);
                 members.graph_nodes.push(node);
-                members.transient.push(match spec {
-                    NodeSpec::Source(source) => source.connector.describe().transient_partitions,
-                    _ => false,
-                });
+                members.transient.push(
+                    spec.as_source()
+                        .is_some_and(|source| source.connector.describe().transient_partitions),
+                );
             }
         }
         for (number, instance) in deployment.instances.iter().enumerate() {
@@ -119,7 +118,7 @@ impl Members {
             let upstream = program.graph.upstream(node);
             let sources = upstream
                 .into_iter()
-                .filter(|&of| of != node && matches!(program.nodes[of], NodeSpec::Source(_)));
+                .filter(|&of| of != node && program.nodes[of].is_source());
             Wanted {
                 identity: identity.clone(),
                 sources: sources
@@ -148,16 +147,16 @@ fn keys(program: &Program) -> HashMap<usize, String> {
     for (node, spec) in program.nodes.iter().enumerate() {
         let wish = match spec {
             NodeSpec::Source(source) => format!("source {}", source.table.name),
+            NodeSpec::Operator(_) => continue,
             NodeSpec::Sink(sink) => match &sink.table {
                 Some(table) => format!("sink {}", table.name),
                 None => "terminal".to_string(),
             },
-            _ => continue,
         };
         keys.insert(node, name(wish));
     }
     for (node, spec) in program.nodes.iter().enumerate() {
-        if !matches!(spec, NodeSpec::Sink(_)) {
+        if !spec.is_sink() {
             continue;
         }
         let sink = keys[&node].clone();
@@ -165,10 +164,10 @@ fn keys(program: &Program) -> HashMap<usize, String> {
         while let Some(node) = open.pop() {
             let inputs = &program.graph.nodes[node].inputs;
             for from in inputs.iter().rev().map(|edge| edge.from) {
-                if let Some(saved) = program.nodes[from].saved()
+                if let Some(state) = program.nodes[from].state()
                     && !keys.contains_key(&from)
                 {
-                    keys.insert(from, name(format!("{} of {sink}", saved.word())));
+                    keys.insert(from, name(format!("{} of {sink}", state.kind.word())));
                 }
                 open.push(from);
             }
@@ -178,20 +177,11 @@ fn keys(program: &Program) -> HashMap<usize, String> {
 }
 
 fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
-    let state = spec.state_identity()?;
-    let kind = match &state {
-        StateIdentity::Source(_) => NodeKind::Source,
-        StateIdentity::Sink(_) => NodeKind::Sink,
-        StateIdentity::Aggregate(_)
-        | StateIdentity::SessionRows(_)
-        | StateIdentity::CountWindow(_)
-        | StateIdentity::WindowJoin(_)
-        | StateIdentity::IntervalJoin(_)
-        | StateIdentity::TemporalJoin(_)
-        | StateIdentity::StreamJoin(_)
-        | StateIdentity::Over(_)
-        | StateIdentity::FirstRows(_)
-        | StateIdentity::FinalRows(_) => NodeKind::Stateful,
+    let state = spec.identity()?;
+    let kind = match spec {
+        NodeSpec::Source(_) => NodeKind::Source,
+        NodeSpec::Operator(_) => NodeKind::Stateful,
+        NodeSpec::Sink(_) => NodeKind::Sink,
     };
     Some(Identity {
         key: key?.clone(),

@@ -3,7 +3,6 @@
 use slackwater_control::latency::model::{Prediction, Shape, Waiting};
 use slackwater_engine::runtime::WaitMode;
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::NodeSpec;
 
 use crate::plan::Plan;
 use crate::report::{Report, count};
@@ -51,12 +50,12 @@ fn prediction(prediction: &Prediction) -> String {
 
 /// What messages call a sink.
 pub fn sink_name(program: &Program, node: usize) -> String {
-    match &program.nodes[node] {
-        NodeSpec::Sink(sink) => match &sink.table {
-            Some(table) => table.name.clone(),
-            None => "the terminal".to_string(),
-        },
-        _ => String::new(),
+    let Some(sink) = program.nodes[node].as_sink() else {
+        return String::new();
+    };
+    match &sink.table {
+        Some(table) => table.name.clone(),
+        None => "the terminal".to_string(),
     }
 }
 
@@ -150,7 +149,7 @@ pub struct Predicted {
 
 /// What the plan predicts, as [`targets`] shows it.
 pub fn predicted(program: &Program, plan: &Plan) -> Vec<Predicted> {
-    let is_sink = |node: &usize| matches!(program.nodes[*node], NodeSpec::Sink(_));
+    let is_sink = |node: &usize| program.nodes[*node].is_sink();
     let paths = plan_paths(program, plan, crate::calibrate::costs()).into_iter();
     let predicted = paths.map(|path| Predicted {
         sink: (0..path.path.sink).filter(is_sink).count(),

@@ -3,7 +3,7 @@
 use slackwater_connect::event_time_text;
 use slackwater_engine::intake::{is_plausible, leaves};
 use slackwater_sql::error::nearest;
-use slackwater_sql::specs::SourceSpec;
+use slackwater_sql::node::SourceSpec;
 
 use super::{Kind, Moved, Noticed, Said};
 use crate::report::{SourceReport, count};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use slackwater_engine::chunk::RowKind;
 use slackwater_engine::operator::changelog::rows::RowOrder;
-use slackwater_sql::specs::Changes;
+use slackwater_sql::node::Changes;
 
 /// Rows that are kept; of those beyond only the number is known.
 pub const ROWS_MAX: usize = 100_000;

@@ -17,9 +17,9 @@ use slackwater_engine::sink::{
     Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription,
     SinkRequest,
 };
+use slackwater_sql::node::{Changes, NodeSpec};
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::Processes;
-use slackwater_sql::specs::{Changes, NodeSpec};
 
 use super::live_table::LiveTable;
 

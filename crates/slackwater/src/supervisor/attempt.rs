@@ -6,7 +6,6 @@ use slackwater_checkpoint::CheckpointWriter;
 use slackwater_engine::Error;
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::instance::SinkResult;
-use slackwater_sql::specs::NodeSpec;
 
 use super::coordinator::{Coordinator, Verdict};
 use super::events::RunEvent;
@@ -271,10 +270,8 @@ impl Query<'_> {
         sender: mpsc::SyncSender<RunEvent>,
     ) -> Result<Coordinator, Error> {
         // One checkpoint more that is given up, and two transactions would have to be committed at once.
-        let is_once = self.program.nodes.iter().any(|node| match node {
-            NodeSpec::Sink(sink) => sink.connector.capabilities().may_lose_prepared,
-            _ => false,
-        });
+        let mut sinks = self.program.sinks();
+        let is_once = sinks.any(|(_, sink)| sink.connector.capabilities().may_lose_prepared);
         let coordinator = Coordinator::start(
             writer,
             self.program.settings.checkpoint_interval_ns,
@@ -289,11 +286,9 @@ impl Query<'_> {
     }
 
     fn live_line(&self, host: &LocalHost) -> Option<Live> {
-        let sources = self.program.nodes.iter().filter_map(|node| match node {
-            NodeSpec::Source(source) => source.connector.describe().rows_per_s,
-            _ => None,
-        });
-        let rows_per_s = sources.sum();
+        let sources = self.program.sources();
+        let rows_per_s = sources.filter_map(|(_, source)| source.connector.describe().rows_per_s);
+        let rows_per_s = rows_per_s.sum();
         self.live
             .then(|| Live::new(self.program, self.deployment, host, rows_per_s))
     }

@@ -8,8 +8,8 @@ use slackwater_engine::deploy::Deployment;
 use slackwater_engine::runtime::Costs;
 use slackwater_engine::sink::Delivery;
 use slackwater_sql::SqlError;
+use slackwater_sql::node::SinkSpec;
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::{NodeSpec, SinkSpec};
 
 use super::events::Signals;
 use crate::catalog::ProgramCatalog;
@@ -101,23 +101,17 @@ impl Query<'_> {
 
     /// What can't be saved is refused.
     pub fn check_checkpoints(&self) -> Result<(), Refused> {
-        let units = self.program.nodes.iter().find_map(|node| match node {
-            NodeSpec::Source(source) => {
-                let place = source.table.option_places.get("unit_of_work");
-                place.map(|place| (source, *place))
-            }
-            _ => None,
+        let units = self.program.sources().find_map(|(_, source)| {
+            let place = source.table.option_places.get("unit_of_work");
+            place.map(|place| (source, *place))
         });
         let refused = |error: SqlError| Refused::Usage(self.script.render(&error));
-        let exactly_once = |node: &NodeSpec| match node {
-            // Parts of files are committed one by one, and again after a crash.
-            NodeSpec::Sink(sink) => {
-                let table = sink.table.clone();
-                table.filter(|_| sink.connector.capabilities().may_lose_prepared)
-            }
-            _ => None,
+        // Parts of files are committed one by one, and again after a crash.
+        let exactly_once = |(_, sink): (usize, &SinkSpec)| {
+            let table = sink.table.clone();
+            table.filter(|_| sink.connector.capabilities().may_lose_prepared)
         };
-        let transactional = self.program.nodes.iter().filter_map(exactly_once);
+        let transactional = self.program.sinks().filter_map(exactly_once);
         let transactional = transactional.collect::<Vec<_>>();
         if let [one, other, ..] = &transactional[..] {
             let reason = format!(
@@ -130,14 +124,10 @@ impl Query<'_> {
                         'delivery' = 'at_least_once'";
             return Err(refused(error.mend(mend)));
         }
-        let beside = self.program.nodes.iter().find_map(|node| match node {
-            NodeSpec::Sink(sink)
-                if sink.connector.capabilities().delivery == Delivery::ExactlyOnce =>
-            {
-                let table = sink.table.clone();
-                table.filter(|_| !sink.connector.capabilities().may_lose_prepared)
-            }
-            _ => None,
+        let beside = self.program.sinks().find_map(|(_, sink)| {
+            let is_beside = sink.connector.capabilities().delivery == Delivery::ExactlyOnce
+                && !sink.connector.capabilities().may_lose_prepared;
+            sink.table.clone().filter(|_| is_beside)
         });
         if let (Some(one), Some(other)) = (transactional.first(), beside)
             && self.plan.processes > 1

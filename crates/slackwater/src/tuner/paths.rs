@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use slackwater_control::latency::model::{Load, Work};
 use slackwater_sql::program::Program;
-use slackwater_sql::specs::NodeSpec;
 
 use crate::plan::Plan;
 
@@ -30,14 +29,11 @@ pub struct Path {
 
 /// The paths to all sinks with a target.
 pub fn paths(program: &Program, plan: &Plan) -> Vec<Path> {
-    let sinks = program.nodes.iter().enumerate();
-    let sinks = sinks.filter_map(|(node, spec)| match spec {
-        NodeSpec::Sink(sink) => Some((node, sink.latency_target_ns?)),
-        _ => None,
-    });
+    let sinks = program.sinks();
+    let sinks = sinks.filter_map(|(node, sink)| Some((node, sink.latency_target_ns?)));
     let paths = sinks.map(|(sink, target_ns)| {
         let nodes = program.graph.upstream(sink);
-        let is_source = |node: &usize| matches!(program.nodes[*node], NodeSpec::Source(_));
+        let is_source = |node: &usize| program.nodes[*node].is_source();
         let subqueries = nodes.iter().map(|&node| plan.subqueries.of_node[node]);
         Path {
             sink,
@@ -52,44 +48,13 @@ pub fn paths(program: &Program, plan: &Plan) -> Vec<Path> {
     paths.collect()
 }
 
-/// What a node's work is taken to cost before anything was measured: what HiBench's queries cost on
-/// a virtual machine, rounded.
-pub fn guess(node: &NodeSpec) -> Work {
-    let (per_chunk_ns, per_row_ns) = match node {
-        NodeSpec::Source(_) => (15_000.0, 60.0),
-        NodeSpec::Map { .. } | NodeSpec::Filter { .. } | NodeSpec::Window { .. } => (2_000.0, 5.0),
-        NodeSpec::ToRows { .. } => (2_000.0, 20.0),
-        // Each row is encoded, and kept in a tree.
-        NodeSpec::ChangelogJoin(_)
-        | NodeSpec::TopN(_)
-        | NodeSpec::ByPrimaryKey(_)
-        | NodeSpec::Final(_)
-        | NodeSpec::SessionRows { .. }
-        | NodeSpec::CountWindow(_) => (10_000.0, 500.0),
-        NodeSpec::Sessions { .. } => (10_000.0, 200.0),
-        NodeSpec::Union { .. } | NodeSpec::DropLate { .. } | NodeSpec::LateRows { .. } => {
-            (500.0, 0.0)
-        }
-        NodeSpec::Aggregate { .. } => (5_000.0, 60.0),
-        NodeSpec::TableJoin(_) | NodeSpec::LookupJoin(_) | NodeSpec::TemporalJoin(_) => {
-            (5_000.0, 60.0)
-        }
-        NodeSpec::Join(_) | NodeSpec::IntervalJoin(_) | NodeSpec::Over(_) => (10_000.0, 200.0),
-        NodeSpec::Sink(_) => (10_000.0, 40.0),
-    };
-    Work {
-        per_chunk_ns,
-        per_row_ns,
-    }
-}
-
 /// The work of each subquery of a path, as guessed.
 pub fn guesses(program: &Program, plan: &Plan, path: &Path) -> Vec<Work> {
     let subqueries = path.subqueries.iter();
     let works = subqueries.map(|&subquery| {
         let nodes = plan.subqueries.subqueries[subquery].nodes.iter();
         nodes.fold(Work::default(), |sum, &node| {
-            let guess = guess(&program.nodes[node]);
+            let guess = program.nodes[node].facts().cost.work;
             Work {
                 per_chunk_ns: sum.per_chunk_ns + guess.per_chunk_ns,
                 per_row_ns: sum.per_row_ns + guess.per_row_ns,
@@ -101,9 +66,9 @@ pub fn guesses(program: &Program, plan: &Plan, path: &Path) -> Vec<Work> {
 
 /// What arrives at a path's sources, and whether they say so themselves.
 pub fn load(program: &Program, path: &Path) -> (Load, bool) {
-    let rates = path.sources.iter().map(|&node| match &program.nodes[node] {
-        NodeSpec::Source(source) => source.connector.describe().rows_per_s,
-        _ => None,
+    let rates = path.sources.iter().map(|&node| {
+        let source = program.nodes[node].as_source()?;
+        source.connector.describe().rows_per_s
     });
     let rates = rates.collect::<Vec<Option<f64>>>();
     let known = rates.iter().all(Option::is_some);
@@ -118,8 +83,6 @@ pub fn load(program: &Program, path: &Path) -> (Load, bool) {
 /// Whether a source sets its rows' pace itself, so that collecting them is its business and not its
 /// worker's.
 pub fn is_paced(program: &Program, node: usize) -> bool {
-    match &program.nodes[node] {
-        NodeSpec::Source(source) => source.connector.describe().rows_per_s.is_some(),
-        _ => false,
-    }
+    let source = program.nodes[node].as_source();
+    source.is_some_and(|source| source.connector.describe().rows_per_s.is_some())
 }

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use slackwater::catalog::BuiltIn;
+use slackwater_sql::node::Saved;
 use slackwater_sql::program::compile;
-use slackwater_sql::specs::Saved;
 
 use crate::crash::{rounds_long, seeds};
 use crate::support::{Seeded, left_of};
@@ -56,7 +56,13 @@ fn every_kind_of_state_is_among_the_queries() {
         let case = Case::new(folder.path(), &query, 0);
         let compiled = compile(&case.text("o", false), &[], &BuiltIn);
         let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error:?}", query.sql));
-        covered.extend(compiled.run.nodes.iter().filter_map(|node| node.saved()));
+        covered.extend(
+            compiled
+                .run
+                .nodes
+                .iter()
+                .filter_map(|node| Some(node.state()?.kind)),
+        );
     }
     let missing = Saved::ALL.iter().filter(|kind| !covered.contains(*kind));
     let missing = missing.collect::<Vec<_>>();

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use slackwater::catalog::BuiltIn;
 use slackwater_checkpoint::manifest::record::FORMAT;
+use slackwater_sql::node::Saved;
 use slackwater_sql::program::compile;
-use slackwater_sql::specs::Saved;
 use slackwater_sql::state::VERSION;
 
 use crate::support::{Seeded, left_of};
@@ -109,7 +109,11 @@ fn every_kind_of_state_has_a_golden_checkpoint_in_the_format_that_is_written() {
         let with_state = nodes(&manifest).filter(|node| !list(&node["parts"]).is_empty());
         let keys = with_state.map(|node| node["identity"]["key"].as_str().unwrap().to_string());
         let keys = keys.collect::<Vec<String>>();
-        let saved = compiled.run.nodes.iter().filter_map(|node| node.saved());
+        let saved = compiled
+            .run
+            .nodes
+            .iter()
+            .filter_map(|node| Some(node.state()?.kind));
         let has_state = |saved: &Saved| {
             let of = format!("{} of ", saved.word());
             keys.iter().any(|key| key.starts_with(&of))

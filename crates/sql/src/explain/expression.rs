@@ -15,7 +15,7 @@ use datafusion_physical_expr::expressions::{
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::readable;
-use crate::types::{sql_name, with_sql_types};
+use crate::types::sql_name;
 
 /// An expression of DataFusion's.
 type Physical = Arc<dyn PhysicalExpr>;
@@ -174,7 +174,7 @@ fn other(expression: &Physical) -> String {
     let text = expression.to_string();
     match expression.children().as_slice() {
         [inner] if inner.to_string() == text => self::expression(inner),
-        _ => with_sql_types(&readable(&text)),
+        _ => readable(&text),
     }
 }
 

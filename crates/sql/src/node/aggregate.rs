@@ -1,107 +1,258 @@
 //! GROUP BY: windowed when a window column is among the keys, running otherwise.
 
-use std::sync::Arc;
-
-use arrow_schema::{Field, Schema, SchemaRef};
-use datafusion_expr::Expr;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion_expr::logical_plan::Aggregate;
+use datafusion_expr::{Expr, LogicalPlan};
+use slackwater_control::query::Exchange;
+use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::{
-    AggregateCall, AggregateSpec, Emit, Refires, WindowKey, output_types,
+    self, AggregateCall, AggregateSpec, Emit, Refires, WindowKey, output_types,
 };
+use slackwater_engine::operator::changelog::aggregate::UpdatingAggregate;
 use slackwater_engine::operator::session::SessionSpec;
-use slackwater_engine::operator::window::{WindowKind, Windows};
+use slackwater_engine::operator::window::Windows;
 
-use super::{Role, Stream, Translator};
-use crate::aggregates;
+use super::columns::Columns;
+use super::facts::{
+    Behind, Bound, Changelog, ChangelogMode, Combines, Cost, Emission, Emits, Facts, Growth,
+    NeedsBefore, Node, Order, Sorted, State, by_key,
+};
+use super::groups::Groups;
+use super::identity;
+use super::saved::Saved;
+use super::session_aggregate::{SessionAggregateNode, can_merge_sessions};
+use super::stream::{Role, Stream};
+use super::translator::{Needs, Translation, Translator};
+use crate::aggregates::{self, keeps_values};
 use crate::error::{Result, SqlError};
-use crate::explain;
+use crate::explain::{self, duration, names, readable};
 use crate::expression::{Physical, column};
-use crate::specs::NodeSpec;
 
-/// Columns of an aggregation's input: each expression once.
-#[derive(Default)]
-struct Inputs {
-    columns: Vec<Physical>,
-    names: Vec<String>,
+/// GROUP BY and DISTINCT.
+pub const TRANSLATION: Translation = Translation {
+    needs: |plan| Needs {
+        event_time: match plan {
+            LogicalPlan::Aggregate(aggregate) => {
+                aggregate.aggr_expr.iter().any(aggregates::orders_rows)
+            }
+            _ => false,
+        },
+        ..Needs::NOTHING
+    },
+    translate: |translator, plan| match plan {
+        LogicalPlan::Aggregate(aggregate) => translator.aggregate(aggregate).map(Some),
+        _ => Ok(None),
+    },
+};
+
+/// Aggregation by key.
+pub struct AggregateNode {
+    /// What it computes.
+    pub spec: AggregateSpec,
+    /// The columns of the input.
+    pub input: SchemaRef,
 }
 
-impl Inputs {
-    fn add(&mut self, expression: Physical, name: String) -> usize {
-        if let Some(index) = self.columns.iter().position(|known| known == &expression) {
-            return index;
-        }
-        self.columns.push(expression);
-        self.names.push(name);
-        self.columns.len() - 1
+impl AggregateNode {
+    /// Whether the result is the same to the last bit in whatever order rows come.
+    fn is_exact(&self) -> bool {
+        let mut calls = self.spec.calls.iter();
+        calls.all(|call| call.is_exact(&self.input))
     }
 }
 
+impl Node for AggregateNode {
+    fn schema(&self) -> &SchemaRef {
+        &self.spec.schema
+    }
+
+    fn exchange(&self, _: usize) -> Exchange {
+        by_key(&self.spec.keys)
+    }
+
+    fn state(&self) -> Option<State> {
+        let spec = &self.spec;
+        let kind = match (&spec.window, &spec.refires) {
+            _ if spec.is_updating() => Saved::UpdatingAggregate,
+            (None, _) if spec.is_final() => Saved::FinalAggregate,
+            (None, _) => Saved::RunningAggregate,
+            (Some(_), None) => Saved::WindowAggregate,
+            (Some(_), Some(_)) => Saved::RefiringAggregate,
+        };
+        Some(State {
+            kind,
+            identity: identity::aggregate(spec, &self.input),
+            is_read_whole: false,
+        })
+    }
+
+    fn changelog(&self, wants_before: bool) -> Changelog {
+        let spec = &self.spec;
+        let emits = match spec.window {
+            _ if spec.is_final() => Emits::Appends,
+            None => Emits::Changes(ChangelogMode {
+                // Of a DISTINCT there is nothing to be replaced.
+                updates: !spec.calls.is_empty(),
+                befores: wants_before,
+                deletes: spec.takes_back && !spec.keys.is_empty(),
+            }),
+            Some(_) => Emits::Changes(ChangelogMode {
+                updates: true,
+                befores: wants_before,
+                deletes: false,
+            }),
+        };
+        Changelog {
+            needs_before: NeedsBefore::ByInput(vec![spec.takes_back]),
+            emits,
+        }
+    }
+
+    fn settle(&mut self, wants_before: bool) {
+        if !self.spec.is_final() {
+            self.spec.emits_before = wants_before;
+        }
+    }
+
+    fn growth(&self, _: &str) -> Vec<Growth> {
+        match self.spec.window {
+            Some(_) => Vec::new(),
+            None => growth(&self.spec, &self.input),
+        }
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let spec = &self.spec;
+        let every_ns = spec.refires.as_ref().and_then(|refires| refires.every_ns);
+        Facts {
+            order: match spec.is_final() && self.is_exact() {
+                true => Order::Unseen,
+                false => Order::Seen,
+            },
+            sorted: Sorted::No,
+            orders_by_origin: spec.calls.iter().any(|call| call.function.needs_order()),
+            may_be_dealt: false,
+            first_input: None,
+            behind: Behind::ByWindow,
+            rejects_input_rows: false,
+            emission: match (spec.window, every_ns) {
+                (None, _) if spec.is_final() => Emission::AtEnd,
+                (_, Some(_)) => Emission::OnTimer,
+                (_, None) => Emission::OnInput,
+            },
+            drops_late: false,
+            assigns: None,
+            retention_us: spec.retention_us,
+            combines: spec.can_combine().then(|| Combines {
+                is_exact: self.is_exact(),
+                spec,
+                input: &self.input,
+            }),
+            cost: Cost::of(5_000.0, 60.0, Cost::ROWS_OUT_STATE),
+        }
+    }
+
+    fn operator(&self) -> slackwater_engine::Result<Operator> {
+        let spec = self.spec.clone();
+        Ok(match spec.is_updating() {
+            true => Operator::stateful(UpdatingAggregate::new(spec, &self.input)?),
+            false => Operator::stateful(aggregate::Aggregate::new(spec, &self.input)?),
+        })
+    }
+}
+
+/// What an aggregation without windows keeps.
+fn growth(spec: &AggregateSpec, input: &Schema) -> Vec<Growth> {
+    let mut growth = Vec::new();
+    if spec.retention_us.is_none() && !spec.keys.is_empty() {
+        let clause = match spec.calls.is_empty() {
+            true => "DISTINCT",
+            false => "GROUP BY",
+        };
+        let names = names(&spec.keys, input);
+        growth.push(Growth {
+            input: None,
+            keeps: format!("{clause} {names} keeps every key for ever"),
+            bound: Bound::StateTtl,
+        });
+    }
+    // Values that are taken back are as many as what there is of the keys before.
+    let values = spec.calls.iter().enumerate();
+    let values = values.filter(|(_, call)| !spec.takes_back && keeps_values(&call.function));
+    let first = spec.schema.fields().len() - spec.calls.len();
+    growth.extend(values.map(|(number, _)| {
+        let call = readable(spec.schema.field(first + number).name());
+        Growth {
+            input: None,
+            keeps: format!("{call} keeps every value for ever"),
+            bound: Bound::Other(
+                "'state_ttl' forgets whole groups only; aggregate in windows, or take approx_distinct or \
+                 approx_percentile_cont",
+            ),
+        }
+    }));
+    growth
+}
+
 impl Translator<'_> {
-    pub(super) fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Stream> {
+    fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Stream> {
         let plan = &aggregate.input;
         // What it asks for need not be kept row by row.
-        let merges = self.can_merge_sessions(&aggregate.group_expr, &aggregate.aggr_expr, plan);
+        let merges = can_merge_sessions(&aggregate.group_expr, &aggregate.aggr_expr, plan);
         self.merges_sessions = merges;
         let input = self.translate(plan)?;
-        let mut inputs = Inputs::default();
-        let mut window: Option<(Role, Physical, String)> = None;
-        let mut keys = Vec::new();
-        // What each group expression is in the output: a key, or an edge of the window.
-        let mut places = Vec::new();
-        for expression in &aggregate.group_expr {
-            if let Expr::GroupingSet(_) = expression {
-                return Err(
-                    SqlError::new("GROUPING SETS, CUBE and ROLLUP are not known here")
-                        .mend("write one statement per grouping"),
-                );
-            }
-            let bound = self.bind(expression, &input, plan)?;
-            // A window of rows that may be taken back never closes: its edges are keys like others.
-            let role = match input.updates {
-                true => Role::Plain,
-                false => self.role(expression, &input, plan)?,
-            };
-            let name = expression.schema_name().to_string();
-            match role {
-                // Of several sessions with one end, say, each has its own.
-                Role::WindowStart(windows) if !windows.is_fixed() && !merges => {
-                    keys.push((inputs.add(bound, name.clone()), name));
-                    places.push((Some(keys.len() - 1), role));
-                }
-                Role::WindowStart(windows) | Role::WindowEnd(windows) => {
-                    match window {
-                        Some((Role::WindowStart(other) | Role::WindowEnd(other), ..))
-                            if other != windows =>
-                        {
-                            if !is_same_window(other, windows) {
-                                let error = "GROUP BY names two different windows";
-                                return Err(SqlError::new(error));
-                            }
-                            // The other edge in another unit, which is a key like others.
-                            keys.push((inputs.add(bound, name.clone()), name));
-                            places.push((Some(keys.len() - 1), Role::Plain));
-                            continue;
-                        }
-                        _ => {}
-                    }
-                    // Either edge names the window, so only one is carried along; the end is
-                    // what it is closed by.
-                    if window.is_none() || matches!(role, Role::WindowEnd(_)) {
-                        window = Some((role, bound, name));
-                    }
-                    places.push((None, role));
-                }
-                Role::Plain | Role::Time | Role::WindowNumber => {
-                    keys.push((inputs.add(bound, name.clone()), name));
-                    places.push((Some(keys.len() - 1), role));
-                }
-            }
-        }
-        check_edges(&places, merges)?;
-        let refires = self.refires(window.as_ref().map(|(role, ..)| *role))?;
-        let window = window.map(|(role, bound, name)| (role, inputs.add(bound, name)));
-        let mut calls = Vec::new();
-        let mut call_names = Vec::new();
+        let mut columns = Columns::default();
+        let groups = Groups::of(aggregate, self, &input, merges, &mut columns)?;
+        let window = groups.edge.as_ref().map(|edge| WindowKey {
+            column: columns.place(&edge.value, edge.name.as_str()),
+            is_start: edge.is_start,
+            windows: edge.windows,
+        });
+        let refires = self.refires(window.map(|window| window.windows))?;
+        let (calls, call_names) = self.calls(aggregate, &input, &mut columns)?;
+        let orders = calls.iter().any(|call| call.function.needs_order());
+        check_stays(orders, &input)?;
+        let time = input.time.as_ref().filter(|_| orders || merges);
+        let time_column = time.map(|time| columns.place(time, "event_time"));
+        let node = columns.node(self, &input)?;
+        let before = self.schema(node);
+        let output = Output::new(&groups, window, merges, &calls, call_names, &before);
+        let at_end = self.at_end > 0 && window.is_none();
+        let retention_us = self.session.settings.state_ttl_us;
+        let spec = AggregateSpec {
+            window,
+            keys: groups.keys.iter().map(|(column, _)| *column).collect(),
+            calls,
+            time_column,
+            emit: match self.session.settings.emit_every_row {
+                _ if at_end => Emit::AtEnd,
+                true => Emit::EveryRow,
+                false => Emit::Changes,
+            },
+            refires,
+            takes_back: input.updates,
+            starts_empty: false,
+            emits_before: false,
+            retention_us: retention_us.filter(|_| window.is_none() && !at_end),
+            schema: output.schema.clone(),
+        };
+        let spec = AggregateSpec {
+            starts_empty: spec.is_total() && input.deletes && !at_end,
+            ..spec
+        };
+        let node = self.aggregate_node(&spec, before, merges, node);
+        self.aggregated(aggregate, &groups, &output, &spec, node, &input)
+    }
+
+    /// The aggregates, with columns where their expressions stood, and their names.
+    fn calls(
+        &self,
+        aggregate: &Aggregate,
+        input: &Stream,
+        columns: &mut Columns,
+    ) -> Result<(Vec<AggregateCall>, Vec<String>)> {
+        let plan = &aggregate.input;
+        let (mut calls, mut names) = (Vec::new(), Vec::new());
         for expression in &aggregate.aggr_expr {
             let mut inner = expression;
             while let Expr::Alias(alias) = inner {
@@ -113,186 +264,126 @@ impl Translator<'_> {
                 )));
             };
             let planned = aggregates::plan(call, plan.schema())?;
-            let mut arguments = Vec::new();
-            for argument in &planned.arguments {
-                let bound = self.bind(argument, &input, plan)?;
-                arguments.push(inputs.add(bound, argument.schema_name().to_string()));
-            }
-            let filter = match &call.params.filter {
-                None => None,
-                Some(filter) => {
-                    let bound = self.bind(filter, &input, plan)?;
-                    Some(inputs.add(bound, filter.schema_name().to_string()))
-                }
+            let mut add = |argument: &Expr| {
+                let bound = self.bind(argument, input, plan)?;
+                Ok(columns.place(&bound, argument.schema_name().to_string()))
             };
+            let arguments = planned.arguments.iter().map(&mut add);
+            let arguments = arguments.collect::<Result<Vec<usize>>>()?;
+            let filter = call.params.filter.as_deref().map(&mut add);
             calls.push(AggregateCall {
                 function: planned.function,
                 arguments,
-                filter,
+                filter: filter.transpose()?,
             });
-            call_names.push(expression.schema_name().to_string());
+            names.push(expression.schema_name().to_string());
         }
-        let orders = calls.iter().any(|call| call.function.needs_order());
-        if orders && input.updates {
-            return Err(SqlError::new(
-                "FIRST_VALUE and LAST_VALUE go by the order of rows that stay, and these are taken back or \
-                 replaced",
-            )
-            .near("VALUE")
-            .mend("ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 gives the first row by a column"));
-        }
-        let time_column = match &input.time {
-            Some(time) if orders || merges => {
-                Some(inputs.add(time.clone(), "event_time".to_string()))
-            }
-            _ => None,
-        };
-        let node = self.materialise(&input, &inputs.columns, &inputs.names, None)?;
-        let before = self.schemas[node].clone();
+        Ok((calls, names))
+    }
 
-        let window = window.map(|(role, column)| match role {
-            Role::WindowStart(windows) => WindowKey {
-                column,
-                is_start: true,
-                windows,
-            },
-            Role::WindowEnd(windows) => WindowKey {
-                column,
-                is_start: false,
-                windows,
-            },
-            Role::Plain | Role::Time | Role::WindowNumber => {
-                unreachable!("only window columns get here")
-            }
-        });
-        let key_columns = keys
-            .iter()
-            .map(|(column, _)| *column)
-            .collect::<Vec<usize>>();
-        let key_types = key_columns
-            .iter()
-            .map(|&key| before.field(key).data_type().clone());
-        let types = output_types(window, &key_types.collect::<Vec<_>>(), &calls);
-        let edges = match window {
-            None => [].as_slice(),
-            // The start is one of the keys.
-            Some(window) if !window.windows.is_fixed() && !merges => &["window_end"],
-            Some(_) => &["window_start", "window_end"],
-        };
-        let start = window.filter(|_| merges);
-        let start = start.map(|window| window.windows.data_type());
-        let types = start.into_iter().chain(types);
-        let names = edges.iter().map(|name| name.to_string());
-        let names = names
-            .chain(keys.iter().map(|(_, name)| name.clone()))
-            .chain(call_names);
-        let fields = names
-            .zip(types)
-            .map(|(name, of)| Field::new(name, of, true));
-        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let at_end = self.at_end > 0 && window.is_none();
-        let emit = match self.session.settings.emit_every_row {
-            _ if at_end => Emit::AtEnd,
-            true => Emit::EveryRow,
-            false => Emit::Changes,
-        };
-        let spec = AggregateSpec {
-            window,
-            keys: key_columns,
-            calls,
-            time_column,
-            emit,
-            refires,
-            takes_back: input.updates,
-            starts_empty: false,
-            emits_before: false,
-            retention_us: self
-                .session
-                .settings
-                .state_ttl_us
-                .filter(|_| window.is_none() && !at_end),
-            schema: schema.clone(),
-        };
-        let updates = !spec.is_final();
-        let spec = AggregateSpec {
-            starts_empty: spec.is_total() && input.deletes && !at_end,
-            ..spec
-        };
-        let detail = explain::aggregate(&spec, &before);
+    /// Adds the node of an aggregation.
+    fn aggregate_node(
+        &mut self,
+        spec: &AggregateSpec,
+        input: SchemaRef,
+        merges: bool,
+        node: usize,
+    ) -> usize {
+        let detail = detail(spec, &input);
         let key = format!("aggregate {merges} {spec:?}");
-        let spec = match (window, spec.time_column) {
-            (Some(window), Some(time_column)) if merges => NodeSpec::Sessions {
-                sessions: SessionSpec {
+        let spec = spec.clone();
+        match (spec.window, spec.time_column) {
+            (Some(window), Some(time_column)) if merges => {
+                let sessions = SessionSpec {
                     keys: spec.keys.clone(),
                     time_column,
                     reach_column: window.column,
                     windows: window.windows,
-                },
-                spec,
-                input: before,
-            },
-            _ => NodeSpec::Aggregate {
-                spec,
-                input: before,
-            },
-        };
-        let node = self.node("aggregate", detail, &[node], spec, schema.clone(), &key);
+                };
+                let aggregate = SessionAggregateNode {
+                    sessions,
+                    spec,
+                    input,
+                };
+                self.operator("aggregate", detail, &[node], aggregate, &key)
+            }
+            _ => {
+                let aggregate = AggregateNode { spec, input };
+                self.operator("aggregate", detail, &[node], aggregate, &key)
+            }
+        }
+    }
 
-        let first_key = edges.len();
+    /// The stream of an aggregation.
+    fn aggregated(
+        &self,
+        aggregate: &Aggregate,
+        groups: &Groups,
+        output: &Output,
+        spec: &AggregateSpec,
+        node: usize,
+        input: &Stream,
+    ) -> Result<Stream> {
+        let schema = &output.schema;
+        let (edges, first_key) = (output.edges, output.edges);
+        let keys = groups.keys.len();
         let mut columns = Vec::new();
         let mut roles = Vec::new();
-        for (key, role) in &places {
+        for (key, role) in &groups.places {
             let index = match (key, role) {
                 (Some(key), _) => first_key + key,
                 (None, Role::WindowStart(_)) => 0,
-                (None, _) => edges.len() - 1,
+                (None, _) => edges - 1,
             };
-            columns.push(column(index, &schema));
+            columns.push(column(index, schema));
             roles.push(match role {
                 Role::Time => Role::Plain,
                 role => *role,
             });
         }
-        for call in 0..aggregate.aggr_expr.len() {
-            columns.push(column(first_key + keys.len() + call, &schema));
+        for call in 0..spec.calls.len() {
+            columns.push(column(first_key + keys + call, schema));
             roles.push(Role::Plain);
         }
         // window_time among the keys is the event time of what comes out.
         for (expression, role) in aggregate.group_expr.iter().zip(&mut roles) {
-            if window.is_some() && self.role(expression, &input, plan)? == Role::Time {
+            if spec.window.is_some()
+                && self.role(expression, input, &aggregate.input)? == Role::Time
+            {
                 *role = Role::Time;
             }
         }
-        let time = window.map(|_| column(edges.len() - 1, &schema));
         // Where both edges are asked for either will do: the first one does.
-        let of_window = places.iter().position(|(key, _)| key.is_none());
-        let of_window = of_window.filter(|_| refires.is_some());
+        let of_window = groups.places.iter().position(|(key, _)| key.is_none());
+        let of_window = of_window.filter(|_| spec.refires.is_some());
         let of_window = of_window.map(|place| columns[place].clone());
-        let key = (0..keys.len()).map(|index| column(first_key + index, &schema));
+        let key = (0..keys).map(|index| column(first_key + index, schema));
         let key = of_window.into_iter().chain(key).collect::<Vec<Physical>>();
-        if window.is_none() || updates {
+        let updates = !spec.is_final();
+        if spec.window.is_none() || updates {
             // Windows of rows that are replaced never close.
             roles.fill(Role::Plain);
         }
+        let time = spec.window.filter(|_| !updates);
         Ok(Stream {
             node,
             columns,
             roles,
-            time: time.filter(|_| !updates),
+            time: time.map(|_| column(edges - 1, schema)),
             updates,
-            deletes: updates && window.is_none() && input.updates && !keys.is_empty(),
+            deletes: updates && spec.window.is_none() && input.updates && keys > 0,
             key: updates.then_some(key),
         })
     }
 
-    /// When windows are emitted beside at their end.
-    fn refires(&self, window: Option<Role>) -> Result<Option<Refires>> {
+    /// When windows are emitted other than at their end.
+    fn refires(&self, window: Option<Windows>) -> Result<Option<Refires>> {
         let settings = &self.session.settings;
         let refires = Refires {
             every_ns: settings.emit_every_ns,
             lateness_us: settings.allowed_lateness_us,
         };
-        let Some(Role::WindowStart(windows) | Role::WindowEnd(windows)) = window else {
+        let Some(windows) = window else {
             return Ok(None);
         };
         if refires.every_ns.is_none() && refires.lateness_us == 0 {
@@ -309,44 +400,99 @@ impl Translator<'_> {
     }
 }
 
-/// Whether windows differ in the unit of their edges at most.
-fn is_same_window(one: Windows, other: Windows) -> bool {
-    let unit = one.unit.max(other.unit);
-    one.in_unit(unit) == other.in_unit(unit)
+/// The columns of an aggregation's output: the edges of its window, its keys, its aggregates.
+struct Output {
+    schema: SchemaRef,
+    /// How many edges there are.
+    edges: usize,
 }
 
-/// Whether the edges that a GROUP BY names are enough.
-fn check_edges(places: &[(Option<usize>, Role)], merges: bool) -> Result<()> {
-    let roles = || places.iter().map(|(_, role)| role);
-    let has_end = roles().any(|role| matches!(role, Role::WindowEnd(_)));
-    let start = roles().find_map(|role| match role {
-        Role::WindowStart(windows) if !windows.is_named_by_start() => Some(windows),
-        _ => None,
-    });
-    if let (Some(windows), false, false) = (start, has_end, merges) {
-        let kind = explain::windows(windows);
-        let error = format!("window_start alone does not say which window it is ({kind})");
-        let mend = match windows.kind {
-            WindowKind::Count => {
-                "GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY"
-            }
-            _ => "GROUP BY window_start, window_end",
+impl Output {
+    fn new(
+        groups: &Groups,
+        window: Option<WindowKey>,
+        merges: bool,
+        calls: &[AggregateCall],
+        call_names: Vec<String>,
+        input: &Schema,
+    ) -> Output {
+        let keys = groups.keys.iter();
+        let key_types = keys.map(|(column, _)| input.field(*column).data_type().clone());
+        let types = output_types(window, &key_types.collect::<Vec<DataType>>(), calls);
+        let edges = match window {
+            None => [].as_slice(),
+            // The start is one of the keys.
+            Some(window) if !window.windows.is_fixed() && !merges => &["window_end"],
+            Some(_) => &["window_start", "window_end"],
         };
-        return Err(SqlError::new(error).near("GROUP").mend(mend));
+        let start = window.filter(|_| merges);
+        let start = start.map(|window| window.windows.data_type());
+        let types = start.into_iter().chain(types);
+        let names = edges.iter().map(|name| name.to_string());
+        let names = names.chain(groups.keys.iter().map(|(_, name)| name.clone()));
+        let fields = names.chain(call_names).zip(types);
+        let fields = fields.map(|(name, of)| Field::new(name, of, true));
+        Output {
+            schema: Schema::new(fields.collect::<Vec<_>>()).into(),
+            edges: edges.len(),
+        }
     }
-    let counts = |role: &Role| match role {
-        Role::WindowEnd(windows) => windows.kind == WindowKind::Count,
-        _ => false,
-    };
-    let has_number = roles().any(|role| *role == Role::WindowNumber);
-    if roles().any(counts) && !has_number {
+}
+
+/// Rejects aggregates by the order of rows over rows that change.
+fn check_stays(orders: bool, input: &Stream) -> Result<()> {
+    if orders && input.updates {
         return Err(SqlError::new(
-            "two count windows of a key can have the same edges, and would be taken for one",
+            "FIRST_VALUE and LAST_VALUE go by the order of rows that stay, and these are taken back or \
+             replaced",
         )
-        .near("GROUP")
-        .mend(
-            "GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY",
-        ));
+        .near("VALUE")
+        .mend("ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 gives the first row by a column"));
     }
     Ok(())
+}
+
+/// What `explain` shows.
+fn detail(spec: &AggregateSpec, input: &SchemaRef) -> String {
+    let name = |index: &usize| readable(input.field(*index).name());
+    let mut keys = spec.keys.iter().map(name).collect::<Vec<_>>();
+    let kind = match &spec.window {
+        Some(window) => {
+            keys.insert(0, "window".to_string());
+            windowed(&window.windows, spec.refires.as_ref())
+        }
+        None if spec.is_final() => "when the input has ended".to_string(),
+        None => "running".to_string(),
+    };
+    let first = spec.schema.fields().len() - spec.calls.len();
+    let calls = spec.schema.fields()[first..]
+        .iter()
+        .map(|field| readable(field.name()));
+    let calls = calls.collect::<Vec<_>>().join(", ");
+    let by = if keys.is_empty() {
+        String::new()
+    } else {
+        format!(" by {}", keys.join(", "))
+    };
+    format!(
+        "{kind}: {}{by}",
+        if calls.is_empty() { "distinct" } else { &calls }
+    )
+}
+
+/// Windows, and when they are emitted.
+fn windowed(windows: &Windows, refires: Option<&Refires>) -> String {
+    let mut shown = explain::windows(windows);
+    let Some(refires) = refires else {
+        return shown;
+    };
+    if let Some(every_ns) = refires.every_ns {
+        let every = duration(every_ns.into());
+        shown.push_str(&format!(", emitted {every} after a change"));
+    }
+    if refires.lateness_us > 0 {
+        let lateness = duration(i128::from(refires.lateness_us) * 1000);
+        shown.push_str(&format!(", {lateness} for late rows"));
+    }
+    shown
 }

@@ -1,16 +1,96 @@
-//! Results that come out once, when the inputs have ended: ORDER BY, LIMIT, OFFSET and `SET 'emit' = 'final'`.
+//! Results that come out once, when the inputs have ended: ORDER BY, LIMIT, OFFSET and `SET 'emit'
+//! = 'final'`.
 
-use arrow_schema::SortOptions;
+use arrow_schema::{SchemaRef, SortOptions};
 use datafusion_expr::expr::Sort;
 use datafusion_expr::logical_plan::{FetchType, Limit, SkipType};
 use datafusion_expr::{Expr, LogicalPlan};
-use slackwater_engine::operator::changelog::final_rows::FinalSpec;
+use slackwater_control::query::Exchange;
+use slackwater_engine::operator::Operator;
+use slackwater_engine::operator::changelog::final_rows::{FinalRows, FinalSpec};
 
-use super::{Role, Stream, Translator};
+use super::columns::Columns;
+use super::facts::{
+    Behind, Changelog, Cost, Emission, Emits, Facts, Growth, NeedsBefore, Node, Order, Sorted,
+    State,
+};
+use super::identity;
+use super::saved::Saved;
+use super::stream::{Role, Stream};
+use super::translator::{Needs, Translation, Translator};
 use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::{Physical, column};
-use crate::specs::NodeSpec;
+
+/// ORDER BY, LIMIT and OFFSET.
+pub const TRANSLATION: Translation = Translation {
+    needs: |_| Needs::NOTHING,
+    translate: |translator, plan| match plan {
+        LogicalPlan::Sort(sort) => translator.sort(sort).map(Some),
+        LogicalPlan::Limit(limit) => translator.limit(limit).map(Some),
+        _ => Ok(None),
+    },
+};
+
+/// The rows that are left when the inputs have ended.
+pub struct FinalRowsNode {
+    /// Which rows, and in which order.
+    pub spec: FinalSpec,
+}
+
+impl Node for FinalRowsNode {
+    fn schema(&self) -> &SchemaRef {
+        &self.spec.schema
+    }
+
+    fn exchange(&self, _: usize) -> Exchange {
+        Exchange::Single
+    }
+
+    fn state(&self) -> Option<State> {
+        Some(State {
+            kind: Saved::FinalRows,
+            identity: identity::final_rows(&self.spec),
+            is_read_whole: false,
+        })
+    }
+
+    fn changelog(&self, _: bool) -> Changelog {
+        Changelog {
+            needs_before: NeedsBefore::ByInput(vec![self.spec.takes_back]),
+            emits: Emits::Appends,
+        }
+    }
+
+    fn settle(&mut self, _: bool) {}
+
+    fn growth(&self, _: &str) -> Vec<Growth> {
+        Vec::new()
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        // Rows are brought into an order of their own.
+        Facts {
+            order: Order::Unseen,
+            sorted: Sorted::No,
+            orders_by_origin: false,
+            may_be_dealt: false,
+            first_input: None,
+            behind: Behind::ByWindow,
+            rejects_input_rows: false,
+            emission: Emission::AtEnd,
+            drops_late: false,
+            assigns: None,
+            retention_us: None,
+            combines: None,
+            cost: Cost::of(10_000.0, 500.0, Cost::ROWS_OUT_STATE),
+        }
+    }
+
+    fn operator(&self) -> slackwater_engine::Result<Operator> {
+        Ok(Operator::stateful(FinalRows::new(self.spec.clone())?))
+    }
+}
 
 /// Which rows of a result come out.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,7 +101,7 @@ pub(super) struct Part {
 
 impl Translator<'_> {
     /// The rows of ORDER BY.
-    pub(super) fn sort(&mut self, sort: &datafusion_expr::logical_plan::Sort) -> Result<Stream> {
+    fn sort(&mut self, sort: &datafusion_expr::logical_plan::Sort) -> Result<Stream> {
         let part = Part {
             limit: sort.fetch,
             ..Part::default()
@@ -30,7 +110,7 @@ impl Translator<'_> {
     }
 
     /// The rows of LIMIT and OFFSET.
-    pub(super) fn limit(&mut self, limit: &Limit) -> Result<Stream> {
+    fn limit(&mut self, limit: &Limit) -> Result<Stream> {
         let skip = match limit.get_skip_type()? {
             SkipType::Literal(skip) => skip,
             SkipType::UnsupportedExpr => return Err(not_a_number("OFFSET")),
@@ -76,8 +156,8 @@ impl Translator<'_> {
                 format!("{clause} needs the end of its input, and table '{table}' may never end");
             let error = error.replace("ORDER needs", "ORDER BY needs");
             return Err(SqlError::new(error).near(clause).mend(
-                "leave it out, read tables that end, or take ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n, \
-                 which keeps the first n of what has come",
+                "leave it out, read tables that end, or take ROW_NUMBER() OVER (PARTITION BY … \
+                 ORDER BY …) <= n, which keeps the first n of what has come",
             ));
         }
         let mut by = Vec::new();
@@ -106,23 +186,18 @@ impl Translator<'_> {
     fn keep_until_end(
         &mut self,
         input: Stream,
-        mut names: Vec<String>,
+        names: Vec<String>,
         by: &[(Physical, &Expr, SortOptions)],
         part: Part,
     ) -> Result<Stream> {
-        let mut columns = input.columns.clone();
-        let mut order = Vec::new();
-        for (expression, written, options) in by {
-            let known = columns.iter().position(|known| known == expression);
-            let at = known.unwrap_or_else(|| {
-                columns.push(expression.clone());
-                names.push(written.schema_name().to_string());
-                columns.len() - 1
-            });
-            order.push((at, *options));
-        }
-        let node = self.materialise(&input, &columns, &names, None)?;
-        let schema = self.schemas[node].clone();
+        let mut columns = Columns::named(&input, names);
+        let order = by.iter().map(|(expression, written, options)| {
+            let at = columns.place(expression, written.schema_name().to_string());
+            (at, *options)
+        });
+        let order = order.collect();
+        let node = columns.node(self, &input)?;
+        let schema = self.schema(node);
         let spec = FinalSpec {
             order,
             skip: part.skip,
@@ -130,10 +205,9 @@ impl Translator<'_> {
             takes_back: input.updates,
             schema: schema.clone(),
         };
-        let detail = explain::final_rows(&spec);
+        let detail = detail(&spec);
         let key = format!("final {spec:?}");
-        let spec = NodeSpec::Final(spec);
-        let node = self.node("final", detail, &[node], spec, schema.clone(), &key);
+        let node = self.operator("final", detail, &[node], FinalRowsNode { spec }, &key);
         let width = input.columns.len();
         Ok(Stream {
             node,
@@ -149,7 +223,7 @@ impl Translator<'_> {
     /// A table that a node reads and that may never end.
     pub(super) fn endless(&self, node: usize) -> Result<Option<String>> {
         for node in self.graph.upstream(node) {
-            let NodeSpec::Source(source) = &self.specs[node] else {
+            let Some(source) = self.specs[node].as_source() else {
                 continue;
             };
             if !source.connector.describe().bounded {
@@ -168,12 +242,13 @@ impl Translator<'_> {
             .mend("SET 'emit' = 'changes', or read tables that end"));
         }
         for node in self.graph.upstream(node) {
-            if let NodeSpec::Source(source) = &self.specs[node]
+            if let Some(source) = self.specs[node].as_source()
                 && let Some(unit) = source.table.options.get("unit_of_work")
             {
                 let name = &source.table.name;
                 return Err(SqlError::new(format!(
-                    "'emit' = 'final' and 'unit_of_work' = '{unit}' of table '{name}': a result is of all units"
+                    "'emit' = 'final' and 'unit_of_work' = '{unit}' of table '{name}': a result is \
+                     of all units"
                 ))
                 .mend("leave one of the two out"));
             }
@@ -198,4 +273,19 @@ fn not_a_number(clause: &str) -> SqlError {
     SqlError::new(format!("{clause} takes a number"))
         .near(clause)
         .mend(format!("{clause} 10"))
+}
+
+/// What `explain` shows.
+fn detail(spec: &FinalSpec) -> String {
+    let order = explain::order(&spec.order, &spec.schema);
+    let mut text = match (spec.skip, spec.limit) {
+        (0, None) => "all rows".to_string(),
+        (0, Some(limit)) => format!("first {limit}"),
+        (skip, None) => format!("all rows after the first {skip}"),
+        (skip, Some(limit)) => format!("{limit} after the first {skip}"),
+    };
+    if !order.is_empty() {
+        text.push_str(&format!(" in order of {order}"));
+    }
+    text + ", when the input has ended"
 }

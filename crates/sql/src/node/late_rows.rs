@@ -8,19 +8,74 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use datafusion_common::ExprSchema;
 use datafusion_expr::{Expr, cast};
-use slackwater_engine::operator::late_rows::Lateness;
+use slackwater_control::query::Exchange;
+use slackwater_engine::operator::Operator;
+use slackwater_engine::operator::late_rows::{LateRows, Lateness};
 
-use super::{Stream, Translator};
+use super::facts::{Behind, Changelog, Cost, Emission, Facts, Growth, Node, Order, Sorted, State};
+use super::stream::{Role, Stream};
+use super::translator::{LateRowsOf, Translator};
 use crate::error::{Result, SqlError};
 use crate::expression::column;
-use crate::specs::NodeSpec;
-use crate::table::Table;
 use crate::window::{LateTable, WindowNode};
 
-/// A table for late rows, and the nodes that have them.
-pub struct LateRowsOf {
-    table: Arc<Table>,
-    nodes: Vec<usize>,
+/// Late rows, and no others.
+pub struct LateRowsNode {
+    /// The event-time column.
+    pub time_column: usize,
+    /// When a row is late.
+    pub lateness: Lateness,
+    /// The columns of its rows.
+    pub schema: SchemaRef,
+}
+
+impl Node for LateRowsNode {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn exchange(&self, _: usize) -> Exchange {
+        Exchange::Forward
+    }
+
+    fn state(&self) -> Option<State> {
+        None
+    }
+
+    fn changelog(&self, _: bool) -> Changelog {
+        Changelog::appends()
+    }
+
+    fn settle(&mut self, _: bool) {}
+
+    fn growth(&self, _: &str) -> Vec<Growth> {
+        Vec::new()
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            order: Order::AsOutput,
+            sorted: Sorted::No,
+            orders_by_origin: false,
+            may_be_dealt: false,
+            first_input: None,
+            behind: Behind::ByWindow,
+            rejects_input_rows: true,
+            emission: Emission::OnInput,
+            drops_late: false,
+            assigns: None,
+            retention_us: None,
+            combines: None,
+            cost: Cost::of(500.0, 0.0, 1.0),
+        }
+    }
+
+    fn operator(&self) -> slackwater_engine::Result<Operator> {
+        Ok(Operator::stateless(LateRows::new(
+            self.time_column,
+            self.lateness,
+        )))
+    }
 }
 
 impl Translator<'_> {
@@ -36,14 +91,15 @@ impl Translator<'_> {
         let table = self.session.tables.get(&late.name).cloned();
         let table =
             table.ok_or_else(|| SqlError::new(format!("there is no table '{}'", late.name)))?;
-        let schema = self.schemas[stream.node].clone();
+        let schema = self.schema(stream.node);
         let detail = format!("by {}", schema.field(time_column).name());
         let key = format!("late rows {time_column} {lateness:?}");
-        let spec = NodeSpec::LateRows {
+        let late_rows = LateRowsNode {
             time_column,
             lateness,
+            schema,
         };
-        let node = self.node("late rows", detail, &[stream.node], spec, schema, &key);
+        let node = self.operator("late rows", detail, &[stream.node], late_rows, &key);
         let of_late = Stream {
             node,
             ..stream.clone()
@@ -79,10 +135,14 @@ impl Translator<'_> {
         let late = std::mem::take(&mut self.late);
         let sinks = late.len();
         for LateRowsOf { table, nodes } in late {
-            let schema = self.schemas[nodes[0]].clone();
+            let schema = self.schema(nodes[0]);
             let node = match nodes.as_slice() {
                 [node] => *node,
-                several => self.one_of(several, &schema),
+                several => {
+                    // Without what is said of the schema as a whole.
+                    let schema = Arc::new(Schema::new(schema.fields().clone()));
+                    self.union_of(several, schema, false)
+                }
             };
             let fields = schema.fields().iter();
             let names = fields.map(|field| field.name().clone()).collect::<Vec<_>>();
@@ -90,7 +150,7 @@ impl Translator<'_> {
             let stream = Stream {
                 node,
                 columns: columns.collect(),
-                roles: vec![super::Role::Plain; names.len()],
+                roles: vec![Role::Plain; names.len()],
                 time: None,
                 updates: false,
                 key: None,
@@ -99,16 +159,5 @@ impl Translator<'_> {
             self.write(stream, &names, Some(table), None)?;
         }
         Ok(sinks)
-    }
-
-    /// Several nodes of the same columns as one.
-    fn one_of(&mut self, nodes: &[usize], schema: &SchemaRef) -> usize {
-        let schema: SchemaRef = Arc::new(Schema::new(schema.fields().clone()));
-        let spec = NodeSpec::Union {
-            schema: schema.clone(),
-            changes: false,
-        };
-        let detail = format!("{} inputs", nodes.len());
-        self.node("union", detail, nodes, spec, schema, "union")
     }
 }

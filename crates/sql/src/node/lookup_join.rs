@@ -10,18 +10,78 @@ use datafusion_common::DFSchema;
 use datafusion_expr::logical_plan::{Join, TableScan};
 use datafusion_expr::{Expr, LogicalPlan, Operator};
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, try_cast};
+use slackwater_control::query::Exchange;
+use slackwater_engine::expression::Expression;
+use slackwater_engine::operator;
 use slackwater_engine::operator::join::JoinKind;
-use slackwater_engine::operator::lookup_join::{LookupConnector, LookupJoinSpec, LookupRequest};
+use slackwater_engine::operator::lookup_join::{
+    LookupConnector, LookupJoin, LookupJoinSpec, LookupRequest,
+};
 
-use super::{Role, Stream, Translator};
+use super::columns::Columns;
+use super::facts::{Behind, Changelog, Cost, Emission, Facts, Growth, Node, Order, Sorted, State};
+use super::pair::{all_of, shown};
+use super::stream::{Role, Stream};
+use super::translator::{Translator, refuse_subqueries};
 use crate::as_of::now::is_now;
 use crate::error::{Result, SqlError};
-use crate::explain;
-use crate::expression::{
-    Physical, PhysicalExpression, column, column_index, physical, replace_columns,
-};
-use crate::specs::NodeSpec;
+use crate::expression::{Physical, column, column_index, physical, replace_columns};
 use crate::table::{Table, TableColumn, TableHandle};
+
+/// A join of a stream with what a table outside has now.
+pub struct LookupJoinNode {
+    /// The join.
+    pub spec: LookupJoinSpec,
+}
+
+impl Node for LookupJoinNode {
+    fn schema(&self) -> &SchemaRef {
+        &self.spec.schema
+    }
+
+    fn exchange(&self, _: usize) -> Exchange {
+        Exchange::Forward
+    }
+
+    fn state(&self) -> Option<State> {
+        // The table is asked again.
+        None
+    }
+
+    fn changelog(&self, _: bool) -> Changelog {
+        Changelog::appends()
+    }
+
+    fn settle(&mut self, _: bool) {}
+
+    fn growth(&self, _: &str) -> Vec<Growth> {
+        Vec::new()
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            order: Order::AsOutput,
+            sorted: Sorted::No,
+            orders_by_origin: false,
+            may_be_dealt: true,
+            first_input: None,
+            behind: Behind::ByWindow,
+            rejects_input_rows: true,
+            emission: Emission::OnInput,
+            drops_late: false,
+            assigns: None,
+            retention_us: None,
+            combines: None,
+            cost: Cost::of(5_000.0, 60.0, 1.0),
+        }
+    }
+
+    fn operator(&self) -> slackwater_engine::Result<operator::Operator> {
+        Ok(operator::Operator::stateless(LookupJoin::new(
+            self.spec.clone(),
+        )?))
+    }
+}
 
 /// The table that is looked up.
 struct LookedUp {
@@ -95,79 +155,20 @@ impl Translator<'_> {
             );
             return Err(near(error).mend("aggregate behind the join, or in windows"));
         }
-        let mut names = Vec::new();
-        names.extend(join.left.schema().fields().iter().map(|f| f.name().clone()));
-        let mut columns = stream.columns.clone();
-        let mut keys = Vec::new();
-        let mut request = LookupRequest {
-            keys: Vec::new(),
-            columns: found.read.clone(),
-        };
-        // Equations that no key comes of.
-        let mut others: Vec<(Physical, Physical)> = Vec::new();
-        for (left, right) in &join.on {
-            let left = self.bind(left, &stream, &join.left)?;
-            let right = physical(right, join.right.schema())?;
-            let right = replace_columns(&right, &found.columns)?;
-            let of_stream = self.schemas[stream.node].clone();
-            match key(&left, &of_stream, &right, &found.schema)? {
-                Some((key, at)) if !request.keys.contains(&found.read[at]) => {
-                    let name = format!("key{}", keys.len());
-                    keys.push(place(&key, name, &mut columns, &mut names));
-                    request.keys.push(found.read[at]);
-                }
-                _ => others.push((left, right)),
-            }
-        }
-        if keys.is_empty() {
-            let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
-            let mend = "one column of the table on one side, and on the other an expression of its type over the \
-                        stream: … AS c ON s.customer = c.id";
-            return Err(near(SqlError::new(error)).mend(mend));
-        }
-        let others = others
-            .into_iter()
-            .enumerate()
-            .map(|(number, (left, right))| {
-                let name = format!("other{number}");
-                (place(&left, name, &mut columns, &mut names), right)
-            });
-        let others = others.collect::<Vec<(usize, Physical)>>();
-        let time = stream.time.as_ref().filter(|_| self.orders_by_time);
-        let time = time.map(|time| place(time, "event_time".to_string(), &mut columns, &mut names));
-        let node = self.materialise(&stream, &columns, &names, None)?;
-        let of_stream = self.schemas[node].clone();
+        let Asked {
+            mut columns,
+            request,
+            keys,
+            others,
+        } = self.asked(join, &stream, &found)?;
+        let time = stream.time.as_ref().filter(|_| self.needs.event_time);
+        let time = time.map(|time| columns.place(time, "event_time"));
+        let node = columns.node(self, &stream)?;
+        let of_stream = self.schema(node);
         let fields = of_stream.fields().iter().chain(found.schema.fields());
         let schema: SchemaRef = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
-        // What is an expression over what is read, as one over the join's columns.
-        let of_table =
-            (0..found.read.len()).map(|at| column(of_stream.fields().len() + at, &schema));
-        let of_table = of_table.collect::<Vec<Physical>>();
-        let columns = (0..join.left.schema().fields().len()).map(|at| Ok(column(at, &schema)));
-        let looked_up = found.columns.iter();
-        let looked_up = looked_up.map(|of| replace_columns(of, &of_table));
-        let columns = columns
-            .chain(looked_up)
-            .collect::<Result<Vec<Physical>>>()?;
-        let mut conditions = Vec::new();
-        for condition in &found.conditions {
-            conditions.push(replace_columns(condition, &of_table)?);
-        }
-        for (left, right) in others {
-            let right = replace_columns(&right, &of_table)?;
-            let left = column(left, &schema);
-            conditions.push(Arc::new(BinaryExpr::new(left, Operator::Eq, right)));
-        }
-        if let Some(filter) = &filter {
-            super::refuse_subqueries(filter)?;
-            let both: DFSchema = join.left.schema().join(join.right.schema())?;
-            conditions.push(replace_columns(&physical(filter, &both)?, &columns)?);
-        }
-        let and = |one, other| Arc::new(BinaryExpr::new(one, Operator::And, other)) as Physical;
-        let condition = match conditions.into_iter().reduce(and) {
-            None => None,
-            Some(all) => Some(PhysicalExpression::over(all, &schema)? as _),
-        };
+        let both = both(join, &found, of_stream.fields().len(), &schema)?;
+        let condition = both.condition(join, filter.as_ref(), &found, others, &schema)?;
         let spec = LookupJoinSpec {
             connector,
             request,
@@ -177,16 +178,16 @@ impl Translator<'_> {
             condition,
             schema: schema.clone(),
         };
-        let detail = explain::lookup_join(&spec, &of_stream, &found.table.physical);
+        let detail = detail(&spec, &of_stream, &found.table.physical);
         // Tables are told apart by their names: two may be in places that look the same.
         let key = format!("lookup join {} {spec:?}", found.table.name);
-        let spec = NodeSpec::LookupJoin(spec);
-        let node = self.node("lookup join", detail, &[node], spec, schema.clone(), &key);
+        let lookup_join = LookupJoinNode { spec };
+        let node = self.operator("lookup join", detail, &[node], lookup_join, &key);
         let mut roles = stream.roles.clone();
-        roles.resize(columns.len(), Role::Plain);
+        roles.resize(both.columns.len(), Role::Plain);
         Ok(Stream {
             node,
-            columns,
+            columns: both.columns,
             roles,
             time: time.map(|time| column(time, &schema)),
             updates: false,
@@ -194,6 +195,118 @@ impl Translator<'_> {
             deletes: false,
         })
     }
+
+    /// What the table is asked for each row of a stream.
+    fn asked(&self, join: &Join, stream: &Stream, found: &LookedUp) -> Result<Asked> {
+        let mut columns = Columns::of(stream, &join.left);
+        let mut keys = Vec::new();
+        let mut request = LookupRequest {
+            keys: Vec::new(),
+            columns: found.read.clone(),
+        };
+        let mut others = Vec::new();
+        let of_stream = self.specs[stream.node].schema();
+        for (left, right) in &join.on {
+            let left = self.bind(left, stream, &join.left)?;
+            let right = physical(right, join.right.schema())?;
+            let right = replace_columns(&right, &found.columns)?;
+            match key(&left, of_stream, &right, &found.schema)? {
+                Some((key, at)) if !request.keys.contains(&found.read[at]) => {
+                    keys.push(columns.place(&key, format!("key{}", keys.len())));
+                    request.keys.push(found.read[at]);
+                }
+                _ => others.push((left, right)),
+            }
+        }
+        if keys.is_empty() {
+            let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
+            let mend = "one column of the table on one side, and on the other an expression of its \
+            type over the stream: … AS c ON s.customer = c.id";
+            return Err(near(SqlError::new(error)).mend(mend));
+        }
+        let others = others.into_iter().enumerate();
+        let others = others
+            .map(|(number, (left, right))| (columns.place(&left, format!("other{number}")), right));
+        let others = others.collect();
+        Ok(Asked {
+            columns,
+            request,
+            keys,
+            others,
+        })
+    }
+}
+
+/// What a table is asked for each row of a stream.
+struct Asked {
+    /// The columns of the stream, with the keys.
+    columns: Columns,
+    request: LookupRequest,
+    keys: Vec<usize>,
+    /// Equations that no key comes of: a column of the stream, and an expression over what is read.
+    others: Vec<(usize, Physical)>,
+}
+
+/// The columns of a join with a table that is looked up, as SQL has them; and what is read of the table.
+struct Both {
+    columns: Vec<Physical>,
+    of_table: Vec<Physical>,
+}
+
+/// The columns of both sides over a node with `width` columns of the stream, then those that are
+/// read of the table.
+fn both(join: &Join, found: &LookedUp, width: usize, schema: &SchemaRef) -> Result<Both> {
+    let of_table = (0..found.read.len()).map(|at| column(width + at, schema));
+    let of_table = of_table.collect::<Vec<Physical>>();
+    let columns = (0..join.left.schema().fields().len()).map(|at| Ok(column(at, schema)));
+    // What is an expression over what is read, as one over the join's columns.
+    let looked_up = found.columns.iter();
+    let looked_up = looked_up.map(|of| replace_columns(of, &of_table));
+    let columns = columns.chain(looked_up);
+    Ok(Both {
+        columns: columns.collect::<Result<Vec<Physical>>>()?,
+        of_table,
+    })
+}
+
+impl Both {
+    /// All that has to hold of what was found, beside the keys.
+    fn condition(
+        &self,
+        join: &Join,
+        filter: Option<&Expr>,
+        found: &LookedUp,
+        others: Vec<(usize, Physical)>,
+        schema: &SchemaRef,
+    ) -> Result<Option<Arc<dyn Expression>>> {
+        let mut conditions = Vec::new();
+        for condition in &found.conditions {
+            conditions.push(replace_columns(condition, &self.of_table)?);
+        }
+        for (left, right) in others {
+            let right = replace_columns(&right, &self.of_table)?;
+            let left = column(left, schema);
+            conditions.push(Arc::new(BinaryExpr::new(left, Operator::Eq, right)));
+        }
+        if let Some(filter) = filter {
+            refuse_subqueries(filter)?;
+            let both: DFSchema = join.left.schema().join(join.right.schema())?;
+            conditions.push(replace_columns(&physical(filter, &both)?, &self.columns)?);
+        }
+        all_of(conditions, schema)
+    }
+}
+
+/// What `explain` shows; `table` are the physical columns of the table.
+fn detail(spec: &LookupJoinSpec, stream: &SchemaRef, table: &SchemaRef) -> String {
+    let keys = [spec.keys.as_slice(), &spec.request.keys];
+    let on = shown(keys, [stream, table], spec.condition.as_ref());
+    let kind = match spec.keeps_unmatched {
+        true => "left",
+        false => "inner",
+    };
+    let place = spec.connector.describe();
+    format!("{kind}: {}, in {place}", on.join(" and "))
 }
 
 /// Whether rows can be joined with what a table has at this time.
@@ -237,7 +350,7 @@ fn looked_up(plan: &LogicalPlan) -> Result<LookedUp> {
         LogicalPlan::Extension(extension) => looked_up(extension.node.inputs()[0]),
         LogicalPlan::Filter(filter) => {
             let mut found = looked_up(&filter.input)?;
-            super::refuse_subqueries(&filter.predicate)?;
+            refuse_subqueries(&filter.predicate)?;
             let condition = physical(&filter.predicate, filter.input.schema())?;
             let condition = replace_columns(&condition, &found.columns)?;
             found.conditions.push(condition);
@@ -320,19 +433,4 @@ fn key(
         true => Ok(Some((try_cast(left.clone(), of_stream, to.clone())?, at))),
         false => Ok(None),
     }
-}
-
-/// Where an expression stands among the columns, added if it does not.
-fn place(
-    expression: &Physical,
-    name: String,
-    columns: &mut Vec<Physical>,
-    names: &mut Vec<String>,
-) -> usize {
-    let known = columns.iter().position(|known| known == expression);
-    known.unwrap_or_else(|| {
-        columns.push(expression.clone());
-        names.push(name);
-        columns.len() - 1
-    })
 }

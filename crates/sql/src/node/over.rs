@@ -3,55 +3,135 @@
 use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
-use datafusion_common::ScalarValue;
-use datafusion_expr::expr::{
-    AggregateFunction as AggregateExpr, NullTreatment, Sort, WindowFunction, WindowFunctionParams,
-};
+use datafusion_expr::expr::{Sort, WindowFunction};
 use datafusion_expr::logical_plan::Window;
-use datafusion_expr::{
-    Expr, ExprSchemable, LogicalPlan, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    WindowFunctionDefinition,
-};
-use slackwater_engine::accumulator::AggregateFunction;
+use datafusion_expr::{Expr, LogicalPlan};
+use slackwater_control::query::Exchange;
+use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::drop_late::Late;
-use slackwater_engine::operator::over::{Frame, OverCall, OverFunction, OverSpec};
-use slackwater_engine::time::EventTime;
+use slackwater_engine::operator::over::{Over, OverCall, OverFunction, OverSpec};
 
-use super::table_join::place;
-use super::{Role, Stream, Translator};
-use crate::aggregates;
-use crate::error::{Result, SqlError};
-use crate::explain;
+use super::columns::Columns;
+use super::facts::{
+    Behind, Bound, Changelog, Cost, Emission, Facts, Growth, Node, Order, Sorted, State, by_key,
+};
+use super::identity;
+use super::over_functions::{Planned, call_of, error, planned};
+use super::saved::Saved;
+use super::stream::{Role, Stream};
+use super::translator::{Needs, Translation, Translator};
+use crate::aggregates::keeps_values;
+use crate::error::Result;
+use crate::explain::{self, names, readable};
 use crate::expression::{Physical, column};
-use crate::specs::NodeSpec;
-use crate::window::interval_ns;
 
-/// Functions that look at rows behind their own, or at all rows of the key.
-const NEED_ALL: &[&str] = &["lead", "ntile", "percent_rank", "cume_dist", "nth_value"];
+/// Functions with OVER.
+pub const TRANSLATION: Translation = Translation {
+    needs: |plan| Needs {
+        late_at_watermark: matches!(plan, LogicalPlan::Window(_)),
+        ..Needs::NOTHING
+    },
+    translate: |translator, plan| match plan {
+        LogicalPlan::Window(window) => translator.over(window).map(Some),
+        _ => Ok(None),
+    },
+};
 
-/// A function as it is planned: with expressions where columns will stand.
-struct Planned {
-    function: OverFunction,
-    arguments: Vec<Expr>,
-    filter: Option<Expr>,
+/// Functions of the rows before each row.
+pub struct OverNode {
+    /// The functions.
+    pub spec: OverSpec,
 }
 
-fn error(call: &WindowFunction, text: &str) -> SqlError {
-    let name = call.fun.name().to_uppercase();
-    SqlError::new(format!("{name} OVER (…): {text}")).near(name)
-}
+impl Node for OverNode {
+    fn schema(&self) -> &SchemaRef {
+        &self.spec.schema
+    }
 
-/// The call behind the names that the planner gives it.
-fn call_of(expression: &Expr) -> Result<&WindowFunction> {
-    match expression {
-        Expr::Alias(alias) => call_of(&alias.expr),
-        Expr::WindowFunction(call) => Ok(call),
-        other => Err(SqlError::new(format!("'{other}' is no function with OVER"))),
+    fn exchange(&self, _: usize) -> Exchange {
+        by_key(&self.spec.keys)
+    }
+
+    fn state(&self) -> Option<State> {
+        Some(State {
+            kind: Saved::Over,
+            identity: identity::over(&self.spec),
+            is_read_whole: false,
+        })
+    }
+
+    fn changelog(&self, _: bool) -> Changelog {
+        Changelog::appends()
+    }
+
+    fn settle(&mut self, _: bool) {}
+
+    fn growth(&self, detail: &str) -> Vec<Growth> {
+        growth(&self.spec, detail).into_iter().collect()
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        // Rows are brought into an order of their own.
+        Facts {
+            order: Order::Unseen,
+            sorted: Sorted::No,
+            orders_by_origin: true,
+            may_be_dealt: false,
+            first_input: None,
+            behind: Behind::ByWindow,
+            rejects_input_rows: false,
+            emission: Emission::OnInput,
+            drops_late: false,
+            assigns: None,
+            retention_us: None,
+            combines: None,
+            cost: Cost::of(10_000.0, 200.0, 1.0),
+        }
+    }
+
+    fn operator(&self) -> slackwater_engine::Result<Operator> {
+        Ok(Operator::stateful(Over::new(self.spec.clone())?))
     }
 }
 
+/// What an OVER keeps of each key, also of those that are never seen again.
+fn growth(spec: &OverSpec, detail: &str) -> Option<Growth> {
+    let of = |keeps: fn(&OverFunction) -> bool| spec.calls.iter().any(|call| keeps(&call.function));
+    let values = of(|function| {
+        matches!(function, OverFunction::Aggregate { function: of, .. }
+            if function.runs_on() && keeps_values(of))
+    });
+    let what = match (
+        values,
+        of(OverFunction::runs_on),
+        of(OverFunction::keeps_rows),
+    ) {
+        (true, ..) => "every value",
+        (_, true, true) => "a value and the last rows",
+        (_, true, false) => "a value",
+        (_, false, true) => "the last rows",
+        (_, false, false) => return None,
+    };
+    let keeps = match (spec.keys.is_empty(), values) {
+        (true, true) => format!("OVER keeps {what} for ever ({detail})"),
+        (true, false) => return None,
+        (false, _) => {
+            let keys = names(&spec.keys, &spec.input);
+            format!("OVER (PARTITION BY {keys}) keeps {what} of every key for ever ({detail})")
+        }
+    };
+    Some(Growth {
+        input: None,
+        keeps,
+        bound: Bound::Other(
+            "'state_ttl' does not count here; RANGE BETWEEN INTERVAL … PRECEDING AND CURRENT ROW \
+             keeps rows of that time alone",
+        ),
+    })
+}
+
 impl Translator<'_> {
-    pub(super) fn over(&mut self, window: &Window) -> Result<Stream> {
+    fn over(&mut self, window: &Window) -> Result<Stream> {
         let plan = window.input.as_ref();
         let input = self.translate(plan)?;
         let calls = window.window_expr.iter().map(call_of);
@@ -63,67 +143,32 @@ impl Translator<'_> {
             return Err(error(first, "rows of a running aggregate are replaced later")
                 .mend("aggregate in windows first: FROM TUMBLE(…) GROUP BY window_start, window_end, …"));
         }
-        // The planner makes a plan of its own for each PARTITION BY and ORDER BY.
-        let params = &first.params;
         let time = self.event_time_of_order(first, &input, plan)?;
-        let mut columns = input.columns.clone();
-        let names = plan.schema().fields().iter();
-        let mut names = names.map(|field| field.name().clone()).collect::<Vec<_>>();
-        let time_column = place(&time, "event_time".to_string(), &mut columns, &mut names);
-        let mut keys = Vec::new();
-        for (number, key) in params.partition_by.iter().enumerate() {
-            let key = self.bind(key, &input, plan)?;
-            keys.push(place(
-                &key,
-                format!("key{number}"),
-                &mut columns,
-                &mut names,
-            ));
-        }
-        let mut planned_calls = Vec::new();
+        let mut columns = Columns::of(&input, plan);
+        let time_column = columns.place(&time, "event_time");
+        // The planner makes a plan of its own for each PARTITION BY and ORDER BY.
+        let keys = first.params.partition_by.iter();
+        let keys = keys.map(|key| self.bind(key, &input, plan));
+        let keys = columns.place_keys(keys.collect::<Result<Vec<Physical>>>()?.iter());
+        let mut over_calls = Vec::new();
         for call in &calls {
-            let planned = planned(call, plan)?;
-            let mut add = |expression: &Expr| {
-                let bound = self.bind(expression, &input, plan)?;
-                let name = expression.schema_name().to_string();
-                Ok::<usize, SqlError>(place(&bound, name, &mut columns, &mut names))
-            };
-            let arguments = planned.arguments.iter().map(&mut add);
-            let arguments = arguments.collect::<Result<Vec<usize>>>()?;
-            planned_calls.push(OverCall {
-                function: planned.function,
-                arguments,
-                filter: planned.filter.as_ref().map(&mut add).transpose()?,
-            });
+            over_calls.push(self.over_call(planned(call, plan)?, &input, plan, &mut columns)?);
         }
-        let node = self.materialise(&input, &columns, &names, None)?;
+        let node = columns.node(self, &input)?;
         let node = self.drop_late(node, time_column, Late::At);
-        let before = self.schemas[node].clone();
-        let results = window.window_expr.iter().zip(&planned_calls);
-        let results = results.map(|(expression, call)| {
-            let name = explain::over_call(&expression.schema_name().to_string(), &call.function);
-            Arc::new(Field::new(name, call.function.data_type(), true))
-        });
-        let fields = before.fields().iter().cloned().chain(results);
-        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let before = self.schema(node);
+        let schema = output(&before, window, &over_calls);
         let spec = OverSpec {
             keys,
             time_column,
-            calls: planned_calls,
+            calls: over_calls,
             behind_us: self.behind_us(node),
             input: before.clone(),
             schema: schema.clone(),
         };
-        let detail = explain::over(&spec);
+        let detail = detail(&spec);
         let key = format!("over {spec:?}");
-        let node = self.node(
-            "over",
-            detail,
-            &[node],
-            NodeSpec::Over(spec),
-            schema.clone(),
-            &key,
-        );
+        let node = self.operator("over", detail, &[node], OverNode { spec }, &key);
         let of_input = 0..input.columns.len();
         let results = before.fields().len()..schema.fields().len();
         let shown = of_input.chain(results.clone());
@@ -141,6 +186,27 @@ impl Translator<'_> {
         })
     }
 
+    /// A call with columns where its expressions stood.
+    fn over_call(
+        &self,
+        planned: Planned,
+        input: &Stream,
+        plan: &LogicalPlan,
+        columns: &mut Columns,
+    ) -> Result<OverCall> {
+        let mut add = |expression: &Expr| {
+            let bound = self.bind(expression, input, plan)?;
+            Ok(columns.place(&bound, expression.schema_name().to_string()))
+        };
+        let arguments = planned.arguments.iter().map(&mut add);
+        let arguments = arguments.collect::<Result<Vec<usize>>>()?;
+        Ok(OverCall {
+            function: planned.function,
+            arguments,
+            filter: planned.filter.as_ref().map(&mut add).transpose()?,
+        })
+    }
+
     /// The event time that rows are ordered by.
     fn event_time_of_order(
         &self,
@@ -148,20 +214,21 @@ impl Translator<'_> {
         input: &Stream,
         plan: &LogicalPlan,
     ) -> Result<Physical> {
-        let form = "… OVER (PARTITION BY k ORDER BY ts), with the column that WATERMARK FOR names";
+        const FORM: &str =
+            "… OVER (PARTITION BY k ORDER BY ts), with the column that WATERMARK FOR names";
         let [Sort { expr, asc, .. }] = call.params.order_by.as_slice() else {
             let text = match call.params.order_by.is_empty() {
                 true => "without ORDER BY there is no last row, and the stream has no end",
                 false => "rows are ordered by event time alone",
             };
-            return Err(error(call, text).mend(form));
+            return Err(error(call, text).mend(FORM));
         };
         if self.role(expr, input, plan)? != Role::Time {
             let text = format!(
                 "'{}' is not event time, so it is never known which rows come before",
                 explain::readable(&expr.to_string())
             );
-            return Err(error(call, &text).mend(form));
+            return Err(error(call, &text).mend(FORM));
         }
         if !asc {
             let text = "in descending order all rows come before the first";
@@ -171,147 +238,43 @@ impl Translator<'_> {
     }
 }
 
-fn planned(call: &WindowFunction, plan: &LogicalPlan) -> Result<Planned> {
-    let params = &call.params;
-    let name = call.fun.name().to_lowercase();
-    if NEED_ALL.contains(&name.as_str()) {
-        let text = "rows behind the present one are not known yet";
-        return Err(error(call, text).mend(
-            "LAG, FIRST_VALUE, LAST_VALUE, ROW_NUMBER, RANK, DENSE_RANK and all aggregates look back only",
-        ));
-    }
-    let own = match &call.fun {
-        WindowFunctionDefinition::AggregateUDF(function) => {
-            let WindowFunctionParams {
-                args,
-                filter,
-                null_treatment,
-                distinct,
-                ..
-            } = params;
-            let function = function.clone();
-            let call_of = AggregateExpr::new_udf(
-                function,
-                args.clone(),
-                *distinct,
-                None,
-                Vec::new(),
-                *null_treatment,
-            );
-            let planned = aggregates::plan(&call_of, plan.schema())?;
-            return Ok(Planned {
-                function: OverFunction::Aggregate {
-                    function: planned.function,
-                    frame: frame(call)?,
-                },
-                arguments: planned.arguments,
-                filter: filter.as_ref().map(|filter| filter.as_ref().clone()),
-            });
-        }
-        WindowFunctionDefinition::WindowUDF(_) => name.as_str(),
-    };
-    if params.filter.is_some() || params.distinct {
-        return Err(error(call, "FILTER and DISTINCT belong to aggregates"));
-    }
-    let ignores_nulls = params.null_treatment == Some(NullTreatment::IgnoreNulls);
-    let of = |argument: usize| match params.args.get(argument) {
-        Some(argument) => Ok(argument.get_type(plan.schema())?),
-        None => Err(error(call, "an argument is missing")),
-    };
-    let function = match own {
-        "first_value" | "last_value" => OverFunction::Aggregate {
-            function: AggregateFunction::FirstLast {
-                last: own == "last_value",
-                ignore_nulls: ignores_nulls,
-                of: of(0)?,
-            },
-            frame: frame(call)?,
-        },
-        "row_number" => OverFunction::RowNumber,
-        "rank" => OverFunction::Rank,
-        "dense_rank" => OverFunction::DenseRank,
-        "lag" if ignores_nulls => {
-            return Err(error(call, "IGNORE NULLS is not known here"));
-        }
-        "lag" => OverFunction::Lag {
-            offset: offset(call)?,
-            of: of(0)?,
-        },
-        _ => return Err(error(call, "this function is not known here")),
-    };
-    let arguments = match own {
-        "lag" => {
-            let value = params.args[0].clone();
-            let default = params.args.get(2).map(|default| {
-                let of = of(0)?;
-                Ok::<Expr, SqlError>(datafusion_expr::cast(default.clone(), of))
-            });
-            let default = default.transpose()?;
-            [value].into_iter().chain(default).collect()
-        }
-        _ => params.args.clone(),
-    };
-    Ok(Planned {
-        function,
-        arguments,
-        filter: None,
-    })
+/// The input's columns, then a result of each call.
+fn output(input: &Schema, window: &Window, calls: &[OverCall]) -> SchemaRef {
+    let results = window.window_expr.iter().zip(calls);
+    let results = results.map(|(expression, call)| {
+        let name = result_name(&expression.schema_name().to_string(), &call.function);
+        Arc::new(Field::new(name, call.function.data_type(), true))
+    });
+    let fields = input.fields().iter().cloned().chain(results);
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// How many rows LAG looks back.
-fn offset(call: &WindowFunction) -> Result<u64> {
-    let Some(offset) = call.params.args.get(1) else {
-        return Ok(1);
+/// What `explain` shows.
+fn detail(spec: &OverSpec) -> String {
+    let name = |index: &usize| readable(spec.input.field(*index).name());
+    let calls = &spec.schema.fields()[spec.input.fields().len()..];
+    let calls = calls.iter().map(|field| field.name().as_str());
+    let calls = calls.collect::<Vec<&str>>().join(", ");
+    let keys = spec.keys.iter().map(name).collect::<Vec<_>>();
+    let by = match keys.is_empty() {
+        true => String::new(),
+        false => format!(" by {}", keys.join(", ")),
     };
-    let number = match offset {
-        Expr::Literal(value, _) => value.cast_to(&arrow_schema::DataType::Int64).ok(),
-        _ => None,
-    };
-    match number {
-        Some(ScalarValue::Int64(Some(number))) if number >= 0 => Ok(number as u64),
-        _ => {
-            let text = "how many rows it looks back is a constant from 0 on";
-            Err(error(call, text).mend("LAG(x, 2)"))
-        }
-    }
+    format!("{calls}{by} in the order of {}", name(&spec.time_column))
 }
 
-/// The rows of an aggregate's frame.
-fn frame(call: &WindowFunction) -> Result<Frame> {
-    let WindowFrame {
-        units,
-        start_bound,
-        end_bound,
-        ..
-    } = &call.params.window_frame;
-    let form = "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING AND \
-         CURRENT ROW, or UNBOUNDED PRECEDING";
-    if !matches!(end_bound, WindowFrameBound::CurrentRow) {
-        return Err(error(call, "a frame ends at the CURRENT ROW").mend(form));
-    }
-    let before = match start_bound {
-        WindowFrameBound::Preceding(before) if before.is_null() => None,
-        WindowFrameBound::Preceding(before) => Some(before.clone()),
-        WindowFrameBound::CurrentRow => Some(match units {
-            WindowFrameUnits::Range => ScalarValue::new_interval_mdn(0, 0, 0),
-            _ => ScalarValue::UInt64(Some(0)),
-        }),
-        WindowFrameBound::Following(_) => {
-            return Err(error(call, "a frame begins before the CURRENT ROW").mend(form));
+/// The name of a call's result, of the name that the planner gives it: that says the rest of OVER once more.
+fn result_name(name: &str, function: &OverFunction) -> String {
+    let name = readable(name);
+    let starts = [" PARTITION BY ", " ORDER BY ", " ROWS ", " RANGE "];
+    let call = starts.iter().filter_map(|start| name.find(start)).min();
+    let frame = [" ROWS BETWEEN ", " RANGE BETWEEN "];
+    let frame = frame.iter().filter_map(|start| name.rfind(start)).max();
+    match (call, frame, function) {
+        (Some(call), Some(frame), OverFunction::Aggregate { .. }) => {
+            format!("{}{}", &name[..call], &name[frame..])
         }
-    };
-    match (units, before) {
-        (WindowFrameUnits::Rows, None) => Ok(Frame::Rows(None)),
-        (WindowFrameUnits::Range, None) => Ok(Frame::Range(None)),
-        (WindowFrameUnits::Rows, Some(ScalarValue::UInt64(rows))) => Ok(Frame::Rows(rows)),
-        (WindowFrameUnits::Range, Some(before)) => {
-            let ns = interval_ns(&Expr::Literal(before, None)).filter(|ns| *ns >= 0);
-            // A part of a microsecond more reaches no further: times are compared in these.
-            let us = ns.and_then(|ns| EventTime::try_from(ns / 1_000).ok());
-            let text = "the length of a RANGE is an interval of days or less";
-            us.map(|us| Frame::Range(Some(us)))
-                .ok_or_else(|| error(call, text).mend(form))
-        }
-        _ => Err(error(call, "GROUPS frames are not known here").mend(form)),
+        (Some(call), ..) => name[..call].to_string(),
+        _ => name,
     }
 }

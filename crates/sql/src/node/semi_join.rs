@@ -3,19 +3,20 @@
 
 use std::sync::Arc;
 
-use datafusion_common::{JoinType, ScalarValue};
+use datafusion_common::JoinType;
 use datafusion_expr::logical_plan::Join;
 use datafusion_expr::utils::split_conjunction;
 use datafusion_expr::{Expr, Operator};
 use slackwater_engine::operator::join::JoinKind;
 use slackwater_engine::operator::table_join::Only;
 
+use super::filter::is_true;
 use crate::check::misplaced;
 use crate::error::{Result, SqlError};
 use crate::nulls::is_never_null;
 
 /// What a join does, where it is one that is known.
-pub(super) fn kind(join: &Join) -> Result<JoinKind> {
+pub fn kind(join: &Join) -> Result<JoinKind> {
     Ok(match join.join_type {
         JoinType::Inner => JoinKind::Inner,
         JoinType::Left => JoinKind::Left,
@@ -27,17 +28,9 @@ pub(super) fn kind(join: &Join) -> Result<JoinKind> {
     })
 }
 
-/// Whether a condition says nothing.
-pub(super) fn is_true(condition: &Expr) -> bool {
-    matches!(
-        condition,
-        Expr::Literal(ScalarValue::Boolean(Some(true)), _)
-    )
-}
-
 /// The join with its sides so that rows of the left one come out, and without a condition that is always
 /// true; `None` if it is so already.
-pub(super) fn in_order(join: &Join) -> Option<Join> {
+pub fn in_order(join: &Join) -> Option<Join> {
     let turned = match join.join_type {
         JoinType::RightSemi => Some(JoinType::LeftSemi),
         JoinType::RightAnti => Some(JoinType::LeftAnti),
@@ -62,7 +55,7 @@ pub(super) fn in_order(join: &Join) -> Option<Join> {
 }
 
 /// Which rows of the stream come out of a join with a table, where they come out alone.
-pub(super) fn only(join: &Join, kind: JoinKind) -> Result<Option<Only>> {
+pub fn only(join: &Join, kind: JoinKind) -> Result<Option<Only>> {
     Ok(match kind {
         JoinKind::Semi => Some(Only::WithPartner),
         JoinKind::Anti if !join.null_aware || has_no_nulls(join) => Some(Only::WithoutPartner),
@@ -74,7 +67,7 @@ pub(super) fn only(join: &Join, kind: JoinKind) -> Result<Option<Only>> {
 
 /// Refuses a NOT IN of streams if there may be a NULL: in what is compared with it makes every answer
 /// unknown, also those that were given long ago.
-pub(super) fn check_not_in(join: &Join) -> Result<()> {
+pub fn check_not_in(join: &Join) -> Result<()> {
     match join.null_aware && !has_no_nulls(join) {
         true => Err(not_in()),
         false => Ok(()),

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Schema, SortOptions};
 use datafusion_expr::LogicalPlan;
 use slackwater_control::query::{Exchange, Node, NodeKind};
 use slackwater_engine::expression::{Column, Expression};
 use slackwater_engine::operator::changelog::rows::RowOrder;
-use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::sink::{Accepts, SinkConnector};
 
-use super::{Stream, Translator};
+use super::facts::Sorted;
+use super::map::MapNode;
+use super::spec::{NodeSpec, SinkSpec};
+use super::stream::Stream;
+use super::translator::Translator;
 use crate::error::{Result, SqlError};
-use crate::explain;
 use crate::expression::{NotNull, column};
-use crate::specs::{NodeSpec, SinkSpec};
 use crate::table::{CHANGELOG, Table};
 
 impl Translator<'_> {
@@ -53,8 +53,9 @@ impl Translator<'_> {
         let is_final = is_refused && !is_keyed && self.check_final(stream.node).is_ok();
         if is_final {
             self.warnings.push(format!(
-                "'{0}' can only add rows, and the query takes rows back: '{0}' gets the result once, when the inputs \
-                 have ended; 'changelog' = 'op' of the table writes changes as they come, SET 'emit' = 'final' says \
+                "'{0}' can only add rows, and the query takes rows back: '{0}' gets the result \
+                 once, when the inputs have ended; 'changelog' = 'op' of the table writes changes \
+                 as they come, SET 'emit' = 'final' says \
                  that the result at the end is wanted",
                 table.name
             ));
@@ -78,7 +79,7 @@ impl Translator<'_> {
         if let Some(name) = changelog {
             node = self.changes_as_rows(node, name);
         }
-        let schema = self.schemas[node].clone();
+        let schema = self.schema(node);
         let connector = self.connectors.sink(table.as_deref(), &schema)?;
         if let (Some(name), Some(table)) = (changelog, &table) {
             check_changelog(name, table)?;
@@ -99,11 +100,6 @@ impl Translator<'_> {
                 };
             }
         }
-        let instances_max = match self.session.settings.state {
-            Some(_) => connector.capabilities().max_instances_saved,
-            None => connector.capabilities().max_instances,
-        };
-        let detail = connector.describe().to_string();
         // Rows of one key are to be written in order, by one instance. Those of a changelog come from one.
         let key = table.as_deref().map_or(&[][..], |table| &table.primary_key);
         let is_upsert = connector.capabilities().accepts == Accepts::Changes && changelog.is_none();
@@ -111,53 +107,52 @@ impl Translator<'_> {
             true => Exchange::Key(key.to_vec()),
             false => Exchange::Forward,
         };
-        let inputs = vec![self.edge(node, exchange)];
-        // Two statements that write the same rows to the same table are still two statements.
-        let sink = self.graph.add(Node {
-            name: "sink".to_string(),
-            detail,
-            kind: NodeKind::Sink,
-            inputs,
-            instances_max,
-        });
         // Who reads rows without their key has to see which one goes.
         let wants_before = changelog.is_some() || stream.key.is_none();
-        self.specs.push(NodeSpec::Sink(SinkSpec {
-            table,
+        let spec = SinkSpec {
             connector,
-            schema: schema.clone(),
+            schema,
             latency_target_ns,
             changes: stream.changes(),
             order: self.order_of(node),
             wants_before,
             hears_before: wants_before,
-        }));
-        self.schemas.push(schema);
-        debug_assert_eq!(sink + 1, self.specs.len());
+            table,
+        };
+        self.add_sink(spec, node, exchange);
         Ok(())
     }
 
-    /// The columns of a node that the rows of a top-N before it are in order of: its partitions, then its ORDER
-    /// BY, as far as they are there.
+    /// Adds a sink. Two statements that write the same rows to the same table are still two statements.
+    fn add_sink(&mut self, spec: SinkSpec, input: usize, exchange: Exchange) {
+        let capabilities = spec.connector.capabilities();
+        let node = Node {
+            name: "sink".to_string(),
+            detail: spec.connector.describe().to_string(),
+            kind: NodeKind::Sink,
+            inputs: vec![self.edge(input, exchange)],
+            instances_max: match self.session.settings.state {
+                Some(_) => capabilities.max_instances_saved,
+                None => capabilities.max_instances,
+            },
+        };
+        self.add(node, NodeSpec::Sink(spec));
+    }
+
+    /// The columns of a node that its rows are in order of.
     fn order_of(&self, node: usize) -> RowOrder {
-        let inputs = &self.graph.nodes[node].inputs;
-        match &self.specs[node] {
-            NodeSpec::TopN(spec) => {
-                let partition = spec.partition.iter();
-                let partition = partition.map(|&column| (column, SortOptions::default()));
-                partition.chain(spec.order.iter().copied()).collect()
-            }
-            NodeSpec::Filter { .. } => self.order_of(inputs[0].from),
-            NodeSpec::Map { expressions, .. } => {
-                let below = self.order_of(inputs[0].from).into_iter();
-                let above = below.map_while(|(column, options)| {
-                    let is_it =
-                        |expression: &Arc<dyn Expression>| expression.column() == Some(column);
-                    Some((expressions.iter().position(is_it)?, options))
+        let below = || self.order_of(self.graph.nodes[node].inputs[0].from);
+        match self.specs[node].facts().sorted {
+            Sorted::No => RowOrder::new(),
+            Sorted::By(order) => order,
+            Sorted::AsInput => below(),
+            Sorted::Moved(columns) => {
+                let above = below().into_iter().map_while(|(column, options)| {
+                    let is_it = |of: &Option<usize>| *of == Some(column);
+                    Some((columns.iter().position(is_it)?, options))
                 });
                 above.collect()
             }
-            _ => RowOrder::new(),
         }
     }
 
@@ -166,7 +161,7 @@ impl Translator<'_> {
         if table.not_null.is_empty() {
             return node;
         }
-        let schema = self.schemas[node].clone();
+        let schema = self.schema(node);
         let names = table.not_null.iter().map(|&index| {
             let name = table.physical.field(index).name();
             (index, name.clone())
@@ -183,53 +178,11 @@ impl Translator<'_> {
         });
         let expressions = expressions.collect::<Vec<Arc<dyn Expression>>>();
         let key = format!("not null {detail}");
-        let spec = NodeSpec::Map {
+        let map = MapNode {
             expressions,
-            schema: schema.clone(),
+            schema,
         };
-        self.node("not null", detail, &[node], spec, schema, &key)
-    }
-
-    /// A node that makes of a query's rows one for each value of the columns `key`, which are not what the
-    /// query replaces its rows by.
-    fn by_primary_key(&mut self, node: usize, key: &[usize]) -> usize {
-        let schema = self.schemas[node].clone();
-        // The greatest: NULL is less than all values.
-        let greatest = SortOptions {
-            descending: true,
-            nulls_first: false,
-        };
-        let others = (0..schema.fields().len()).filter(|column| !key.contains(column));
-        let spec = TopNSpec {
-            partition: key.to_vec(),
-            window: None,
-            order: others.map(|column| (column, greatest)).collect(),
-            limit: 1,
-            has_rank: false,
-            takes_back: true,
-            emits_before: false,
-            retention_us: self.session.settings.state_ttl_us,
-            input: schema.clone(),
-            schema: schema.clone(),
-        };
-        let detail = explain::by_primary_key(&spec);
-        let known = format!("materialise {spec:?}");
-        let spec = NodeSpec::ByPrimaryKey(spec);
-        self.node("by primary key", detail, &[node], spec, schema, &known)
-    }
-
-    /// A node whose rows say in a column `name` what they do.
-    fn changes_as_rows(&mut self, node: usize, name: &str) -> usize {
-        let before = self.schemas[node].clone();
-        let own = Arc::new(Field::new(name, DataType::Utf8View, true));
-        let fields = [own].into_iter().chain(before.fields().iter().cloned());
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let spec = NodeSpec::ToRows {
-            schema: schema.clone(),
-        };
-        let detail = format!("what each row does in {name}");
-        let key = format!("changelog {name}");
-        self.node("changelog", detail, &[node], spec, schema, &key)
+        self.operator("not null", detail, &[node], map, &key)
     }
 }
 

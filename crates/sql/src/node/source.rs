@@ -5,20 +5,31 @@ use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
 use datafusion_common::DFSchema;
+use datafusion_expr::LogicalPlan;
 use datafusion_expr::logical_plan::TableScan;
 use slackwater_control::query::{Node, NodeKind};
 use slackwater_engine::expression::{Column, Expression};
 use slackwater_engine::intake::EventTimeSpec;
 
-use super::{Role, Stream, Translator};
+use super::spec::{NodeSpec, SourceSpec};
+use super::stream::{Role, Stream};
+use super::translator::{Needs, Translation, Translator};
 use crate::error::{Result, SqlError};
 use crate::expression::{NotNull, PhysicalExpression, column, physical};
 use crate::simplify::computable;
-use crate::specs::{NodeSpec, SourceSpec};
 use crate::table::{Table, TableColumn, TableHandle};
 
+/// Tables.
+pub const TRANSLATION: Translation = Translation {
+    needs: |_| Needs::NOTHING,
+    translate: |translator, plan| match plan {
+        LogicalPlan::TableScan(scan) => translator.scan(scan).map(Some),
+        _ => Ok(None),
+    },
+};
+
 impl Translator<'_> {
-    pub(super) fn scan(&mut self, scan: &TableScan) -> Result<Stream> {
+    fn scan(&mut self, scan: &TableScan) -> Result<Stream> {
         let Some(handle) = scan.source.downcast_ref::<TableHandle>() else {
             return Err(SqlError::new(format!(
                 "'{}' can't be read",
@@ -32,7 +43,7 @@ impl Translator<'_> {
         };
         let node = self.source(&table)?;
         let kept = self.kept_columns(&table);
-        let schema = self.schemas[node].clone();
+        let schema = self.schema(node);
         let position = |index: usize| kept.iter().position(|&kept| kept == index);
         let mut columns = Vec::new();
         let mut roles = Vec::new();
@@ -84,99 +95,99 @@ impl Translator<'_> {
 
     fn source(&mut self, table: &Arc<Table>) -> Result<usize> {
         let key = format!("source {} {}", self.depth, table.name);
-        if let Some(&node) = self.known.get(&key) {
+        if let Some(node) = self.known(&key) {
             return Ok(node);
         }
         let kept = self.kept_columns(table);
         let table = &Arc::new(self.pruned(table));
-        let mut projection = BTreeSet::new();
-        for &index in &kept {
-            match &table.columns[index] {
-                TableColumn::Physical(physical) => {
-                    projection.insert(*physical);
-                }
-                TableColumn::Computed(expression) => {
-                    for column in expression.column_refs() {
-                        projection.insert(table.physical.index_of(&column.name).map_err(|_| {
-                            SqlError::new(format!("there is no column '{}'", column.name))
-                        })?);
-                    }
-                }
-            }
-        }
-        let projection = projection.into_iter().collect::<Vec<usize>>();
-        let read: SchemaRef = Arc::new(
-            table
-                .physical
-                .project(&projection)
-                .map_err(|error| SqlError::new(error.to_string()))?,
-        );
-        let read_schema = DFSchema::try_from(read.as_ref().clone())?;
-        let mut columns: Vec<Arc<dyn Expression>> = Vec::new();
-        let mut fields = Vec::new();
-        for &index in &kept {
-            fields.push(table.schema.field(index).clone());
-            let column: Arc<dyn Expression> = match &table.columns[index] {
-                TableColumn::Physical(physical) => {
-                    let at = projection
-                        .iter()
-                        .position(|p| p == physical)
-                        .expect("projected above");
-                    Arc::new(Column::new(at, read.field(at).data_type().clone()))
-                }
-                TableColumn::Computed(expression) => PhysicalExpression::over(
-                    physical(&computable(expression, &read_schema)?, &read_schema)?,
-                    &read,
-                )?,
-            };
-            // All that is read is checked, with the first column: a row without one of the values is rejected
-            // as a whole.
-            let checked = match columns.is_empty() {
-                true => not_null(table, &projection),
-                false => Vec::new(),
-            };
-            columns.push(NotNull::around(column, checked));
-        }
+        let projection = projection(table, &kept)?;
+        let read = table.physical.project(&projection);
+        let read: SchemaRef = Arc::new(read.map_err(|error| SqlError::new(error.to_string()))?);
+        let columns = computed(table, &kept, &projection, &read)?;
+        let fields = kept.iter().map(|&index| table.schema.field(index).clone());
         let event_time = table.event_time.map(|(time, delay_us)| EventTimeSpec {
             column: kept
                 .iter()
                 .position(|&kept| kept == time)
                 .expect("event time is kept"),
             delay_us,
-            marks_at_watermark: self.is_late_at_watermark,
+            marks_at_watermark: self.needs.late_at_watermark,
         });
         let connector = self.connectors.source(table)?;
         let description = connector.describe();
-        let names = read
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str())
-            .collect::<Vec<_>>();
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
-        let node = self.graph.add(Node {
+        let names = read.fields().iter().map(|field| field.name().as_str());
+        let names = names.collect::<Vec<_>>().join(", ");
+        let node = Node {
             name: "source".to_string(),
-            detail: format!(
-                "{} ({}): reads {}",
-                table.name,
-                description.connector,
-                names.join(", ")
-            ),
+            detail: format!("{} ({}): reads {names}", table.name, description.connector),
             kind: NodeKind::Source,
             inputs: Vec::new(),
             instances_max: description.max_instances.max(1),
-        });
-        self.specs.push(NodeSpec::Source(SourceSpec {
+        };
+        let spec = NodeSpec::Source(SourceSpec {
             table: table.clone(),
             connector,
             projection,
             columns,
-            schema: schema.clone(),
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
             event_time,
-        }));
-        self.schemas.push(schema);
-        self.known.insert(key, node);
-        Ok(node)
+        });
+        Ok(self.add_known(node, spec, key))
     }
+}
+
+/// The physical columns that are read for those of a table that are kept.
+fn projection(table: &Table, kept: &[usize]) -> Result<Vec<usize>> {
+    let mut projection = BTreeSet::new();
+    for &index in kept {
+        match &table.columns[index] {
+            TableColumn::Physical(physical) => {
+                projection.insert(*physical);
+            }
+            TableColumn::Computed(expression) => {
+                for column in expression.column_refs() {
+                    projection.insert(table.physical.index_of(&column.name).map_err(|_| {
+                        SqlError::new(format!("there is no column '{}'", column.name))
+                    })?);
+                }
+            }
+        }
+    }
+    Ok(projection.into_iter().collect())
+}
+
+/// The columns of a table that are kept, over those that are read.
+fn computed(
+    table: &Table,
+    kept: &[usize],
+    projection: &[usize],
+    read: &SchemaRef,
+) -> Result<Vec<Arc<dyn Expression>>> {
+    let read_schema = DFSchema::try_from(read.as_ref().clone())?;
+    let mut columns: Vec<Arc<dyn Expression>> = Vec::new();
+    for &index in kept {
+        let column: Arc<dyn Expression> = match &table.columns[index] {
+            TableColumn::Physical(physical) => {
+                let at = projection
+                    .iter()
+                    .position(|p| p == physical)
+                    .expect("projected above");
+                Arc::new(Column::new(at, read.field(at).data_type().clone()))
+            }
+            TableColumn::Computed(expression) => PhysicalExpression::over(
+                physical(&computable(expression, &read_schema)?, &read_schema)?,
+                read,
+            )?,
+        };
+        // All that is read is checked, with the first column: a row without one of the values is
+        // rejected as a whole.
+        let checked = match columns.is_empty() {
+            true => not_null(table, projection),
+            false => Vec::new(),
+        };
+        columns.push(NotNull::around(column, checked));
+    }
+    Ok(columns)
 }
 
 /// Columns among those that are read which are NOT NULL: their index, and their name.

@@ -4,38 +4,158 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
-use datafusion_common::{Column, ScalarValue};
+use datafusion_common::Column;
 use datafusion_expr::expr::{Sort, WindowFunction};
-use datafusion_expr::logical_plan::{Filter, Projection, Window};
-use datafusion_expr::utils::{conjunction, split_conjunction};
-use datafusion_expr::{Expr, LogicalPlan, Operator, WindowFunctionDefinition};
+use datafusion_expr::logical_plan::{Filter, Window};
+use datafusion_expr::utils::conjunction;
+use datafusion_expr::{Expr, LogicalPlan};
+use slackwater_control::query::Exchange;
+use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::WindowKey;
-use slackwater_engine::operator::changelog::top_n::TopNSpec;
+use slackwater_engine::operator::changelog::rows::RowOrder;
+use slackwater_engine::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
 
-use super::{Role, Stream, Translator};
+use super::columns::Columns;
+use super::facts::{
+    Behind, Bound, Changelog, ChangelogMode, Cost, Emission, Emits, Facts, Growth, NeedsBefore,
+    Node, Order, Sorted, State, by_key,
+};
+use super::identity;
+use super::ranks::{numbered, top};
+use super::saved::Saved;
+use super::stream::{Role, Stream};
+use super::translator::{Needs, Translation, Translator};
 use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::{Physical, column};
-use crate::specs::NodeSpec;
 
-/// More first rows than this are no top: state holds as many rows of each partition.
-const LIMIT_MAX: u64 = 1_000_000;
+/// Conditions on ROW_NUMBER(), and projections of what they let through.
+pub const TRANSLATION: Translation = Translation {
+    needs: |_| Needs::NOTHING,
+    translate: |translator, plan| match plan {
+        LogicalPlan::Filter(filter) => translator.top_n(filter, None),
+        LogicalPlan::Projection(projection) => {
+            let LogicalPlan::Filter(filter) = projection.input.as_ref() else {
+                return Ok(None);
+            };
+            match translator.top_n(filter, Some(&projection.expr))? {
+                Some(first) => translator.projection(first, projection, plan).map(Some),
+                None => Ok(None),
+            }
+        }
+        _ => Ok(None),
+    },
+};
 
-/// A condition of the form ROW_NUMBER() <= N.
-struct Top<'f> {
-    limit: usize,
-    /// What else has to hold.
-    rest: Vec<&'f Expr>,
+/// The first rows of each partition.
+pub struct TopNNode {
+    /// Which rows are the first.
+    pub spec: TopNSpec,
+}
+
+impl Node for TopNNode {
+    fn schema(&self) -> &SchemaRef {
+        &self.spec.schema
+    }
+
+    fn exchange(&self, _: usize) -> Exchange {
+        by_key(&self.spec.partition)
+    }
+
+    fn state(&self) -> Option<State> {
+        Some(State {
+            kind: match self.spec.window {
+                Some(_) => Saved::WindowTopN,
+                None => Saved::TopN,
+            },
+            identity: identity::first_rows(&self.spec),
+            is_read_whole: false,
+        })
+    }
+
+    fn changelog(&self, wants_before: bool) -> Changelog {
+        Changelog {
+            needs_before: NeedsBefore::ByInput(vec![self.spec.takes_back]),
+            emits: match self.spec.window {
+                Some(_) => Emits::Appends,
+                None => Emits::Changes(ChangelogMode {
+                    updates: self.spec.is_by_key(),
+                    befores: wants_before,
+                    deletes: self.spec.deletes(),
+                }),
+            },
+        }
+    }
+
+    fn settle(&mut self, wants_before: bool) {
+        self.spec.emits_before = wants_before && self.spec.window.is_none();
+    }
+
+    fn growth(&self, detail: &str) -> Vec<Growth> {
+        let spec = &self.spec;
+        if spec.window.is_some() || spec.retention_us.is_some() {
+            return Vec::new();
+        }
+        let names = explain::names(&spec.partition, &spec.input);
+        let keeps = match (spec.takes_back, spec.partition.is_empty()) {
+            (false, true) => return Vec::new(),
+            (false, false) => format!("PARTITION BY {names} keeps every key for ever"),
+            (true, _) => format!(
+                "ROW_NUMBER() over rows that are taken back keeps all of them for ever ({detail})"
+            ),
+        };
+        vec![Growth {
+            input: None,
+            keeps,
+            bound: Bound::StateTtl,
+        }]
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let spec = &self.spec;
+        let partition = spec.partition.iter();
+        let partition = partition.map(|&column| (column, SortOptions::default()));
+        Facts {
+            order: match spec.window {
+                // Those of a window are the same in any order of the input.
+                Some(_) => Order::Unseen,
+                None => Order::Seen,
+            },
+            sorted: Sorted::By(partition.chain(spec.order.iter().copied()).collect()),
+            orders_by_origin: false,
+            may_be_dealt: false,
+            first_input: None,
+            behind: Behind::ByWindow,
+            rejects_input_rows: false,
+            emission: Emission::OnInput,
+            drops_late: false,
+            assigns: None,
+            retention_us: spec.retention_us.filter(|_| spec.window.is_none()),
+            combines: None,
+            cost: Cost::of(10_000.0, 500.0, Cost::ROWS_OUT_STATE),
+        }
+    }
+
+    fn operator(&self) -> slackwater_engine::Result<Operator> {
+        let spec = self.spec.clone();
+        Ok(match spec.window {
+            Some(_) => Operator::stateful(WindowTopN::new(spec)?),
+            None => Operator::stateful(TopN::new(spec)?),
+        })
+    }
+}
+
+/// What the first rows are of.
+struct Partition {
+    columns: Vec<usize>,
+    window: Option<WindowKey>,
+    order: RowOrder,
 }
 
 impl Translator<'_> {
     /// The first rows of each partition, where `filter` asks for these; `None` where it is another
     /// condition. `above` are the expressions over it: if none wants the rank, it is not computed.
-    pub(super) fn top_n(
-        &mut self,
-        filter: &Filter,
-        above: Option<&[Expr]>,
-    ) -> Result<Option<Stream>> {
+    fn top_n(&mut self, filter: &Filter, above: Option<&[Expr]>) -> Result<Option<Stream>> {
         let Some(numbered) = numbered(&filter.input)? else {
             return Ok(None);
         };
@@ -78,6 +198,42 @@ impl Translator<'_> {
     ) -> Result<Stream> {
         let plan = window.input.as_ref();
         let input = self.translate(plan)?;
+        let mut columns = Columns::of(&input, plan);
+        let partition = self.partition(call, &input, plan, &mut columns)?;
+        let node = columns.node(self, &input)?;
+        let before = self.schema(node);
+        let mut fields = before.fields().to_vec();
+        if has_rank {
+            fields.push(Arc::new(Field::new("row_number", DataType::UInt64, true)));
+        }
+        let spec = TopNSpec {
+            window: partition.window.filter(|_| !input.updates),
+            partition: partition.columns,
+            order: partition.order,
+            limit,
+            has_rank,
+            takes_back: input.updates,
+            emits_before: false,
+            retention_us: self.session.settings.state_ttl_us,
+            input: before,
+            schema: Arc::new(Schema::new(fields)),
+        };
+        let key = format!("top {spec:?}");
+        let detail = detail(&spec);
+        let inputs = [node];
+        let node = TopNNode { spec: spec.clone() };
+        let node = self.operator("top", detail, &inputs, node, &key);
+        Ok(first(node, &spec, input))
+    }
+
+    /// PARTITION BY and ORDER BY of a call, as columns.
+    fn partition(
+        &self,
+        call: &WindowFunction,
+        input: &Stream,
+        plan: &LogicalPlan,
+        columns: &mut Columns,
+    ) -> Result<Partition> {
         if call.params.order_by.is_empty() {
             return Err(
                 SqlError::new("ROW_NUMBER() without ORDER BY numbers rows by chance")
@@ -85,37 +241,27 @@ impl Translator<'_> {
                     .mend("OVER (PARTITION BY … ORDER BY …)"),
             );
         }
-        let names = plan.schema().fields().iter();
-        let mut names = names.map(|field| field.name().clone()).collect::<Vec<_>>();
-        let mut columns = input.columns.clone();
-        let mut place = |expression: Physical, name: String| {
-            let known = columns.iter().position(|known| known == &expression);
-            known.unwrap_or_else(|| {
-                columns.push(expression);
-                names.push(name);
-                columns.len() - 1
-            })
+        let mut place = |expression: &Expr| {
+            let bound = self.bind(expression, input, plan)?;
+            Ok::<usize, SqlError>(columns.place(&bound, expression.schema_name().to_string()))
         };
-        let (mut partition, mut of_window) = (Vec::new(), None);
+        let (mut partition, mut window) = (Vec::new(), None);
         for expression in &call.params.partition_by {
-            let at = place(
-                self.bind(expression, &input, plan)?,
-                expression.schema_name().to_string(),
-            );
-            let role = self.role(expression, &input, plan)?;
+            let column = place(expression)?;
+            let role = self.role(expression, input, plan)?;
             if let Role::WindowStart(windows) | Role::WindowEnd(windows) = role {
                 let is_start = matches!(role, Role::WindowStart(_));
                 // Either edge names the window; the end is what it is closed by.
-                if of_window.is_none() || !is_start {
-                    of_window = Some(WindowKey {
-                        column: at,
+                if window.is_none() || !is_start {
+                    window = Some(WindowKey {
+                        column,
                         is_start,
                         windows,
                     });
                 }
             }
-            if !partition.contains(&at) {
-                partition.push(at);
+            if !partition.contains(&column) {
+                partition.push(column);
             }
         }
         let mut order = Vec::new();
@@ -125,217 +271,64 @@ impl Translator<'_> {
             nulls_first,
         } in &call.params.order_by
         {
-            let at = place(
-                self.bind(expr, &input, plan)?,
-                expr.schema_name().to_string(),
-            );
             let options = SortOptions {
                 descending: !asc,
                 nulls_first: *nulls_first,
             };
-            order.push((at, options));
+            order.push((place(expr)?, options));
         }
-        let node = self.materialise(&input, &columns, &names, None)?;
-        let before = self.schemas[node].clone();
-        let mut fields = before.fields().to_vec();
-        if has_rank {
-            fields.push(Arc::new(Field::new("row_number", DataType::UInt64, true)));
-        }
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
-        let spec = TopNSpec {
-            window: of_window.filter(|_| !input.updates),
-            partition: partition.clone(),
+        Ok(Partition {
+            columns: partition,
+            window,
             order,
-            limit,
-            has_rank,
-            takes_back: input.updates,
-            emits_before: false,
-            retention_us: self.session.settings.state_ttl_us,
-            input: before.clone(),
-            schema: schema.clone(),
-        };
-        let (is_windowed, is_by_key, deletes) =
-            (spec.window.is_some(), spec.is_by_key(), spec.deletes());
-        let key = format!("top {spec:?}");
-        let detail = explain::top_n(&spec);
-        let node = self.node(
-            "top",
-            detail,
-            &[node],
-            NodeSpec::TopN(spec),
-            schema.clone(),
-            &key,
-        );
-        // The columns of the plan, then the rank; where nobody wants it anything stands for it.
-        let rank = if has_rank {
-            schema.fields().len() - 1
-        } else {
-            0
-        };
-        let of_input = 0..input.columns.len();
-        let columns = of_input.chain([rank]).map(|at| column(at, &schema));
-        let columns = columns.collect::<Vec<Physical>>();
-        // In a window rows come out when it closes, as those of an aggregate do. Else at any time.
-        let mut roles = match is_windowed {
-            true => input.roles.clone(),
-            false => vec![Role::Plain; input.roles.len()],
-        };
-        roles.push(Role::Plain);
-        let time = input.time.filter(|_| is_windowed);
-        let key = partition.iter().copied().chain(has_rank.then_some(rank));
-        let key = key.map(|at| column(at, &schema)).collect();
-        Ok(Stream {
-            node,
-            columns,
-            roles,
-            time,
-            updates: !is_windowed,
-            key: (!is_windowed && is_by_key).then_some(key),
-            deletes,
         })
     }
 }
 
-/// Rows with their numbers.
-struct Numbered<'p> {
-    window: &'p Window,
-    call: &'p WindowFunction,
-    /// What stands between the window and the condition, from below; the optimiser leaves out columns
-    /// that nobody wants.
-    projections: Vec<&'p Projection>,
-    /// The column of the number, above the projections.
-    rank: usize,
-}
-
-/// The numbered rows that a plan is about, if it is about any.
-fn numbered(plan: &LogicalPlan) -> Result<Option<Numbered<'_>>> {
-    match plan {
-        LogicalPlan::Window(window) => {
-            let [expression] = window.window_expr.as_slice() else {
-                return Ok(None);
-            };
-            let call = rank_call(expression);
-            Ok(call.map(|call| Numbered {
-                window,
-                call,
-                projections: Vec::new(),
-                rank: window.schema.fields().len() - 1,
-            }))
-        }
-        LogicalPlan::SubqueryAlias(alias) => numbered(&alias.input),
-        LogicalPlan::Projection(projection) => {
-            let Some(mut numbered) = numbered(&projection.input)? else {
-                return Ok(None);
-            };
-            let below = projection.input.schema();
-            let is_rank = |expression: &Expr| {
-                let column = expression.clone().unalias();
-                let column = column
-                    .try_as_col()
-                    .and_then(|c| below.maybe_index_of_column(c));
-                column == Some(numbered.rank)
-            };
-            let Some(rank) = projection.expr.iter().position(is_rank) else {
-                return Ok(None);
-            };
-            numbered.rank = rank;
-            numbered.projections.push(projection);
-            Ok(Some(numbered))
-        }
-        _ => Ok(None),
+/// The stream of the first rows: the columns of the plan, then the rank.
+fn first(node: usize, spec: &TopNSpec, input: Stream) -> Stream {
+    let schema = &spec.schema;
+    // Where nobody wants the rank anything stands for it.
+    let rank = match spec.has_rank {
+        true => schema.fields().len() - 1,
+        false => 0,
+    };
+    let columns = (0..input.columns.len()).chain([rank]);
+    let columns = columns.map(|at| column(at, schema)).collect();
+    // In a window rows come out when it closes, as those of an aggregate do. Else at any time.
+    let is_windowed = spec.window.is_some();
+    let mut roles = match is_windowed {
+        true => input.roles,
+        false => vec![Role::Plain; input.roles.len()],
+    };
+    roles.push(Role::Plain);
+    let key = spec.partition.iter().copied();
+    let key = key.chain(spec.has_rank.then_some(rank));
+    let key = key.map(|at| column(at, schema)).collect::<Vec<Physical>>();
+    Stream {
+        node,
+        columns,
+        roles,
+        time: input.time.filter(|_| is_windowed),
+        updates: !is_windowed,
+        key: (!is_windowed && spec.is_by_key()).then_some(key),
+        deletes: spec.deletes(),
     }
 }
 
-/// The call of a function that numbers rows.
-fn rank_call(mut expression: &Expr) -> Option<&WindowFunction> {
-    while let Expr::Alias(alias) = expression {
-        expression = &alias.expr;
-    }
-    let Expr::WindowFunction(call) = expression else {
-        return None;
-    };
-    let WindowFunctionDefinition::WindowUDF(function) = &call.fun else {
-        return None;
-    };
-    ["row_number", "rank", "dense_rank"]
-        .contains(&function.name())
-        .then_some(call)
-}
-
-/// Reads `rank <= N` out of a condition; `None` where it says nothing of the kind.
-fn top<'f>(predicate: &'f Expr, is_rank: &impl Fn(&Column) -> bool) -> Result<Option<Top<'f>>> {
-    let (mut limit, mut rest) = (None::<u64>, Vec::new());
-    for part in split_conjunction(predicate) {
-        match limit_of(part, is_rank) {
-            Some(of_part) => limit = Some(limit.map_or(of_part, |limit| limit.min(of_part))),
-            // Every rank is at least 1.
-            None if is_always(part, is_rank) => {}
-            None => rest.push(part),
-        }
-    }
-    let Some(limit) = limit else {
-        return Ok(None);
-    };
-    if limit == 0 || limit > LIMIT_MAX {
-        let error =
-            format!("ROW_NUMBER() <= {limit}: between 1 and {LIMIT_MAX} rows can be the first");
-        return Err(SqlError::new(error).near("ROW_NUMBER"));
-    }
-    let limit = limit as usize;
-    Ok(Some(Top { limit, rest }))
-}
-
-/// The comparison of the rank with a number, the rank on the left.
-fn comparison(part: &Expr, is_rank: &impl Fn(&Column) -> bool) -> Option<(Operator, i128)> {
-    let Expr::BinaryExpr(binary) = part else {
-        return None;
-    };
-    let is_rank = |side: &Expr| uncast(side).try_as_col().is_some_and(is_rank);
-    let (operator, number) = if is_rank(&binary.left) {
-        (binary.op, &binary.right)
-    } else if is_rank(&binary.right) {
-        (binary.op.swap()?, &binary.left)
+/// What `explain` shows.
+fn detail(spec: &TopNSpec) -> String {
+    let order = explain::order(&spec.order, &spec.input);
+    let partition = explain::names(&spec.partition, &spec.input);
+    let by = if partition.is_empty() {
+        String::new()
     } else {
-        return None;
+        format!(" by {partition}")
     };
-    let Expr::Literal(value, _) = uncast(number) else {
-        return None;
+    let kind = if spec.window.is_some() {
+        ", at the end of the window"
+    } else {
+        ""
     };
-    Some((operator, whole(value)?))
-}
-
-fn limit_of(part: &Expr, is_rank: &impl Fn(&Column) -> bool) -> Option<u64> {
-    let (operator, number) = comparison(part, is_rank)?;
-    let limit = match operator {
-        Operator::LtEq => number,
-        Operator::Lt => number - 1,
-        Operator::Eq if number == 1 => 1,
-        _ => return None,
-    };
-    Some(u64::try_from(limit).unwrap_or(0))
-}
-
-fn is_always(part: &Expr, is_rank: &impl Fn(&Column) -> bool) -> bool {
-    matches!(
-        comparison(part, is_rank),
-        Some((Operator::GtEq, ..=1) | (Operator::Gt, ..=0))
-    )
-}
-
-fn uncast(expression: &Expr) -> &Expr {
-    match expression {
-        Expr::Cast(cast) => uncast(&cast.expr),
-        other => other,
-    }
-}
-
-fn whole(value: &ScalarValue) -> Option<i128> {
-    Some(match value {
-        ScalarValue::Int8(Some(n)) => i128::from(*n),
-        ScalarValue::Int16(Some(n)) => i128::from(*n),
-        ScalarValue::Int32(Some(n)) => i128::from(*n),
-        ScalarValue::Int64(Some(n)) => i128::from(*n),
-        ScalarValue::UInt64(Some(n)) => i128::from(*n),
-        _ => return None,
-    })
+    format!("first {}{by} in order of {order}{kind}", spec.limit)
 }

@@ -1,16 +1,87 @@
 //! UNION ALL: several streams as one.
 
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use datafusion_expr::LogicalPlan;
 use datafusion_expr::logical_plan::Union;
+use slackwater_control::query::Exchange;
 use slackwater_engine::operator::window::timestamp_unit;
+use slackwater_engine::operator::{Operator, union};
 
-use super::{Role, Stream, Translator};
+use super::facts::{Behind, Changelog, Cost, Emission, Facts, Growth, Node, Order, Sorted, State};
+use super::stream::{Role, Stream};
+use super::translator::{Needs, Translation, Translator};
 use crate::error::{Result, SqlError};
 use crate::expression::{Physical, column};
-use crate::specs::NodeSpec;
+
+/// UNION ALL.
+pub const TRANSLATION: Translation = Translation {
+    needs: |_| Needs::NOTHING,
+    translate: |translator, plan| match plan {
+        LogicalPlan::Union(union) => translator.union(union).map(Some),
+        _ => Ok(None),
+    },
+};
+
+/// Several streams of the same columns as one.
+pub struct UnionNode {
+    /// The columns of all inputs.
+    pub schema: SchemaRef,
+    /// Some input brings rows that change others.
+    pub changes: bool,
+}
+
+impl Node for UnionNode {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn exchange(&self, _: usize) -> Exchange {
+        Exchange::Forward
+    }
+
+    fn state(&self) -> Option<State> {
+        None
+    }
+
+    fn changelog(&self, _: bool) -> Changelog {
+        Changelog::as_input()
+    }
+
+    fn settle(&mut self, _: bool) {}
+
+    fn growth(&self, _: &str) -> Vec<Growth> {
+        Vec::new()
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            order: Order::AsOutput,
+            sorted: Sorted::No,
+            orders_by_origin: false,
+            may_be_dealt: true,
+            first_input: None,
+            behind: Behind::AsInput,
+            rejects_input_rows: false,
+            emission: Emission::OnInput,
+            drops_late: false,
+            assigns: None,
+            retention_us: None,
+            combines: None,
+            cost: Cost::of(500.0, 0.0, 1.0),
+        }
+    }
+
+    fn operator(&self) -> slackwater_engine::Result<Operator> {
+        let schema = self.schema.clone();
+        Ok(Operator::stateless(match self.changes {
+            true => union::Union::of_changes(schema),
+            false => union::Union::new(schema),
+        }))
+    }
+}
 
 impl Translator<'_> {
-    pub(super) fn union(&mut self, union: &Union) -> Result<Stream> {
+    fn union(&mut self, union: &Union) -> Result<Stream> {
         let mut streams = Vec::new();
         for input in &union.inputs {
             let stream = self.translate(input)?;
@@ -22,11 +93,11 @@ impl Translator<'_> {
             .iter()
             .map(|field| field.name().clone());
         let names = names.collect::<Vec<_>>();
-        let keep_time = self.orders_by_time && streams.iter().all(|stream| stream.time.is_some());
+        let keep_time = self.needs.event_time && streams.iter().all(|stream| stream.time.is_some());
         // The planner has cast the columns to common types, but doesn't know of this one.
         let units = streams.iter().map(|stream| {
             let time = stream.time.as_ref().filter(|_| keep_time);
-            time.map(|time| Ok(time.data_type(&self.schemas[stream.node])?))
+            time.map(|time| Ok(time.data_type(self.specs[stream.node].schema())?))
         });
         let units = units.flatten().collect::<Result<Vec<DataType>>>()?;
         // Finer units are greater.
@@ -41,7 +112,7 @@ impl Translator<'_> {
             };
             let node = self.materialise(stream, &stream.columns, &names, time.as_ref())?;
             inputs.push(node);
-            schema.get_or_insert_with(|| self.schemas[node].clone());
+            schema.get_or_insert_with(|| self.schema(node));
         }
         let schema = schema.ok_or_else(|| SqlError::new("a UNION without inputs"))?;
         let roles = (0..names.len()).map(|index| {
@@ -54,12 +125,8 @@ impl Translator<'_> {
         });
         let roles = roles.collect();
         let time = keep_time.then(|| column(schema.fields().len() - 1, &schema));
-        let spec = NodeSpec::Union {
-            schema: schema.clone(),
-            changes: streams.iter().any(|stream| stream.updates),
-        };
-        let detail = format!("{} inputs", inputs.len());
-        let node = self.node("union", detail, &inputs, spec, schema.clone(), "union");
+        let changes = streams.iter().any(|stream| stream.updates);
+        let node = self.union_of(&inputs, schema.clone(), changes);
         let columns = (0..names.len())
             .map(|index| column(index, &schema))
             .collect();
@@ -69,16 +136,23 @@ impl Translator<'_> {
             roles,
             time,
             // The same key may come from several inputs: only whole rows tell.
-            updates: streams.iter().any(|stream| stream.updates),
+            updates: changes,
             key: None,
             deletes: streams.iter().any(|stream| stream.deletes),
         })
     }
 
+    /// Several nodes of the same columns as one.
+    pub(super) fn union_of(&mut self, nodes: &[usize], schema: SchemaRef, changes: bool) -> usize {
+        let detail = format!("{} inputs", nodes.len());
+        let union = UnionNode { schema, changes };
+        self.operator("union", detail, nodes, union, "union")
+    }
+
     /// A time of a stream in a unit that is not coarser.
     fn in_unit(&self, time: Physical, unit: TimeUnit, stream: &Stream) -> Result<Physical> {
         let to = DataType::Timestamp(unit, None);
-        let schema = &self.schemas[stream.node];
+        let schema = self.specs[stream.node].schema();
         match time.data_type(schema)? == to {
             true => Ok(time),
             false => Ok(datafusion_physical_expr::expressions::cast(

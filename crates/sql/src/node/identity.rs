@@ -1,121 +1,130 @@
-//! The identity of a node's state, from what the node is made from.
+//! The identity of an operator's state, from what the engine's operator is made from.
 
 use arrow_schema::{Schema, SortOptions, TimeUnit};
 use slackwater_engine::accumulator::{AggregateFunction, Signature};
 use slackwater_engine::operator::aggregate::{AggregateCall, AggregateSpec};
+use slackwater_engine::operator::changelog::final_rows::FinalSpec;
+use slackwater_engine::operator::changelog::join::ChangelogJoinSpec;
 use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
+use slackwater_engine::operator::count_window::CountWindowSpec;
+use slackwater_engine::operator::session::SessionSpec;
+use slackwater_engine::operator::temporal_join::TemporalJoinSpec;
 use slackwater_engine::operator::{interval_join, join, over, window};
 
-use super::NodeSpec;
 use crate::state::{
     Aggregate, AggregateForm, Call, Column, Direction, FinalRows, FirstRows, Frame, Function,
-    IntervalJoin, JoinKind, Over, OverCall, OverFunction, Side, Sink, SortColumn, Source,
-    StateIdentity, StreamJoin, TemporalJoin, TimedSide, Type, Unit, Window, WindowJoin, WindowKind,
-    WindowRows,
+    IntervalJoin, JoinKind, Over, OverCall, OverFunction, Side, SortColumn, StateIdentity,
+    StreamJoin, TemporalJoin, TimedSide, Type, Unit, Window, WindowJoin, WindowKind, WindowRows,
 };
 
-impl NodeSpec {
-    /// What checkpoints say of its state; `None` for what they hold nothing of.
-    pub fn state_identity(&self) -> Option<StateIdentity> {
-        Some(match self {
-            NodeSpec::Source(source) => StateIdentity::Source(Source {
-                connector: source.connector.describe().connector,
-            }),
-            NodeSpec::Sink(sink) => {
-                let place = sink.connector.describe();
-                StateIdentity::Sink(Sink {
-                    connector: place.connector.to_string(),
-                    place: place.place,
-                    table: place.table,
-                    column: place.column,
-                })
-            }
-            NodeSpec::Aggregate { spec, input } => {
-                StateIdentity::Aggregate(aggregate(spec, input, form(spec)))
-            }
-            NodeSpec::Sessions { spec, input, .. } => {
-                StateIdentity::Aggregate(aggregate(spec, input, AggregateForm::MergesSessions))
-            }
-            NodeSpec::SessionRows {
-                sessions, input, ..
-            } => StateIdentity::SessionRows(WindowRows {
-                rows: columns(input),
-                keys: sessions.keys.clone(),
-                window: window_of(sessions.windows),
-            }),
-            NodeSpec::CountWindow(spec) => StateIdentity::CountWindow(WindowRows {
-                rows: columns(&spec.input),
-                keys: spec.keys.clone(),
-                window: window_of(spec.windows),
-            }),
-            NodeSpec::Join(join) => {
-                let [left, right] = &join.sides;
-                StateIdentity::WindowJoin(WindowJoin {
-                    left: side(&left.schema, &left.keys),
-                    right: side(&right.schema, &right.keys),
-                    window: window_of(join.windows),
-                })
-            }
-            NodeSpec::IntervalJoin(join) => {
-                let [left, right] = &join.sides;
-                let [from_us, to_us] = join.bounds;
-                StateIdentity::IntervalJoin(IntervalJoin {
-                    left: timed(left),
-                    right: timed(right),
-                    kind: join_kind(join.kind),
-                    from_us,
-                    to_us,
-                })
-            }
-            NodeSpec::TemporalJoin(spec) => {
-                let [stream_keys, table_keys] = spec.join.keys.clone();
-                StateIdentity::TemporalJoin(TemporalJoin {
-                    stream_keys,
-                    table_keys,
-                    table: columns(&spec.join.table),
-                    pair: columns(&spec.join.schema),
-                })
-            }
-            NodeSpec::ChangelogJoin(join) => {
-                let [left, right] = &join.sides;
-                StateIdentity::StreamJoin(StreamJoin {
-                    left: side(&left.schema, &left.keys),
-                    right: side(&right.schema, &right.keys),
-                    kind: join_kind(join.kind),
-                    settles: join.settles(),
-                })
-            }
-            NodeSpec::Over(spec) => StateIdentity::Over(Over {
-                rows: TimedSide {
-                    rows: columns(&spec.input),
-                    keys: spec.keys.clone(),
-                    time: spec.time_column,
-                },
-                functions: spec.calls.iter().map(over_call).collect(),
-            }),
-            NodeSpec::TopN(spec) | NodeSpec::ByPrimaryKey(spec) => {
-                StateIdentity::FirstRows(first_rows(spec))
-            }
-            NodeSpec::Final(spec) => StateIdentity::FinalRows(FinalRows {
-                rows: columns(&spec.schema),
-                order: order(&spec.order),
-                kept: spec.kept_max().map(|most| most as u64),
-            }),
-            NodeSpec::Map { .. }
-            | NodeSpec::Filter { .. }
-            | NodeSpec::DropLate { .. }
-            | NodeSpec::Window { .. }
-            | NodeSpec::LateRows { .. }
-            | NodeSpec::TableJoin(_)
-            | NodeSpec::LookupJoin(_)
-            | NodeSpec::ToRows { .. }
-            | NodeSpec::Union { .. } => return None,
-        })
-    }
+/// Groups and their aggregates, over an input with these columns.
+pub fn aggregate(spec: &AggregateSpec, input: &Schema) -> StateIdentity {
+    StateIdentity::Aggregate(groups(spec, input, form(spec)))
 }
 
-fn aggregate(spec: &AggregateSpec, input: &Schema, form: AggregateForm) -> Aggregate {
+/// Groups of sessions that merge.
+pub fn session_aggregate(spec: &AggregateSpec, input: &Schema) -> StateIdentity {
+    StateIdentity::Aggregate(groups(spec, input, AggregateForm::MergesSessions))
+}
+
+/// Rows of sessions.
+pub fn session_rows(sessions: &SessionSpec, input: &Schema) -> StateIdentity {
+    StateIdentity::SessionRows(WindowRows {
+        rows: columns(input),
+        keys: sessions.keys.clone(),
+        window: window_of(sessions.windows),
+    })
+}
+
+/// Rows of windows of so many rows.
+pub fn count_window(spec: &CountWindowSpec) -> StateIdentity {
+    StateIdentity::CountWindow(WindowRows {
+        rows: columns(&spec.input),
+        keys: spec.keys.clone(),
+        window: window_of(spec.windows),
+    })
+}
+
+/// Rows of two inputs by window.
+pub fn window_join(join: &join::JoinSpec) -> StateIdentity {
+    let [left, right] = &join.sides;
+    StateIdentity::WindowJoin(WindowJoin {
+        left: side(&left.schema, &left.keys),
+        right: side(&right.schema, &right.keys),
+        window: window_of(join.windows),
+    })
+}
+
+/// Rows of two inputs by time.
+pub fn interval_join(join: &interval_join::IntervalJoinSpec) -> StateIdentity {
+    let [left, right] = &join.sides;
+    let [from_us, to_us] = join.bounds;
+    StateIdentity::IntervalJoin(IntervalJoin {
+        left: timed(left),
+        right: timed(right),
+        kind: join_kind(join.kind),
+        from_us,
+        to_us,
+    })
+}
+
+/// Rows of a stream, and versions of a table.
+pub fn temporal_join(spec: &TemporalJoinSpec) -> StateIdentity {
+    let [stream_keys, table_keys] = spec.join.keys.clone();
+    StateIdentity::TemporalJoin(TemporalJoin {
+        stream_keys,
+        table_keys,
+        table: columns(&spec.join.table),
+        pair: columns(&spec.join.schema),
+    })
+}
+
+/// Rows of two inputs.
+pub fn stream_join(join: &ChangelogJoinSpec) -> StateIdentity {
+    let [left, right] = &join.sides;
+    StateIdentity::StreamJoin(StreamJoin {
+        left: side(&left.schema, &left.keys),
+        right: side(&right.schema, &right.keys),
+        kind: join_kind(join.kind),
+        settles: join.settles(),
+    })
+}
+
+/// Rows that functions of the rows before each row look back to.
+pub fn over(spec: &over::OverSpec) -> StateIdentity {
+    StateIdentity::Over(Over {
+        rows: TimedSide {
+            rows: columns(&spec.input),
+            keys: spec.keys.clone(),
+            time: spec.time_column,
+        },
+        functions: spec.calls.iter().map(over_call).collect(),
+    })
+}
+
+/// The first rows of each partition.
+pub fn first_rows(spec: &TopNSpec) -> StateIdentity {
+    StateIdentity::FirstRows(FirstRows {
+        rows: columns(&spec.input),
+        keys: spec.partition.clone(),
+        order: order(&spec.order),
+        // Of rows that only come no more than the first are kept.
+        kept: (!spec.takes_back).then_some(spec.limit as u64),
+        window: spec.window.map(|window| window_of(window.windows)),
+    })
+}
+
+/// The rows that are left when the input has ended.
+pub fn final_rows(spec: &FinalSpec) -> StateIdentity {
+    StateIdentity::FinalRows(FinalRows {
+        rows: columns(&spec.schema),
+        order: order(&spec.order),
+        kept: spec.kept_max().map(|most| most as u64),
+    })
+}
+
+fn groups(spec: &AggregateSpec, input: &Schema, form: AggregateForm) -> Aggregate {
     let column = |&column: &usize| {
         let field = input.field(column);
         Column {
@@ -231,17 +240,6 @@ fn over_call(call: &over::OverCall) -> OverCall {
         function: of,
         arguments: call.arguments.clone(),
         filter: call.filter,
-    }
-}
-
-fn first_rows(spec: &TopNSpec) -> FirstRows {
-    FirstRows {
-        rows: columns(&spec.input),
-        keys: spec.partition.clone(),
-        order: order(&spec.order),
-        // Of rows that only come no more than the first are kept.
-        kept: (!spec.takes_back).then_some(spec.limit as u64),
-        window: spec.window.map(|window| window_of(window.windows)),
     }
 }
 

@@ -1,0 +1,62 @@
+//! Which of the joins a JOIN, an IN or an EXISTS is.
+
+use datafusion_common::NullEquality;
+use datafusion_expr::LogicalPlan;
+use datafusion_expr::logical_plan::Join;
+
+use super::stream::Stream;
+use super::translator::{Needs, Translation, Translator};
+use super::{interval_join, semi_join, table_join};
+use crate::as_of;
+use crate::error::{Result, SqlError};
+
+/// Joins.
+pub const TRANSLATION: Translation = Translation {
+    needs: |plan| Needs {
+        late_at_watermark: match plan {
+            LogicalPlan::Join(join) => interval_join::compares_times(join),
+            _ => false,
+        },
+        ..Needs::NOTHING
+    },
+    translate: |translator, plan| match plan {
+        LogicalPlan::Join(join) => translator.join(join).map(Some),
+        _ => Ok(None),
+    },
+};
+
+impl Translator<'_> {
+    fn join(&mut self, join: &Join) -> Result<Stream> {
+        if let Some(join) = semi_join::in_order(join) {
+            return self.join(&join);
+        }
+        let kind = semi_join::kind(join)?;
+        if join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty() {
+            return Err(SqlError::new(
+                "a join in which NULL equals NULL is not known here",
+            ));
+        }
+        if let Some((times, filter)) = as_of::split(join.filter.as_ref()) {
+            return self.temporal_join(join, kind, times.each_ref(), filter.as_ref());
+        }
+        if let Some((time, filter)) = as_of::now::split(join.filter.as_ref()) {
+            return self.lookup_join(join, kind, time.as_ref(), filter);
+        }
+        let reasons = [self.no_table(&join.left)?, self.no_table(&join.right)?];
+        let may_be_table = reasons.map(|reason| reason.is_none());
+        if let Some(table_side) = table_join::table_side(kind, may_be_table) {
+            return self.table_join(join, kind, table_side);
+        }
+        semi_join::check_not_in(join)?;
+        let streams = [self.translate(&join.left)?, self.translate(&join.right)?];
+        if !streams.iter().any(|stream| stream.updates) {
+            if let Some(joined) = self.window_join(join, kind, &streams)? {
+                return Ok(joined);
+            }
+            if let Some(joined) = self.interval_join(join, kind, &streams)? {
+                return Ok(joined);
+            }
+        }
+        self.changelog_join(join, kind, streams)
+    }
+}
