@@ -52,7 +52,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ),
             (
                 "translate",
-                "aggregates changelog connectors late_rows node order program specs warnings",
+                "aggregates changelog connectors late_rows node order program state warnings",
             ),
         ],
     ),
