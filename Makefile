@@ -18,18 +18,17 @@ test: duckdb
 	cargo run -q -p slackwater-engine --example custom_operator > target/custom_operator.out
 	cargo run -q -p slackwater-connect --example csv_speed 1000 > target/csv_speed.out
 
-# All tests but those that take an hour (`make test-crash`) or need a server: those above, those that are marked
-# with `ignore = "slow …"`, each case of the SQL files stopped and resumed, random queries, random harm, and the loom
-# models of the rings.
+# The fast tests, then the families of SLOW, each case of the SQL files stopped and resumed, random queries, random
+# harm, and the loom models of the rings. What takes an hour is in `make test-crash`.
 test-all: test
-	cargo test --workspace $(FEATURES) -- --ignored $(HOURS:%=--skip %)
+	cargo test --workspace $(FEATURES) --test main -- --ignored $(SLOW) --skip in_many_rounds
 	EVERY_CASE=1 cargo test --workspace $(FEATURES) --test main sql_files::
 	$(MAKE) fuzz-sql-test
 	python3 tests/chaos/chaos.py --program target/debug/slackwater --seconds 40
 	$(MAKE) loom
 
-# Tests of `make test-crash`, and those that write into the source tree.
-HOURS = in_many_rounds in_many_runs for_an_hour write_the_corpus
+# Their tests are marked with `ignore = "slow: make test-all"`: kills, idle pipelines, measurements of the machine.
+SLOW = crash:: idle:: calibrate::
 
 # Random queries over random tables at random settings, against DuckDB and a naive model of lateness, for ten minutes:
 # make fuzz-sql SECONDS=3600, QUERIES=5000 instead of a time, SEED=17 for the same ones again, FIRST=41 from that case on,
