@@ -137,6 +137,28 @@ impl<'a> ProgramCatalog<'a> {
         self.restored.as_ref().filter(|_| self.takes_part[node])
     }
 
+    /// Reads what an instance has in the checkpoint that it begins with, and keeps it until all instances
+    /// have begun; `node` is the head of its subquery, and `share` as in [`Catalog::restored`].
+    ///
+    /// # Errors
+    ///
+    /// When a part can't be read, or is not what was written.
+    pub fn read_restored(
+        &self,
+        node: usize,
+        share: Option<(usize, usize)>,
+    ) -> slackwater_checkpoint::Result<()> {
+        let share = self.share_of(node, share);
+        self.restored_of(node)
+            .map_or(Ok(()), |restored| restored.read_chains(node, share))
+    }
+
+    /// What earlier versions have stored does not always say which instance needs it.
+    fn share_of(&self, node: usize, share: Option<(usize, usize)>) -> Option<(usize, usize)> {
+        let state = self.program.nodes[node].state();
+        share.filter(|_| !state.is_some_and(|state| state.is_read_whole))
+    }
+
     /// The sinks, with their nodes.
     pub fn sinks(&self) -> impl Iterator<Item = (usize, &SinkSpec)> {
         self.program.sinks()
@@ -349,8 +371,7 @@ impl Catalog for ProgramCatalog<'_> {
     }
 
     fn restored(&self, node: usize, share: Option<(usize, usize)>) -> Result<Vec<Chain>> {
-        let state = self.program.nodes[node].state();
-        let share = share.filter(|_| !state.is_some_and(|state| state.is_read_whole));
+        let share = self.share_of(node, share);
         match self.restored_of(node) {
             Some(restored) => restored.chains(node, share),
             None => Ok(Vec::new()),

@@ -24,10 +24,12 @@
 //! - While nothing happens nobody wakes up (I7): all threads here wait for a queue or a socket.
 //!
 //! In layers: what is said (`protocol`, `counts`, `steps`), how it gets there (`channel`, `handover`,
-//! `outbox`), who runs a part (`executor`, `connect`), and the two ways to have parts run (`threads`;
-//! `processes` with `reader`, and `worker_process` on the other side). `local` chooses.
+//! `outbox`), who runs a part (`phases`, `executor`, `connect`), and the two ways to have parts run (`threads`;
+//! `processes` with `reader`, and `worker_process` on the other side). `starting`
+//! chooses, and is a `local` host once the query runs.
 
 mod counts;
+mod phases;
 mod protocol;
 mod steps;
 
@@ -41,13 +43,16 @@ mod executor;
 mod local;
 mod processes;
 mod reader;
+mod starting;
 mod threads;
 mod work;
 mod worker_process;
 
 pub(crate) use counts::FinalCounts;
 pub(crate) use local::LocalHost;
+pub(crate) use phases::{Pending, Phase, recommit};
 pub use processes::mesh;
 pub(crate) use protocol::{HostCommand, HostEvent};
+pub(crate) use starting::StartingHost;
 pub(crate) use work::Work;
 pub(crate) use worker_process::main as worker_main;

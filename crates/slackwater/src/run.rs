@@ -225,7 +225,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
 fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Cost, Failure> {
     let mut sinks = catalog.sinks().map(|(_, sink)| sink);
     sinks.try_for_each(|sink| query.check_sink(sink, false))?;
-    let attempted = query.attempt(catalog, None, Vec::new());
+    let attempted = query.attempt(catalog, None, None, Vec::new());
     let attempted = attempted.map_err(|error| Failure::Query(error.to_string(), None))?;
     let error = attempted.error.as_ref().map(|error| error.to_string());
     Ok((finished(attempted), error))

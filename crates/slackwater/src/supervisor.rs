@@ -8,32 +8,32 @@
 //! read the checkpoint, commit what it has pending, run, and again after a failure.
 
 mod attempt;
+mod checks;
 mod coordinator;
 mod events;
 mod query;
+mod start;
 mod watch;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use slackwater_checkpoint::compatible::map;
 use slackwater_checkpoint::manifest::{Manifest, NodeKind};
 use slackwater_checkpoint::recovery::{Input, Limits, Output, Recovery};
 use slackwater_checkpoint::{Error, Kind, Runner, Store};
-use slackwater_engine::hash::BUCKETS;
-use slackwater_engine::sink::{Delivery, Recovered};
+use slackwater_engine::sink::Delivery;
 use slackwater_engine::time::now_ns;
 
 pub use attempt::Attempted;
-use attempt::Claimed;
+use attempt::{Claimed, Prepared};
 use coordinator::Verdict;
 use events::RunEvent;
 pub use events::Signals;
 pub use query::{Query, Refused};
 
 use crate::catalog::ProgramCatalog;
-use crate::checkpoints::{Incarnation, Restored, Suspected, differs};
+use crate::checkpoints::{Incarnation, Suspected};
 use crate::report::Totals;
 
 /// Where a query keeps its checkpoints.
@@ -80,6 +80,7 @@ pub fn run_saved(
         store: Store::open(&state.place).map_err(usage)?,
         runner: Runner::new().map_err(usage)?,
         claimed: None,
+        prepared: None,
         epoch: None,
         attempts: 0,
         restored_from: None,
@@ -101,6 +102,8 @@ struct Supervisor<'a, 'b> {
     store: Store,
     runner: Runner,
     claimed: Option<Claimed>,
+    /// The host that prepares to run it.
+    prepared: Option<Prepared>,
     /// The last incarnation of this run.
     epoch: Option<u64>,
     /// Incarnations that ran.
@@ -140,7 +143,7 @@ impl Supervisor<'_, '_> {
                 },
                 // It has been when its failure was told.
                 Some(Output::Stop { epoch }) => {
-                    self.claimed = None;
+                    (self.claimed, self.prepared) = (None, None);
                     Some(Input::Stopped { epoch })
                 }
                 Some(Output::Kill { .. }) => None,
@@ -275,262 +278,9 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// What would be refused is refused before anything is written.
-    fn check_before_claim(&mut self) -> Result<(), Input> {
-        let failed = |error: Error| Input::ClaimFailed {
-            is_fatal: true,
-            reason: error.to_string(),
-        };
-        let is_fresh = self.runner.run(self.store.is_fresh()).map_err(failed)?;
-        if self.state.from_scratch || is_fresh {
-            if let Err(refused) = self.query.check_sinks(self.catalog) {
-                self.refused = Some(refused);
-            }
-        } else {
-            let found = self.runner.run(self.store.newest(None)).map_err(failed)?;
-            match &found.manifest {
-                Some(manifest) => {
-                    self.check_passed_over(&found.warnings, Some(manifest.number));
-                    self.check_compatible(manifest);
-                }
-                None => {
-                    self.unreadable = found.warnings;
-                    self.check_readable();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The same where this run begins another incarnation.
-    fn check_before_next(&mut self, epoch: u64, before: Option<u64>) -> Result<(), Error> {
-        // Beginning again would take over from the run that has taken over from this one.
-        self.runner.run(self.store.check_latest(epoch))?;
-        let found = self.runner.run(self.store.newest(before))?;
-        if let Some(manifest) = &found.manifest {
-            self.check_passed_over(&found.warnings, Some(manifest.number));
-        }
-        Ok(())
-    }
-
-    /// Where sinks have each row once, rows that were committed behind a damaged checkpoint would come again:
-    /// that is not done unasked. What is to be used instead is `before`, where that is known.
-    fn check_passed_over(&mut self, damaged: &[String], before: Option<u64>) {
-        let once = self
-            .catalog
-            .sinks()
-            .filter(|(_, sink)| sink.connector.capabilities().delivery == Delivery::ExactlyOnce);
-        let places = once.map(|(_, sink)| sink.connector.describe().to_string());
-        let places = places.collect::<Vec<String>>();
-        if damaged.is_empty()
-            || places.is_empty()
-            || self.state.accepts_duplicates
-            || self.refused.is_some()
-        {
-            return;
-        }
-        let reasons = damaged.iter().map(|reason| format!("\n  {reason}"));
-        let before = match before {
-            Some(number) => format!("checkpoint {number}"),
-            None => "the checkpoint before".to_string(),
-        };
-        let error = format!(
-            "{}: the newest checkpoint in {} is damaged:{}\n  \
-             = put the file back as it was, and start the query again; or take --accept-duplicates, which goes \
-             on from {before}: rows that were committed since come again in {}",
-            self.query.script.name(),
-            self.state.place,
-            reasons.collect::<String>(),
-            places.join(", ")
-        );
-        self.refused = Some(match self.attempts {
-            0 => Refused::Usage(error),
-            _ => Refused::Query(error),
-        });
-    }
-
-    /// Where there are checkpoints and none can be read, beginning from nothing would write everything again.
-    fn check_readable(&mut self) {
-        if self.unreadable.is_empty() {
-            return;
-        }
-        let reasons = self.unreadable.iter();
-        let reasons = reasons.map(|reason| format!("\n  {reason}"));
-        self.refused = Some(Refused::Usage(format!(
-            "{}: no checkpoint in {} can be read:{}\n  \
-             = put back what is missing or changed, or take --from-scratch, which begins anew, and reads and \
-             writes everything again",
-            self.query.script.name(),
-            self.state.place,
-            reasons.collect::<String>()
-        )));
-    }
-
-    fn check_compatible(&mut self, manifest: &Manifest) {
-        if manifest.finished
-            && let Some((table, connector)) = self.endless()
-        {
-            self.refused = Some(Refused::Usage(format!(
-                "{}: the query in {} had come to its end, at checkpoint {}, and table '{table}' ({connector}) \
-                 has none now\n  = --from-scratch starts over, and so does another --state; \
-                 docs/connectors/{connector}.md says what ends a table",
-                self.query.script.name(),
-                self.state.place,
-                manifest.number
-            )));
-            return;
-        }
-        let wanted = self.query.members.wanted(self.query.program);
-        if let Err(reasons) = map(manifest, BUCKETS as u32, &wanted, &[], &differs) {
-            let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
-            let reasons = reasons.collect::<String>();
-            self.refused = Some(Refused::Usage(format!(
-                "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
-                 = --from-scratch begins anew, and reads and writes everything again",
-                self.query.script.name(),
-                manifest.number,
-                self.state.place
-            )));
-        }
-    }
-
-    /// A table that is read until the query is stopped, with its connector.
-    fn endless(&self) -> Option<(&str, String)> {
-        let nodes = &self.query.members.graph_nodes;
-        nodes
-            .iter()
-            .filter_map(|&node| self.query.program.nodes[node].as_source())
-            .find_map(|source| {
-                let described = source.connector.describe();
-                let is_endless = !described.bounded && !described.ends_with_peer;
-                is_endless.then_some((source.table.name.as_str(), described.connector))
-            })
-    }
-
     fn manifest(&self) -> Option<&Manifest> {
         let claimed = self.claimed.as_ref()?;
         claimed.incarnation.manifest.as_ref()
-    }
-
-    /// Reads what is to be restored, so that what is corrupt shows before anything is committed.
-    fn restore(&mut self, epoch: u64) -> Input {
-        let manifest = self
-            .manifest()
-            .filter(|manifest| !manifest.finished)
-            .cloned();
-        let restored = manifest.map(|manifest| {
-            let keys = self.query.members.keys();
-            let restored = Restored::new(&self.state.place, manifest, keys)?;
-            // Other processes read for themselves.
-            restored.read_all(self.query.plan.processes == 1)?;
-            Ok(restored)
-        });
-        match restored.transpose() {
-            Ok(restored) => {
-                let begins = restored.is_none();
-                self.catalog.begin(epoch, restored);
-                if begins {
-                    self.begin(epoch)
-                } else {
-                    Input::Restored { epoch }
-                }
-            }
-            Err(error) => {
-                let error: Error = error;
-                let reason = error.to_string();
-                match error.kind {
-                    Kind::Corrupt | Kind::Missing => {
-                        self.check_passed_over(std::slice::from_ref(&reason), None);
-                        if self.refused.is_some() {
-                            return Input::Tick;
-                        }
-                        eprintln!("warning: {reason}; {AGAIN}");
-                        self.unreadable.push(reason.clone());
-                        Input::Corrupt { epoch, reason }
-                    }
-                    _ => self.not_begun(epoch, reason, false),
-                }
-            }
-        }
-    }
-
-    /// The query begins from nothing.
-    fn begin(&mut self, epoch: u64) -> Input {
-        // Whoever began here first has looked whether there is something of others.
-        for (_, sink) in self.catalog.sinks() {
-            if let Err(error) = sink.connector.recover(epoch, None) {
-                return self.not_begun(epoch, error.to_string(), error.is_final);
-            }
-        }
-        Input::Restored { epoch }
-    }
-
-    /// A step of the start has failed. The first time the user is there, and can mend it.
-    fn not_begun(&self, epoch: u64, reason: String, is_final: bool) -> Input {
-        match is_final || self.attempts == 0 {
-            true => Input::Fatal { epoch, reason },
-            false => {
-                eprintln!("warning: {reason}: it is tried again");
-                Input::Failed { epoch, reason }
-            }
-        }
-    }
-
-    /// Commits what the checkpoint has pending. Sinks whose prepared rows may be gone come first: then
-    /// nothing is committed, and the checkpoint before is used.
-    fn recommit(&mut self, epoch: u64) -> Input {
-        let Some(manifest) = self.manifest().cloned() else {
-            return Input::Recommitted { epoch };
-        };
-        let keys = self.query.members.keys();
-        let mut sinks = self.catalog.sinks().collect::<Vec<_>>();
-        // A file is where it was; what a broker holds it may have given up.
-        sinks.sort_by_key(|(_, sink)| !sink.connector.capabilities().may_lose_prepared);
-        for (node, sink) in sinks {
-            let Some(saved) = keys.get(&node).and_then(|key| manifest.node(key)) else {
-                // New in this version of the query.
-                if let Err(refused) = self.query.check_sink(sink, true) {
-                    self.refused = Some(refused);
-                } else if let Err(error) = sink.connector.recover(epoch, None) {
-                    return self.not_begun(epoch, error.to_string(), error.is_final);
-                }
-                continue;
-            };
-            let pending = saved
-                .pending
-                .iter()
-                .filter_map(|pending| pending.commit.as_str());
-            let pending = pending.map(str::to_string).collect::<Vec<String>>();
-            match sink.connector.recover(epoch, Some(&pending)) {
-                Ok(Recovered::Committed) => {}
-                Ok(Recovered::Lost) => {
-                    let place = sink.connector.describe().to_string();
-                    return self.lost(epoch, &place, manifest.number, pending.len());
-                }
-                Err(error) => {
-                    return self.not_begun(epoch, error.to_string(), error.is_final);
-                }
-            }
-        }
-        Input::Recommitted { epoch }
-    }
-
-    /// What a checkpoint had prepared in a sink is gone.
-    fn lost(&self, epoch: u64, place: &str, number: u64, prepared: usize) -> Input {
-        let is_first = match self.runner.run(self.store.is_first(number)) {
-            Ok(is_first) => is_first,
-            Err(error) => return self.not_begun(epoch, error.to_string(), false),
-        };
-        // Of several things that were prepared one may be committed.
-        let is_first = is_first && prepared == 1;
-        let follows = match is_first {
-            true => "it was the first, and the query begins anew",
-            false => "the checkpoint before is used",
-        };
-        eprintln!(
-            "warning: {place}: what checkpoint {number} had prepared there was given up; {follows}"
-        );
-        Input::Lost { epoch, is_first }
     }
 
     fn suspicion(&self, suspect: &Suspected) -> String {
@@ -555,7 +305,7 @@ impl Supervisor<'_, '_> {
 
     /// Runs the incarnation; `None` when it was stopped.
     fn run(&mut self, epoch: u64) -> Option<Input> {
-        let claimed = self.claimed.take();
+        let (claimed, prepared) = (self.claimed.take(), self.prepared.take());
         self.attempts += 1;
         let sinks = match self.last.take() {
             Some(last) => {
@@ -564,15 +314,10 @@ impl Supervisor<'_, '_> {
             }
             None => Vec::new(),
         };
-        let attempted = match self.query.attempt(self.catalog, claimed, sinks) {
+        let attempted = match self.query.attempt(self.catalog, claimed, prepared, sinks) {
             Ok(attempted) => attempted,
             Err(error) => {
-                let reason = error.to_string();
-                if error.is_final {
-                    return Some(Input::Fatal { epoch, reason });
-                }
-                eprintln!("warning: {reason}: it is started again");
-                return Some(Input::Failed { epoch, reason });
+                return Some(self.not_started(epoch, error.to_string(), error.is_final));
             }
         };
         for suspect in &attempted.suspects {

@@ -321,11 +321,14 @@ impl CheckpointAgent {
             match state.take_if(|_| head == Some(member)) {
                 Some(state) => {
                     report.memory = state.bytes as u64;
-                    let stored = self.store(snapshot.barrier, member, owners, watermark, state);
-                    report.parts = stored.unwrap_or_else(|event| {
-                        failed.push(event);
-                        0
-                    });
+                    let barrier = snapshot.barrier;
+                    match self.store(barrier, member, owners, watermark, state) {
+                        Some(parts) => report.parts = parts,
+                        None => failed.push(AgentEvent::Failed {
+                            barrier,
+                            reason: too_slow(),
+                        }),
+                    }
                 }
                 None => {
                     let pending = self.pending.get(&member).into_iter().flatten();
@@ -338,7 +341,7 @@ impl CheckpointAgent {
         (reports, failed)
     }
 
-    /// Has state stored; returns in how many parts.
+    /// Has state stored; returns in how many parts, or nothing where too much waits for the store.
     fn store(
         &self,
         barrier: u64,
@@ -346,7 +349,7 @@ impl CheckpointAgent {
         owners: u32,
         watermark: Option<i64>,
         state: StateSnapshot,
-    ) -> std::result::Result<usize, AgentEvent> {
+    ) -> Option<usize> {
         let (node, instance) = self.members.members[member];
         let mut pieces: Vec<Vec<RecordBatch>> = Vec::new();
         for batch in state.batches {
@@ -371,13 +374,7 @@ impl CheckpointAgent {
             watermark,
             pieces,
         })));
-        match given {
-            Ok(()) => Ok(count),
-            Err(_) => Err(AgentEvent::Failed {
-                barrier,
-                reason: too_slow(),
-            }),
-        }
+        given.is_ok().then_some(count)
     }
 
     /// Commits everything that was prepared up to a barrier, in its order, and tells sources how far they

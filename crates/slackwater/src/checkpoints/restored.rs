@@ -42,17 +42,26 @@ impl Restored {
         })
     }
 
-    /// Reads all parts, and keeps them if asked to: what is corrupt shows before anything is committed.
+    /// Reads what [`Restored::chains`] will need, and keeps it: what is corrupt shows before anything is
+    /// committed.
     ///
     /// # Errors
     ///
     /// The first part that can't be read, or is not what was written.
-    pub fn read_all(&self, keeps: bool) -> slackwater_checkpoint::Result<()> {
-        for part in self.manifest.objects() {
-            let batches = self.runner.run(self.store.read_part(part))?;
-            if keeps {
-                let mut read = self.read.lock().expect("no thread panics under it");
-                read.insert(part.object.clone(), batches);
+    pub fn read_chains(
+        &self,
+        graph_node: usize,
+        share: Option<(usize, usize)>,
+    ) -> slackwater_checkpoint::Result<()> {
+        let Some(node) = self.node(graph_node) else {
+            return Ok(());
+        };
+        for part in parts(node, share).into_values().flatten() {
+            let read = || self.read.lock().expect("no thread panics under it");
+            // Another instance of this process may need it, too.
+            if !read().contains_key(&part.object) {
+                let batches = self.runner.run(self.store.read_part(part))?;
+                read().insert(part.object.clone(), batches);
             }
         }
         Ok(())
@@ -90,22 +99,14 @@ impl Restored {
                 ..Chain::default()
             }]);
         }
-        let mut parts_of: BTreeMap<u32, Vec<&Part>> = BTreeMap::new();
-        for part in &node.parts {
-            parts_of.entry(part.instance).or_default().push(part);
-        }
-        let share = share.map(|(instance, instances)| (instance as u32, instances as u32));
-        parts_of.retain(|_, parts| {
-            let mut parts = parts.iter();
-            let needs = |(instance, instances)| parts.any(|part| meets(part, instance, instances));
-            share.is_none_or(needs)
-        });
-        let chains = parts_of.into_iter().map(|(of, parts)| {
+        let parts_of = parts(node, share);
+        let share = numbers(share);
+        let chains = parts_of.into_iter().map(|(owner, parts)| {
             let mut chain = Chain {
                 watermark: parts.last().and_then(|part| part.watermark),
                 is_shared: share.is_none_or(|(instance, instances)| {
                     let mut parts = parts.iter();
-                    of != instance || parts.any(|part| part.owners != Some(instances))
+                    owner != instance || parts.any(|part| part.owners != Some(instances))
                 }),
                 ..Chain::default()
             };
@@ -146,6 +147,25 @@ impl Restored {
             Error::new(error.place.clone(), error.reason.clone()).mend(mend)
         })
     }
+}
+
+fn numbers(share: Option<(usize, usize)>) -> Option<(u32, u32)> {
+    share.map(|(instance, instances)| (instance as u32, instances as u32))
+}
+
+/// The parts of a node, by instance, in their order: for `Some((instance, instances))` those that it needs.
+fn parts(node: &Node, share: Option<(usize, usize)>) -> BTreeMap<u32, Vec<&Part>> {
+    let mut parts_of: BTreeMap<u32, Vec<&Part>> = BTreeMap::new();
+    for part in &node.parts {
+        parts_of.entry(part.instance).or_default().push(part);
+    }
+    let share = numbers(share);
+    parts_of.retain(|_, parts| {
+        let mut parts = parts.iter();
+        let needs = |(instance, instances)| parts.any(|part| meets(part, instance, instances));
+        share.is_none_or(needs)
+    });
+    parts_of
 }
 
 /// Whether a part may hold keys of instance `instance` of `instances`. Buckets are dealt out in turn:
@@ -198,10 +218,10 @@ mod tests {
     fn a_part_meets_an_instance_if_a_bucket_is_of_both() {
         for (owners, instances) in [(1, 1), (1, 3), (3, 1), (2, 4), (4, 6), (5, 7), (6, 4)] {
             let (before, now) = (first_owners(owners), first_owners(instances));
-            for of in 0..owners {
+            for owner in 0..owners {
                 for instance in 0..instances {
                     let part = Part {
-                        instance: of as u32,
+                        instance: owner as u32,
                         barrier: 1,
                         since: None,
                         buckets: (0, 4095),
@@ -214,10 +234,13 @@ mod tests {
                     };
                     let mut owned = before.iter().zip(&now);
                     let both = owned.any(|(&one, &other)| {
-                        (usize::from(one), usize::from(other)) == (of, instance)
+                        (usize::from(one), usize::from(other)) == (owner, instance)
                     });
                     let found = meets(&part, instance as u32, instances as u32);
-                    assert_eq!(found, both, "{of} of {owners}, {instance} of {instances}");
+                    assert_eq!(
+                        found, both,
+                        "{owner} of {owners}, {instance} of {instances}"
+                    );
                 }
             }
         }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use slackwater_engine::Error;
 use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
 use slackwater_engine::protocol::Command;
 
@@ -11,7 +10,6 @@ use super::counts::FinalCounts;
 use super::processes::Processes;
 use super::protocol::HostCommand;
 use super::threads::Threads;
-use super::work::{Report, Work};
 use crate::catalog::ProgramCatalog;
 
 /// Runs a query on this machine. Dropping it ends whoever runs it.
@@ -25,25 +23,18 @@ enum Runs {
 }
 
 impl LocalHost {
-    /// Starts to run a query; `report` hears what there is to say of it.
-    ///
-    /// # Errors
-    ///
-    /// When threads or processes can't be started, or the query can't begin.
-    pub fn start(
-        work: &Work<'_>,
-        catalog: &ProgramCatalog<'_>,
-        report: Report,
-    ) -> Result<LocalHost, Error> {
-        let runs = match work.plan.processes {
-            1 => Runs::Threads(Threads::start(work, catalog, report)?),
-            _ => {
-                let failed =
-                    |error: std::io::Error| Error::new("worker processes", error.to_string());
-                Runs::Processes(Processes::start(work, report).map_err(failed)?)
-            }
-        };
-        Ok(LocalHost { runs })
+    /// Threads of this process that run a query.
+    pub(super) fn of_threads(threads: Threads) -> LocalHost {
+        LocalHost {
+            runs: Runs::Threads(threads),
+        }
+    }
+
+    /// Worker processes that run a query.
+    pub(super) fn of_processes(processes: Processes) -> LocalHost {
+        LocalHost {
+            runs: Runs::Processes(processes),
+        }
     }
 
     /// Tells whom it concerns; never blocks.

@@ -1,5 +1,6 @@
 //! A query in worker processes: they are started, told what to do, and waited for.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,8 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use slackwater_engine::Error;
 use slackwater_engine::counters::InstanceCounters;
-use slackwater_engine::deploy::InstancePlan;
+use slackwater_engine::deploy::{Deployment, InstancePlan};
 use slackwater_engine::protocol::Command as WorkerCommand;
 use slackwater_engine::recorder::Recorder;
 use slackwater_sql::settings::LinkKind;
@@ -23,6 +25,7 @@ use super::channel::Channel;
 use super::counts::FinalCounts;
 use super::executor::heads;
 use super::outbox::Outbox;
+use super::phases::{Pending, Phase, process_of_sink};
 use super::protocol::{HostCommand, ProcessCommand, Start};
 use super::reader::{Collected, Left, Reader, Shared};
 use super::work::{Report, Work};
@@ -40,14 +43,16 @@ pub struct Processes {
     counters: Vec<Arc<InstanceCounters>>,
     collected: Arc<Mutex<Vec<Collected>>>,
     left: mpsc::Receiver<Left>,
+    phases: mpsc::Receiver<(usize, Phase)>,
+    listening: Option<mpsc::Receiver<(usize, Option<SocketAddr>)>>,
     /// The process of each worker, and of each instance.
     process_of: Vec<usize>,
     process_of_instance: Vec<usize>,
 }
 
 impl Processes {
-    /// Starts the worker processes of a deployment. What they report, `report` hears, as from threads; a
-    /// process that dies is the failure of its instances.
+    /// Starts the worker processes of a deployment, which take nothing in yet. What they report, `report`
+    /// hears, as from threads; a process that dies is the failure of its instances.
     ///
     /// # Errors
     ///
@@ -59,8 +64,9 @@ impl Processes {
         let counters = counters.collect::<Vec<_>>();
         let collected = (0..count).map(|_| Collected::default()).collect();
         let collected = Arc::new(Mutex::new(collected));
-        // Each process says at most twice where it listens, and ends once.
+        // Each process ends once, and before that it says one thing at most of each kind that is not heard.
         let (left_sender, left) = mpsc::sync_channel(count);
+        let (phases_sender, phases) = mpsc::sync_channel(2 * count);
         let (addresses, listening) = mpsc::sync_channel(2 * count);
         let (mut started, mut outboxes) = (Vec::new(), Vec::new());
         for number in 0..count {
@@ -79,6 +85,8 @@ impl Processes {
             counters: counters.clone(),
             collected: Arc::clone(&collected),
             left,
+            phases,
+            listening: (work.program.settings.link == LinkKind::Tcp).then_some(listening),
             process_of: deployment.process_of.clone(),
             process_of_instance: process_of_instance.collect(),
         };
@@ -93,6 +101,7 @@ impl Processes {
             collected,
             notices: Arc::clone(work.notices),
             left: left_sender,
+            phases: phases_sender,
             addresses,
         });
         let pids = started.iter().map(|(child, _)| child.id());
@@ -132,10 +141,52 @@ impl Processes {
             let start = ProcessCommand::Start(Box::new(start));
             processes.outboxes[number].put(start, beside);
         }
-        if work.program.settings.link == LinkKind::Tcp {
-            processes.introduce(&listening);
-        }
         Ok(processes)
+    }
+
+    /// Has each process read what is to be restored of its instances.
+    pub fn restore(&self) -> Phase {
+        let all = 0..self.len();
+        self.ask(all.map(|process| (process, ProcessCommand::Restore)))
+    }
+
+    /// Has sinks commit what they have pending, each in the process that runs the first of its instances.
+    pub fn recommit(&self, deployment: &Deployment, sinks: &[Pending]) -> Phase {
+        let mut pending_of = BTreeMap::<usize, Vec<Pending>>::new();
+        for pending in sinks {
+            let process = process_of_sink(deployment, pending.node);
+            pending_of.entry(process).or_default().push(pending.clone());
+        }
+        let commands = pending_of.into_iter();
+        self.ask(commands.map(|(process, pending)| (process, ProcessCommand::Recommit(pending))))
+    }
+
+    /// Tells processes to do something, and waits until all have done it or one has not.
+    fn ask(&self, commands: impl Iterator<Item = (usize, ProcessCommand)>) -> Phase {
+        let mut asked = BTreeSet::new();
+        for (process, command) in commands {
+            self.outboxes[process].put(command, Vec::new());
+            asked.insert(process);
+        }
+        while !asked.is_empty() {
+            match self.phases.recv() {
+                Ok((process, Phase::Done)) => asked.remove(&process),
+                Ok((_, phase)) => return phase,
+                Err(mpsc::RecvError) => {
+                    let error = Error::new("worker processes", "have all ended");
+                    return Phase::Died(error);
+                }
+            };
+        }
+        Phase::Done
+    }
+
+    /// Has all processes connect with each other and run their parts.
+    pub fn run(&mut self) {
+        self.ask_all(|| ProcessCommand::Run);
+        if let Some(listening) = self.listening.take() {
+            self.introduce(&listening);
+        }
     }
 
     /// Tells each process where the others listen, once all do. One that dies meanwhile is reported by

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use slackwater_engine::protocol::{Command, WorkerEvent};
 
 use super::counts::{Counts, FinalCounts};
+use super::phases::{Pending, Phase};
 use crate::calibrate::WaitCosts;
 use crate::checkpoints::{AgentEvent, Incarnation};
 use crate::costs::Learned;
@@ -71,11 +72,17 @@ pub enum HostEvent {
 /// What a worker process is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ProcessCommand {
-    /// Its part. A socket to each other process comes with it, in order of their numbers, and the memory
-    /// that it leaves behind when it dies.
+    /// Its part, which it prepares and does not run yet. A socket to each other process comes with it, in
+    /// order of their numbers, and the memory that it leaves behind when it dies.
     Start(Box<Start>),
     /// Where the processes listen, by number, when links are TCP.
     Connect(Vec<Option<SocketAddr>>),
+    /// Read what is to be restored of its instances ([`ProcessEvent::Phase`]).
+    Restore,
+    /// Let sinks commit what they have pending ([`ProcessEvent::Phase`]).
+    Recommit(Vec<Pending>),
+    /// Run its part.
+    Run,
     /// What its host was told. State for one of its instances comes with it in a memory file.
     Host(HostCommand),
     /// Report what was counted so far.
@@ -93,6 +100,8 @@ pub enum ProcessEvent {
     Listens(Option<SocketAddr>),
     /// It could not start.
     Refused(String),
+    /// How what it was told to do before it runs has ended.
+    Phase(Phase),
     /// What its host reports. State for an instance of another process comes with it in a memory file.
     Host(HostEvent),
     /// What was counted so far.

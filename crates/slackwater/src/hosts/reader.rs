@@ -18,6 +18,7 @@ use slackwater_engine::recorder::Recorder;
 use super::channel::{Channel, Received};
 use super::counts::{Counts, FinalCounts};
 use super::outbox::Outbox;
+use super::phases::Phase;
 use super::protocol::{HostCommand, HostEvent, ProcessCommand, ProcessEvent};
 use super::steps;
 use super::work::Report;
@@ -56,6 +57,8 @@ pub struct Shared {
     pub notices: Arc<Notices>,
     /// Hears of their ends.
     pub left: mpsc::SyncSender<Left>,
+    /// Hears how phases of their starts have ended.
+    pub phases: mpsc::SyncSender<(usize, Phase)>,
     /// Hears where they listen.
     pub addresses: mpsc::SyncSender<(usize, Option<SocketAddr>)>,
 }
@@ -108,6 +111,7 @@ impl Reader {
                     let _ = self.shared.addresses.try_send((self.number, address));
                 }
                 ProcessEvent::Refused(reason) => refused = Some(reason),
+                ProcessEvent::Phase(phase) => self.say_phase(phase),
                 ProcessEvent::Host(event) => self.hear(event, descriptors),
                 ProcessEvent::Counted(counts) => self.store(&counts),
                 ProcessEvent::CountedSteps => {
@@ -127,6 +131,11 @@ impl Reader {
             self.shared.outboxes[self.number].kill();
         }
         self.end(finished, refused);
+    }
+
+    fn say_phase(&self, phase: Phase) {
+        // There is room for one of each process and for its end; who says more is broken.
+        let _ = self.shared.phases.try_send((self.number, phase));
     }
 
     fn hear(&mut self, event: HostEvent, state: Vec<OwnedFd>) {
@@ -165,6 +174,7 @@ impl Reader {
             let reason = refused.or_else(|| self.shared.outboxes[self.number].lost());
             let reason = reason.unwrap_or_else(|| how_it_died(&status));
             let error = Error::new(name, reason);
+            self.say_phase(Phase::Died(error.clone()));
             let report = &self.shared.report;
             if status.as_ref().is_ok_and(is_its_own_fault) {
                 let suspects = AgentEvent::Suspects(self.suspects());

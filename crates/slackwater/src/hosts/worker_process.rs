@@ -21,6 +21,7 @@ use super::connect::{self, Part};
 use super::counts::{Counts, FinalCounts, InstanceCounts, LinkCounts, ProcessUsage};
 use super::executor::{Executor, Heard, Inbox, heads, inbox};
 use super::handover;
+use super::phases;
 use super::protocol::{HostCommand, HostEvent, ProcessCommand, ProcessEvent, Start};
 use super::steps::StepChanges;
 use crate::catalog::{BuiltIn, ProgramCatalog};
@@ -110,6 +111,9 @@ fn work(
         catalog.begin(incarnation.epoch, restored);
         catalog.watch_out(recorder, incarnation.suspects.clone());
     }
+    if !prepare(start, &catalog, &deployment, channel) {
+        return Ok(());
+    }
     let runtime = start_runtime(start, &plan, inbox.clone())?;
     let part = Part {
         deployment: &deployment,
@@ -156,6 +160,33 @@ fn work(
         changes: StepChanges::default(),
     };
     worker.serve(executor, inbox, heard)
+}
+
+/// Does what is to be done before the part runs; whether it is to run.
+fn prepare(
+    start: &Start,
+    catalog: &ProgramCatalog<'_>,
+    deployment: &Deployment,
+    channel: &Channel,
+) -> bool {
+    while let Ok(Some((command, _))) = channel.receive() {
+        let phase = match command {
+            ProcessCommand::Restore => phases::restore(catalog, deployment, start.process),
+            ProcessCommand::Recommit(sinks) => phases::recommit(catalog, start.epoch, &sinks),
+            ProcessCommand::Run => return true,
+            ProcessCommand::Finish => return false,
+            // Nothing runs yet.
+            ProcessCommand::Start(_)
+            | ProcessCommand::Connect(_)
+            | ProcessCommand::Host(_)
+            | ProcessCommand::Count
+            | ProcessCommand::CountSteps => continue,
+        };
+        if channel.send(&ProcessEvent::Phase(phase), &[]).is_err() {
+            return false;
+        }
+    }
+    false
 }
 
 /// Which columns are empty nobody knows who sees a part of the rows.
@@ -242,7 +273,14 @@ impl WorkerProcess<'_> {
                 Some(Heard::Host(FromHost::Command(command, state))) => match *command {
                     ProcessCommand::Host(command) => match attached(&command, state) {
                         Ok(attached) => executor.tell(command, attached, report),
-                        Err(failed) => self.say(&ProcessEvent::Host(failed)),
+                        Err((instance, error)) => {
+                            let failed = WorkerEvent::Failed {
+                                instance,
+                                sinks: Vec::new(),
+                                error,
+                            };
+                            self.say(&ProcessEvent::Host(HostEvent::Worker(failed)));
+                        }
                     },
                     ProcessCommand::Count => self.say(&ProcessEvent::Counted(self.counts())),
                     ProcessCommand::CountSteps => self.say_changes(),
@@ -253,7 +291,11 @@ impl WorkerProcess<'_> {
                         exit(0);
                     }
                     // Each was taken when it was due.
-                    ProcessCommand::Start(_) | ProcessCommand::Connect(_) => {}
+                    ProcessCommand::Start(_)
+                    | ProcessCommand::Restore
+                    | ProcessCommand::Recommit(_)
+                    | ProcessCommand::Run
+                    | ProcessCommand::Connect(_) => {}
                 },
                 Some(Heard::Host(FromHost::Said(said))) => self.say(&ProcessEvent::Said(said)),
                 Some(Heard::Host(FromHost::Orphaned)) | None => {
@@ -336,19 +378,15 @@ impl WorkerProcess<'_> {
     }
 }
 
-/// What comes with a command: state is taken out of its memory file. An error is the failure of the instance
-/// that it was for.
-fn attached(command: &HostCommand, state: Option<OwnedFd>) -> Result<Attached, HostEvent> {
-    let HostCommand::Workers(Command::TakeOver { instance, .. }) = command else {
-        return Ok(Attached::Nothing);
-    };
-    handover::open(state).map(Attached::State).map_err(|error| {
-        HostEvent::Worker(WorkerEvent::Failed {
-            instance: *instance,
-            sinks: Vec::new(),
-            error,
-        })
-    })
+/// What comes with a command: state is taken out of its memory file. An error is of the instance that it was
+/// for.
+fn attached(command: &HostCommand, state: Option<OwnedFd>) -> Result<Attached, (usize, Error)> {
+    match command {
+        HostCommand::Workers(Command::TakeOver { instance, .. }) => handover::open(state)
+            .map(Attached::State)
+            .map_err(|error| (*instance, error)),
+        _ => Ok(Attached::Nothing),
+    }
 }
 
 /// Tells the parent what the executor reports.

@@ -13,7 +13,7 @@ use super::query::Query;
 use super::watch::Watch;
 use crate::catalog::{DeadLetterFile, ProgramCatalog};
 use crate::checkpoints::{Incarnation, Suspected};
-use crate::hosts::{HostEvent, LocalHost, Work};
+use crate::hosts::{HostEvent, LocalHost, StartingHost, Work};
 use crate::live::Live;
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
@@ -37,6 +37,15 @@ pub struct Claimed {
     pub incarnation: Incarnation,
     /// Who may store its checkpoints.
     pub writer: CheckpointWriter,
+}
+
+/// A host that prepares to run an incarnation, and what it reports.
+pub struct Prepared {
+    /// The host.
+    pub host: StartingHost,
+    /// Where the coordinator reports, too.
+    sender: mpsc::SyncSender<RunEvent>,
+    events: mpsc::Receiver<RunEvent>,
 }
 
 /// What became of an incarnation.
@@ -81,6 +90,7 @@ impl Query<'_> {
         &self,
         catalog: &ProgramCatalog<'_>,
         claimed: Option<Claimed>,
+        prepared: Option<Prepared>,
         sinks: Vec<SinkResult>,
     ) -> Result<Attempted, Error> {
         let Query {
@@ -89,12 +99,19 @@ impl Query<'_> {
             deployment,
             ..
         } = *self;
-        let (sender, events) = self.signals.listen();
         let (incarnation, writer) = match claimed {
             Some(claimed) => (Some(claimed.incarnation), Some(claimed.writer)),
             None => (None, None),
         };
-        let mut host = self.host(catalog, incarnation.as_ref(), sender.clone())?;
+        let Prepared {
+            host,
+            sender,
+            events,
+        } = match prepared {
+            Some(prepared) => prepared,
+            None => self.prepare(incarnation.as_ref())?,
+        };
+        let mut host = host.run(&self.work(incarnation.as_ref()), catalog)?;
         catalog.has_begun();
         let coordinator = incarnation.as_ref().zip(writer);
         let coordinator = coordinator
@@ -234,13 +251,28 @@ impl Query<'_> {
         tally.report()
     }
 
-    fn host(
-        &self,
-        catalog: &ProgramCatalog<'_>,
-        incarnation: Option<&Incarnation>,
-        sender: mpsc::SyncSender<RunEvent>,
-    ) -> Result<LocalHost, Error> {
-        let work = Work {
+    /// Has a host prepare to run the query.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be started.
+    pub fn prepare(&self, incarnation: Option<&Incarnation>) -> Result<Prepared, Error> {
+        let (sender, events) = self.signals.listen();
+        let hearing = sender.clone();
+        let report = move |event: HostEvent| {
+            // Nobody listens only when the attempt is over.
+            let _ = hearing.send(RunEvent::Host(event));
+        };
+        Ok(Prepared {
+            host: StartingHost::new(&self.work(incarnation), Arc::new(report))?,
+            sender,
+            events,
+        })
+    }
+
+    /// What a host is given to run.
+    pub fn work<'b>(&'b self, incarnation: Option<&'b Incarnation>) -> Work<'b> {
+        Work {
             file: self.script.name(),
             text: self.script.text(),
             settings: self.settings,
@@ -255,12 +287,7 @@ impl Query<'_> {
             incarnation,
             members: &self.members,
             notices: &self.notices,
-        };
-        let report = move |event: HostEvent| {
-            // Nobody listens only when the attempt is over.
-            let _ = sender.send(RunEvent::Host(event));
-        };
-        LocalHost::start(&work, catalog, Arc::new(report))
+        }
     }
 
     fn coordinator(

@@ -47,11 +47,9 @@ impl Signals {
     /// than it can, and the user sends another one.
     pub fn raise(&self) {
         let mut listening = self.0.lock().expect("no thread panics under it");
-        let sent = listening
-            .sender
-            .as_ref()
-            .map(|sender| sender.try_send(RunEvent::Signal));
-        if !matches!(sent, Some(Ok(()))) {
+        let sender = listening.sender.as_ref();
+        let is_heard = sender.is_some_and(|sender| sender.try_send(RunEvent::Signal).is_ok());
+        if !is_heard {
             listening.is_unheard = true;
         }
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use slackwater_engine::Error;
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::runtime::Costs;
 use slackwater_engine::sink::Delivery;
@@ -77,26 +78,28 @@ impl Query<'_> {
 
     /// One that would destroy something is rejected. `saved`: the query takes checkpoints.
     pub fn check_sink(&self, sink: &SinkSpec, saved: bool) -> Result<(), Refused> {
-        if let Err(error) = sink.connector.begin(saved) {
-            let Some(table) = &sink.table else {
-                return Err(Refused::Usage(error.to_string()));
-            };
-            let place = table.option_places.get("path").copied();
-            let option = place.map_or("", |_| ", option 'path'");
-            // A server is no place in the text.
-            let server =
-                match place.is_none() && error.place == sink.connector.describe().to_string() {
-                    true => format!("{}: ", error.place),
-                    false => String::new(),
-                };
-            let refused = SqlError::new(format!(
-                "table '{}'{option}: {server}{}",
-                table.name, error.reason
-            ));
-            let refused = refused.at(place.unwrap_or(table.span)).mend(error.mend);
-            return Err(Refused::Usage(self.script.render(&refused)));
-        }
-        Ok(())
+        let begun = sink.connector.begin(saved);
+        begun.map_err(|error| self.rejected(sink, error))
+    }
+
+    /// What the user is told of a sink that would destroy something.
+    pub fn rejected(&self, sink: &SinkSpec, error: Error) -> Refused {
+        let Some(table) = &sink.table else {
+            return Refused::Usage(error.to_string());
+        };
+        let place = table.option_places.get("path").copied();
+        let option = place.map_or("", |_| ", option 'path'");
+        // A server is no place in the text.
+        let server = match place.is_none() && error.place == sink.connector.describe().to_string() {
+            true => format!("{}: ", error.place),
+            false => String::new(),
+        };
+        let refused = SqlError::new(format!(
+            "table '{}'{option}: {server}{}",
+            table.name, error.reason
+        ));
+        let refused = refused.at(place.unwrap_or(table.span)).mend(error.mend);
+        Refused::Usage(self.script.render(&refused))
     }
 
     /// What can't be saved is refused.

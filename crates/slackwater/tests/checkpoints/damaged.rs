@@ -59,8 +59,11 @@ fn a_damaged_checkpoint_is_refused_where_rows_would_be_doubled() {
         let kept = flip(&damaged);
         let before = case.counts();
         assert!(!before.is_empty(), "windows had closed");
-        for _ in 0..2 {
-            let output = case.program(&["--state", "state"]);
+        // In several processes, the one that needs the part finds out.
+        for processes in ["1", "2"] {
+            let split = ["--processes", processes, "--workers", "2"];
+            let split = [&split[..], &["--parallelism", "2"]].concat();
+            let output = case.program(&[&["--state", "state"], &split[..]].concat());
             assert_eq!(output.status.code(), Some(2), "{}", said(&output));
             let name = damaged.file_name().unwrap().to_string_lossy().into_owned();
             for word in [
