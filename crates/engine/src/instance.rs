@@ -10,6 +10,7 @@
 mod checkpoint;
 mod cut;
 mod isolate;
+mod parts;
 mod steps;
 
 use std::collections::VecDeque;
@@ -24,91 +25,19 @@ use crate::barrier::{Barrier, Handover};
 use crate::budget::{Budget, Share};
 use crate::counters::InstanceCounters;
 use crate::error::Result;
-use crate::intake::{Intake, Waiting};
-use crate::operator::{Output, Stateful, Stateless};
+use crate::intake::Waiting;
+use crate::operator::Output;
 use crate::ports::{Input, Ports};
 pub use crate::sink_step::{SinkResult, SinkStep};
-use crate::source::DeadLetters;
 use crate::time::{EventTime, now_ns};
 use checkpoint::Member;
 use cut::Cut;
 pub use cut::Notice;
+pub use parts::{Head, InstanceInput, PlacedStep, Step};
 
 /// Inputs that one step takes at most, so that the other instances of a worker get their turn:
 /// 8 chunks of 8,192 rows are about 10 ms of work at 0.15 µs a row.
 const INPUTS_PER_STEP: usize = 8;
-
-/// Where an instance's rows come from.
-pub enum InstanceInput {
-    /// A source, which feeds the roots.
-    Source(Box<Intake>),
-    /// Links from other instances, which feed the roots.
-    Links(Ports),
-    /// Links from other instances into an operator that keeps state; what it emits feeds the roots.
-    Head(Ports, Head),
-}
-
-impl InstanceInput {
-    fn ports(&mut self) -> Option<&mut Ports> {
-        match self {
-            InstanceInput::Source(_) => None,
-            InstanceInput::Links(ports) | InstanceInput::Head(ports, _) => Some(ports),
-        }
-    }
-}
-
-/// The operator that the links of an instance lead to.
-pub struct Head {
-    operator: Box<dyn Stateful>,
-    /// The node of the query graph that it is.
-    node: usize,
-    /// [`crate::operator::Facts::delay_us`].
-    delay_us: EventTime,
-    dead_letters: Arc<dyn DeadLetters>,
-}
-
-impl Head {
-    /// The head that is `node` of the query graph; rows that it rejects go to `dead_letters`.
-    pub fn new(
-        operator: Box<dyn Stateful>,
-        node: usize,
-        dead_letters: Arc<dyn DeadLetters>,
-    ) -> Head {
-        Head {
-            delay_us: operator.facts().delay_us,
-            operator,
-            node,
-            dead_letters,
-        }
-    }
-}
-
-/// A step at its place in an instance.
-pub struct PlacedStep {
-    /// What happens there.
-    pub step: Step,
-    /// The node of the query graph that the step is.
-    pub node: usize,
-    /// The step's number in the plan, by which it is counted.
-    pub number: usize,
-    /// The steps that get its output, by their place in the instance.
-    pub next: Vec<usize>,
-}
-
-/// What happens to rows at one place of an instance, after its head.
-pub enum Step {
-    /// An operator; its output goes to the steps `next`.
-    Operator {
-        /// The operator.
-        operator: Box<dyn Stateless>,
-        /// Where rows go that it rejects.
-        dead_letters: Arc<dyn DeadLetters>,
-    },
-    /// Rows leave over links.
-    Route(Route),
-    /// Rows leave the engine.
-    Sink(SinkStep),
-}
 
 /// One copy of a subquery.
 pub struct Instance {
