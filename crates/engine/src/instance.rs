@@ -27,7 +27,7 @@ use crate::counters::InstanceCounters;
 use crate::error::Result;
 use crate::intake::Waiting;
 use crate::operator::Output;
-use crate::ports::{Input, Ports};
+use crate::ports::Input;
 pub use crate::sink_step::{SinkResult, SinkStep};
 use crate::time::{EventTime, now_ns};
 use checkpoint::Member;
