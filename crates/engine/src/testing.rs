@@ -28,7 +28,7 @@ pub fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 pub fn schema(fields: &[(&str, arrow_schema::DataType)]) -> SchemaRef {
     let fields = fields
         .iter()
-        .map(|(name, of)| Field::new(*name, of.clone(), true));
+        .map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 

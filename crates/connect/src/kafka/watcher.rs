@@ -25,11 +25,11 @@ const RETRY: Duration = Duration::from_secs(1);
 /// it yet.
 const TOPIC_MISSING_MAX: Duration = Duration::from_secs(30);
 
-/// News that wait for the worker.
+/// Events that wait for the worker.
 const NEWS_MAX: usize = 4;
 
 /// What the thread has found.
-pub(crate) enum News {
+pub(crate) enum WatcherEvent {
     /// Partitions that were not there before, for this instance.
     Partitions(Vec<Place>),
     /// The query can't go on.
@@ -39,7 +39,7 @@ pub(crate) enum News {
 /// The worker's end.
 pub(crate) struct Watcher {
     asks: SyncSender<()>,
-    news: Receiver<News>,
+    news: Receiver<WatcherEvent>,
 }
 
 /// What the thread works with.
@@ -74,13 +74,13 @@ impl Watcher {
     }
 
     /// What was found since the last call.
-    pub(crate) fn news(&self) -> Option<News> {
+    pub(crate) fn news(&self) -> Option<WatcherEvent> {
         self.news.try_recv().ok()
     }
 }
 
 impl Watch {
-    fn run(self, asked: &Receiver<()>, news: &SyncSender<News>) {
+    fn run(self, asked: &Receiver<()>, news: &SyncSender<WatcherEvent>) {
         let mut known: Vec<u32> = self.planned.topics.iter().map(|t| t.partitions).collect();
         let interval = self.discovery_ns.map(Duration::from_nanos);
         let mut next = interval.map(|interval| Instant::now() + interval);
@@ -107,7 +107,7 @@ impl Watch {
     }
 
     /// Asks until a broker answers that knows all topics.
-    fn wait_until_there(&self, asked: &Receiver<()>) -> Option<News> {
+    fn wait_until_there(&self, asked: &Receiver<()>) -> Option<WatcherEvent> {
         let mut missing_since = None;
         loop {
             let begin = Instant::now();
@@ -125,7 +125,9 @@ impl Watch {
                     self.presence.back();
                     let since = *missing_since.get_or_insert(begin);
                     if since.elapsed() > TOPIC_MISSING_MAX {
-                        return Some(News::Failed(self.cluster.no_topic(topic, error, "")));
+                        return Some(WatcherEvent::Failed(
+                            self.cluster.no_topic(topic, error, ""),
+                        ));
                     }
                 }
             }
@@ -138,7 +140,7 @@ impl Watch {
     }
 
     /// Looks for partitions beyond the known ones.
-    fn discover(&self, known: &mut [u32]) -> Option<News> {
+    fn discover(&self, known: &mut [u32]) -> Option<WatcherEvent> {
         let mut mine = vec![];
         for (nth, topic) in self.planned.topics.iter().enumerate() {
             // Without an answer, the next check finds them.
@@ -153,6 +155,6 @@ impl Watch {
             }
             known[nth] = known[nth].max(now);
         }
-        (!mine.is_empty()).then_some(News::Partitions(mine))
+        (!mine.is_empty()).then_some(WatcherEvent::Partitions(mine))
     }
 }

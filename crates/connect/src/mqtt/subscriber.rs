@@ -26,7 +26,7 @@ const INBOX_MESSAGES_MAX: usize = 65_536;
 
 /// What is known of a message beside its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct MessageInfo {
     pub(crate) topic: String,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     /// Where each payload ends, and its number.
     pub(crate) messages: Vec<(usize, u64)>,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<MessageInfo>,
     /// When the first came.
     pub(crate) since_ns: u64,
 }
@@ -219,7 +219,7 @@ impl Subscriber {
         }
         batch.bytes.extend_from_slice(message.payload);
         batch.messages.push((batch.bytes.len(), number));
-        batch.notes.push(Note {
+        batch.notes.push(MessageInfo {
             topic: message.topic.to_string(),
             qos: message.qos,
             retain: message.retain,

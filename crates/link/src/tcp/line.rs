@@ -21,7 +21,7 @@ const READ_BYTES: usize = 16 * HEADER_BYTES;
 
 /// What the peer let us know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum LineEvent {
     /// Nothing that ends the connection.
     None,
     /// The reader has everything, the end included.
@@ -95,13 +95,13 @@ impl Line {
         end: bool,
         now_ns: u64,
         patience: Patience,
-    ) -> Result<News, Broken> {
+    ) -> Result<LineEvent, Broken> {
         let mut unread = true;
         // With something to write, credits are worth a call only when they are needed. A writer
         // without room for another frame has everything written, or no credit, or a full socket.
         if self.is_blocked || outgoing.is_all_written() {
             let (news, _) = self.read(outgoing, now_ns, patience)?;
-            if news != News::None {
+            if news != LineEvent::None {
                 return Ok(news);
             }
             unread = false;
@@ -116,7 +116,7 @@ impl Line {
                 break;
             }
             let (news, count) = self.read(outgoing, now_ns, patience)?;
-            if news != News::None {
+            if news != LineEvent::None {
                 return Ok(news);
             }
             unread = false;
@@ -125,7 +125,7 @@ impl Line {
             }
         }
         self.keep_vigil(outgoing, now_ns, patience)?;
-        Ok(News::None)
+        Ok(LineEvent::None)
     }
 
     /// Whether the end is written whole, behind all frames.
@@ -221,12 +221,12 @@ impl Line {
         outgoing: &mut Outgoing<P>,
         now_ns: u64,
         patience: Patience,
-    ) -> Result<(News, usize), Broken> {
+    ) -> Result<(LineEvent, usize), Broken> {
         let mut records = 0;
         loop {
             match socket::receive(&self.socket, &mut self.input[self.filled..]) {
                 Ok(Moved::Bytes(count)) => self.filled += count,
-                Ok(Moved::WouldBlock) => return Ok((News::None, records)),
+                Ok(Moved::WouldBlock) => return Ok((LineEvent::None, records)),
                 Ok(Moved::End) => return Err(Broken::Lost("closed the connection".to_owned())),
                 Err(error) => return Err(lost(&error)),
             }
@@ -239,7 +239,7 @@ impl Line {
                 let record = Record::decode(header).map_err(Broken::Breach)?;
                 records += 1;
                 let news = self.take(record, outgoing).map_err(Broken::Breach)?;
-                if news != News::None {
+                if news != LineEvent::None {
                     return Ok((news, records));
                 }
             }
@@ -248,20 +248,20 @@ impl Line {
         }
     }
 
-    fn take<P>(&mut self, record: Record, outgoing: &mut Outgoing<P>) -> Result<News, String> {
+    fn take<P>(&mut self, record: Record, outgoing: &mut Outgoing<P>) -> Result<LineEvent, String> {
         match record {
             Record::Credit { frames, cost } => {
                 outgoing.credit(frames, cost)?;
                 self.heartbeat_sent = false;
-                Ok(News::None)
+                Ok(LineEvent::None)
             }
             Record::EndTaken { frames } => {
                 if !self.end_sent || frames != outgoing.end() {
                     return Err("acknowledges an end that was not sent".to_owned());
                 }
-                Ok(News::EndTaken)
+                Ok(LineEvent::EndTaken)
             }
-            Record::Gone => Ok(News::Gone),
+            Record::Gone => Ok(LineEvent::Gone),
             Record::Data(_) | Record::Heartbeat | Record::End { .. } => {
                 Err("sent a record that only writers send".to_owned())
             }
@@ -275,9 +275,9 @@ impl Line {
         error: io::Error,
         now_ns: u64,
         patience: Patience,
-    ) -> Result<News, Broken> {
+    ) -> Result<LineEvent, Broken> {
         match self.read(outgoing, now_ns, patience) {
-            Ok((News::None, _)) => Err(lost(&error)),
+            Ok((LineEvent::None, _)) => Err(lost(&error)),
             Ok((news, _)) => Ok(news),
             Err(broken) => Err(broken),
         }

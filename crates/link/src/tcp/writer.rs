@@ -30,7 +30,7 @@ use crate::frame::{FRAME_BYTES_MAX, LinkError};
 use crate::spsc::SendError;
 use crate::tcp::greeting::Greeting;
 use crate::tcp::hello::{Answer, Hello, Reply, VERSION};
-use crate::tcp::line::{Broken, Line, News, Patience};
+use crate::tcp::line::{Broken, Line, LineEvent, Patience};
 use crate::tcp::outgoing::Outgoing;
 use crate::tcp::socket;
 use crate::tcp::{Identity, Settings, after, now_ns, peer_at};
@@ -403,13 +403,13 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             self.breaches = 0;
         }
         match outcome {
-            Ok(News::None) => false,
-            Ok(News::EndTaken) => {
+            Ok(LineEvent::None) => false,
+            Ok(LineEvent::EndTaken) => {
                 self.outgoing.clear();
                 self.phase = Phase::Ended;
                 false
             }
-            Ok(News::Gone) => {
+            Ok(LineEvent::Gone) => {
                 self.close_down(None);
                 false
             }

@@ -38,7 +38,7 @@ use crate::kafka::partitions::{Asked, Goal, PARTITIONS_MAX, Place, Planned, Rang
 use crate::kafka::presence::Presence;
 use crate::kafka::queue::EventQueue;
 use crate::kafka::settings::{Cluster, Scan, Startup};
-use crate::kafka::watcher::{News, Watch, Watcher};
+use crate::kafka::watcher::{Watch, Watcher, WatcherEvent};
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 use metadata::Columns;
@@ -260,8 +260,8 @@ impl KafkaSource {
             return Ok(());
         };
         match client.watcher.news() {
-            Some(News::Failed(error)) => return Err(error),
-            Some(News::Partitions(places)) => return self.begin_new(places),
+            Some(WatcherEvent::Failed(error)) => return Err(error),
+            Some(WatcherEvent::Partitions(places)) => return self.begin_new(places),
             None => {}
         }
         // Acquire: pairs with the store in `start`. A later wake-up is seen the next time.

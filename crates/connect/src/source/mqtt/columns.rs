@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, BooleanArray, Int32Array, RecordBatch, RecordBatchOp
 use arrow_schema::{DataType, Schema, SchemaRef};
 
 use crate::format::{DecodedRows, Message, sql_type_name};
-use crate::mqtt::subscriber::Note;
+use crate::mqtt::subscriber::MessageInfo;
 use crate::options::OptionError;
 use crate::table::TableDefinition;
 
@@ -122,7 +122,7 @@ impl Beside {
         &self,
         mut rows: DecodedRows,
         messages: &[Message],
-        notes: &[Note],
+        notes: &[MessageInfo],
     ) -> DecodedRows {
         // Finds the message of each row; some messages have no row. Both numbers increase.
         let mut at = 0;
@@ -132,7 +132,7 @@ impl Beside {
             }
             &notes[at]
         });
-        let of_rows = of_rows.collect::<Vec<&Note>>();
+        let of_rows = of_rows.collect::<Vec<&MessageInfo>>();
         let columns = self.columns.iter().map(|column| match column {
             Column::OfValue(nth) => Arc::clone(rows.batch.column(*nth)),
             Column::Beside(metadata) => metadata.column(&of_rows),
@@ -146,7 +146,7 @@ impl Beside {
 }
 
 impl Metadata {
-    fn column(self, notes: &[&Note]) -> ArrayRef {
+    fn column(self, notes: &[&MessageInfo]) -> ArrayRef {
         let rows = notes.iter();
         match self {
             Metadata::Topic => {

@@ -8,7 +8,7 @@ use slackwater_engine::source::{Rejected, SourceRequest};
 
 use super::columns::{Beside, Columns};
 use crate::format::{DecodedRows, Decoder, Format, Message, RECORD_BYTES_MAX};
-use crate::mqtt::subscriber::{Batch, Note, Reading};
+use crate::mqtt::subscriber::{Batch, MessageInfo, Reading};
 use crate::source::stream::Collected;
 
 /// Bytes that are collected before they are handed on, however long the linger is.
@@ -18,7 +18,7 @@ const COLLECTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 struct Fetched {
     block: Buffer,
     messages: Vec<Message>,
-    notes: Vec<Note>,
+    notes: Vec<MessageInfo>,
     /// Rejected without being read.
     refused: Vec<Rejected>,
     /// How far it was handed out.
