@@ -296,6 +296,7 @@ files! {
     flink_names_wrong
     messages
     mixed_precisions
+    names_like_types
 }
 
 /// What only a reader of the source understands: values as Rust shows them, types as Arrow calls them, names of

@@ -141,3 +141,11 @@ SELECT 1 AS x FROM (SELECT COUNT(*) AS n FROM bids) WHERE IS_DIGIT('Z')
 UNION ALL SELECT 2 FROM (SELECT MAX(price) AS n FROM bids) WHERE 1 = 0
 UNION ALL SELECT 3 FROM bids HAVING COUNT(*) < 0 AND MAX(price) IS NULL
 UNION ALL SELECT CAST(COUNT(*) AS INT) FROM bids HAVING 'a' = 'b';
+
+--- FIRST_VALUE and LAST_VALUE go by event time over UNION ALL too
+SET 'emit' = 'final';
+CREATE TABLE disorder (ms BIGINT, k STRING, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
+  WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE)
+WITH ('connector' = 'file', 'path' = 'data/disorder.csv', 'format' = 'csv');
+SELECT k, FIRST_VALUE(v) AS f, LAST_VALUE(v) AS l
+FROM (SELECT k, v FROM disorder WHERE v > 0 UNION ALL SELECT k, v FROM disorder WHERE v < 0) GROUP BY k;
