@@ -1,8 +1,9 @@
-//! `SET 'key' = 'value'`: what belongs to the query.
+//! `SET 'key' = 'value'`: what belongs to the query. `table.rs` has an entry for each setting.
 
 mod choices;
 mod elsewhere;
-mod known;
+mod table;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,14 +11,14 @@ use std::time::Duration;
 use slackwater_control::broadcast::Algorithm;
 use slackwater_control::place::Strategy;
 use slackwater_engine::runtime::WaitMode;
-use slackwater_engine::time::parse_duration_ns;
 
 use crate::error::{Result, SqlError, nearest};
 use elsewhere::Meant;
+use values::latency_target;
 
 pub use choices::{Balancer, LinkKind, Parallelism, Processes, Rebalance, TwoPhase};
 pub use elsewhere::is_parallelism;
-pub use known::KNOWN;
+pub use table::{SETTINGS, Setting, Topic, setting};
 
 /// The settings of a query.
 #[derive(Debug, Clone, PartialEq)]
@@ -160,145 +161,30 @@ impl Default for Settings {
 impl Settings {
     /// Sets one; `table_options` are names that belong into a table's WITH instead.
     pub fn set(&mut self, key: &str, value: &str, table_options: &[String]) -> Result<()> {
-        let number = |max: usize| match value.trim().parse::<usize>() {
-            Ok(number) if (1..=max).contains(&number) => Ok(number),
-            _ => Err(wrong(key, value)),
-        };
-        match key {
-            "parallelism" => {
-                self.parallelism = Some(match value.trim() {
-                    "auto" => Parallelism::Auto,
-                    _ => Parallelism::Fixed(number(PARALLELISM_MAX)?),
-                })
-            }
-            "placement" => {
-                let strategies = [Strategy::Numa, Strategy::Spread, Strategy::Os];
-                let mut strategies = strategies.into_iter();
-                let strategy = strategies.find(|strategy| strategy.name() == value.trim());
-                self.placement = Some(strategy.ok_or_else(|| wrong(key, value))?);
-            }
-            "processes" => {
-                self.processes = match value.trim() {
-                    "nodes" => Processes::Nodes,
-                    _ => Processes::Count(number(PROCESSES_MAX)?),
-                }
-            }
-            "link" => {
-                self.link = match value.trim() {
-                    "auto" => LinkKind::Auto,
-                    "shm" => LinkKind::SharedMemory,
-                    "tcp" => LinkKind::Tcp,
-                    _ => return Err(wrong(key, value)),
-                }
-            }
-            "broadcast" => {
-                self.broadcast = match value.trim() {
-                    "auto" => None,
-                    name => Some(Algorithm::named(name).ok_or_else(|| wrong(key, value))?),
-                }
-            }
-            "workers" => self.workers = Some(number(PARALLELISM_MAX)?),
-            "chunk_rows" => {
-                self.chunk_rows = number(CHUNK_ROWS_MAX)?;
-                self.chunk_rows_set = true;
-            }
-            "linger" => {
-                self.linger_ns = parse_duration_ns(value).ok_or_else(|| wrong(key, value))?;
-                self.linger_set = true;
-            }
-            "latency_target" => {
-                self.latency_target_ns = latency_target(value).ok_or_else(|| wrong(key, value))?;
-            }
-            _ if key.starts_with(LATENCY_TARGET_OF) => {
-                let name = key[LATENCY_TARGET_OF.len()..].to_string();
-                let target = latency_target(value).ok_or_else(|| wrong("latency_target", value))?;
-                self.latency_targets.insert(name, target);
-            }
-            "wait" => self.wait = value.parse().map_err(|_| wrong(key, value))?,
-            "wait_delay" => {
-                self.wait_delay_ns = parse_duration_ns(value)
-                    .filter(|delay_ns| (1..=WAIT_DELAY_MAX_NS).contains(delay_ns))
-                    .ok_or_else(|| wrong(key, value))?;
-                self.wait_delay_set = true;
-            }
-            "state" => match value.trim() {
-                "" => return Err(wrong(key, value)),
-                place => self.state = Some(place.to_string()),
-            },
-            "restarts" => {
-                let restarts = value.trim().parse().ok();
-                let restarts = restarts.filter(|restarts| *restarts <= RESTARTS_MAX);
-                self.restarts = restarts.ok_or_else(|| wrong(key, value))?;
-            }
-            "memory_limit" => {
-                self.memory_limit = match value.trim() {
-                    "none" => None,
-                    _ => Some(parse_bytes(value).ok_or_else(|| wrong(key, value))?),
-                };
-            }
-            "state_ttl" => {
-                self.state_ttl_us = match value.trim() {
-                    "none" => None,
-                    text => Some(state_ttl_us(text).ok_or_else(|| wrong(key, value))?),
-                };
-            }
-            "checkpoint_interval" => {
-                self.checkpoint_interval_ns = parse_duration_ns(value)
-                    .filter(|interval_ns| *interval_ns >= CHECKPOINT_INTERVAL_MIN_NS)
-                    .ok_or_else(|| wrong(key, value))?;
-            }
-            "emit" => match value.trim().strip_prefix("every ") {
-                Some(interval) => {
-                    let interval = parse_duration_ns(interval).filter(|interval| *interval > 0);
-                    self.emit_every_ns = Some(interval.ok_or_else(|| wrong(key, value))?);
-                    (self.emit_every_row, self.emit_final) = (false, false);
-                }
-                None => {
-                    (self.emit_every_row, self.emit_final) = choice(key, value, EMITS)?;
-                    self.emit_every_ns = None;
-                }
-            },
-            "allowed_lateness" => {
-                let lateness_ns = match value.trim() {
-                    "none" => Some(0),
-                    text => parse_duration_ns(text),
-                };
-                // Whole microseconds, like watermarks.
-                let lateness_us = lateness_ns.map(|ns| ns.div_ceil(1000) as i64);
-                self.allowed_lateness_us = lateness_us.ok_or_else(|| wrong(key, value))?;
-            }
-            "late_rows" => {
-                self.late_rows = match value.trim() {
-                    "" => return Err(wrong(key, value)),
-                    "none" => None,
-                    name => Some(name.to_string()),
-                }
-            }
-            "order" => self.keep_order = choice(key, value, ORDERS)?,
-            "balancer" => self.balancer = choice(key, value, BALANCERS)?,
-            "rebalance" => self.rebalance = choice(key, value, REBALANCES)?,
-            "two_phase" => self.two_phase = choice(key, value, TWO_PHASES)?,
-            _ => {
-                if let Some(meant) = elsewhere::meant(key, value) {
-                    return self.set_meant(key, meant?, table_options);
-                }
-                let names = KNOWN
-                    .iter()
-                    .map(|(name, _)| name.to_string())
-                    .collect::<Vec<_>>();
-                let error = SqlError::new(format!("there is no setting '{key}'"));
-                return Err(if table_options.iter().any(|option| option == key) {
-                    error.mend(format!(
-                        "'{key}' belongs to a table: CREATE TABLE … WITH ('{key}' = '{value}')"
-                    ))
-                } else if let Some(near) = nearest(key, &names) {
-                    error.mend(format!("did you mean '{near}'?"))
-                } else {
-                    error.mend(format!("the settings are: {}", names.join(", ")))
-                });
-            }
+        if let Some(name) = key.strip_prefix(LATENCY_TARGET_OF) {
+            let of_query = setting("latency_target").expect("the table has it");
+            let target = latency_target(value).ok_or_else(|| wrong(of_query, value))?;
+            self.latency_targets.insert(name.to_string(), target);
+            return Ok(());
         }
-        Ok(())
+        if let Some(known) = setting(key) {
+            return (known.set)(self, value).ok_or_else(|| wrong(known, value));
+        }
+        if let Some(meant) = elsewhere::meant(key, value) {
+            return self.set_meant(key, meant?, table_options);
+        }
+        let names = SETTINGS.iter().map(|known| known.name.to_string());
+        let names = names.collect::<Vec<_>>();
+        let error = SqlError::new(format!("there is no setting '{key}'"));
+        Err(if table_options.iter().any(|option| option == key) {
+            error.mend(format!(
+                "'{key}' belongs to a table: CREATE TABLE … WITH ('{key}' = '{value}')"
+            ))
+        } else if let Some(near) = nearest(key, &names) {
+            error.mend(format!("did you mean '{near}'?"))
+        } else {
+            error.mend(format!("the settings are: {}", names.join(", ")))
+        })
     }
 
     /// Sets what a setting of another engine means.
@@ -367,8 +253,7 @@ impl Settings {
             .mend("SET 'two_phase' = 'auto', or 'emit' = 'changes'"));
         }
         if self.balancer != Balancer::Auto && self.keep_order {
-            let name = BALANCERS.iter().find(|(_, b)| *b == self.balancer);
-            let name = name.map_or("", |(name, _)| name);
+            let name = self.balancer.name();
             return Err(
                 SqlError::new(format!("'balancer' = '{name}' gives up the order of rows"))
                     .mend("say so: SET 'order' = 'none'"),
@@ -381,80 +266,11 @@ impl Settings {
 /// A target of one table or view.
 const LATENCY_TARGET_OF: &str = "latency_target.";
 
-fn latency_target(value: &str) -> Option<Option<u64>> {
-    match value.trim() {
-        "none" => Some(None),
-        value => Some(Some(parse_duration_ns(value).filter(|&t| t > 0)?)),
-    }
+fn wrong(of: &Setting, value: &str) -> SqlError {
+    SqlError::new(format!("'{value}' is no value of '{}'", of.name)).mend(of.hint())
 }
 
-/// At least a millisecond, the least that event time tells apart in most tables.
-fn state_ttl_us(text: &str) -> Option<i64> {
-    let us = parse_duration_ns(text)? / 1_000;
-    i64::try_from(us).ok().filter(|&us| us >= 1_000)
-}
-
-/// Whether each row is emitted, and whether nothing is before the end.
-const EMITS: &[(&str, (bool, bool))] = &[
-    ("changes", (false, false)),
-    ("every_row", (true, false)),
-    ("final", (false, true)),
-];
-
-const ORDERS: &[(&str, bool)] = &[("keep", true), ("none", false)];
-
-const BALANCERS: &[(&str, Balancer)] = &[
-    ("auto", Balancer::Auto),
-    ("round_robin", Balancer::RoundRobin),
-    ("demand", Balancer::Demand),
-];
-
-const REBALANCES: &[(&str, Rebalance)] = &[
-    ("auto", Rebalance::Auto),
-    ("off", Rebalance::Off),
-    ("shuffle", Rebalance::Shuffle),
-];
-
-const TWO_PHASES: &[(&str, TwoPhase)] = &[
-    ("auto", TwoPhase::Auto),
-    ("on", TwoPhase::On),
-    ("off", TwoPhase::Off),
-];
-
-fn choice<T: Copy>(key: &str, value: &str, choices: &[(&str, T)]) -> Result<T> {
-    let chosen = choices.iter().find(|(choice, _)| *choice == value.trim());
-    chosen.map(|(_, of)| *of).ok_or_else(|| wrong(key, value))
-}
-
-/// A size such as `512 MiB`, `2GB` or `65536`, in bytes; above zero.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
-    let unit = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        "tb" => 1e12,
-        "k" | "kib" => 1024.0,
-        "m" | "mib" => 1024.0 * 1024.0,
-        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        _ => return None,
-    };
-    let bytes = number.parse::<f64>().ok()? * unit;
-    // Far below where doubles count bytes no more.
-    (1.0..1e15).contains(&bytes).then_some(bytes as u64)
-}
-
-fn wrong(key: &str, value: &str) -> SqlError {
-    let meaning = KNOWN
-        .iter()
-        .find(|(name, _)| *name == key)
-        .map_or("", |(_, meaning)| meaning);
-    SqlError::new(format!("'{value}' is no value of '{key}'")).mend(format!("'{key}' is {meaning}"))
-}
-
+#[cfg(test)]
+mod page_tests;
 #[cfg(test)]
 mod tests;

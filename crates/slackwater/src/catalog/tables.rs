@@ -109,10 +109,9 @@ impl Connectors for BuiltIn {
     }
 
     fn check(&self, table: &Table) -> Result<()> {
-        let settings = &slackwater_sql::settings::KNOWN;
         for option in table.options.keys() {
             let known = slackwater_connect::known_table_options().contains(&option.as_str());
-            if !known && settings.iter().any(|(name, _)| name == option) {
+            if !known && slackwater_sql::settings::setting(option).is_some() {
                 let value = &table.options[option];
                 return Err(SqlError::new(format!(
                     "'{option}' belongs to the query, not to a table"

@@ -111,8 +111,8 @@ impl Words {
             .cloned()
             .collect();
         words.options = BuiltIn.table_options();
-        let settings = slackwater_sql::settings::KNOWN.iter();
-        words.settings = settings.map(|(name, _)| name.to_string()).collect();
+        let settings = slackwater_sql::settings::SETTINGS.iter();
+        words.settings = settings.map(|setting| setting.name.to_string()).collect();
         let lists = [&mut words.options, &mut words.settings];
         for list in lists
             .into_iter()

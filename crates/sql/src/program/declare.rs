@@ -8,7 +8,7 @@ use sqlparser::tokenizer::TokenWithSpan;
 
 use super::Compiler;
 use crate::error::{Result, SqlError, nearest};
-use crate::settings::Settings;
+use crate::settings::{Settings, setting};
 use crate::statement::{ColumnDefinition, ColumnKind, CreateTable};
 use crate::types::{SqlType, of_tables};
 
@@ -102,9 +102,7 @@ impl Compiler<'_> {
     /// Takes what was set back: one setting, or all.
     pub(super) fn reset(&mut self, key: Option<&str>) -> Result<()> {
         let options = self.connectors.table_options();
-        let known = crate::settings::KNOWN
-            .iter()
-            .any(|(name, _)| Some(*name) == key);
+        let known = key.is_some_and(|key| setting(key).is_some());
         let is_set = self.set.iter().any(|(set, _)| Some(set.as_str()) == key);
         if let Some(key) = key
             && !known

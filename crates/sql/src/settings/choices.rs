@@ -12,6 +12,20 @@ pub enum Balancer {
     Demand,
 }
 
+impl Balancer {
+    /// All of them.
+    pub const ALL: [Balancer; 3] = [Balancer::Auto, Balancer::Demand, Balancer::RoundRobin];
+
+    /// The name in a setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            Balancer::Auto => "auto",
+            Balancer::RoundRobin => "round_robin",
+            Balancer::Demand => "demand",
+        }
+    }
+}
+
 /// Whether buckets of keys move between instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rebalance {
@@ -64,6 +78,9 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
+    /// All of them.
+    pub const ALL: [LinkKind; 3] = [LinkKind::Auto, LinkKind::SharedMemory, LinkKind::Tcp];
+
     /// What connects processes of one host.
     pub fn used(self) -> &'static str {
         match self {

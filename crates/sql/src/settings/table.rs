@@ -1,0 +1,446 @@
+//! The settings: one entry each, from which SET, `--set`, completion, messages and `docs/settings.md` are made.
+
+use slackwater_control::broadcast::Algorithm;
+use slackwater_control::place::Strategy;
+use slackwater_engine::time::parse_duration_ns;
+
+use super::values::{
+    bytes, chosen, latency_target, number, positive_ns, state_ttl_us, unless_none,
+};
+use super::{
+    Balancer, CHECKPOINT_INTERVAL_MIN_NS, CHUNK_ROWS_MAX, LinkKind, PARALLELISM_MAX, PROCESSES_MAX,
+    Parallelism, Processes, RESTARTS_MAX, Rebalance, Settings, TwoPhase, WAIT_DELAY_MAX_NS,
+};
+
+/// A setting.
+pub struct Setting {
+    /// The name in `SET 'name' = 'value'`.
+    pub name: &'static str,
+    /// The values that it takes, with constants in quotes. A test sets each of these.
+    pub values: &'static str,
+    /// The value without a SET: a constant in quotes, which a test sets, or what it follows from.
+    pub default: &'static str,
+    /// The version that had it first.
+    pub since: &'static str,
+    /// What it is for.
+    pub topic: Topic,
+    /// What it says, as "… is this".
+    pub meaning: &'static str,
+    /// What else there is to know, in Markdown for its page.
+    pub more: &'static str,
+    /// Sets a value; `None` for one that it does not take.
+    pub(super) set: fn(&mut Settings, &str) -> Option<()>,
+}
+
+/// What settings are for: the parts of their page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    /// Latency and CPU time.
+    Latency,
+    /// What queries emit.
+    Results,
+    /// Instances, threads, processes, and how rows get from one to another.
+    Parallelism,
+    /// Checkpoints, state and memory.
+    State,
+}
+
+impl Topic {
+    /// All topics, in the order of the page.
+    pub const ALL: [Topic; 4] = [Topic::Latency, Topic::Results, Topic::Parallelism, Topic::State];
+
+    /// The heading on the page.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Topic::Latency => "Latency and CPU time",
+            Topic::Results => "Results",
+            Topic::Parallelism => "Parallelism",
+            Topic::State => "State",
+        }
+    }
+}
+
+/// The setting of a name.
+pub fn setting(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name)
+}
+
+impl Setting {
+    /// What to write instead of a value that it does not take.
+    pub fn hint(&self) -> String {
+        let Setting { name, values, default, meaning, .. } = self;
+        format!("'{name}' is {meaning}: {values}; default {default}")
+    }
+}
+
+/// All settings, by name.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "allowed_lateness",
+        values: "a duration such as '10 min', or 'none'",
+        default: "'none'",
+        since: "0.1.0",
+        topic: Topic::Results,
+        meaning: "how long after its end a window takes rows that change it",
+        more: "See [before the end, and after it](sql.md#before-the-end-and-after-it).",
+        set: |settings, value| {
+            // Whole microseconds, like watermarks.
+            let lateness_ns = unless_none(value, parse_duration_ns)?.unwrap_or(0);
+            settings.allowed_lateness_us = lateness_ns.div_ceil(1000) as i64;
+            Some(())
+        },
+    },
+    Setting {
+        name: "balancer",
+        values: "'auto', 'demand' or 'round_robin'",
+        default: "'auto'",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "how the chunks of a source are dealt out to the operators after it",
+        more: "`'demand'`: to the instance that has the least waiting; `'round_robin'`: in turn. Both need \
+               `'order' = 'none'`. `'auto'`: to a union by demand where nothing sees the order of rows, else not at \
+               all ([more](internals/balancing.md)).",
+        set: |settings, value| {
+            let choices = Balancer::ALL.map(|choice| (choice.name(), choice));
+            settings.balancer = chosen(value, &choices)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "broadcast",
+        values: "'auto', 'serial', 'flat_tree', 'binary_tree' or 'ring'",
+        default: "'auto'",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "how rows get to all instances that want them all",
+        more: "`'auto'` takes what is the cheapest by this host's calibration for the number of receivers and the \
+               size of messages ([more](internals/broadcast.md)).",
+        set: |settings, value| {
+            settings.broadcast = match value.trim() {
+                "auto" => None,
+                name => Some(Algorithm::named(name)?),
+            };
+            Some(())
+        },
+    },
+    Setting {
+        name: "checkpoint_interval",
+        values: "a duration of at least '1 ms'",
+        default: "'10 s'",
+        since: "0.1.0",
+        topic: Topic::State,
+        meaning: "how often a query that is run with --state is saved",
+        more: "The time counts from the first row that is not saved yet. Transactional sinks show their rows that much \
+               later ([guarantees](guarantees.md)).",
+        set: |settings, value| {
+            let interval_ns = parse_duration_ns(value);
+            settings.checkpoint_interval_ns = interval_ns.filter(|ns| *ns >= CHECKPOINT_INTERVAL_MIN_NS)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "chunk_rows",
+        values: "1 to 1048576",
+        default: "8192; with a latency target what meets it",
+        since: "0.1.0",
+        topic: Topic::Latency,
+        meaning: "how many rows travel together at most",
+        more: "",
+        set: |settings, value| {
+            settings.chunk_rows = number(value, CHUNK_ROWS_MAX)?;
+            settings.chunk_rows_set = true;
+            Some(())
+        },
+    },
+    Setting {
+        name: "emit",
+        values: "'changes', 'every_row', a time such as 'every 1 s', or 'final'",
+        default: "'changes'",
+        since: "0.1.0",
+        topic: Topic::Results,
+        meaning: "what running aggregates and windows emit, and when",
+        more: "`'changes'`: a running aggregate emits the changes of a chunk, those of a key merged. `'every_row'`: one \
+               update per input row. A time: windows that have changed are [emitted before they \
+               close](sql.md#before-the-end-and-after-it), too; running aggregates emit their changes as before. \
+               `'final'`: every query emits [its result once](sql.md#final-results-order-by-limit-emit--final), when \
+               its inputs have ended.",
+        set: |settings, value| {
+            // Whether each row is emitted, and whether nothing is before the end.
+            let choices = [
+                ("changes", (false, false)),
+                ("every_row", (true, false)),
+                ("final", (false, true)),
+            ];
+            let every_ns = match value.trim().strip_prefix("every ") {
+                Some(interval) => Some(positive_ns(interval)?),
+                None => None,
+            };
+            (settings.emit_every_row, settings.emit_final) = match every_ns {
+                Some(_) => (false, false),
+                None => chosen(value, &choices)?,
+            };
+            settings.emit_every_ns = every_ns;
+            Some(())
+        },
+    },
+    Setting {
+        name: "late_rows",
+        values: "the name of a table, or 'none'",
+        default: "'none'",
+        since: "0.1.0",
+        topic: Topic::Results,
+        meaning: "the table that takes rows that are late for windows of the statements that follow",
+        more: "See [late rows to a table](sql.md#late-rows-to-a-table).",
+        set: |settings, value| {
+            settings.late_rows = match value.trim() {
+                "" => return None,
+                "none" => None,
+                name => Some(name.to_string()),
+            };
+            Some(())
+        },
+    },
+    Setting {
+        name: "latency_target",
+        values: "a duration such as '20 ms', or 'none'",
+        default: "'none'",
+        since: "0.1.0",
+        topic: Topic::Latency,
+        meaning: "the time within which 99 of 100 rows leave their sink",
+        more: "It is met with as little CPU time as that takes: how long workers sleep, the size of chunks and the number \
+               of workers follow from it, and change with the load ([more](internals/latency.md)). Without a target \
+               rows are collected for at most 10 ms.\n\n\
+               `latency_target.NAME` sets it for one sink's table (the table's option `'latency_target'` does the same), \
+               or for all that reads a view (the tightest of several). A sink's own target takes precedence over those \
+               of views, and these over that of the query; SET takes precedence over the table's option. Where paths \
+               share a source the tightest one applies.",
+        set: |settings, value| {
+            settings.latency_target_ns = latency_target(value)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "linger",
+        values: "a duration such as '10 ms' or '0 ms'",
+        default: "'10 ms'; with a latency target what meets it",
+        since: "0.1.0",
+        topic: Topic::Latency,
+        meaning: "how long a source may collect rows for a chunk",
+        more: "A warning says so where it breaks a latency target; likewise for `'wait' = 'sleep:…'`.",
+        set: |settings, value| {
+            settings.linger_ns = parse_duration_ns(value)?;
+            settings.linger_set = true;
+            Some(())
+        },
+    },
+    Setting {
+        name: "link",
+        values: "'auto', 'shm' or 'tcp'",
+        default: "'auto'",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "what connects the processes",
+        more: "Shared memory (which `'auto'` takes on one host), or TCP over the loopback address.",
+        set: |settings, value| {
+            let choices = LinkKind::ALL.map(|choice| (choice.name(), choice));
+            settings.link = chosen(value, &choices)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "memory_limit",
+        values: "a size such as '512 MiB' or '2 GB', or 'none'",
+        default: "'none'",
+        since: "0.1.0",
+        topic: Topic::State,
+        meaning: "how much memory all operators may hold between them",
+        more: "Several processes share it evenly. From three quarters on, sources that are ahead of others wait for them; \
+               over the limit the query ends, with its state saved if it is run with `--state`. Queues, blocks of \
+               sources and the program itself are not counted: they have limits of their own.",
+        set: |settings, value| {
+            settings.memory_limit = unless_none(value, bytes)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "order",
+        values: "'keep' or 'none'",
+        default: "'keep'",
+        since: "0.1.0",
+        topic: Topic::Results,
+        meaning: "whether rows of one key stay in the order of their partition where that can be seen",
+        more: "",
+        set: |settings, value| {
+            settings.keep_order = chosen(value, &[("keep", true), ("none", false)])?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "parallelism",
+        values: "1 to 1024, or 'auto'",
+        default: "'1'",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "how many instances each subquery of the statements that follow has, where it can be parallel",
+        more: "`'auto'`: as many as its work needs. See [parallelism](sql.md#parallelism).",
+        set: |settings, value| {
+            settings.parallelism = Some(match value.trim() {
+                "auto" => Parallelism::Auto,
+                _ => Parallelism::Fixed(number(value, PARALLELISM_MAX)?),
+            });
+            Some(())
+        },
+    },
+    Setting {
+        name: "placement",
+        values: "'numa', 'spread' or 'os'",
+        default: "'numa' on several NUMA nodes, 'spread' on one",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "where instances and threads run",
+        more: "`'numa'`: so that rows travel little between NUMA nodes; `'spread'`: dealt out over all nodes; `'os'`: dealt \
+               out, and no thread is pinned ([more](internals/placement.md)).",
+        set: |settings, value| {
+            let strategies = [Strategy::Numa, Strategy::Spread, Strategy::Os];
+            let choices = strategies.map(|strategy| (strategy.name(), strategy));
+            settings.placement = Some(chosen(value, &choices)?);
+            Some(())
+        },
+    },
+    Setting {
+        name: "processes",
+        values: "1 to 64, or 'nodes'",
+        default: "'1'",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "how many processes the workers are dealt out to",
+        more: "At most as many as `workers`. `'nodes'`: one for each NUMA node that has a worker. With one, the program runs \
+               the threads itself.",
+        set: |settings, value| {
+            settings.processes = match value.trim() {
+                "nodes" => Processes::Nodes,
+                _ => Processes::Count(number(value, PROCESSES_MAX)?),
+            };
+            Some(())
+        },
+    },
+    Setting {
+        name: "rebalance",
+        values: "'auto', 'off' or 'shuffle'",
+        default: "'auto'",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "whether keys move, with their state, to instances that have less to do",
+        more: "`'auto'`: when their instance has too much to do or is slow. `'shuffle'` moves some at random all the time, \
+               for tests.",
+        set: |settings, value| {
+            let choices = [
+                ("auto", Rebalance::Auto),
+                ("off", Rebalance::Off),
+                ("shuffle", Rebalance::Shuffle),
+            ];
+            settings.rebalance = chosen(value, &choices)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "restarts",
+        values: "0 to 1000",
+        default: "'10'",
+        since: "0.1.0",
+        topic: Topic::State,
+        meaning: "how often within ten minutes a query that is run with --state is started again after a failure",
+        more: "",
+        set: |settings, value| {
+            let restarts = value.trim().parse().ok();
+            settings.restarts = restarts.filter(|restarts| *restarts <= RESTARTS_MAX)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "state",
+        values: "a directory, or 's3://bucket/folder' in a build with the feature s3",
+        default: "none: state is lost when the query ends",
+        since: "0.1.0",
+        topic: Topic::State,
+        meaning: "where checkpoints are kept",
+        more: "As `--state` of the command line: the query is saved there, and resumes from there.",
+        set: |settings, value| {
+            let place = Some(value.trim()).filter(|place| !place.is_empty())?;
+            settings.state = Some(place.to_string());
+            Some(())
+        },
+    },
+    Setting {
+        name: "state_ttl",
+        values: "a duration such as '1 h', at least '1 ms', or 'none'",
+        default: "'none'",
+        since: "0.1.0",
+        topic: Topic::State,
+        meaning: "for how much event time running aggregates, joins and top-N keep what nothing touches",
+        more: "See [state that grows](sql.md#state-that-grows).",
+        set: |settings, value| {
+            settings.state_ttl_us = unless_none(value, state_ttl_us)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "two_phase",
+        values: "'auto', 'on' or 'off'",
+        default: "'auto'",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "whether the rows of a chunk are aggregated before they are sent by key",
+        more: "`'auto'`: once a key has more rows than an instance can take.",
+        set: |settings, value| {
+            let choices = [("auto", TwoPhase::Auto), ("on", TwoPhase::On), ("off", TwoPhase::Off)];
+            settings.two_phase = chosen(value, &choices)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "wait",
+        values: "'auto', 'poll', 'interrupt', 'sleep:200us', 'spin:50us' (times up to 10 s) or 'backoff'",
+        default: "'auto'",
+        since: "0.1.0",
+        topic: Topic::Latency,
+        meaning: "how workers wait that have nothing to do",
+        more: "`'auto'`: the cheapest way that keeps to `wait_delay`. `'interrupt'`: wait to be woken. `'sleep:…'`: sleep, \
+               and find what has come. `'poll'`: look again at once, a whole core per worker. `'spin:…'`: look for that \
+               long, then wait. `'backoff'`: sleep from 1 µs on, twice as long each time, up to 1 ms. Only `'poll'` uses \
+               the CPU when nothing comes. With more workers than cores `'poll'` and `'spin:…'` become `'interrupt'` \
+               ([more](internals/waiting.md#what-an-idle-worker-does)).",
+        set: |settings, value| {
+            settings.wait = value.parse().ok()?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "wait_delay",
+        values: "a duration above zero and up to '10 s'",
+        default: "'1 ms'",
+        since: "0.1.0",
+        topic: Topic::Latency,
+        meaning: "how long 'wait' = 'auto' may let a message lie at each link on its way",
+        more: "The other ways to wait ignore it.",
+        set: |settings, value| {
+            let delay_ns = positive_ns(value);
+            settings.wait_delay_ns = delay_ns.filter(|delay_ns| *delay_ns <= WAIT_DELAY_MAX_NS)?;
+            settings.wait_delay_set = true;
+            Some(())
+        },
+    },
+    Setting {
+        name: "workers",
+        values: "1 to 1024",
+        default: "as many as parallelism, at most the cores; with a latency target as many as cores",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "how many threads run the instances",
+        more: "With a latency target most of them sleep.",
+        set: |settings, value| {
+            settings.workers = Some(number(value, PARALLELISM_MAX)?);
+            Some(())
+        },
+    },
+];
