@@ -51,7 +51,7 @@ enum Flag {
     Own(AtomicU32),
     /// In memory that other processes map too.
     #[cfg(not(loom))]
-    Shared(crate::shm::SharedWord),
+    Shared(crate::memory::SharedWord),
 }
 
 impl Doorbell {
@@ -64,7 +64,7 @@ impl Doorbell {
 
     /// A doorbell that another process can ring, or that belongs to another process.
     #[cfg(not(loom))]
-    pub(crate) fn shared(word: crate::shm::SharedWord, bell: Bell) -> Doorbell {
+    pub(crate) fn shared(word: crate::memory::SharedWord, bell: Bell) -> Doorbell {
         Doorbell {
             flag: Flag::Shared(word),
             bell,
@@ -72,7 +72,7 @@ impl Doorbell {
     }
 
     #[cfg(not(loom))]
-    pub(crate) fn shared_word(&self) -> Option<&crate::shm::SharedWord> {
+    pub(crate) fn shared_word(&self) -> Option<&crate::memory::SharedWord> {
         match &self.flag {
             Flag::Own(_) => None,
             Flag::Shared(word) => Some(word),

@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use crate::doorbell::{Doorbell, Waker};
-use crate::shm::cells::{CONTROL_BYTES, Cells};
-use crate::shm::lane::{UNIT, commit_word};
-use crate::shm::memory::Memory;
+use crate::lane::cells::{CONTROL_BYTES, Cells};
+use crate::lane::{UNIT, commit_word};
+use crate::memory::Memory;
 use crate::shm::{Peer, Reader};
 use crate::sync::Ordering;
 
@@ -25,7 +25,7 @@ pub fn fuzz_frames(bytes: &[u8]) {
     };
     match choice % 3 {
         0 => lane(bytes, choice >> 2),
-        1 => crate::tcp::fuzz_connection(bytes, choice & 4 != 0),
+        1 => crate::tcp::fuzz_connection(bytes, choice & 4 != 0, peer_sends),
         _ => raw_lane(bytes, choice >> 2),
     }
 }

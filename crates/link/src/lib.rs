@@ -60,14 +60,21 @@
 // Loom has no kernel, hence no waiter; only the models then use a doorbell's own side.
 #![cfg_attr(all(loom, not(test)), allow(dead_code))]
 
+mod error;
 mod sync;
 
 pub mod spsc;
 
+// Loom has no processes: its models run the lane, not what is around it.
 #[cfg(not(loom))]
 pub mod frame;
-// Loom has no processes: its models run the lane, not what is around it.
+#[cfg(not(loom))]
+pub mod kinds;
 #[cfg_attr(loom, allow(dead_code))]
+mod lane;
+#[cfg(not(loom))]
+mod memory;
+#[cfg(not(loom))]
 pub mod shm;
 #[cfg(not(loom))]
 pub mod tcp;
@@ -95,12 +102,15 @@ pub mod fuzz;
 #[cfg(not(loom))]
 pub use affinity::{allowed_cores, pin_to_core};
 pub use doorbell::{Listen, Waker, WakerSwitch};
+pub use error::{LinkError, SendError};
 #[cfg(not(loom))]
-pub use frame::{Frame, FrameReceiver, FrameSender, LinkError};
+pub use frame::Frame;
 #[cfg(not(loom))]
 pub use idle::{Costs, Idle, IdleCounters, IdleStrategy, Wait, WaitMode};
 #[cfg(not(loom))]
+pub use kinds::{FrameReceiver, FrameSender};
+#[cfg(not(loom))]
 pub use numa::prefer_node;
-pub use spsc::{Receiver, SendError, Sender, channel};
+pub use spsc::{Receiver, Sender, channel};
 #[cfg(not(loom))]
 pub use waiter::{Registrar, Sources, Waiter, WaiterHandle, Watched, Woken, set_timer_slack_ns};

@@ -9,7 +9,7 @@
 
 use std::io;
 
-use crate::shm::Memory;
+use crate::memory::Memory;
 
 /// Nodes that can be named: what Linux supports at most (`MAX_NUMNODES` is 1,024).
 const NODES_MAX: usize = 1024;

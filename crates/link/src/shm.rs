@@ -15,7 +15,7 @@
 //! What goes to several processes is written once, into a [`Feed`]: a lane with a cursor for each reader,
 //! in memory of the process that writes.
 //!
-//! The contract is in [`crate::frame`]. Besides:
+//! The contract is in [`crate::kinds`]. Besides:
 //!
 //! - A frame that is larger than a quarter of its lane is cut into pieces, and put together again
 //!   by the reader. What did not fit stays with the writer, which moves it on at each `push`.
@@ -24,36 +24,15 @@
 //!
 //! Shutdown: an end that is dropped marks its lane and rings the other end.
 
-pub(crate) mod cells;
-pub(crate) mod lane;
-
-#[cfg(not(loom))]
 mod ends;
-#[cfg(not(loom))]
 mod feed;
-#[cfg(not(loom))]
 pub mod handover;
-#[cfg(not(loom))]
 mod inbox;
-#[cfg(not(loom))]
-pub(crate) mod memory;
-#[cfg(not(loom))]
 mod peer;
-#[cfg(not(loom))]
 mod segment;
 
-#[cfg(not(loom))]
-pub use ends::{Lease, Reader, Writer};
-#[cfg(not(loom))]
+pub use ends::{Reader, Writer};
 pub use feed::{FEED_READERS_MAX, Feed, Subscription};
-#[cfg(not(loom))]
 pub use inbox::{Inbox, LANES_MAX, Outbox};
-#[cfg(not(loom))]
-pub(crate) use memory::{Memory, SharedWord};
-#[cfg(not(loom))]
 pub use peer::{Peer, Watch, watch};
-#[cfg(not(loom))]
 pub use segment::LANE_BYTES_MIN;
-
-#[cfg(all(test, loom))]
-mod loom_models;

@@ -162,46 +162,6 @@ fn channel_from<T: Send>(
     (sender, receiver)
 }
 
-/// Why a message was not taken. It is handed back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum SendError<T> {
-    /// The link is full. The writer is rung once a quarter of it is free: keep the message, do
-    /// something else, or announce, try again, and sleep.
-    Full(T),
-    /// The receiver is gone: nobody will ever read the message.
-    Closed(T),
-}
-
-impl<T> SendError<T> {
-    /// The message that was not sent.
-    pub fn into_message(self) -> T {
-        match self {
-            SendError::Full(message) | SendError::Closed(message) => message,
-        }
-    }
-}
-
-// Not derived, so that messages need not be `Debug`.
-impl<T> fmt::Debug for SendError<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            SendError::Full(_) => "Full(..)",
-            SendError::Closed(_) => "Closed(..)",
-        })
-    }
-}
-
-impl<T> fmt::Display for SendError<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            SendError::Full(_) => "the link is full: send again once its writer is rung",
-            SendError::Closed(_) => "the link's receiver is gone",
-        })
-    }
-}
-
-impl<T> std::error::Error for SendError<T> {}
-
 /// The writing end of a link. Dropping it is the end of the stream.
 pub struct Sender<T> {
     ring: Arc<Ring<T>>,

@@ -30,7 +30,7 @@ pub use crate::doorbell::{Listen, Waker};
 
 use crate::bell::Bell;
 use crate::doorbell::Doorbell;
-use crate::shm::SharedWord;
+use crate::memory::SharedWord;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// Events taken from the kernel in one wait. More stay in the kernel's list, and then the next

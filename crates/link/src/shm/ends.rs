@@ -8,17 +8,18 @@
 use std::ops::Deref;
 
 use crate::doorbell::Waker;
-use crate::frame::{AlignedBytes, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX, LinkError};
-use crate::shm::cells::Cells;
-use crate::shm::lane::{FIRST, Hold, INLINE_MAX, LAST, LaneReader, LaneWriter, Piece, Put};
+use crate::error::LinkError;
+use crate::error::SendError;
+use crate::frame::{AlignedBytes, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX};
+use crate::lane::cells::Cells;
+use crate::lane::{
+    Departure, FIRST, GONE, Hold, INLINE_MAX, LAST, LaneReader, LaneWriter, Piece, Put,
+};
 use crate::shm::peer::Peer;
-use crate::spsc::SendError;
 use crate::sync::{Arc, Ordering};
 
 const _: () = assert!(INLINE_MAX == INLINE_BYTES_MAX);
 
-/// How an end marks its going in the lane.
-const GONE: u32 = 1;
 /// The writer went in the middle of a frame.
 const GONE_HALFWAY: u32 = 2;
 
@@ -291,37 +292,6 @@ impl<P> Drop for Writer<P> {
             reader.cells.writer_gone().store(mark, Ordering::Release);
             reader.waker.wake_urgent();
         }
-    }
-}
-
-/// A frame that is read where it lies.
-pub struct Lease {
-    // Dropped first: the piece goes back before the reader that it was lent to is seen to go.
-    hold: Hold,
-    start: usize,
-    length: usize,
-    /// Of a feed, where others make the writer go on.
-    _departure: Option<Arc<Departure>>,
-}
-
-impl Lease {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.hold.cells().bytes(self.start, self.length)
-    }
-}
-
-/// Says in the lane, when it is dropped, that the reader is gone, and rings the writer.
-struct Departure {
-    cells: Cells,
-    writer: Waker,
-}
-
-impl Drop for Departure {
-    fn drop(&mut self) {
-        // Release: pairs with the Acquire in `Opposite::has_left`; what was read of the ring was
-        // read before.
-        self.cells.reader_gone().store(GONE, Ordering::Release);
-        self.writer.wake_urgent();
     }
 }
 

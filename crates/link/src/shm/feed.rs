@@ -10,7 +10,7 @@
 //! from a page on:    the ring
 //! ```
 //!
-//! Every reader sees a lane of its own whose units happen to be the others', too ([`super::lane`]).
+//! Every reader sees a lane of its own whose units happen to be the others', too ([`crate::lane`]).
 //! So a slow reader holds the writer back, and one that leaves or dies holds it no longer
 //! ([`super::ends`]). Readers must not write into the ring: the processes of one deployment run the
 //! same program and keep that rule, as they do for their inboxes.
@@ -23,11 +23,11 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::doorbell::Waker;
-use crate::frame::LinkError;
-use crate::shm::cells::{CONTROL_BYTES, Cells};
+use crate::error::LinkError;
+use crate::lane::UNIT;
+use crate::lane::cells::{CONTROL_BYTES, Cells};
+use crate::memory::Memory;
 use crate::shm::ends::{Opposite, Reader, Writer};
-use crate::shm::lane::UNIT;
-use crate::shm::memory::Memory;
 use crate::shm::peer::Peer;
 use crate::shm::segment::{self, Kind, PAGE, is_lane};
 use crate::sync::Arc;

@@ -10,7 +10,7 @@ use rustix::net::{
 };
 
 use crate::doorbell::{Doorbell, Waker};
-use crate::shm::memory::SharedWord;
+use crate::memory::SharedWord;
 use crate::sync::Arc;
 
 /// Descriptors that one message may carry; the kernel allows 253.

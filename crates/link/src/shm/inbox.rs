@@ -11,11 +11,11 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::doorbell::Waker;
-use crate::frame::LinkError;
-use crate::shm::cells::{CONTROL_BYTES, Cells};
+use crate::error::LinkError;
+use crate::lane::UNIT;
+use crate::lane::cells::{CONTROL_BYTES, Cells};
+use crate::memory::Memory;
 use crate::shm::ends::{Opposite, Reader, Writer};
-use crate::shm::lane::UNIT;
-use crate::shm::memory::Memory;
 use crate::shm::peer::Peer;
 use crate::shm::segment::{self, Kind, PAGE, is_lane};
 use crate::sync::Arc;

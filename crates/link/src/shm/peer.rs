@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::net::{RecvFlags, recv};
 
 use crate::doorbell::Waker;
-use crate::frame::LinkError;
+use crate::error::LinkError;
 use crate::sync::{Arc, AtomicBool, Ordering};
 
 /// Another process of this host. Clones are the same process.

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::frame::LinkError;
-use crate::shm::lane::{UNIT, UNITS_MIN};
-use crate::shm::memory::Memory;
+use crate::error::LinkError;
+use crate::lane::{UNIT, UNITS_MIN};
+use crate::memory::Memory;
 use crate::shm::peer::Peer;
 
 /// The smallest lane. A power of two, as every lane.

@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::bell::Bell;
-use crate::frame::LinkError;
+use crate::error::LinkError;
 use crate::sync::Arc;
 use crate::tcp::hello::{Answer, HELLO_BYTES, Hello, Reply, Unreadable};
 use crate::tcp::mailbox::{Arrival, Refusals, Shared, Slot};

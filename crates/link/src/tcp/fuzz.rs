@@ -1,6 +1,7 @@
 //! A reader's connection under the bytes of the fuzz target `frame`.
 
-use crate::fuzz::peer_sends;
+use std::os::unix::net::UnixStream;
+
 use crate::tcp::incoming::{Incoming, Next};
 use crate::tcp::mailbox::Arrival;
 use crate::tcp::record::{Fragment, Record};
@@ -13,7 +14,12 @@ const STEPS_MAX: usize = 1 << 12;
 
 /// Reads `bytes` as what the peer sends: as they are, or as a list of records that are written with
 /// their check bytes right, so that what is behind the first check is reached.
-pub(crate) fn fuzz_connection(bytes: &[u8], as_they_are: bool) {
+/// `peer_sends` makes the socket on which the peer has sent something, in one or in two pieces.
+pub(crate) fn fuzz_connection(
+    bytes: &[u8],
+    as_they_are: bool,
+    peer_sends: impl Fn(&[u8], bool) -> UnixStream,
+) {
     let sent = if as_they_are {
         bytes.to_vec()
     } else {

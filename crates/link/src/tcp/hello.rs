@@ -4,7 +4,7 @@
 //! Both messages have a fixed size, and begin with eight magic bytes and the version, whatever the
 //! version. The two magics differ, so that a socket that was connected to itself is noticed.
 
-use crate::frame::LinkError;
+use crate::error::LinkError;
 
 /// The version of greeting and records. Both ends have the same, or the writer is refused.
 pub(super) const VERSION: u32 = 1;

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::doorbell::Waker;
-use crate::frame::LinkError;
+use crate::error::LinkError;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::tcp::hello::{Answer, Hello, Reply};
 use crate::tcp::{Identity, Settings, WINDOW_BYTES_MIN};

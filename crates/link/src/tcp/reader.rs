@@ -13,7 +13,8 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use crate::frame::{Frame, LinkError};
+use crate::error::LinkError;
+use crate::frame::Frame;
 use crate::sync::Arc;
 use crate::tcp::incoming::{Incoming, Next};
 use crate::tcp::line::Broken;

@@ -26,8 +26,9 @@ use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crate::frame::{FRAME_BYTES_MAX, LinkError};
-use crate::spsc::SendError;
+use crate::error::LinkError;
+use crate::error::SendError;
+use crate::frame::FRAME_BYTES_MAX;
 use crate::tcp::greeting::Greeting;
 use crate::tcp::hello::{Answer, Hello, Reply, VERSION};
 use crate::tcp::line::{Broken, Line, LineEvent, Patience};

@@ -1,8 +1,8 @@
 use super::*;
 use crate::doorbell::Doorbell;
-use crate::shm::cells::CONTROL_BYTES;
-use crate::shm::lane::UNIT;
-use crate::shm::memory::Memory;
+use crate::lane::UNIT;
+use crate::lane::cells::CONTROL_BYTES;
+use crate::memory::Memory;
 use fastrand::Rng;
 
 /// A lane of `units` on the heap, with wakers that nobody waits for.

@@ -1,8 +1,8 @@
 use super::*;
 use crate::doorbell::Doorbell;
+use crate::error::SendError;
 use crate::frame::Frame;
 use crate::shm::LANE_BYTES_MIN;
-use crate::spsc::SendError;
 use fastrand::Rng;
 
 fn waker() -> Waker {

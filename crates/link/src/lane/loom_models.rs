@@ -5,7 +5,7 @@
 use loom::thread;
 
 use super::cells::Cells;
-use super::lane::{FIRST, LAST, LaneReader, LaneWriter, Put, UNITS_MIN};
+use super::{FIRST, LAST, LaneReader, LaneWriter, Put, UNITS_MIN};
 use crate::loom_models::{Place, explore};
 use crate::sync::{Arc, AtomicBool, Ordering};
 

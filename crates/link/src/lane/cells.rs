@@ -15,8 +15,8 @@ pub(crate) const INLINE_OFFSET: usize = 16;
 
 #[cfg(not(loom))]
 mod memory {
-    use crate::shm::lane::{UNIT, UNITS_MIN};
-    use crate::shm::memory::Memory;
+    use crate::lane::{UNIT, UNITS_MIN};
+    use crate::memory::Memory;
     use crate::sync::{Arc, AtomicU32, AtomicU64};
 
     /// The words that both ends look at. Each in its pair of cache lines, so that one side's
@@ -153,7 +153,7 @@ pub(crate) use memory::CONTROL_BYTES;
 
 #[cfg(loom)]
 mod model {
-    use crate::shm::lane::UNIT;
+    use crate::lane::UNIT;
     use crate::sync::{Arc, AtomicU64, UnsafeCell};
 
     /// A lane's memory for loom: a commit word and one cell for each unit. What is written is

@@ -38,9 +38,21 @@
 
 use std::collections::VecDeque;
 
-use super::cells::{Cells, INLINE_OFFSET};
 use crate::doorbell::Waker;
 use crate::sync::{Arc, AtomicBool, Ordering, fence};
+use cells::{Cells, INLINE_OFFSET};
+
+#[cfg(not(loom))]
+pub use lease::Lease;
+#[cfg(not(loom))]
+pub(crate) use lease::{Departure, GONE};
+
+pub(crate) mod cells;
+#[cfg(not(loom))]
+mod lease;
+
+#[cfg(all(test, loom))]
+mod loom_models;
 
 /// Bytes of a unit.
 pub(crate) const UNIT: usize = 64;
