@@ -15,7 +15,7 @@ use crate::chunk::{Chunk, KeyHashes, Message};
 use crate::counters::StepCounters;
 use crate::error::Result;
 use crate::exchange::LinkSender;
-use crate::fan::segments;
+use crate::exchange::fan::segments;
 use crate::hash::{BUCKETS, bucket};
 use crate::key::KeyColumns;
 use demand::Demand;
@@ -44,7 +44,7 @@ pub enum BalancerPlan {
         /// The node of the query graph that the links lead to, whose buckets may move.
         to: usize,
     },
-    /// All to every receiver, over one [fan](crate::fan) of links; behind some of them relays hand on
+    /// All to every receiver, over one [fan](crate::exchange::fan) of links; behind some of them relays hand on
     /// what they get.
     Broadcast {
         /// Chunks of more bytes travel in parts of about so many, so that a relay hands on one while

@@ -9,6 +9,9 @@
 //! - A sender is dropped only once it is drained, unless its query failed: then the frames that
 //!   are lost tell the receiver so.
 
+pub mod fan;
+pub mod relay;
+
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -19,10 +22,10 @@ use slackwater_link::{Frame, FrameReceiver, FrameSender, LinkError, Receiver, Se
 use crate::chunk::Message;
 use crate::counters::LinkCounters;
 use crate::error::{Error, Result};
-use crate::fan::Fan;
-use crate::relay::Relay;
 use crate::time::now_ns;
 use crate::wire::{Decoder, Encoder};
+use fan::Fan;
+use relay::Relay;
 
 /// The sending end.
 pub enum LinkSender {

@@ -31,10 +31,8 @@ pub mod barrier;
 pub mod budget;
 pub mod checkpoint;
 pub mod exchange;
-pub mod fan;
 pub mod ports;
 pub mod recorder;
-pub mod relay;
 pub mod wire;
 
 pub mod instance;

@@ -18,7 +18,7 @@ use crate::barrier::Barrier;
 use crate::chunk::{Chunk, Message};
 use crate::error::Result;
 use crate::exchange::LinkReceiver;
-use crate::relay::Relay;
+use crate::exchange::relay::Relay;
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// What an instance is to do next.

@@ -14,12 +14,12 @@ use crate::checkpoint;
 use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
 use crate::exchange::{LinkReceiver, LinkSender};
-use crate::fan::Fan;
+use crate::exchange::fan::Fan;
 use crate::instance::{Head, Instance, InstanceInput, PlacedStep, SinkStep, Step};
 use crate::intake::Intake;
 use crate::operator::{Facts, Operator};
 use crate::ports::{Port, Ports};
-use crate::relay::Relay;
+use crate::exchange::relay::Relay;
 use crate::state::{BucketSet, KeyedState};
 use crate::time::EventTime;
 

@@ -44,7 +44,9 @@ fn wrapped(text: &str) -> String {
 
 fn capitalized(text: &str) -> String {
     let mut characters = text.chars();
-    let first = characters.next().map(|first| first.to_uppercase().to_string());
+    let first = characters
+        .next()
+        .map(|first| first.to_uppercase().to_string());
     first.unwrap_or_default() + characters.as_str()
 }
 
@@ -76,7 +78,10 @@ fn the_page_has_what_the_table_has() {
         std::fs::write(&path, page()).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page(), "docs/settings.md is out of date: UPDATE_EXPECTED=1 writes it");
+    assert!(
+        written == page(),
+        "docs/settings.md is out of date: UPDATE_EXPECTED=1 writes it"
+    );
 }
 
 #[test]
@@ -119,7 +124,9 @@ fn defaults_are_what_holds_without_a_set() {
         // What was asked for is noted beside its value.
         settings.linger_set = false;
         settings.wait_delay_set = false;
-        settings.parallelism = settings.parallelism.filter(|set| *set != Parallelism::Fixed(1));
+        settings.parallelism = settings
+            .parallelism
+            .filter(|set| *set != Parallelism::Fixed(1));
         assert_eq!(settings, Settings::default(), "{}", setting.name);
     }
 }

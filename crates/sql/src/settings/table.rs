@@ -47,7 +47,12 @@ pub enum Topic {
 
 impl Topic {
     /// All topics, in the order of the page.
-    pub const ALL: [Topic; 4] = [Topic::Latency, Topic::Results, Topic::Parallelism, Topic::State];
+    pub const ALL: [Topic; 4] = [
+        Topic::Latency,
+        Topic::Results,
+        Topic::Parallelism,
+        Topic::State,
+    ];
 
     /// The heading on the page.
     pub fn heading(self) -> &'static str {
@@ -68,7 +73,13 @@ pub fn setting(name: &str) -> Option<&'static Setting> {
 impl Setting {
     /// What to write instead of a value that it does not take.
     pub fn hint(&self) -> String {
-        let Setting { name, values, default, meaning, .. } = self;
+        let Setting {
+            name,
+            values,
+            default,
+            meaning,
+            ..
+        } = self;
         format!("'{name}' is {meaning}: {values}; default {default}")
     }
 }
@@ -134,7 +145,8 @@ pub const SETTINGS: &[Setting] = &[
                later ([guarantees](guarantees.md)).",
         set: |settings, value| {
             let interval_ns = parse_duration_ns(value);
-            settings.checkpoint_interval_ns = interval_ns.filter(|ns| *ns >= CHECKPOINT_INTERVAL_MIN_NS)?;
+            settings.checkpoint_interval_ns =
+                interval_ns.filter(|ns| *ns >= CHECKPOINT_INTERVAL_MIN_NS)?;
             Some(())
         },
     },
@@ -393,7 +405,11 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "whether the rows of a chunk are aggregated before they are sent by key",
         more: "`'auto'`: once a key has more rows than an instance can take.",
         set: |settings, value| {
-            let choices = [("auto", TwoPhase::Auto), ("on", TwoPhase::On), ("off", TwoPhase::Off)];
+            let choices = [
+                ("auto", TwoPhase::Auto),
+                ("on", TwoPhase::On),
+                ("off", TwoPhase::Off),
+            ];
             settings.two_phase = chosen(value, &choices)?;
             Some(())
         },

@@ -14,9 +14,9 @@
 
 use arrow_buffer::Buffer;
 
+use super::fan::Fan;
 use crate::chunk::Message;
 use crate::error::Result;
-use crate::fan::Fan;
 
 /// The links behind a link.
 pub struct Relay {

@@ -6,7 +6,7 @@
 //! frame ────────────────────────► frames ──► links to other processes      (of a relay)
 //! ```
 //!
-//! It is the only link of a broadcasting balancer, and what a [relay](crate::relay) hands on with. One
+//! It is the only link of a broadcasting balancer, and what a [relay](super::relay) hands on with. One
 //! of its links may be a feed of shared memory that several processes read.
 //!
 //! Invariants:
@@ -23,10 +23,10 @@ use std::sync::Arc;
 use arrow_buffer::Buffer;
 use slackwater_link::{FrameSender, SendError, Sender};
 
+use super::{LinkSender, broken};
 use crate::chunk::{Chunk, Message};
 use crate::counters::LinkCounters;
 use crate::error::Result;
-use crate::exchange::{LinkSender, broken};
 use crate::time::now_ns;
 use crate::wire::Encoder;
 

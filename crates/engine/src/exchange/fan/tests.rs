@@ -7,7 +7,7 @@ use slackwater_link::{FrameReceiver, Waiter, channel};
 use super::*;
 use crate::counters::InstanceCounters;
 use crate::exchange::LinkReceiver;
-use crate::relay::Relay;
+use crate::exchange::relay::Relay;
 use crate::testing::batch;
 
 const LANE_BYTES: usize = 4096;
