@@ -103,7 +103,7 @@ impl Shell {
             any = true;
         }
         if !any {
-            print("  nothing is set: docs/sql.md lists the settings\n");
+            print("  nothing is set: docs/settings.md lists the settings\n");
         }
     }
 
