@@ -8,7 +8,8 @@
 use loom::thread;
 
 use crate::doorbell::{Doorbell, Listen, Waker};
-use crate::spsc::{Receiver, SendError, Sender, channel};
+use crate::error::SendError;
+use crate::spsc::{Receiver, Sender, channel};
 use crate::sync::{Arc, AtomicBool, Ordering};
 
 /// One thread's sleeping place: the doorbell that ships, over loom's bell.

@@ -31,6 +31,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 
 use crate::doorbell::Waker;
+use crate::error::SendError;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, UnsafeCell, fence};
 
 /// The most messages that a link may hold: 2^20 slots of a 64-byte message are 64 MiB, more than

@@ -1,7 +1,7 @@
 //! The broadcasts of a plan: each gets the algorithm that it was told, or the one that is the cheapest
 //! by this host's calibration, and its links are laid along it.
 
-use slackwater_control::broadcast::links::{Broadcast, broadcasts, by_origin, lay};
+use slackwater_control::broadcast::links::{broadcasts, by_origin, lay};
 use slackwater_control::broadcast::model::{Aim, Choice, Costs, Wake, choose, with_segments};
 use slackwater_control::broadcast::{Algorithm, Place};
 use slackwater_control::latency::chunk::LinkPoint;
@@ -10,20 +10,10 @@ use slackwater_sql::settings::LinkKind;
 
 use crate::calibrate::{self, Calibration};
 use crate::measure::Kind;
-use crate::plan::Plan;
-use crate::planner::has_target;
+use crate::plan::{Decided, Plan, has_target};
 
 /// What a value without a fixed width is taken to have: a short text.
 const TEXT_BYTES: usize = 16;
-
-/// What was decided for a broadcast.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Decided {
-    /// Which.
-    pub broadcast: Broadcast,
-    /// How.
-    pub choice: Choice,
-}
 
 /// Decides all broadcasts of a plan whose instances have their places, and lays their links.
 pub fn decide(program: &Program, plan: &mut Plan) {

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use serde::{Deserialize, Serialize};
 use slackwater_connect::{FileDeadLetters, TableDefinition};
 use slackwater_engine::budget::Budget;
 use slackwater_engine::checkpoint::Chain;
@@ -28,6 +27,7 @@ use slackwater_sql::program::Program;
 use slackwater_sql::settings::TwoPhase;
 
 use crate::checkpoints::{Restored, Suspected, takes_part};
+use crate::report::DeadLetterFile;
 use crate::notices::{Noticed, SourceNotices, Tell};
 use crate::slow::{Slowness, slowed};
 
@@ -40,19 +40,6 @@ use tables::{definition, option_error};
 fn plain_name(name: &str) -> &str {
     let plain = name.split(slackwater_sql::statement::OPTIONS_OF).next();
     plain.unwrap_or(name)
-}
-
-/// A dead-letter file that a run has written to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeadLetterFile {
-    /// The table whose records are there; empty for rows that no single source answers for.
-    pub table: String,
-    /// Where it is.
-    pub path: String,
-    /// Records of this run.
-    pub records: u64,
-    /// Place and reason of the first of them.
-    pub first: String,
 }
 
 /// What the nodes of a program stand for, as the engine asks for it.

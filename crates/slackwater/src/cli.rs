@@ -18,6 +18,7 @@ use crate::explain::{Format, Predicted};
 use crate::planner::{learns, plan_on};
 use crate::run::{Failure, Finished, Outcome, RunOptions, StateOptions, run_script};
 use crate::script::Script;
+use crate::terminal::{FAILED, USAGE, print, say};
 use arguments::{QueryArguments, duration, key_value};
 pub use experiments::PROGRAM_VARIABLE;
 
@@ -180,11 +181,6 @@ lists the experiments."
         arguments: Vec<OsString>,
     },
 }
-
-/// The query could not be run because the command line or the SQL is wrong.
-pub(crate) const USAGE: u8 = 2;
-/// The query failed.
-pub(crate) const FAILED: u8 = 1;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -446,19 +442,7 @@ fn quiet_workers() {
     }));
 }
 
-/// Writes to standard error; where nobody reads it, there is nobody to tell.
-pub(crate) fn say(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
 fn complain(error: &str, code: u8) -> ExitCode {
     say(&format!("error: {error}\n"));
     ExitCode::from(code)
-}
-
-/// Prints to standard output; a closed pipe is no reason to panic.
-pub(crate) fn print(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }

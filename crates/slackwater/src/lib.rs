@@ -1,9 +1,13 @@
 //! The program: everything that is neither data path nor pure decision.
 //!
 //! ```text
-//! main.rs (command line) → run.rs → compile (slackwater-sql) → planner.rs, plan.rs (slackwater-control)
-//!                                 → catalog.rs (slackwater-connect) → engine's runtime → report.rs
+//! cli, shell → run → supervisor → hosts → engine's runtime
+//!               │        └ tuner, rebalancer, live, tally (beside a run) ─► report
+//!               └ compile (slackwater-sql) → planner, plan (slackwater-control), catalog (slackwater-connect)
 //! ```
+//!
+//! Modules stand in the order of their layers: each imports from those above it in this list. The table is in
+//! `tools/tidy/src/layers.rs`.
 
 /// The standard library's panics where standard error takes nothing: a log on a full disk would end the query.
 macro_rules! eprintln {
@@ -15,32 +19,45 @@ macro_rules! eprintln {
     };
 }
 
-pub mod broadcast;
-pub mod calibrate;
-pub mod catalog;
-mod checkpoints;
-pub mod cli;
-pub mod costs;
-pub mod explain;
-pub mod hosts;
-mod live;
+// What all others may use: the report, this machine, and what the program says.
 pub mod machine;
 pub mod measure;
+pub mod report;
+pub mod script;
+pub mod signals;
+pub mod slow;
+mod terminal;
+
+// What is known of this host and of queries that have run.
+pub mod calibrate;
+pub mod costs;
+
+// Orchestration: from connectors and checkpoints to a plan, to hosts that run it, and to who follows it.
+pub mod catalog;
+mod checkpoints;
 mod notices;
+
+pub mod broadcast;
 mod parallel;
 pub mod plan;
 pub mod planner;
+
+pub mod hosts;
+
+pub mod explain;
+mod live;
 mod progress;
 mod rebalancer;
-pub mod report;
-pub mod run;
-pub mod script;
-pub mod shell;
-pub mod signals;
-pub mod slow;
-mod supervisor;
 mod tally;
 mod tuner;
+
+mod supervisor;
+
+// A run, and who asks for it.
+pub mod run;
+
+pub mod cli;
+pub mod shell;
 
 pub use cli::PROGRAM_VARIABLE;
 
@@ -71,8 +88,8 @@ pub fn main_with(add: impl FnOnce(&mut functions::Functions)) -> std::process::E
     match functions::install(added) {
         Ok(()) => cli::main(),
         Err(error) => {
-            cli::say(&format!("error: {error}\n"));
-            std::process::ExitCode::from(cli::USAGE)
+            terminal::say(&format!("error: {error}\n"));
+            std::process::ExitCode::from(terminal::USAGE)
         }
     }
 }

@@ -16,10 +16,10 @@ use slackwater_engine::latency::{SLOTS, upper_ns};
 use slackwater_sql::program::Program;
 
 use crate::catalog::ProgramCatalog;
-use crate::cli::say;
 use crate::explain::sink_name;
 use crate::hosts::LocalHost;
 use crate::report::count;
+use crate::terminal::say;
 
 const EVERY: Duration = Duration::from_secs(1);
 

@@ -20,7 +20,7 @@ use slackwater_engine::intake::{self, Notice, Place};
 use slackwater_engine::source::Tuning;
 use slackwater_sql::node::SourceSpec;
 
-use crate::cli::say;
+use crate::terminal::say;
 use sentences::About;
 pub use sentences::{empty_columns, late};
 

@@ -1,5 +1,7 @@
 //! From a query graph to a deployment: split, expand, place, and the engine's plain data.
 
+use slackwater_control::broadcast::links::Broadcast;
+use slackwater_control::broadcast::model::Choice;
 use slackwater_control::demand::demand;
 use slackwater_control::expand::{ExecutionGraph, expand};
 use slackwater_control::place::{Placement, Question, Strategy, place};
@@ -15,7 +17,6 @@ use slackwater_engine::sink::Accepts;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Processes, TwoPhase};
 
-use crate::broadcast::Decided;
 use crate::checkpoints::takes_part;
 use crate::costs::{QueryCosts, source_rates};
 use crate::machine::Machine;
@@ -49,6 +50,15 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// The query takes checkpoints.
     pub checkpoints: bool,
+}
+
+/// What was decided for a broadcast.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Decided {
+    /// Which.
+    pub broadcast: Broadcast,
+    /// How.
+    pub choice: Choice,
 }
 
 impl Plan {
@@ -293,6 +303,12 @@ fn combines(program: &Program, route: &StepPlan, to: usize) -> bool {
         TwoPhase::Off => false,
     };
     is_split && may
+}
+
+/// Whether a sink has a latency target.
+pub fn has_target(program: &Program) -> bool {
+    let mut sinks = program.sinks();
+    sinks.any(|(_, sink)| sink.latency_target_ns.is_some())
 }
 
 fn latency_target(program: &Program, node: usize) -> Option<u64> {

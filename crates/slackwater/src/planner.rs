@@ -10,7 +10,7 @@ use crate::broadcast;
 use crate::costs::{Learned, query_costs};
 use crate::machine::Machine;
 use crate::parallel::choose;
-use crate::plan::{Plan, PlanRequest, plan};
+use crate::plan::{Plan, PlanRequest, has_target, plan};
 
 /// The plan of a program on a machine, with what earlier runs have learned of its costs. The same
 /// program, machine and costs give the same plan: worker processes rely on it.
@@ -86,12 +86,6 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
 pub fn learns(program: &Program) -> bool {
     let mut outputs = program.outputs.iter();
     outputs.any(|output| output.parallelism == Parallelism::Auto)
-}
-
-/// Whether a sink has a latency target.
-pub fn has_target(program: &Program) -> bool {
-    let mut sinks = program.sinks();
-    sinks.any(|(_, sink)| sink.latency_target_ns.is_some())
 }
 
 /// A worker that waits like this has its core to itself.

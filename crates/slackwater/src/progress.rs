@@ -7,8 +7,8 @@ use slackwater_engine::counters::InstanceCounters;
 use slackwater_sql::program::Program;
 
 use crate::catalog::ProgramCatalog;
-use crate::cli::say;
 use crate::report::count;
+use crate::terminal::say;
 
 /// The progress line on standard error, for bounded inputs that take a while.
 pub struct Progress {

@@ -5,11 +5,7 @@
 mod sinks;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
-
-use crate::catalog::DeadLetterFile;
-use crate::rebalancer::Rebalanced;
-use crate::tuner::Tuned;
+use serde::{Deserialize, Serialize};
 
 /// The result of a run.
 #[derive(Debug, Clone, Serialize)]
@@ -55,6 +51,19 @@ pub struct Report {
     pub checkpoints: Option<CheckpointReport>,
     /// What the user was told of the rows that were read.
     pub warnings: Vec<String>,
+}
+
+/// A dead-letter file that a run has written to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetterFile {
+    /// The table whose records are there; empty for rows that no single source answers for.
+    pub table: String,
+    /// Where it is.
+    pub path: String,
+    /// Records of this run.
+    pub records: u64,
+    /// Place and reason of the first of them.
+    pub first: String,
 }
 
 /// What checkpoints cost, in the last incarnation.
@@ -225,21 +234,6 @@ pub struct RebalancingReport {
     pub combined: usize,
 }
 
-impl From<Rebalanced> for RebalancingReport {
-    fn from(rebalanced: Rebalanced) -> RebalancingReport {
-        let Rebalanced {
-            times,
-            buckets,
-            combined,
-        } = rebalanced;
-        RebalancingReport {
-            times,
-            buckets,
-            combined,
-        }
-    }
-}
-
 /// What an operator cost.
 #[derive(Debug, Clone, Serialize)]
 pub struct OperatorReport {
@@ -299,23 +293,6 @@ pub struct TuningReport {
     pub measured_cpu_percent: Option<f64>,
     /// Predicted: latency that 99 of 100 rows keep.
     pub predicted_p99_ms: Option<f64>,
-}
-
-impl TuningReport {
-    /// As the tuner says.
-    pub fn of(tuned: &Tuned) -> TuningReport {
-        TuningReport {
-            delay_ms: tuned.delay_ns.unwrap_or(0) as f64 / 1e6,
-            chunk_rows: tuned.chunk_rows,
-            corrections: tuned.corrections,
-            changes: tuned.changes,
-            moves: tuned.moves,
-            workers_used_max: tuned.workers_used_max,
-            predicted_cpu_percent: tuned.predicted.map(|(cores, _)| cores * 100.0),
-            measured_cpu_percent: tuned.measured_cores.map(|cores| cores * 100.0),
-            predicted_p99_ms: tuned.predicted.map(|(_, p99_ns)| p99_ns / 1e6),
-        }
-    }
 }
 
 /// A worker process.

@@ -1,5 +1,6 @@
 //! Runs a text: compile, plan, deploy, wait for the end, report.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +11,16 @@ use slackwater_sql::node::SourceSpec;
 use slackwater_sql::program::{Program, compile};
 
 use crate::calibrate;
-use crate::catalog::{BuiltIn, DeadLetterFile, ProgramCatalog};
+use crate::catalog::{BuiltIn, ProgramCatalog};
 use crate::checkpoints::Members;
 use crate::costs::Learned;
 use crate::machine::{Machine, Used};
 use crate::notices::Notices;
 use crate::plan::deployment;
 use crate::planner::{learns, plan_on};
+use crate::report::DeadLetterFile;
 use crate::report::Report;
 use crate::script::Script;
-use crate::shell::Screen;
 use crate::slow::Slowness;
 use crate::supervisor::{self, Attempted, Query, Refused, Signals, run_saved};
 use crate::tuner;
@@ -49,7 +50,13 @@ pub struct RunOptions {
     /// Where it keeps checkpoints, and goes on from; `None` for a query whose state dies with it.
     pub state: Option<StateOptions>,
     /// A terminal that shows what queries print, in this process.
-    pub screen: Option<Arc<Screen>>,
+    pub screen: Option<Arc<dyn Screen>>,
+}
+
+/// A terminal that shows what a program would print.
+pub trait Screen: fmt::Debug + Send + Sync {
+    /// Puts itself in the place of the sinks that print, where it can show them.
+    fn take_over(&self, program: &mut Program);
 }
 
 /// How a run ended.

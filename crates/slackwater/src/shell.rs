@@ -6,6 +6,7 @@
 mod commands;
 mod conversation;
 mod helper;
+mod listing;
 mod live_table;
 mod screen;
 mod split;
@@ -22,10 +23,10 @@ use slackwater_sql::session::Session;
 use slackwater_sql::statement::{Statement, parse};
 
 use crate::catalog::BuiltIn;
-use crate::cli::{FAILED, USAGE, print, say};
 use crate::report::count;
 use crate::run::{Failure, Finished, Outcome, RunOptions, run_script};
 use crate::script::Script;
+use crate::terminal::{FAILED, USAGE, print, say};
 use split::{Piece, split};
 use words::Words;
 
@@ -204,7 +205,10 @@ impl Shell {
         let mut script = self.script();
         script.add(part, &piece.placed);
         let written = match declared(script.text(), &self.settings, &BuiltIn) {
-            Ok(session) => session.tables.get(name).map(|table| words::written(table)),
+            Ok(session) => session
+                .tables
+                .get(name)
+                .map(|table| listing::written(table)),
             Err(error) => {
                 self.wrong(&script.render(&error))?;
                 return Ok(Went::Stopped);
@@ -283,7 +287,9 @@ impl Shell {
             settings: self.settings.clone(),
             progress: kind == Kind::Insert && self.is_interactive,
             signals: true,
-            screen: screen.clone(),
+            screen: screen
+                .clone()
+                .map(|screen| screen as Arc<dyn crate::run::Screen>),
             ..RunOptions::default()
         };
         let outcome = run_script(&script, &options);

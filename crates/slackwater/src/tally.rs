@@ -10,12 +10,13 @@ use slackwater_engine::instance::SinkResult;
 use slackwater_sql::node::NodeSpec;
 use slackwater_sql::program::Program;
 
-use crate::catalog::{DeadLetterFile, ProgramCatalog};
+use crate::catalog::ProgramCatalog;
 use crate::hosts::FinalCounts;
 use crate::machine;
 use crate::notices::{self, Notices};
 use crate::plan::{Plan, instance_name};
 use crate::rebalancer::Rebalanced;
+use crate::report::DeadLetterFile;
 use crate::report::{
     Latency, LinkReport, LinkSideReport, OperatorReport, PlanReport, ProcessReport,
     RebalancingReport, Report, SinkReport, SourceReport, SubqueryReport, ThreadReport,
@@ -367,6 +368,38 @@ impl Tally<'_> {
             },
             sources,
             sinks,
+        }
+    }
+}
+
+impl From<Rebalanced> for RebalancingReport {
+    fn from(rebalanced: Rebalanced) -> RebalancingReport {
+        let Rebalanced {
+            times,
+            buckets,
+            combined,
+        } = rebalanced;
+        RebalancingReport {
+            times,
+            buckets,
+            combined,
+        }
+    }
+}
+
+impl TuningReport {
+    /// As the tuner says.
+    fn of(tuned: &Tuned) -> TuningReport {
+        TuningReport {
+            delay_ms: tuned.delay_ns.unwrap_or(0) as f64 / 1e6,
+            chunk_rows: tuned.chunk_rows,
+            corrections: tuned.corrections,
+            changes: tuned.changes,
+            moves: tuned.moves,
+            workers_used_max: tuned.workers_used_max,
+            predicted_cpu_percent: tuned.predicted.map(|(cores, _)| cores * 100.0),
+            measured_cpu_percent: tuned.measured_cores.map(|cores| cores * 100.0),
+            predicted_p99_ms: tuned.predicted.map(|(_, p99_ns)| p99_ns / 1e6),
         }
     }
 }

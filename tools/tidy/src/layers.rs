@@ -56,6 +56,38 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ),
         ],
     ),
+    (
+        "crates/link",
+        &[
+            ("base", "affinity bell error memory sync"),
+            ("doorbells", "doorbell numa"),
+            ("waiting", "idle waiter"),
+            ("inside a process", "spsc"),
+            ("bytes", "lane frame"),
+            ("beyond a process", "shm tcp"),
+            ("any kind", "kinds"),
+        ],
+    ),
+    (
+        "crates/slackwater",
+        &[
+            (
+                "base",
+                "machine measure report script signals slow terminal",
+            ),
+            ("figures", "calibrate costs"),
+            ("connectors and checkpoints", "catalog checkpoints notices"),
+            ("plan", "broadcast parallel plan planner"),
+            ("hosts", "hosts"),
+            (
+                "beside a run",
+                "explain live progress rebalancer tally tuner",
+            ),
+            ("recovery", "supervisor"),
+            ("run", "run"),
+            ("command line and shell", "cli shell"),
+        ],
+    ),
 ];
 
 /// Imports of a higher layer by a lower one, and modules that are missing in the table or left in it.

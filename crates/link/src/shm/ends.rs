@@ -13,7 +13,7 @@ use crate::error::SendError;
 use crate::frame::{AlignedBytes, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX};
 use crate::lane::cells::Cells;
 use crate::lane::{
-    Departure, FIRST, GONE, Hold, INLINE_MAX, LAST, LaneReader, LaneWriter, Piece, Put,
+    Departure, FIRST, GONE, INLINE_MAX, LAST, LaneReader, LaneWriter, Lease, Piece, Put,
 };
 use crate::shm::peer::Peer;
 use crate::sync::{Arc, Ordering};

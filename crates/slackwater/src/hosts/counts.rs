@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use slackwater_engine::counters::{InstanceCounters, LinkCounters};
 use slackwater_engine::deploy::LinkSide;
 
-use crate::catalog::DeadLetterFile;
 use crate::notices::Noticed;
+use crate::report::DeadLetterFile;
 
 /// What a worker process has counted.
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -6,9 +6,10 @@ use std::process::Command;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::declared;
 
+use super::listing;
 use super::{Shell, Stop};
 use crate::catalog::BuiltIn;
-use crate::cli::{print, say};
+use crate::terminal::{print, say};
 
 /// The commands: name, argument, and what they do.
 pub const COMMANDS: &[(&str, &str, &str)] = &[
@@ -41,8 +42,8 @@ impl Shell {
         match (name, argument) {
             ("?" | "h" | "help", _) => print(&help()),
             ("q" | "quit", _) => return Err(Stop::Quit),
-            ("d", "") => print(&super::words::list(&self.session()?)),
-            ("d", name) => match super::words::describe(&self.session()?, name) {
+            ("d", "") => print(&listing::list(&self.session()?)),
+            ("d", name) => match listing::describe(&self.session()?, name) {
                 Some(text) => print(&text),
                 None => {
                     return self.wrong(&format!(
@@ -244,7 +245,7 @@ fn help() -> String {
             what.to_string(),
         ]
     });
-    let mut text = super::words::aligned(&["command", ""], &rows.collect::<Vec<_>>());
+    let mut text = listing::aligned(&["command", ""], &rows.collect::<Vec<_>>());
     text.push_str("  Statements end with ';' and may have several lines. Tab completes, Ctrl-R searches the history,\n");
     text.push_str(
         "  Ctrl-C ends a query or drops a statement, Ctrl-D leaves (so do exit and quit).\n",
@@ -258,7 +259,7 @@ impl Shell {
         say(&format!("error: {error}\n"));
         match self.is_interactive {
             true => Ok(()),
-            false => Err(Stop::Failed(crate::cli::USAGE)),
+            false => Err(Stop::Failed(crate::terminal::USAGE)),
         }
     }
 }

@@ -11,7 +11,7 @@ use rustyline::{CompletionType, Config, Editor};
 use super::helper::Helper;
 use super::split::{ends_inside, is_complete};
 use super::{Shell, Stop, state_folder};
-use crate::cli::{FAILED, say};
+use crate::terminal::{FAILED, say};
 
 /// Statements that are kept for later sessions.
 const HISTORY_MAX: usize = 10_000;

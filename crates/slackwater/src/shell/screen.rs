@@ -79,10 +79,10 @@ impl Shared {
     }
 }
 
-impl Screen {
+impl crate::run::Screen for Screen {
     /// Shows what a program prints that changes as a table, where that can be: in this process, and where
     /// it can be told which row a change is about.
-    pub fn take_over(&self, program: &mut Program) {
+    fn take_over(&self, program: &mut Program) {
         if program.settings.processes != Processes::Count(1) {
             return;
         }
@@ -112,7 +112,9 @@ impl Screen {
             });
         }
     }
+}
 
+impl Screen {
     /// Draws what there is for the last time: the query is over. Returns how many rows the tables have, where
     /// there were any tables.
     pub fn finish(&self, end: End) -> Option<usize> {
