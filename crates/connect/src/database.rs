@@ -16,6 +16,7 @@
 //! Each instance has a connection of its own.
 
 mod cells;
+mod changes;
 mod client;
 mod lookup;
 mod options;
@@ -29,10 +30,11 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 
 pub(crate) use cells::{Row, RowText};
+pub(crate) use changes::Changes;
 pub(crate) use client::{Attempt, Client, EachFound, EachRow, Failure, Select};
 pub(crate) use lookup::DatabaseLookup;
 pub(crate) use options::{check_columns, open};
-pub(crate) use sink::{Changes, DatabaseSink};
+pub(crate) use sink::DatabaseSink;
 pub(crate) use source::DatabaseSource;
 pub(crate) use statements::{list, no_column, no_table, order, quoted, upsert};
 

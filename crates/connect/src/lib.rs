@@ -39,6 +39,7 @@ mod columns;
 mod database;
 mod database_options;
 mod datagen;
+mod file_encoder;
 mod file_format;
 mod format;
 #[cfg(feature = "kafka")]

@@ -21,6 +21,7 @@ use slackwater_engine::sink::{
 
 use super::Table;
 use super::cells::{RowText, text};
+use super::changes::Changes;
 use super::client::{Connection, Failure};
 use super::staging::{self, Token};
 use crate::encode::Cell;
@@ -33,21 +34,6 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// Instances that insert into one table: each has a connection, of which servers have a hundred or so.
 const INSTANCES_MAX: usize = 16;
-
-/// What is written to a table at once. No key is there twice.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Changes {
-    /// Rows that are inserted, or that replace those of their keys.
-    pub(crate) rows: Vec<RowText>,
-    /// Keys of which the row is deleted.
-    pub(crate) deleted: Vec<RowText>,
-}
-
-impl Changes {
-    fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.deleted.is_empty()
-    }
-}
 
 /// A table that is written.
 pub(crate) struct DatabaseSink {

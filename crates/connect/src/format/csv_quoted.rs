@@ -6,18 +6,8 @@
 use memchr::{memchr, memchr_iter, memchr2};
 
 use super::cells::Span;
-use super::csv_scan::CsvScanner;
+use super::csv_scan::{CsvScanner, QuotedEnd};
 use super::progress::{Progress, RECORD_BYTES_MAX, without_return};
-
-/// How the record ended.
-pub(super) enum QuotedEnd {
-    /// The next record begins here.
-    Next(usize),
-    /// The block ends within the record.
-    Incomplete,
-    /// The record is longer than [`RECORD_BYTES_MAX`].
-    TooLong,
-}
 
 /// A field as it was found.
 struct Found {

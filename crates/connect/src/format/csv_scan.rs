@@ -8,8 +8,17 @@
 
 use super::cells::Span;
 use super::csv::CsvOptions;
-use super::csv_quoted::QuotedEnd;
 use super::progress::{Progress, RECORD_BYTES_MAX, Stop, without_return};
+
+/// How a record with a quote in it ended.
+pub(super) enum QuotedEnd {
+    /// The next record begins here.
+    Next(usize),
+    /// The block ends within the record.
+    Incomplete,
+    /// The record is longer than [`RECORD_BYTES_MAX`].
+    TooLong,
+}
 
 /// Finds records, for one set of columns.
 #[derive(Debug)]

@@ -23,10 +23,6 @@ use slackwater_engine::link::Waker;
 use super::packet::{self, ConnAck, Connect, Packet};
 use super::settings::Broker;
 
-/// For how long a broker keeps the session of a connection that broke, in seconds, where it is not told
-/// otherwise: longer than its restart takes.
-pub(crate) const SESSION_EXPIRY_S: u32 = 300;
-
 /// How long a broker may take to answer when we connect.
 const ANSWER: Duration = Duration::from_secs(10);
 

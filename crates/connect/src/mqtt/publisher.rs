@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waker;
 
-use super::connection::{Bell, OUT_BYTES_MAX, SESSION_EXPIRY_S, Session, place};
+use super::connection::{Bell, OUT_BYTES_MAX, Session, place};
 use super::packet::{self, ConnAck, Packet, Publish, Qos, REFUSED};
-use super::settings::Broker;
+use super::settings::{Broker, SESSION_EXPIRY_S};
 
 /// Bytes that wait for the thread; one chunk may go beyond.
 const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;

@@ -8,6 +8,10 @@ use super::packet::{Qos, TEXT_BYTES_MAX};
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 
+/// For how long a broker keeps the session of a connection that broke, in seconds, where it is not told
+/// otherwise: longer than its restart takes.
+pub(crate) const SESSION_EXPIRY_S: u32 = 300;
+
 /// Filters of a table: each is a partition.
 pub(crate) const FILTERS_MAX: usize = 64;
 
@@ -158,7 +162,7 @@ impl Subscription {
             // A clean one is kept for a moment too: a connection that breaks loses nothing.
             session_expiry_s: match is_persistent {
                 true => u32::try_from(expiry_s).unwrap_or(u32::MAX),
-                false => super::connection::SESSION_EXPIRY_S,
+                false => SESSION_EXPIRY_S,
             },
         })
     }

@@ -20,7 +20,7 @@ use slackwater_engine::sink::{
     SinkDescription, SinkRequest,
 };
 
-use crate::encode::FileEncoder;
+use crate::file_encoder::FileEncoder;
 use crate::file_format::FileFormat;
 use crate::options::{OptionError, Options};
 use crate::packing::Packing;

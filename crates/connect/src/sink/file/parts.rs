@@ -19,7 +19,7 @@ use slackwater_engine::sink::Sink;
 
 use super::output::{Output, failed, folder_of, remove, sync_file, sync_folder};
 use super::{MEND_GONE, unreadable};
-use crate::encode::FileEncoder;
+use crate::file_encoder::FileEncoder;
 use crate::file_format::{EXTENSIONS, FileFormat};
 
 /// A part's name. As text, names of an instance are in the order in which the parts were written.

@@ -10,7 +10,7 @@ use slackwater_engine::sink::Sink;
 
 use super::output::{Output, failed, folder_of};
 use super::parts::{self, is_part};
-use crate::encode::FileEncoder;
+use crate::file_encoder::FileEncoder;
 use crate::packing::Packing;
 
 /// Writes one file under a temporary name.
