@@ -9,12 +9,14 @@ const COLUMNS: usize = 110;
 const HEAD: &str = "\
 # Settings
 
-<!-- Generated from crates/sql/src/settings/table.rs: UPDATE_EXPECTED=1 cargo test -p slackwater-sql settings -->
+<!-- Generated from crates/sql/src/settings/table.rs:
+     UPDATE_EXPECTED=1 cargo test -p slackwater-sql settings -->
 
-A setting belongs to a query, while an option belongs to a table. `SET 'name' = 'value';` sets it in a file or in the
-shell, `--set name=value` on the command line, which takes precedence; `RESET 'name'` undoes a SET, and `RESET` all of
-them. The last SET of a setting applies to all queries of the file; only `parallelism` and `late_rows` apply to the
-statements after them. [Names of Flink's settings](coming-from.md#flinks-names) are accepted where they mean the same.
+A setting belongs to a query, while an option belongs to a table. `SET 'name' = 'value';` sets it in a file or
+in the shell, `--set name=value` on the command line, which takes precedence; `RESET 'name'` undoes a SET, and
+`RESET` all of them. The last SET of a setting applies to all queries of the file; only `parallelism` and
+`late_rows` apply to the statements after them. [Names of Flink's settings](coming-from.md#flinks-names) are
+accepted where they mean the same.
 ";
 
 /// Constants in quotes as code.
