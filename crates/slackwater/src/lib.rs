@@ -9,7 +9,8 @@
 //! Modules stand in the order of their layers: each imports from those above it in this list. The table is in
 //! `tools/tidy/src/layers.rs`.
 
-/// The standard library's panics where standard error takes nothing: a log on a full disk would end the query.
+/// The standard library's panics where standard error takes nothing: a log on a full disk would end the
+/// query.
 macro_rules! eprintln {
     ($($words:tt)*) => {
         drop(std::io::Write::write_fmt(
@@ -62,8 +63,8 @@ pub mod shell;
 pub use cli::PROGRAM_VARIABLE;
 
 /// The allocator of the program, to be named in that of a build of your own, too. Operators keep many small
-/// pieces of memory and chunks are made and dropped by one thread: glibc's `malloc` costs a fifth (a query that
-/// reads JSON) to a third (joins of streams) more CPU time.
+/// pieces of memory and chunks are made and dropped by one thread: glibc's `malloc` costs a fifth (a query
+/// that reads JSON) to a third (joins of streams) more CPU time.
 ///
 /// ```
 /// #[global_allocator]

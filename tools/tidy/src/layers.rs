@@ -66,6 +66,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("bytes", "lane frame"),
             ("beyond a process", "shm tcp"),
             ("any kind", "kinds"),
+            ("beside tests", "fuzz"),
         ],
     ),
     (

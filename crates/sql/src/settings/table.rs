@@ -1,4 +1,5 @@
-//! The settings: one entry each, from which SET, `--set`, completion, messages and `docs/settings.md` are made.
+//! The settings: one entry each, from which SET, `--set`, completion, messages and `docs/settings.md` are
+//! made.
 
 use slackwater_control::broadcast::Algorithm;
 use slackwater_control::place::Strategy;
@@ -108,9 +109,9 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "how the chunks of a source are dealt out to the operators after it",
-        more: "`'demand'`: to the instance that has the least waiting; `'round_robin'`: in turn. Both need \
-               `'order' = 'none'`. `'auto'`: to a union by demand where nothing sees the order of rows, else not at \
-               all ([more](internals/balancing.md)).",
+        more: "`'demand'`: to the instance that has the least waiting; `'round_robin'`: in turn. \
+               Both need `'order' = 'none'`. `'auto'`: to a union by demand where nothing sees the \
+               order of rows, else not at all ([more](internals/balancing.md)).",
         set: |settings, value| {
             let choices = Balancer::ALL.map(|choice| (choice.name(), choice));
             settings.balancer = chosen(value, &choices)?;
@@ -124,8 +125,8 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "how rows get to all instances that want them all",
-        more: "`'auto'` takes what is the cheapest by this host's calibration for the number of receivers and the \
-               size of messages ([more](internals/broadcast.md)).",
+        more: "`'auto'` takes what is the cheapest by this host's calibration for the number of \
+               receivers and the size of messages ([more](internals/broadcast.md)).",
         set: |settings, value| {
             settings.broadcast = match value.trim() {
                 "auto" => None,
@@ -141,8 +142,8 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::State,
         meaning: "how often a query that is run with --state is saved",
-        more: "The time counts from the first row that is not saved yet. Transactional sinks show their rows that much \
-               later ([guarantees](guarantees.md)).",
+        more: "The time counts from the first row that is not saved yet. Transactional sinks show \
+               their rows that much later ([guarantees](guarantees.md)).",
         set: |settings, value| {
             let interval_ns = parse_duration_ns(value);
             settings.checkpoint_interval_ns =
@@ -171,11 +172,11 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Results,
         meaning: "what running aggregates and windows emit, and when",
-        more: "`'changes'`: a running aggregate emits the changes of a chunk, those of a key merged. `'every_row'`: one \
-               update per input row. A time: windows that have changed are [emitted before they \
-               close](sql.md#before-the-end-and-after-it), too; running aggregates emit their changes as before. \
-               `'final'`: every query emits [its result once](sql.md#final-results-order-by-limit-emit--final), when \
-               its inputs have ended.",
+        more: "`'changes'`: a running aggregate emits the changes of a chunk, those of a key \
+               merged. `'every_row'`: one update per input row. A time: windows that have changed \
+               are [emitted before they close](sql.md#before-the-end-and-after-it), too; running \
+               aggregates emit their changes as before. `'final'`: every query emits [its result \
+               once](sql.md#final-results-order-by-limit-emit--final), when its inputs have ended.",
         set: |settings, value| {
             // Whether each row is emitted, and whether nothing is before the end.
             let choices = [
@@ -219,13 +220,15 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Latency,
         meaning: "the time within which 99 of 100 rows leave their sink",
-        more: "It is met with as little CPU time as that takes: how long workers sleep, the size of chunks and the number \
-               of workers follow from it, and change with the load ([more](internals/latency.md)). Without a target \
-               rows are collected for at most 10 ms.\n\n\
-               `latency_target.NAME` sets it for one sink's table (the table's option `'latency_target'` does the same), \
-               or for all that reads a view (the tightest of several). A sink's own target takes precedence over those \
-               of views, and these over that of the query; SET takes precedence over the table's option. Where paths \
-               share a source the tightest one applies.",
+        more: "It is met with as little CPU time as that takes: how long workers sleep, the size of \
+               chunks and the number of workers follow from it, and change with the load \
+               ([more](internals/latency.md)). Without a target rows are collected for at most 10 \
+               ms.\n\n\
+               `latency_target.NAME` sets it for one sink's table (the table's option \
+               `'latency_target'` does the same), or for all that reads a view (the tightest of \
+               several). A sink's own target takes precedence over those of views, and these over \
+               that of the query; SET takes precedence over the table's option. Where paths share a \
+               source the tightest one applies.",
         set: |settings, value| {
             settings.latency_target_ns = latency_target(value)?;
             Some(())
@@ -238,7 +241,8 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Latency,
         meaning: "how long a source may collect rows for a chunk",
-        more: "A warning says so where it breaks a latency target; likewise for `'wait' = 'sleep:…'`.",
+        more: "A warning says so where it breaks a latency target; likewise for `'wait' = \
+               'sleep:…'`.",
         set: |settings, value| {
             settings.linger_ns = parse_duration_ns(value)?;
             settings.linger_set = true;
@@ -266,9 +270,10 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::State,
         meaning: "how much memory all operators may hold between them",
-        more: "Several processes share it evenly. From three quarters on, sources that are ahead of others wait for them; \
-               over the limit the query ends, with its state saved if it is run with `--state`. Queues, blocks of \
-               sources and the program itself are not counted: they have limits of their own.",
+        more: "Several processes share it evenly. From three quarters on, sources that are ahead of \
+               others wait for them; over the limit the query ends, with its state saved if it is \
+               run with `--state`. Queues, blocks of sources and the program itself are not \
+               counted: they have limits of their own.",
         set: |settings, value| {
             settings.memory_limit = unless_none(value, bytes)?;
             Some(())
@@ -293,7 +298,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "'1'",
         since: "0.1.0",
         topic: Topic::Parallelism,
-        meaning: "how many instances each subquery of the statements that follow has, where it can be parallel",
+        meaning: "how many instances each subquery of the statements that follow has, where it can \
+                  be parallel",
         more: "`'auto'`: as many as its work needs. See [parallelism](sql.md#parallelism).",
         set: |settings, value| {
             settings.parallelism = Some(match value.trim() {
@@ -310,8 +316,9 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "where instances and threads run",
-        more: "`'numa'`: so that rows travel little between NUMA nodes; `'spread'`: dealt out over all nodes; `'os'`: dealt \
-               out, and no thread is pinned ([more](internals/placement.md)).",
+        more: "`'numa'`: so that rows travel little between NUMA nodes; `'spread'`: dealt out over \
+               all nodes; `'os'`: dealt out, and no thread is pinned \
+               ([more](internals/placement.md)).",
         set: |settings, value| {
             let strategies = [Strategy::Numa, Strategy::Spread, Strategy::Os];
             let choices = strategies.map(|strategy| (strategy.name(), strategy));
@@ -326,8 +333,8 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "how many processes the workers are dealt out to",
-        more: "At most as many as `workers`. `'nodes'`: one for each NUMA node that has a worker. With one, the program runs \
-               the threads itself.",
+        more: "At most as many as `workers`. `'nodes'`: one for each NUMA node that has a worker. \
+               With one, the program runs the threads itself.",
         set: |settings, value| {
             settings.processes = match value.trim() {
                 "nodes" => Processes::Nodes,
@@ -343,8 +350,8 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "whether keys move, with their state, to instances that have less to do",
-        more: "`'auto'`: when their instance has too much to do or is slow. `'shuffle'` moves some at random all the time, \
-               for tests.",
+        more: "`'auto'`: when their instance has too much to do or is slow. `'shuffle'` moves some \
+               at random all the time, for tests.",
         set: |settings, value| {
             let choices = [
                 ("auto", Rebalance::Auto),
@@ -361,7 +368,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "'10'",
         since: "0.1.0",
         topic: Topic::State,
-        meaning: "how often within ten minutes a query that is run with --state is started again after a failure",
+        meaning: "how often within ten minutes a query that is run with --state is started again \
+                  after a failure",
         more: "",
         set: |settings, value| {
             let restarts = value.trim().parse().ok();
@@ -421,11 +429,12 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Latency,
         meaning: "how workers wait that have nothing to do",
-        more: "`'auto'`: the cheapest way that keeps to `wait_delay`. `'interrupt'`: wait to be woken. `'sleep:…'`: sleep, \
-               and find what has come. `'poll'`: look again at once, a whole core per worker. `'spin:…'`: look for that \
-               long, then wait. `'backoff'`: sleep from 1 µs on, twice as long each time, up to 1 ms. Only `'poll'` uses \
-               the CPU when nothing comes. With more workers than cores `'poll'` and `'spin:…'` become `'interrupt'` \
-               ([more](internals/waiting.md#what-an-idle-worker-does)).",
+        more: "`'auto'`: the cheapest way that keeps to `wait_delay`. `'interrupt'`: wait to be \
+               woken. `'sleep:…'`: sleep, and find what has come. `'poll'`: look again at once, a \
+               whole core per worker. `'spin:…'`: look for that long, then wait. `'backoff'`: sleep \
+               from 1 µs on, twice as long each time, up to 1 ms. Only `'poll'` uses the CPU when \
+               nothing comes. With more workers than cores `'poll'` and `'spin:…'` become \
+               `'interrupt'` ([more](internals/waiting.md#what-an-idle-worker-does)).",
         set: |settings, value| {
             settings.wait = value.parse().ok()?;
             Some(())
