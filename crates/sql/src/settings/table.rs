@@ -397,7 +397,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "'none'",
         since: "0.1.0",
         topic: Topic::State,
-        meaning: "for how much event time running aggregates, joins and top-N keep what nothing touches",
+        meaning: "the event time for which running aggregates, joins and top-N keep what nothing touches",
         more: "See [state that grows](sql.md#state-that-grows).",
         set: |settings, value| {
             settings.state_ttl_us = unless_none(value, state_ttl_us)?;
