@@ -27,8 +27,8 @@ use slackwater_sql::program::Program;
 use slackwater_sql::settings::TwoPhase;
 
 use crate::checkpoints::{Restored, Suspected, takes_part};
-use crate::report::DeadLetterFile;
 use crate::notices::{Noticed, SourceNotices, Tell};
+use crate::report::DeadLetterFile;
 use crate::slow::{Slowness, slowed};
 
 pub use controls::Controls;
