@@ -16,6 +16,7 @@ pub mod explain;
 mod names;
 mod rewording;
 pub mod types;
+mod walk;
 
 // Parse: from text to statements.
 mod check;
@@ -39,7 +40,6 @@ mod prune;
 pub mod session;
 mod subqueries;
 pub mod table;
-mod walk;
 mod window;
 
 // Translate: from logical plans to the query graph and its operators.
