@@ -13,13 +13,13 @@ use crate::balancer::{BalancerPlan, Route, first_owners};
 use crate::checkpoint;
 use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
-use crate::exchange::{LinkReceiver, LinkSender};
 use crate::exchange::fan::Fan;
+use crate::exchange::relay::Relay;
+use crate::exchange::{LinkReceiver, LinkSender};
 use crate::instance::{Head, Instance, InstanceInput, PlacedStep, SinkStep, Step};
 use crate::intake::Intake;
 use crate::operator::{Facts, Operator};
 use crate::ports::{Port, Ports};
-use crate::exchange::relay::Relay;
 use crate::state::{BucketSet, KeyedState};
 use crate::time::EventTime;
 
