@@ -37,6 +37,8 @@ pub struct Head {
     /// [`crate::operator::Facts::delay_us`].
     pub(super) delay_us: EventTime,
     pub(super) dead_letters: Arc<dyn DeadLetters>,
+    /// A unit of work has ended, and no row has come since: the end of the input ends nothing more.
+    pub(super) between_units: bool,
 }
 
 impl Head {
@@ -51,6 +53,7 @@ impl Head {
             operator,
             node,
             dead_letters,
+            between_units: false,
         }
     }
 }

@@ -27,6 +27,7 @@ impl Instance {
         output.ingest_ns = chunk.ingest_ns;
         let source = chunk.origin.as_ref().and_then(Origin::source);
         let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
+        head.between_units = false;
         head.operator.process(port, chunk, output)?;
         counters.steps[HEAD].add(now_ns() - begin_ns, rows);
         count_late(counters, source, output.rows_late);
@@ -183,6 +184,7 @@ impl Instance {
         };
         let (time, ingest_ns) = match *control {
             Control::Watermark { time, ingest_ns } => (time, ingest_ns),
+            Control::End { stopped: false, .. } if head.between_units => return Ok(Progress::Done),
             Control::EndOfWork { ingest_ns }
             | Control::End {
                 ingest_ns,
@@ -208,8 +210,10 @@ impl Instance {
             return Ok(None);
         };
         let delayed = control.delayed(head.delay_us);
-        if control.ends_unit() {
+        let is_unit = matches!(control, Control::EndOfWork { .. });
+        if is_unit || control.ends_unit() && !head.between_units {
             head.operator.end_unit(&mut self.output)?;
+            head.between_units = is_unit;
             self.emitted_by_head()?;
         }
         Ok(delayed)

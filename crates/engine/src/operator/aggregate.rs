@@ -157,7 +157,7 @@ pub struct Aggregate {
     due_ns: Option<u64>,
     /// Encodes what rows were, where that goes out before their updates.
     befores: Option<arrow_row::RowConverter>,
-    /// A unit of work has ended, or all of them had before a restart: the row of a total is there.
+    /// The input had ended before a restart: the row of a total was emitted then.
     has_ended: bool,
     mark: Mark,
     groups: Vec<u32>,
@@ -574,7 +574,6 @@ impl Stateful for Aggregate {
         if self.spec.is_total() && self.spec.emit != Emit::AtEnd {
             self.emit_total(output)?;
         }
-        self.has_ended = true;
         let tables = std::mem::take(&mut self.tables);
         tables.into_values().for_each(|table| self.recycle(table));
         self.watermark = MIN_WATERMARK;

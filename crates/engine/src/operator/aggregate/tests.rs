@@ -367,6 +367,16 @@ proptest! {
 }
 
 #[test]
+fn every_empty_unit_of_work_has_a_total_of_its_own() {
+    let mut operator = aggregate(None, &[], Emit::Changes);
+    for _ in 0..2 {
+        let mut output = Output::new(1000);
+        operator.end_unit(&mut output).unwrap();
+        assert_eq!(sorted_rows(&output.take_chunks()).len(), 1);
+    }
+}
+
+#[test]
 fn keys_of_every_type_come_out_as_they_went_in() {
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![
         Some(3),
