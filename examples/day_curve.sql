@@ -1,5 +1,5 @@
--- A day in forty seconds: the rate goes from 2,000 rows a second to 3 million and back, and the query
--- keeps its latency target of 20 ms all the while with as little CPU time as it can.
+-- A day in forty seconds: the rate rises from 2,000 rows per second to 3 million and falls again, while
+-- the query keeps its latency target of 20 ms with as little CPU time as possible.
 --
 --   slackwater run examples/day_curve.sql --live          (make demo-latency)
 

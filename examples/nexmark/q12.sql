@@ -1,7 +1,7 @@
--- Nexmark q12. Windows of processing time: how many bids of a user come within 10 seconds of the clock?
--- (Flink's text asks for the time in a view; here it is a column of the table, and its event time.)
+-- Nexmark q12. Processing-time windows: how many bids of a user arrive within 10 seconds of the clock?
+-- (Flink's text computes the time in a view; here it is a column of the table, and its event time.)
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,8 +1,8 @@
 -- Nexmark q13. Bounded side input: bids joined with a file of names.
--- (Flink's text looks the file up by processing time; here a file is a table by itself. And of 1,000 names, not 10,000.)
--- Run it from the root of the repository: the path of the file begins there.
+-- (Flink's text looks up the file by processing time; here a file is a table. It has 1,000 names, not 10,000.)
+-- Run it from the root of the repository: the path of the file is relative to it.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

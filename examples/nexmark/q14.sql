@@ -1,7 +1,7 @@
--- Nexmark q14. Calculation: the time of day of bids within a range of prices.
+-- Nexmark q14. Calculation: the time of day of bids within a price range.
 -- (Flink's text counts letters with a function of its own: count_char(extra, 'c').)
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

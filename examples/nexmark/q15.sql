@@ -1,6 +1,6 @@
--- Nexmark q15. Bidding statistics: bids, bidders and auctions by day and level of price.
+-- Nexmark q15. Bidding statistics: bids, bidders and auctions by day and price range.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,6 +1,6 @@
--- Nexmark q17. Auction statistics: bids of an auction on a day, and their prices.
+-- Nexmark q17. Auction statistics: the bids of each auction and day, and their prices.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,6 +1,6 @@
--- Nexmark q18. Last bid: of each bidder for each auction.
+-- Nexmark q18. The last bid of each bidder in each auction.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,6 +1,6 @@
--- Nexmark q20. Expansion: each bid with its auction, where the category is 10.
+-- Nexmark q20. Expansion: each bid with its auction, if the category is 10.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

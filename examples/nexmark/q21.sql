@@ -1,6 +1,6 @@
--- Nexmark q21. Channel numbers: from a list, or from the address of the page.
+-- Nexmark q21. Channel numbers: from a list, or from the URL of the page.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

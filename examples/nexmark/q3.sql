@@ -1,7 +1,7 @@
--- Nexmark q3. Local item suggestion: who sells in three states in category 10, and which auctions?
+-- Nexmark q3. Local item suggestion: who sells in category 10 in three states, and in which auctions?
 -- (The generator writes states in lower case.)
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,6 +1,6 @@
--- Nexmark q4. Average price for a category: of the winning bids of all its auctions.
+-- Nexmark q4. The average price of a category: of the winning bids of all its auctions.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

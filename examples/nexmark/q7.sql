@@ -1,7 +1,7 @@
--- Nexmark q7. Highest bid: of each 10 seconds.
--- (Written as a join over the same window, which forgets what is behind; Flink's text joins bids without one.)
+-- Nexmark q7. The highest bid of each 10 seconds.
+-- (A join over the same window, which drops old rows from its state; Flink's text joins bids without a window.)
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,6 +1,6 @@
--- Nexmark q8. New users: who opened an auction in the 10 seconds in which they registered.
+-- Nexmark q8. New users who opened an auction in the same 10 seconds in which they registered.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,6 +1,6 @@
--- Nexmark q9. Winning bids: of each auction, the highest, of several the first.
+-- Nexmark q9. Winning bids: the highest bid of each auction, and the first of several equal ones.
 
--- The events: made up as they are read, out of order by less than half a second.
+-- The events: generated as they are read, out of order by less than half a second.
 CREATE TABLE nexmark (
   event_type INT,
   person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,

@@ -1,25 +1,26 @@
 #!/usr/bin/env python3
-"""Tries to make `slackwater run --state` lose or double a row, panic, hang, or end without saying why.
+"""Tries to make `slackwater run --state` lose or duplicate a row, panic, hang, or end without giving a
+reason.
 
     python3 tests/chaos/chaos.py --program target/debug/slackwater --seconds 600
     python3 tests/chaos/chaos.py --seed 17            # one round again (or SLACKWATER_SEED=17)
 
-A round is a query over generated files, with random settings, that is disturbed a few times, and then left
-alone until it has come to its end. All of it follows from the round's seed, but for the moment in which a
-process is hit. Whatever was done to it:
+A round runs a query over generated files with random settings, disturbs it a few times, and then lets it run
+to its end undisturbed. The round's seed determines everything except the moment at which a process is
+disturbed. After any disturbance:
 
 - the output has each row exactly once, or the run was refused with exit code 1 or 2 and a message that names
-  the file and what to do about it, and the query comes to its end once that was done;
+  the file and the fix, and the query runs to its end after that fix;
 - no process panics, hangs, or is ended by a signal that was not sent;
-- a run says of itself only what is true (it was saved, or it was not).
+- a run reports correctly whether it was saved.
 
-At the end it prints what it tried, by kind and by what came of it. Exit code 1 says that a round failed; its
-folder is kept.
+At the end it prints what it tried, by kind and outcome. Exit code 1 means that a round failed; its folder
+is kept.
 
-    queries.py       what is run, and what has to come of it
-    process.py       one run of the program, and what is wrong with how it ended
-    harm.py          what is done to runs and to files: a new kind of harm is a function there
-    peers.py         rounds with peers over TCP that don't behave
+    queries.py       the queries, and their expected rows
+    process.py       one run of the program, and checks of how it ended
+    harm.py          disturbances of runs and files: a new kind of harm is a function there
+    peers.py         rounds with misbehaving peers over TCP
 """
 
 import argparse
@@ -42,12 +43,12 @@ import peers  # noqa: E402
 from process import Failed  # noqa: E402
 from rounds import Round  # noqa: E402
 
-# One round in so many is of peers over TCP.
+# One round in so many has misbehaving peers over TCP.
 PEERS_EVERY = 8
 
 
 def one_round(seed, program, options):
-    """Runs a round; returns what was tried, and why it failed (or None) with where it is kept."""
+    """Runs a round; returns what it tried, and the reason and the folder if it failed (else None)."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"slackwater-chaos-{seed}-"))
     tried = collections.Counter()
     is_of_peers = seed % PEERS_EVERY == PEERS_EVERY - 1 and not options.only
@@ -93,10 +94,10 @@ def main():
     known = [step.__name__ for _, step in harm.STEPS]
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--program", help="the program [default: target/release or debug/slackwater]")
-    arguments.add_argument("--seed", type=int, default=os.environ.get("SLACKWATER_SEED"), help="only this round")
+    arguments.add_argument("--seed", type=int, default=os.environ.get("SLACKWATER_SEED"), help="run only this round")
     arguments.add_argument("--first", type=int, default=0, help="the first seed [0]")
-    arguments.add_argument("--rounds", type=int, help="so many rounds")
-    arguments.add_argument("--seconds", type=float, help="begin no round after so many seconds")
+    arguments.add_argument("--rounds", type=int, help="number of rounds")
+    arguments.add_argument("--seconds", type=float, help="start no round after this many seconds")
     arguments.add_argument("--jobs", type=int, default=2, help="rounds at a time [2]")
     arguments.add_argument("--only", type=lambda names: names.split(","), help="only these kinds of harm (two_runs,damage)")
     arguments.add_argument("--keep", action="store_true", help="keep the folders of all rounds")
@@ -107,9 +108,9 @@ def main():
     built = [root / "target" / profile / "slackwater" for profile in ("release", "debug")]
     program = options.program or next((str(path) for path in built if path.exists()), None)
     if program is None or not os.access(program, os.X_OK):
-        sys.exit("there is no program: cargo build -p slackwater, or name it with --program")
+        sys.exit("no program found: run cargo build -p slackwater, or use --program")
     if not harm.has_strace():
-        print("note: no strace that may trace: no system call is delayed or fails (apt-get install strace)")
+        print("note: strace is missing or not permitted: no system call is delayed or fails")
     seeds = iter(range(options.first, sys.maxsize))
     rounds = options.rounds or (None if options.seconds else 20)
     if options.seed is not None:

@@ -1,4 +1,4 @@
-"""What is done to runs and to files. Each step begins one run or two, harms them, and waits for their end.
+"""Disturbances of runs and files. Each step starts one run or two, harms them, and waits for their end.
 
 A new kind of harm is a function that takes the round, and a line in STEPS.
 """
@@ -11,16 +11,16 @@ import subprocess
 
 from process import Failed, sleep
 
-# Longer than a run that nobody disturbs takes: most of its moments are hit.
+# Longer than an undisturbed run takes: most moments fall within the run.
 MOMENT_S = 2.0
 
-# System calls that write, name or lock files: how many of them a run makes, about.
+# System calls that write, name or lock files, and about how many of them a run makes.
 CALLS = {"rename": 6, "linkat": 12, "unlink": 12, "fsync": 40, "ftruncate": 3, "flock": 4, "mkdir": 2}
 
 
 @functools.cache
 def has_strace():
-    """Whether there is a strace, and it may trace."""
+    """Whether strace exists, and is permitted to trace."""
     command = ["strace", "-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync", "true"]
     try:
         return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
@@ -29,14 +29,14 @@ def has_strace():
 
 
 def delays(round_):
-    """Arguments of strace that hold up some system call, and what they do."""
+    """Arguments of strace that delay some system call, and a description."""
     rng = round_.rng
     if not has_strace():
         return None
     micros = rng.choice([50_000, 200_000, 700_000, 1_500_000])
     unfinished = round_.next_unfinished()
     if unfinished and rng.random() < 0.5:
-        # The moment in which the file of a sink is opened, locked or renamed.
+        # The moment at which a sink's file is opened, locked or renamed.
         call = rng.choice(["openat", "openat", "flock", "rename"])
         tracing = ["-P", str(unfinished), "-e", f"trace={call}", "-e", f"inject={call}:delay_enter={micros}"]
         return tracing, f"{call} of {unfinished.name} takes {micros / 1e6} s"
@@ -47,11 +47,11 @@ def delays(round_):
 
 
 def names_place(round_, run, what):
-    """A run that could not go on names the file, or the folder, that it could not write."""
+    """Checks that a run that failed names the file, or the folder, that it could not write."""
     if run.code == 0:
         return
     places = ["state/", "state:", "shared memory", *(output.path.name for output, _ in round_.outputs)]
-    # The warnings before the error may be what names it.
+    # A warning before the error may be what names it.
     if not any(place in run.said() for place in places):
         raise Failed(f"{what}: the message names no place:\n{run.said()}")
 
@@ -77,7 +77,7 @@ def stop(round_):
     run = round_.start()
     when = sleep(round_.rng, MOMENT_S)
     number = round_.rng.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-    # Before it listens to signals it has nothing to save.
+    # A run that does not listen to signals yet has nothing to save.
     run.harmed.append(number)
     run.send(number)
     round_.ends(f"stop by {signal.Signals(number).name}", run, when, {"saved", "finished", "killed"})
@@ -102,7 +102,7 @@ def freeze(round_):
 
 
 def two_runs(round_):
-    """Two on one folder: the one that began last goes on, and the other can't harm it."""
+    """Two runs on one folder: the one that started last continues, and the other can't harm it."""
     rng = round_.rng
     traced = [delays(round_) if rng.random() < 0.6 else None, delays(round_) if rng.random() < 0.3 else None]
     whats = [what and what[1] for what in traced]
@@ -125,7 +125,7 @@ def two_runs(round_):
         older.send(signal.SIGCONT, pid)
     of_older = round_.ends(kind, older, "the first of them", {"finished", "failed", "refused"})
     if not is_frozen and "finished" not in (of_older, of_younger):
-        raise Failed(f"of two runs none came to its end\n{older.said()}\n{younger.said()}")
+        raise Failed(f"neither of two runs finished\n{older.said()}\n{younger.said()}")
 
 
 def slow_calls(round_):
@@ -142,7 +142,7 @@ def failing_calls(round_):
     call = rng.choice(["fsync", "linkat", "rename", "unlink", "ftruncate", "mkdir", "flock"])
     error = rng.choice(["ENOSPC", "EIO", "EROFS", "EACCES"])
     nth = rng.randint(1, CALLS[call])
-    # Of each thread: once, or from then on.
+    # For each thread: once, or from then on.
     which = rng.choice([f"{nth}", f"{nth}+"])
     tracing = ["-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={which}"]
     run = round_.start("--set=restarts=2", tracing=tracing)
@@ -159,7 +159,7 @@ def small_files(round_):
 
 
 def full_log(round_):
-    """What it says can't be written: warnings of a worker that died, and the summary."""
+    """Messages can't be written: warnings about a worker that died, and the summary."""
     run = round_.start("--processes=2", "--parallelism=2", says_to="/dev/full")
     when = sleep(round_.rng, MOMENT_S)
     for worker in run.workers()[:1]:
@@ -207,14 +207,14 @@ def read_only(round_):
 
 
 def damage(round_):
-    """One file is not what was written. It is put back once that was refused, or duplicates are accepted."""
+    """Changes a file. It is restored after the run was refused, unless duplicates are accepted."""
     rng = round_.rng
     files = round_.stored_files() + round_.hidden_files()
     if not files:
         return
     path = rng.choice(files)
     kept = path.read_bytes()
-    # What is flipped in a file of rows nobody can know: they have no checksum.
+    # A flipped bit in a file of rows can't be detected: these files have no checksum.
     kinds = ["flip", "truncate", "remove", "empty"]
     is_rows = path in round_.hidden_files()
     kind = rng.choice(kinds[1:] if is_rows else kinds)
@@ -251,7 +251,7 @@ def damage(round_):
 
 
 def forget(round_):
-    """The state is gone, or left behind: what was written is refused or overwritten."""
+    """The state is removed, or ignored: existing output is refused or overwritten."""
     rng = round_.rng
     arguments = ["--from-scratch"]
     if rng.random() < 0.5:
@@ -266,7 +266,7 @@ def forget(round_):
         round_.remove_outputs()
 
 
-# With how many others each competes.
+# Steps with their weights.
 STEPS = [
     (4, kill_parent),
     (3, kill_worker),
@@ -286,7 +286,7 @@ STEPS = [
 
 
 def step(rng, only):
-    """A step by chance; of those named `only`, if any are."""
+    """A random step; one of those named in `only`, if there are any."""
     among = [(weight, step) for weight, step in STEPS if not only or step.__name__ in only]
     weights, steps = zip(*among)
     return rng.choices(steps, weights)[0]

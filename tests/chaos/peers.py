@@ -1,4 +1,4 @@
-"""Rounds with peers over TCP that don't behave: they send what is no row, reset, stall, or take nothing."""
+"""Rounds with misbehaving peers over TCP: they send invalid rows, reset, stall, or read nothing."""
 
 import collections
 import signal
@@ -18,8 +18,8 @@ def free_port():
 
 
 class Round:
-    """One seed: a listening source, several peers, and a file. Rows are there once at most, and nothing that was
-    not sent."""
+    """One seed: a listening source, several peers, and a file. Each row is there at most once, and only if it
+    was sent."""
 
     def __init__(self, rng, folder, program, tried, _only):
         self.rng, self.folder, self.program, self.tried = rng, folder, program, tried
@@ -58,11 +58,11 @@ class Round:
             self.notes.append(f"  {when}: {outcome}\n{run.said()}")
             self.tried[("hostile peers", outcome)] += 1
             if outcome not in ("saved", "killed"):
-                raise Failed(f"a query of hostile peers: {outcome}\n{run.said()}")
+                raise Failed(f"a query with hostile peers: {outcome}\n{run.said()}")
             self.compare(path)
 
     def peer(self, port, number, chance):
-        """One peer: it has a seed of its own, since peers run beside each other."""
+        """One peer: it has a seed of its own, because peers run concurrently."""
         rng = type(self.rng)(f"{number} {chance}")
         until = time.monotonic() + 4
         while time.monotonic() < until:
@@ -110,7 +110,7 @@ class Round:
                 found.update(tuple(line.split(",")) for line in file.read_text().splitlines() if ",p" in line)
         many = found - self.sent
         if many:
-            raise Failed(f"{path}: rows that no peer sent, or that are there twice: {list(many)[:3]}")
+            raise Failed(f"{path}: rows that no peer sent, or duplicates: {list(many)[:3]}")
 
     def story(self):
         return "\n".join([self.text, str(dict(self.acts)), *self.notes])

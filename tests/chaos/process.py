@@ -1,4 +1,4 @@
-"""One run of the program, and what is wrong with how it ended."""
+"""One run of the program, and checks of how it ended."""
 
 import os
 import pathlib
@@ -8,16 +8,16 @@ import subprocess
 import threading
 import time
 
-# No run takes longer that nothing is done to; a stopped one is not waited for.
+# No undisturbed run takes longer; a stopped one is not waited for.
 PATIENCE_S = 90
 
 
 class Failed(Exception):
-    """A promise that was not kept."""
+    """A broken promise."""
 
 
 class Run:
-    """The program, running. `tracing` are arguments of strace."""
+    """A running process of the program. `tracing` contains arguments of strace."""
 
     def __init__(self, program, arguments, folder, tracing=None, file_bytes_max=None, says_to=None, title=""):
         self.title = title
@@ -26,7 +26,7 @@ class Run:
         self.code = None
         command = [program, *arguments]
         if tracing:
-            # -D: the tracer is the grandchild, and this process the program.
+            # -D: the tracer becomes the grandchild, and this process is the program.
             command = ["strace", "-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", *tracing, *command]
 
         def limit():
@@ -46,7 +46,7 @@ class Run:
         self.reader.start()
 
     def read(self):
-        # A pipe and no file: the limits of files and the full disks of a round are not for what it says.
+        # A pipe, not a file: the round's limits of files and its full disks must not affect messages.
         for line in self.process.stderr or []:
             self.said_bytes.append(line)
 
@@ -83,7 +83,7 @@ class Run:
 
     def said(self):
         if not self.is_running():
-            # Workers of a process that was killed may take a moment.
+            # Workers of a killed process may take a moment to end.
             self.reader.join(2)
         return b"".join(list(self.said_bytes)).decode(errors="replace")
 
@@ -130,7 +130,7 @@ def is_worker(pid):
 
 
 def sleep(rng, at_most_s):
-    """Sleeps for a random time, and says how long."""
+    """Sleeps for a random time; returns how long as text."""
     seconds = rng.random() * at_most_s
     time.sleep(seconds)
     return f"{seconds * 1000:.0f} ms later"

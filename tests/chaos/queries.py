@@ -1,4 +1,4 @@
-"""What is run, and which rows have to come of it."""
+"""The queries, and their expected rows."""
 
 import collections
 import gzip
@@ -6,7 +6,7 @@ import json
 import math
 
 ROWS = 600
-# All rows are read in about so many seconds.
+# All rows are read in about this many seconds.
 RUN_S = 0.8
 
 
@@ -44,7 +44,7 @@ class Output:
         ending = "" if self.is_folder else f".{self.format}{self.packed}"
         self.path = folder / f"{name}{ending}"
         if self.overwrite and not self.is_folder and rng.random() < 0.5:
-            # Of an earlier query.
+            # The file of an earlier query.
             self.path.write_bytes(b"")
             self.old = True
         else:
@@ -58,7 +58,7 @@ class Output:
         )
 
     def rows(self):
-        """The rows that a reader finds, or None where there is no file yet."""
+        """The rows that a reader finds, or None if there is no file yet."""
         if self.is_folder:
             names = sorted(self.path.iterdir()) if self.path.is_dir() else []
             files = [path for path in names if not path.name.startswith(".")]
@@ -73,7 +73,7 @@ class Output:
         return [tuple(map(str, row)) for row in rows]
 
     def hidden(self):
-        """Files beside the sink that no reader looks at."""
+        """Files next to the sink that no reader reads."""
         folder = self.path if self.is_folder else self.path.parent
         if not folder.is_dir():
             return []

@@ -1,4 +1,4 @@
-"""A round: a query, what is done to it, and whether the answer is right in the end."""
+"""A round: a query, its disturbances, and whether the answer is right in the end."""
 
 import collections
 import os
@@ -12,7 +12,7 @@ from process import Failed, Run
 
 STEPS_MAX = 5
 
-# A disk of its own, where that can be had: so large, in KiB.
+# Size of a round's own disk in KiB, where one can be mounted.
 DISK_KB = 2048
 
 
@@ -46,7 +46,7 @@ class Round:
         self.settle()
 
     def settle(self):
-        """Left alone it comes to its end, and stays there."""
+        """Undisturbed the query runs to its end, and stays finished."""
         for kind in ("left alone", "run again"):
             outcome = self.ends(kind, self.start(), "", {"finished"})
             assert outcome == "finished"
@@ -80,7 +80,7 @@ class Round:
         return outcome
 
     def compare(self, output, expected, is_final):
-        """What a reader finds is final, and each row is there once."""
+        """What a reader finds is final, and contains each row once."""
         try:
             found = collections.Counter(output.rows())
         except Exception as error:  # pylint: disable=broad-except
@@ -110,7 +110,7 @@ class Round:
         return path.parent / f".{path.name}.{epoch:010}.unfinished"
 
     def list_checkpoints(self):
-        """`slackwater checkpoints` says what is there, or why it can't."""
+        """`slackwater checkpoints` lists what is there, or reports why it can't."""
         command = [self.program, "checkpoints", "state"]
         listed = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
         if listed.returncode not in (0, 1, 2) or "panicked" in listed.stderr:

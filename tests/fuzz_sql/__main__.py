@@ -17,17 +17,17 @@ def arguments():
     parser = argparse.ArgumentParser(prog="fuzz_sql", description=__doc__)
     parser.add_argument("--binary", default="target/debug/slackwater")
     parser.add_argument("--seed", default=os.environ.get("SEED") or str(random.SystemRandom().randrange(10**6)))
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS_") or 0), help="how long; 0: until --queries")
-    parser.add_argument("--queries", type=int, default=0, help="how many queries at least")
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS_") or 0), help="duration; 0: until --queries are reached")
+    parser.add_argument("--queries", type=int, default=0, help="the least number of queries")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--reduce-seconds", type=float, default=60)
     parser.add_argument("--out", default="target/fuzz-sql")
     parser.add_argument("--data", default="../shared/data")
     parser.add_argument("--kinds", help="a regular expression: only queries of these kinds")
-    parser.add_argument("--how", choices=["plain", "state", "stops", "kills"], help="all runs are of that kind")
-    parser.add_argument("--stop-after", type=int, default=20, help="new findings after which it ends")
-    parser.add_argument("--known", action="store_true", help="make as many queries with known findings as others, to look for their fixes")
+    parser.add_argument("--how", choices=["plain", "state", "stops", "kills"], help="the kind of all runs")
+    parser.add_argument("--stop-after", type=int, default=20, help="number of new findings after which it ends")
+    parser.add_argument("--known", action="store_true", help="generate as many queries with known findings as others, to check whether they are fixed")
     return parser.parse_args()
 
 
@@ -35,7 +35,7 @@ def guarded(task):
     number, options = task
     try:
         return worker.work(number, options)
-    except Exception:  # noqa: BLE001 - a fault of the fuzzer is shown with its case, and fails
+    except Exception:  # noqa: BLE001 - a bug of the fuzzer is reported with its case, and fails
         outcome = worker.Outcome(number)
         outcome.findings.append((None, f"case {number}: the fuzzer itself fails:\n{traceback.format_exc()}", None))
         return outcome
@@ -49,9 +49,9 @@ def main():
     options = worker.Options(os.path.abspath(given.binary), given.seed, data, given.reduce_seconds, given.out, given.how, given.kinds)
     print(f"seed {given.seed}; findings go to {given.out}")
     if worker.duckdb is None:
-        print("note: no DuckDB (make duckdb): answers are compared between settings, and those of windows with the model, only")
+        print("note: no DuckDB (make duckdb): answers are only compared between settings, and windows with the model")
     if data is None:
-        print(f"note: no {given.data}: no real tables")
+        print(f"note: {given.data} does not exist: no real tables")
     if given.known:
         known.MADE, known.FAR_TIMES = 1, True
     counts, new, old, cases, queries = Counter(), [], Counter(), 0, 0
@@ -84,7 +84,8 @@ def main():
 
 
 def windowed_map(pool, tasks, ahead):
-    """Results in the order of their cases, so that a seed ends with the same cases each time; so many are started ahead."""
+    """Results in the order of their cases, so that a seed always ends with the same cases; this many are
+    started ahead."""
     waiting = []
     for task in tasks:
         waiting.append(pool.apply_async(guarded, (task,)))

@@ -5,23 +5,24 @@ from .expressions import Expr, Maker, call
 
 MOMENTS = ["STDDEV", "STDDEV_POP", "VAR_POP", "VAR"]
 FILTER = "<filter>"
-"""Where a FILTER goes that doesn't stand at the end."""
+"""Placeholder for a FILTER that is not at the end."""
 PAIRS = ["CORR", "COVAR_SAMP", "COVAR_POP", "REGR_SLOPE", "REGR_AVGX", "REGR_AVGY", "REGR_COUNT", "REGR_SXX", "REGR_SXY", "REGR_R2", "REGR_INTERCEPT"]
 DUCK = {"VAR": "VAR_SAMP"}
 
 
 def aggregate(rng, scope, order=None, changes=False, over=False):
-    """A random aggregate over the scope. `order`: by what FIRST_VALUE goes, None where nobody knows (of rows that a join has made)."""
+    """A random aggregate over the scope. `order`: what FIRST_VALUE is ordered by; None if that is not known
+    (rows of a join)."""
     maker = Maker(rng, scope)
     made = plain(rng, maker, order, changes, over)
     if made is None:
         made = call("BIGINT", "COUNT(*)", [], what="COUNT(*)", bound=2000)
-    # DuckDB has no FILTER in FIRST_VALUE(…) OVER.
+    # DuckDB does not support FILTER in FIRST_VALUE(…) OVER.
     if rng.random() < 0.2 and "WITHIN" not in made.ours and not (over and "_VALUE" in made.ours):
         condition = maker.make("boolean", 1)
         holder = "{" + str(len(made.args)) + "}"
         duck = made.duck.replace(FILTER, f" FILTER (WHERE {holder})") if FILTER in made.duck else made.duck[:-1] + f" AND {holder})" if made.duck.endswith("NOT NULL)") else made.duck + f" FILTER (WHERE {holder})"
-        # IGNORE NULLS stands behind FILTER.
+        # IGNORE NULLS follows FILTER.
         call_, nulls, _ = made.ours.partition(" IGNORE NULLS")
         made = Expr(made.kind, call_ + f" FILTER (WHERE {holder})" + nulls, duck, made.args + [condition], made.bound, made.what + " FILTER", approximate=made.approximate)
     made.duck = made.duck.replace(FILTER, "")
@@ -52,7 +53,7 @@ def plain(rng, maker, order, changes, over):
         return call("BIGINT", "SUM(DISTINCT {0})", [a], what="SUM(DISTINCT)", bound=a.bound * 200) if a.bound is not None else None
     if which == 10 and not over:
         a, b = maker.any_leaf(), maker.any_leaf()
-        # A pair counts where neither of the two is NULL.
+        # A pair counts if neither of the two is NULL.
         return call("BIGINT", "COUNT(DISTINCT {0}, {1})", [a, b], "COUNT(DISTINCT ({0}, {1})) FILTER (WHERE {0} IS NOT NULL AND {1} IS NOT NULL)", what="COUNT(DISTINCT a, b)", bound=2000)
     if which < 13 and order and not changes:
         a = maker.any_leaf()
@@ -87,7 +88,7 @@ def plain(rng, maker, order, changes, over):
     name = rng.choice(PAIRS)
     if name == "REGR_COUNT":
         return call("BIGINT", name + "({0}, {1})", [a, b])
-    # Where the values are all the same the slope is NULL, as in PostgreSQL; DuckDB says NaN.
+    # If all values are the same the slope is NULL, as in PostgreSQL; DuckDB returns NaN.
     return call("DOUBLE", name + "({0}, {1})", [a, b], f"nullif({name}({{0}}, {{1}}){FILTER}, 'nan'::DOUBLE)", approximate=True)
 
 

@@ -14,7 +14,7 @@ from . import values
 from .dialects import Duck, Ours, unnested
 
 PATIENCE = 60
-"""Seconds that any run may take."""
+"""The most seconds that a run may take."""
 
 
 @dataclass
@@ -23,11 +23,12 @@ class Query:
     kind: str
     relation: object
     folder: bool = False
-    """Written as a folder of parts, by as many instances as there are."""
+    """Whether the output is a folder of parts, with a part for each instance."""
     late: str = None
     """The table that its late rows are written to."""
     plain: bool = False
-    """Written without a changelog: of a result that changes the last row of each key counts."""
+    """Whether it is written without a changelog: of a result that changes, the last row of each key
+    counts."""
 
     def columns(self):
         return self.relation.columns()
@@ -47,11 +48,11 @@ class Case:
     tables: list
     queries: list
     sets: dict = field(default_factory=dict)
-    """Settings that belong to the queries and not to how they run."""
+    """Settings of the queries; how they are run does not depend on them."""
     lateness: int = 0
 
     def sql(self, rate=0):
-        """The file, and the line of each query."""
+        """The text of the file, and the line of each query."""
         to = Ours()
         inserts = [(query, f"INSERT INTO {query.name} {to.statement(query.relation)};") for query in self.queries]
         lines = [f"SET '{key}' = '{value}';" for key, value in self.sets.items()]
@@ -91,7 +92,7 @@ CHANGES = {"+I": 1, "+U": 1, "-U": -1, "-D": -1}
 
 
 class Refused(Exception):
-    """The program says that a query is not possible."""
+    """The program rejected a query."""
 
     def __init__(self, message, line):
         super().__init__(message)
@@ -99,7 +100,7 @@ class Refused(Exception):
 
 
 class Broken(Exception):
-    """The program fails, hangs, or writes what can't be read."""
+    """The program failed, hung, or wrote output that can't be read."""
 
 
 def run(case, setting, folder, binary):
@@ -137,18 +138,18 @@ def run(case, setting, folder, binary):
 
 
 def kill_worker(parent):
-    """Kills one of the worker processes, which the program starts again."""
+    """Kills one of the worker processes, which the program restarts."""
     try:
         with open(f"/proc/{parent}/task/{parent}/children", encoding="ascii") as children:
             workers = children.read().split()
         if workers:
             os.kill(int(workers[-1]), signal.SIGKILL)
     except OSError:
-        pass  # It has ended already.
+        pass  # The process has already ended.
 
 
 def answer(query, folder):
-    """The table that a changelog stands for, of one file or of the parts of a folder."""
+    """The table that a changelog represents, from one file or the parts of a folder."""
     path = os.path.join(folder, query.path())
     paths = sorted(glob.glob(os.path.join(path, "part-*"))) if query.folder else [path]
     columns, table = query.columns(), Counter()
@@ -161,7 +162,7 @@ def answer(query, folder):
                 try:
                     op, fields = ("+I", row) if query.plain else (row[0], row[1:])
                     if len(fields) != len(columns) or op not in CHANGES:
-                        raise ValueError(f"{len(fields)} fields behind '{op}'")
+                        raise ValueError(f"{len(fields)} fields after '{op}'")
                     cells = tuple(values.same(c.kind, values.parse(c.kind, text), c.approximate) for c, text in zip(columns, fields))
                 except (ValueError, IndexError, KeyError, AttributeError, ArithmeticError) as error:
                     raise Broken(f"{os.path.basename(path)}:{number}: {error}: {','.join(row)}") from error
@@ -169,10 +170,10 @@ def answer(query, folder):
                     key = cells[: len(query.relation.key)]
                     counted = cells[len(key)] if columns[len(key)].name == query.counts() else None
                     if counted is not None and counted == last.get(key, (None,) * len(cells))[len(key)]:
-                        raise Broken(f"{os.path.basename(path)}:{number}: a row twice")
+                        raise Broken(f"{os.path.basename(path)}:{number}: duplicate row")
                     last[key] = cells
                     continue
-                # Less than none is an error, too: what was never there can't be taken back.
+                # A negative count is an error, too: a row that was never there can't be retracted.
                 table[cells] += CHANGES[op]
     if last:
         return Counter(last.values())
@@ -185,10 +186,11 @@ def late_rows(query, folder):
 
 
 def wanted(case, duckdb):
-    """Each query's answer by DuckDB and the model, and how many rows are late for windows; or the error of a query that DuckDB can't do."""
+    """Each query's answer by DuckDB and the model, and how many rows are late for windows; or the error for a
+    query that DuckDB rejects."""
     connection = duckdb.connect()
-    # One thread: cases run beside each other. No rewriting of expressions: what tells the answers is to be plain (1.4.5 loses
-    # rows of `date_trunc('second', ts) NOT BETWEEN …`).
+    # One thread: cases run concurrently. Without rewriting of expressions: reference answers need the
+    # simplest evaluation (1.4.5 loses rows of `date_trunc('second', ts) NOT BETWEEN …`).
     connection.execute("SET threads = 1; SET disabled_optimizers = 'expression_rewriter,statistics_propagation'")
     for table in case.tables:
         load(connection, table)
@@ -220,7 +222,7 @@ def load(connection, table):
 
 
 def difference(want, got):
-    """Rows that are missing and rows that are too many, the most telling ones first."""
+    """Missing rows and unexpected rows, the most significant ones first."""
     missing, extra = want - got, got - want
     for cells, count in got.items():
         if count < 0:

@@ -8,7 +8,8 @@ class Column:
     name: str
     kind: str
     bound: float = None
-    """The largest number that is in it, where that is small enough to compute with: sums and products of it never overflow, and
-    of floating-point numbers (multiples of a quarter) are exact. None: extremes, that are compared, grouped and passed on only."""
+    """The largest magnitude in the column, if it is small enough to compute with: sums and products never
+    overflow, and are exact for floating-point numbers (multiples of a quarter). None: extreme values, which
+    are only compared, grouped and passed on."""
     approximate: bool = False
-    """Computed in another order than DuckDB's, so that the last digits differ (variances, quantiles)."""
+    """Computed in a different order than in DuckDB, so that the last digits differ (variances, quantiles)."""

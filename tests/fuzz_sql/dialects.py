@@ -4,13 +4,14 @@ from . import model
 
 
 def unnested(names, columns):
-    """Columns of strings as a relation. They are one literal each: parameters of the Python package take 0.1 ms for every value."""
+    """Columns of strings as a relation. Each column is one literal: parameters of the Python package take 0.1
+    ms per value."""
     lists = []
     for name, cells in zip(names, columns):
         joined = "\x1f".join("\x1e" if cell is None else cell for cell in cells).replace("'", "''")
         lists.append(f"unnest(string_split('{joined}', chr(31))) AS {name}")
     cells = ", ".join(f"nullif({name}, chr(30)) AS {name}" for name in names)
-    # Of the empty string there is one part.
+    # An empty string is split into one part.
     return f"(SELECT {cells} FROM (SELECT {', '.join(lists)}){'' if columns[0] else ' WHERE FALSE'})"
 
 
@@ -23,7 +24,7 @@ class Ours:
         self.views, self.ctes = {}, {}
 
     def statement(self, relation):
-        """A query with the WITH that it needs."""
+        """A query with its WITH clause."""
         outer, self.ctes = self.ctes, {}
         text = relation.query(self)
         if self.ctes:
@@ -33,7 +34,7 @@ class Ours:
 
 
 class Duck:
-    """Writes DuckDB's, with a connection in which windows become tables."""
+    """Writes DuckDB's dialect, with a connection in which windows become tables."""
 
     ours = False
 
@@ -41,7 +42,7 @@ class Duck:
         self.connection, self.prefix, self.lateness, self.made = connection, prefix, lateness, 0
 
     def materialise(self, windowed):
-        """A table of the input's rows with their windows."""
+        """Creates a table of the input's rows with their windows."""
         connection, self.made = self.connection, self.made + 1
         rows, assigned = f"_rows_{self.prefix}_{self.made}", f"_windows_{self.prefix}_{self.made}"
         connection.execute(f"CREATE TEMP TABLE {rows} AS SELECT *, row_number() OVER () AS _n FROM {windowed.input.source(self, 'i')}")

@@ -1,6 +1,7 @@
 """Random expressions, each in our dialect and in DuckDB's.
 
-Where the two differ by design, the translation says how; nothing is left out of a comparison for it.
+Where the two differ by design, the translation accounts for it; no comparison leaves anything out because of
+it.
 """
 
 from dataclasses import dataclass, field
@@ -14,15 +15,16 @@ from .values import DAY, SECOND
 class Expr:
     kind: str
     ours: str
-    """With `{0}`, `{1}`, … for the arguments."""
+    """The text, with `{0}`, `{1}`, … for the arguments."""
     duck: str
     args: list = field(default_factory=list)
     bound: float = None
-    """The largest magnitude, where it is known to be small: see `tables.Column`."""
+    """The largest magnitude, if it is known to be small: see `tables.Column`."""
     what: str = ""
-    """What it is counted as among what was tried."""
+    """The name under which it is counted."""
     rejects: str = None
-    """Of an expression that may fail: when it does, as a condition of DuckDB. Only the outermost one of a SELECT's item may."""
+    """For an expression that may fail: when it does, as a condition of DuckDB. Only the outermost one in a
+    SELECT item may fail."""
     approximate: bool = False
 
     def text(self, to):
@@ -67,7 +69,8 @@ def call(kind, ours, args, duck=None, bound=None, what=None, **more):
 
 
 def whole_number(kind):
-    """A string as a whole number: ours takes blanks around it, but no exponent; DuckDB's TRY_CAST does, and rounds '1.5'."""
+    """A string as an integer: ours accepts surrounding spaces, but no exponent; DuckDB's TRY_CAST accepts
+    one, and rounds '1.5'."""
     return f"CASE WHEN regexp_full_match({{0}}, '\\s*[+-]?[0-9]+\\s*') THEN TRY_CAST({{0}} AS {values.duck_type(kind)}) END"
 
 
@@ -77,7 +80,7 @@ COMPARE = ["=", "<>", "<", "<=", ">", ">="]
 
 
 class Maker:
-    """Makes expressions over a scope: a list of `Seen`."""
+    """Generates expressions over a scope: a list of `Seen`."""
 
     def __init__(self, rng, scope):
         self.rng, self.scope = rng, [column for column in scope if not column.approximate]
@@ -94,7 +97,7 @@ class Maker:
     def leaf(self, family, small=False):
         column = self.column(family, small) if self.rng.random() < 0.92 else None
         if column is None and family == "boolean" and self.scope and self.rng.random() < 0.9:
-            # Constant conditions are rare: whole parts of a query vanish by them.
+            # Constant conditions are rare, because they make whole parts of a query disappear.
             return call("BOOLEAN", "({0} IS NOT NULL)", [self.any_leaf()], what="IS NULL")
         return column or self.literal(family)
 
@@ -119,7 +122,7 @@ class Maker:
         return self.make(self.rng.choice(families), depth)
 
     def make(self, family, depth=2, small=False):
-        """An expression of the family; with `small` one whose bound is known."""
+        """An expression of the family; with `small`, one whose bound is known."""
         if depth <= 0 or self.rng.random() < 0.25:
             return self.leaf(family, small)
         for _ in range(5):
@@ -130,7 +133,7 @@ class Maker:
                 return made
         return self.leaf(family, small)
 
-    # What holds for every family.
+    # Expressions of every family.
 
     def common(self, family, depth):
         rng = self.rng
@@ -138,7 +141,7 @@ class Maker:
         a = self.make(family, depth, small)
         b = self.make(family, depth, small)
         if family in ("time", "decimal", "int", "double") and a.kind != b.kind:
-            # What the common type of two kinds is, both say in their own way: of one kind there is no doubt.
+            # Where kinds differ, each dialect has its own common type; with a single kind both agree.
             b = a if rng.random() < 0.5 else lit(a.kind, None)
         bound = None if a.bound is None or b.bound is None else max(a.bound, b.bound)
         which = rng.randrange(6)
@@ -161,7 +164,7 @@ class Maker:
         return None
 
     def function(self, family, depth):
-        """One of the functions that are texts alone."""
+        """One of the functions that are defined only by their texts."""
         rng = self.rng
         if family == "time" and rng.random() < 0.5:
             a = self.column("time")
@@ -195,7 +198,7 @@ class Maker:
         if which == 11:
             a, unit = self.leaf("time"), rng.choice(["YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "QUARTER", "WEEK"])
             if unit == "SECOND":
-                # Flink's SECOND(ts) is whole; so is DuckDB's EXTRACT.
+                # Flink's SECOND(ts) is an integer; so is DuckDB's EXTRACT.
                 return call("BIGINT", "SECOND({0})", [a], "extract(second FROM {0})", bound=60)
             if rng.random() < 0.5:
                 return call("BIGINT", unit + "({0})", [a], f"extract({unit} FROM {{0}})", bound=10_000)
@@ -204,10 +207,10 @@ class Maker:
             a = self.column("double", True) or self.column("decimal", True)
             if a is None:
                 return None
-            # Ours cuts towards zero, as Rust and Flink do; DuckDB's CAST rounds.
+            # Ours truncates, as Rust and Flink do; DuckDB's CAST rounds.
             return call("BIGINT", "CAST({0} AS BIGINT)", [a], "CAST(trunc({0}) AS BIGINT)", bound=a.bound, what=f"CAST {values.family(a.kind)} to int")
         if which == 13 and rng.random() < 0.3:
-            # A column with itself, which is 0, or 1, or itself, but where it is NULL.
+            # A column with itself, which gives 0, 1 or the column, except where it is NULL.
             a = self.column("int", True)
             ours, duck = rng.choice([("({0} - {0})", None), ("({0} ^ {0})", "xor({0}, {0})"), ("({0} & {0})", None), ("({0} | {0})", None), ("({0} * 0)", None), ("({0} % 1)", None), ("(0 / (ABS({0}) + 1))", "(0 // (abs({0}) + 1))"), ("({0} & 0)", None)])
             return a and call("BIGINT" if "0" in ours.replace("{0}", "") or "1" in ours else a.kind, ours, [a], duck, bound=a.bound, what="a column twice: " + ours)
@@ -241,7 +244,7 @@ class Maker:
             duck = "({0} // {1})" if operator == "/" else "({0} % {1})"
             return call("BIGINT", f"({{0}} {operator} {{1}})", [a, b], duck, bound=a.bound, what="int " + operator)
         bound = a.bound * b.bound if operator == "*" else a.bound + b.bound
-        # No overflow in the narrowest type that either of the two may compute in.
+        # No overflow in the narrowest type that either engine may compute in.
         if bound >= min(values.INTEGERS[kind], 10**9):
             return None
         return call(kind, f"({{0}} {operator} {{1}})", [a, b], bound=bound, what="int " + operator)
@@ -257,7 +260,7 @@ class Maker:
                 return None
             operator = rng.choice(["+", "-", "*"])
             bound = a.bound * b.bound if operator == "*" else a.bound + b.bound
-            # Multiples of small powers of two: exact, in whatever order they are added up.
+            # Multiples of small powers of two: exact in whatever order they are added.
             if bound > 1e6 or "DOUBLE" not in (a.kind, b.kind):
                 return None
             return call("DOUBLE", f"({{0}} {operator} {{1}})", [a, b], bound=bound, what="double " + operator)
@@ -275,7 +278,7 @@ class Maker:
         if which == 0:
             return self.common("decimal", 0)
         if which == 5:
-            # A whole number of three decimals: both round half away from zero.
+            # A number with exactly three decimals: both round half away from zero.
             return call("DECIMAL(12, 3)", "ROUND({0}, 0)", [a], bound=a.bound, what="decimal ROUND")
         if which == 1:
             return call("DECIMAL(14, 3)", "(({0} + {1}))", [a, self.leaf("decimal", True)], bound=40, what="decimal +")
@@ -315,7 +318,7 @@ class Maker:
         if which == 9:
             b = self.leaf("time")
             if rng.random() < 0.5:
-                # As many decimals as it needs, of 0, 3 and 6.
+                # The smallest sufficient number of decimals of 0, 3 and 6.
                 forms = [f"strftime({{0}}, '%Y-%m-%d %H:%M:%S{decimals}')" for decimals in ("", ".%g", ".%f")]
                 duck = f"CASE WHEN epoch_us({{0}}) % 1000000 = 0 THEN {forms[0]} WHEN epoch_us({{0}}) % 1000 = 0 THEN {forms[1]} ELSE {forms[2]} END"
                 return call("STRING", "CAST({0} AS STRING)", [b], duck, what="CAST time to string")
@@ -384,7 +387,7 @@ class Maker:
         return call("BOOLEAN", f"({{0}} {op} {{1}})", [a, b], what=f"{values.family(a.kind)} {op} {values.family(b.kind)}")
 
     def twice(self):
-        """Conditions that look at one column twice, which optimisers like to simplify, and forget NULL."""
+        """Conditions that use one column twice, which optimizers like to simplify while ignoring NULL."""
         rng = self.rng
         a = self.column(rng.choice(["int", "string", "double", "date", "boolean", "decimal"]))
         if a is None:
@@ -403,7 +406,7 @@ class Maker:
         return self.rng.choice(self.scope).expr() if self.scope else self.literal("int")
 
     def cast_compared(self):
-        """A comparison of a cast with a constant, which optimisers like to rewrite."""
+        """A comparison of a cast with a constant, which optimizers like to rewrite."""
         rng, op = self.rng, self.rng.choice(COMPARE)
         a = self.any_leaf()
         family = values.family(a.kind)
@@ -443,7 +446,7 @@ class Maker:
         which = rng.randrange(4)
         unit = rng.choice(UNITS)
         if which == 0:
-            # Ours keeps the type; a DATE or TIMESTAMP of DuckDB is always one of microseconds.
+            # Ours keeps the type; a DATE or TIMESTAMP of DuckDB always becomes a TIMESTAMP of microseconds.
             return call(a.kind, f"FLOOR({{0}} TO {unit})", [a], f"CAST(date_trunc('{unit}', {{0}}) AS TIMESTAMP)", what="FLOOR TO")
         if which == 1:
             return call(a.kind, f"date_trunc('{unit.lower()}', {{0}})", [a], f"CAST(date_trunc('{unit}', {{0}}) AS TIMESTAMP)")
@@ -453,7 +456,7 @@ class Maker:
         return call(a.kind, f"({inner} + INTERVAL '90' SECOND)", [a], f"(CAST({inner} AS TIMESTAMP) + INTERVAL '90' SECOND)", what="time + interval")
 
     def rejecting(self):
-        """An expression that fails for some rows, which are left out then."""
+        """An expression that fails for some rows, which are then left out."""
         rng = self.rng
         which = rng.randrange(4)
         if which == 0 and (a := self.column("string")):

@@ -1,4 +1,4 @@
-"""A finding as a folder: the SQL, its inputs, the commands, what is wanted and what came."""
+"""A finding as a folder: the SQL, its inputs, the commands, and the expected and the actual answer."""
 
 import os
 import re
@@ -13,7 +13,7 @@ class Finding:
     setting: object
     problem: str
     reason: str
-    """Why it is known, None if it is new."""
+    """Why the finding is known; None for a new one."""
     steps: int
     folder: str = None
 

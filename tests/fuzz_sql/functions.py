@@ -1,7 +1,8 @@
-"""The functions of docs/functions.md that are not in `expressions`: a table of texts, by the kind of their result.
+"""The functions of docs/functions.md that are not in `expressions`: a table of their texts, by the type of
+their result.
 
-Each is (what it gives, the families of its arguments, our text, DuckDB's text, largest number or None). Small integers and
-floating-point numbers are asked for as `small int` and `small double`.
+Each entry is (result type, families of its arguments, our text, DuckDB's text, largest magnitude or None).
+Small integers and floating-point numbers are requested as `small int` and `small double`.
 """
 
 SECONDS = "epoch_us(date_trunc('second', {0})) // 1000000"
@@ -57,7 +58,7 @@ FUNCTIONS = [
 ]
 
 ADDED = [
-    # The type of what comes out is that of what goes in.
+    # The result has the type of the argument.
     ("TIMESTAMPADD(DAY, 2, {0})", "({0} + INTERVAL 2 DAY)"),
     ("TIMESTAMPADD(MONTH, 1, {0})", "({0} + INTERVAL 1 MONTH)"),
     ("({0} + INTERVAL '1' DAY)", "({0} + INTERVAL 1 DAY)"),

@@ -1,4 +1,4 @@
-"""Random joins of all kinds, of which `queries.Generator` is made."""
+"""Random joins of all kinds, a part of `queries.Generator`."""
 
 from . import values
 from .expressions import Expr, Maker, Seen, call
@@ -8,7 +8,8 @@ from .values import SECOND
 
 class Joins:
     def join_items(self, sides, nullable=()):
-        """Columns of both sides, those that tell rows apart always: (items, names by (alias, column))."""
+        """Columns of both sides, always including those that identify rows: (items, names by (alias,
+        column))."""
         items, renamed = [], {}
         for relation, alias in sides:
             for column in relation.columns():
@@ -22,7 +23,7 @@ class Joins:
         return items, renamed
 
     def equal(self, left, la, right, ra, count=1):
-        """Conditions that columns of few values of the two sides are equal."""
+        """Equality conditions between columns with few values of the two sides."""
         rng, found = self.rng, []
         for _ in range(count):
             pairs = []

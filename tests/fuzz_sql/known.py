@@ -1,22 +1,24 @@
-"""Findings that are known and not fixed yet: each a pattern of the queries' SQL or of what the program says, and why.
+"""Findings that are known and not fixed yet: each a pattern of the queries' SQL or of the program's output,
+and the reason.
 
-Of the queries that match one only few are made (so that a fix is noticed, and what is behind them is found), and what goes wrong
-with one is counted as known and fails nothing. The list is to be empty: take a line out when its cause is fixed.
+Queries that match one are generated rarely (often enough to notice a fix, and to find other bugs behind it),
+and their failures are counted as known and do not fail the run. The list should be empty: remove a line when
+its cause is fixed.
 """
 
 import re
 
 MADE = 0.02
-"""The part of the queries with a known finding that are made all the same."""
+"""The share of queries with a known finding that are generated nevertheless."""
 
 FAR_TIMES = True
-"""Whether columns hold times before 1678 and after 2261, which nanoseconds don't reach."""
+"""Whether columns contain times before 1678 and after 2261, which nanoseconds can't represent."""
 
 EXPECTED = [
     r"NOT IN gives no rows at all once there is a NULL",
     r"the query takes rows back, and '\w+' can only add rows",
 ]
-"""What the program may refuse. All else that is made is documented: to refuse it is a finding."""
+"""What the program may reject. Everything else that is generated is documented: rejecting it is a finding."""
 
 KNOWN = []
 
@@ -26,7 +28,7 @@ def expected(refusal):
 
 
 def known(text, problem=""):
-    """Why a finding is known, None for a new one. `text` is the queries' SQL, without the tables."""
+    """Why a finding is known; None for a new one. `text` is the queries' SQL, without the tables."""
     for pattern, reason in KNOWN:
         if re.search(pattern, text) or re.search(pattern, problem):
             return reason

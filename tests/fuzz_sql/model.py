@@ -1,8 +1,11 @@
-"""The naive model of windows and lateness: which rows are in which windows, as docs/sql.md defines it, a row at a time.
+"""The naive model of windows and lateness: which rows are in which windows, as docs/sql.md defines it, row by
+row.
 
-DuckDB knows neither watermarks nor lateness, so windows are assigned here and the rest of a query is computed there.
+DuckDB has neither watermarks nor lateness, so windows are assigned here and the rest of a query is computed
+there.
 A row is `(number, time, watermark, partition, position, key)`, times in microseconds; the watermark is that of the row's own
-source partition when it came, None where none is known or the row comes out of an operator, which is never late.
+source partition when it arrived, None if none is known or the row comes out of an operator, which is never
+late.
 """
 
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ def is_late(end, watermark, lateness=0):
 
 
 def assign(kind, sizes, rows, tick, lateness=0):
-    """The windows of each row, and the numbers of the rows that were late for all of theirs."""
+    """The windows of each row, and the numbers of the rows that were late for all of their windows."""
     if kind == "SESSION":
         return sessions(rows, sizes[0], tick)
     if kind == "COUNT_WINDOW":
@@ -42,7 +45,7 @@ def windows_of(kind, sizes, time):
     elif kind == "HOP":
         slide, size = sizes
     else:
-        # CUMULATE: from each multiple of the size to one, two, … steps behind it.
+        # CUMULATE: from each multiple of the size to one, two, … steps after it.
         step, size = sizes
         start = time // size * size
         for end in range(start + step, start + size + 1, step):
@@ -56,8 +59,9 @@ def windows_of(kind, sizes, time):
 
 
 def sessions(rows, gap, tick):
-    """Two rows are of one session when they are less than the gap apart, unless the later of the two came when its partition's
-    watermark had reached the earlier one's time plus the gap. Every pair is looked at: this is a model, not an index."""
+    """Two rows are in one session when they are less than the gap apart, unless the later one arrived when
+    its partition's watermark had reached the earlier one's time plus the gap. Every pair is checked: this is
+    a model, not an index."""
     in_time = [row for row in rows if not is_late(row[1] + gap, row[2])]
     keys = {}
     for row in in_time:
@@ -87,8 +91,9 @@ def sessions(rows, gap, tick):
 
 
 def counted(rows, sizes, tick):
-    """Each `size` rows of a key, in the order of time, partition and position; a window begins every `slide` rows. A row behind its
-    own watermark is late, and a window that is not full is never emitted."""
+    """Each `size` rows of a key, in the order of time, partition and position; a window begins every `slide`
+    rows. A row whose time is before its own watermark is late, and a window that is not full is never
+    emitted."""
     slide, size = sizes if len(sizes) == 2 else (sizes[0], sizes[0])
     in_time = [row for row in rows if row[2] is None or row[1] >= row[2]]
     keys = {}

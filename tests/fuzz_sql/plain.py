@@ -1,5 +1,5 @@
-"""Queries whose answers the naive model gives alone, in Python: windows with counts and sums, late rows and all. They are checked
-where there is no DuckDB, too."""
+"""Queries that the naive model alone answers, in Python: windows with counts and sums, including late rows.
+They are checked without DuckDB, too."""
 
 from collections import Counter
 
@@ -26,13 +26,13 @@ def query(rng, name, tables):
 
 
 def wanted(query, tables):
-    """The answer, and the late rows by their ids."""
+    """The answer, and the ids of late rows."""
     windowed = query.relation.input
     table = next(table for table in tables if table.name == windowed.input.name)
     names = [column.name for column in table.visible()]
     time, key, number = names.index(table.time), names.index("g") if windowed.partition else None, names.index("id")
     rows = table.read()
-    # NULL is a key like others.
+    # NULL is a key like any other.
     given = [(n, cells[time], watermark, partition, position, cells[key] if key is not None else 0) for n, (cells, partition, position, watermark) in enumerate(rows)]
     windows, late = model.assign(windowed.kind, windowed.sizes, given, windowed.tick())
     groups = {}

@@ -1,4 +1,4 @@
-"""The generator of queries: which parts are put together, within what docs/sql.md says is possible."""
+"""The generator of queries: how parts are combined, within what docs/sql.md allows."""
 
 import re
 
@@ -14,7 +14,7 @@ SIZES = [SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, MINUTE, SECOND // 2, 7 * S
 
 
 def sql(relation):
-    """The query, its views, and the names of its parts: what known findings are told by."""
+    """The query, its views, and the names of its parts, by which known findings are recognized."""
     to = Ours()
     return "\n".join([to.statement(relation), *to.views.values(), *sorted(set(tried(relation)))])
 
@@ -54,7 +54,7 @@ class Generator(Joins):
         return self.rng.random() < probability
 
     def query(self, only=None):
-        """A random query, of the kinds that match `only`: (its kind, relation)."""
+        """A random query of a kind that matches `only`: (its kind, relation)."""
         kinds = [
             (10, "projection", lambda: self.projected(self.rows(), many=True, rejecting=True)),
             (10, "window aggregate", lambda: self.window_aggregate()),
@@ -96,7 +96,7 @@ class Generator(Joins):
         return [Seen(f"{alias}.{c.name}", c.kind, c.bound, c.approximate) for c in relation.columns()]
 
     def rows(self, time=False):
-        """Rows that stay: a table, a part of it, a view."""
+        """Rows that are not retracted: a table, a part of it, a view."""
         rng = self.rng
         if self.deep < 2 and self.chance(0.15):
             self.deep += 1
@@ -108,7 +108,7 @@ class Generator(Joins):
         return self.part(base) if self.chance(0.4) else base
 
     def union_rows(self):
-        """The rows of two tables together: each keeps the watermark of its own partition."""
+        """The rows of two tables together: each row keeps the watermark of its own partition."""
         first, second = self.rng.choice(self.streams), self.rng.choice(self.streams)
         if first.column(first.time).kind != second.column(second.time).kind:
             return None
@@ -127,7 +127,7 @@ class Generator(Joins):
         return Union(inputs, True, names[first.time])
 
     def part(self, base):
-        """Some columns and rows of a table, perhaps as a view; views are used again by other queries."""
+        """Some columns and rows of a table, sometimes as a view, which other queries use again."""
         if self.views and self.chance(0.3):
             fitting = [view for view in self.views if view.time]
             if fitting:
@@ -165,7 +165,7 @@ class Generator(Joins):
         return Project(relation, alias, Items(items), where, distinct, renamed.get(relation.time), unique, edges if len(edges) == 2 else ())
 
     def wrapped(self, made):
-        """The query once more, as an input: of a condition, a view, a subquery."""
+        """The query again, as an input: of a condition, a view, a subquery."""
         if isinstance(made, Project) and made.items.rejecting_any():
             return made
         return self.projected(made)
@@ -217,7 +217,8 @@ class Generator(Joins):
         return Aggregate(windowed, alias, keys_, Items(aggregates), where, having, windowed=True, time=at)
 
     def alike(self, aggregates):
-        """Sometimes one of the aggregates again, of its argument cast to another type: the two must not be taken for one."""
+        """Sometimes one of the aggregates again, with its argument cast to another type: the two must be
+        distinguished."""
         _, made = self.rng.choice(aggregates)
         if self.chance(0.15) and len(made.args) == 1 and made.what.startswith(("SUM", "COUNT", "MIN", "MAX")) and values.family(made.args[0].kind) in ("int", "double") and made.args[0].bound is not None:
             kind = "DOUBLE" if values.family(made.args[0].kind) == "int" else "BIGINT"
@@ -234,7 +235,7 @@ class Generator(Joins):
         for _ in range(count):
             if self.chance(0.2):
                 made = Maker(rng, scope).make(rng.choice(["int", "string", "boolean"]), 1)
-                # A constant is no key of GROUP BY, and a number there means a column.
+                # A constant is not a key of GROUP BY, and a number there denotes a column.
                 if not any("." in part.ours and not part.args for part in made.walk()):
                     continue
             elif few:
@@ -251,7 +252,7 @@ class Generator(Joins):
         made = rng.choice(fitting) if fitting else call("BIGINT", "COUNT(*)", [], what="COUNT(*)")
         return call("BOOLEAN", f"({{0}} {rng.choice(['>', '<', '<>', '>='])} {rng.choice([0, 1, 2, 5])})", [made], what="HAVING")
 
-    # Functions of rows that came before, and the first rows.
+    # Functions of earlier rows, and the first rows.
 
     def over(self):
         rng = self.rng
@@ -278,7 +279,7 @@ class Generator(Joins):
                     ("", True),
                 ])
                 if function.what.startswith(("FIRST", "LAST")) and peers:
-                    # DuckDB doesn't say which of the rows of one time is the last; by rows it does.
+                    # DuckDB doesn't define which of the rows of one time is last; with ROWS it does.
                     frame, peers = "ROWS BETWEEN 3 PRECEDING AND CURRENT ROW", False
                 made = Frame(function, partition, frame, peers)
             if not made.peers and not input.ordered:
@@ -301,7 +302,7 @@ class Generator(Joins):
         for name in chosen:
             direction = rng.choice(["ASC", "DESC"])
             nulls = rng.choice(["", "", " NULLS FIRST", " NULLS LAST"])
-            # NULL is less than every value, unless it is said otherwise.
+            # NULL is less than every value, unless specified otherwise.
             first = nulls == " NULLS FIRST" if nulls else direction == "ASC"
             orders.append((name, direction, nulls, first))
         return orders

@@ -1,7 +1,8 @@
-"""Reduces a case that goes wrong to few rows, a small query and few settings, as long as it goes wrong in the same way.
+"""Reduces a failing case to few rows, a small query and few settings, as long as it fails in the same way.
 
-Every step makes one thing smaller and looks whether the difference is still there. A step that makes no sense (a column that is
-gone is still used) is refused by DuckDB or by the program, and undone like one after which all is well.
+Every step makes one thing smaller and checks whether the difference remains. A step with an invalid result (a
+removed column is still used) is rejected by DuckDB or by the program, and undone, like one after which the
+case no longer fails.
 """
 
 import copy
@@ -12,12 +13,13 @@ from .expressions import Expr, lit
 from .relations import Base, Items, Relation, Scalar, View
 
 KEPT = {"name", "alias", "la", "ra", "sub_alias", "kind", "way", "unique", "edges_of", "key", "order", "sizes", "cols", "form", "windowed", "final", "bound", "ours", "duck"}
-"""Fields in which nothing can be left out without meaning another query, or another answer in every run."""
+"""Fields without parts that could be left out: that would give another query, or another answer in every
+run."""
 
 
 class Reducer:
     def __init__(self, wrong, seconds):
-        """`wrong(case, setting)`: whether it still goes wrong."""
+        """`wrong(case, setting)`: whether the case still fails."""
         self.wrong, self.end, self.steps = wrong, time.monotonic() + seconds, 0
 
     def tries(self, case, setting):
@@ -26,7 +28,7 @@ class Reducer:
         self.steps += 1
         try:
             return self.wrong(case, setting)
-        except Exception:  # noqa: BLE001 - a step that makes no sense may fail in any way
+        except Exception:  # noqa: BLE001 - a step with an invalid result may fail in any way
             return False
 
     def reduce(self, case, setting):
@@ -50,7 +52,7 @@ class Reducer:
             smaller = dataclasses.replace(case, queries=[query])
             if self.tries(smaller, setting):
                 return smaller
-        # Wrong together only: leave out what can be left out.
+        # They only fail together: leave out what can be left out.
         at = 0
         while at < len(case.queries) and len(case.queries) > 1:
             smaller = dataclasses.replace(case, queries=case.queries[:at] + case.queries[at + 1 :])
@@ -139,7 +141,7 @@ class Reducer:
         return case, changed
 
     def query(self, case, setting):
-        """Leaves out parts of the queries, one at a time, until none can go."""
+        """Leaves out parts of the queries, one at a time, until no more can be removed."""
         changed = False
         for at in range(len(case.queries)):
             again = True
@@ -163,7 +165,7 @@ class Reducer:
 
 
 def apply(relation, number):
-    """The relation after its edit of that number, None where there is none."""
+    """The relation after the edit with this number, None if there is none."""
     for at, edit in enumerate(edits(relation)):
         if at == number:
             made = edit()
@@ -172,7 +174,8 @@ def apply(relation, number):
 
 
 def edits(root):
-    """All that can be made smaller, the largest parts first. An edit changes the tree in its place, or gives another root."""
+    """All edits that make it smaller, the largest parts first. An edit changes the tree in place, or returns
+    another root."""
     if isinstance(root, Relation):
         for field in ("input", "left"):
             inner = getattr(root, field, None)
@@ -206,7 +209,7 @@ def inside(node):
 def of_list(holder, name):
     values = getattr(holder, name)
     for number, value in enumerate(values):
-        # Without them the join is of another kind, with other rules of lateness.
+        # Without them it is another kind of join, with other rules of lateness.
         if isinstance(value, Expr) and value.what in ("interval", "join by window"):
             continue
         if len(values) > 1 or name in ("on", "partition", "keys"):
@@ -225,7 +228,7 @@ def of_list(holder, name):
 
 
 def of_expr(e, replace):
-    """An expression becomes one of its arguments, or its arguments become smaller."""
+    """Replaces an expression with one of its arguments, or makes its arguments smaller."""
     if isinstance(e, Scalar):
         yield from inside(e.sub)
     aggregate = e.ours.endswith("({0})") or "FILTER" in e.ours

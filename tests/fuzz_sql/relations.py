@@ -1,7 +1,8 @@
 """The parts that queries are made of, each written in our dialect and in DuckDB's.
 
-DuckDB's relations carry three columns more, which no query sees: `_wm`, the watermark of the row's source partition when it came
-(NULL: never late), and `_p` and `_pos`, its partition and position. Windows are assigned by `model` when a query is written.
+DuckDB's relations have three more columns, which no query sees: `_wm`, the watermark of the row's source
+partition when it arrived (NULL: never late), and `_p` and `_pos`, its partition and position. `model` assigns
+windows when a query is written.
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +15,10 @@ HIDDEN = "NULL::BIGINT AS _wm, NULL::BIGINT AS _p, NULL::BIGINT AS _pos"
 
 
 class Relation:
-    """What all have. `columns()` are the Cols; `time` names the event time, None where there is none; `edges_of` the columns that
-    are a window's start and end; `changes`: rows are taken back; `unique`: columns that tell rows apart; `ordered`: it is known
-    in what order rows of one time stand, by partition and position; `table`: it ends and has no watermark."""
+    """The base of all relations. `columns()` are the Cols; `time` names the event time, None if there is
+    none; `edges_of` the columns with a window's start and end; `changes`: rows are retracted; `unique`:
+    columns that identify rows; `ordered`: rows of one time are in a known order, by partition and position;
+    `table`: it ends and has no watermark."""
 
     time = None
     changes = False
@@ -33,7 +35,8 @@ class Relation:
         return next(column for column in self.columns() if column.name == name)
 
     def in_time(self, to, alias):
-        """The source without the rows that an interval join or OVER finds late: at or behind their own watermark."""
+        """The source without the rows that an interval join or OVER considers late: at or before their own
+        watermark."""
         if to.ours or not self.time:
             return self.source(to, alias)
         return f"(SELECT * FROM {self.source(to, alias)} WHERE _wm IS NULL OR epoch_us({self.time}) > _wm) AS {alias}"
@@ -91,7 +94,7 @@ class View(Relation):
 
 @dataclass
 class Items:
-    """What a SELECT gives: names with expressions."""
+    """The result of a SELECT: names with expressions."""
 
     items: list
 
@@ -196,12 +199,12 @@ class Aggregate(Relation):
     input: Relation
     alias: str
     keys: list
-    """Names with expressions; of a windowed aggregate the edges are the first."""
+    """Names with expressions; for a windowed aggregate the window's edges come first."""
     aggregates: Items
     where: Expr = None
     having: Expr = None
     sets: list = None
-    """GROUPING SETS: a list of lists of numbers of keys."""
+    """GROUPING SETS: a list of lists of indexes of keys."""
     windowed: bool = False
     time: str = None
     form: str = None
@@ -280,14 +283,14 @@ class Join(Relation):
         return f"SELECT {self.items.text(to)}{more} FROM {joined}{where(behind)}"
 
     def hidden(self):
-        # A join with a table passes a stream's rows on as they are.
+        # A join with a table passes a stream's rows on unchanged.
         stream = self.ra if self.kind == "RIGHT" else self.la
         return f"{stream}._wm, NULL::BIGINT AS _p, NULL::BIGINT AS _pos" if self.way == "table" else HIDDEN
 
 
 @dataclass
 class Temporal(Relation):
-    """A stream with the versions of a table."""
+    """A join of a stream with the versions of a table."""
 
     left: Relation
     la: str
@@ -337,7 +340,7 @@ class Exists(Relation):
     on: list
     probe: Expr
     chosen: Expr
-    """Of IN: what is compared with what."""
+    """For IN: the pairs that are compared."""
     items: Items
     way: str
     time: str = None
@@ -359,7 +362,7 @@ class Exists(Relation):
         if self.form.endswith("EXISTS"):
             test = f"{self.form} (SELECT 1 FROM {place(self.sub, self.sub_alias)}{where(*on)})"
         else:
-            # Where neither side may be NULL, which `NOT IN` asks for.
+            # Where neither side may be NULL, as `NOT IN` requires.
             probe, chosen = self.probe.text(to), self.chosen.text(to)
             nulls = [f"{chosen} IS NOT NULL"] if self.form == "NOT IN" else []
             test = f"{probe} {self.form} (SELECT {chosen} FROM {place(self.sub, self.sub_alias)}{where(*nulls, *on)})"
@@ -371,13 +374,13 @@ class Exists(Relation):
 
 @dataclass
 class Frame:
-    """An OVER: `function` is an Expr of which `{0}`, … are its arguments."""
+    """An OVER: `function` is an Expr whose arguments are `{0}`, …."""
 
     function: Expr
     partition: list
     frame: str
     peers: bool
-    """Whether rows of one time count together; else they stand in the order of their partitions."""
+    """Whether rows of one time are counted together; otherwise they are in the order of their partitions."""
 
 
 @dataclass
@@ -412,14 +415,14 @@ class TopN(Relation):
     alias: str
     partition: list
     order: list
-    """(column, `ASC` or `DESC`, what is written of NULLs, whether they come first)"""
+    """(column, `ASC` or `DESC`, the text about NULLs, whether they come first)"""
     rows: int
     number: str
-    """The name of the number, None where it is left out."""
+    """The name of the row number, None if it is left out."""
     qualify: bool
     final: bool
     time: str = None
-    """Whether the partition has a window's edges."""
+    """Whether the partition includes a window's edges."""
 
     def __post_init__(self):
         self.changes = not self.final
@@ -474,7 +477,7 @@ class Union(Relation):
 
 @dataclass
 class Scalar(Expr):
-    """A subquery that is one value."""
+    """A subquery that returns one value."""
 
     sub: Relation = None
 

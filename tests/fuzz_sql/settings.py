@@ -1,4 +1,5 @@
-"""Random settings of a run: how it is spread, waits and saves, and how often it is stopped or killed. None of them may change an answer."""
+"""Random settings of a run: how it is distributed, waits and saves, and how often it is stopped or killed.
+None may change an answer."""
 
 from dataclasses import dataclass, field
 
@@ -27,21 +28,21 @@ class Start:
     processes: int = 1
     link: str = "auto"
     duration_ms: int = None
-    """Stopped, and saved, after so long."""
+    """Time after which it is stopped, and saved."""
     kill_ms: int = None
-    """Killed after so long."""
+    """Time after which it is killed."""
     kill_worker_ms: int = None
-    """One of its worker processes is killed after so long, and started again by it."""
+    """Time after which one of its worker processes is killed, which the program restarts."""
 
 
 @dataclass
 class Setting:
     sets: dict = field(default_factory=dict)
     starts: list = field(default_factory=lambda: [Start()])
-    """The last one is neither stopped nor killed."""
+    """The starts, the last of which is neither stopped nor killed."""
     state: bool = False
     rate: int = 0
-    """Rows per second of each stream, 0 for as fast as possible."""
+    """Rows per second of each stream, 0 for no limit."""
 
     def arguments(self, start):
         found = ["--parallelism", str(start.parallelism)]
@@ -56,7 +57,7 @@ class Setting:
         return found
 
     def commands(self, binary="slackwater"):
-        """The run as lines of a shell."""
+        """The run as shell commands."""
         lines = []
         for start in self.starts:
             words = [f"'{word}'" if " " in word else word for word in self.arguments(start)]
@@ -92,7 +93,7 @@ def random_start(rng):
 
 
 def random_setting(rng, rows, how=None):
-    """A random setting for tables of so many rows. `how`: `plain`, `state`, `stops` or `kills`."""
+    """A random setting for tables of this many rows. `how`: `plain`, `state`, `stops` or `kills`."""
     how = how or rng.choices(["plain", "state", "stops", "kills"], [65, 10, 15, 10])[0]
     setting = Setting()
     for key, values in CHOICES.items():
@@ -101,7 +102,7 @@ def random_setting(rng, rows, how=None):
     if "balancer" in setting.sets:
         setting.sets["order"] = "none"
     if setting.sets.get("emit") == "every_row":
-        # Refused together: what merges rows can't answer each.
+        # Rejected together: merging rows prevents an answer for each row.
         setting.sets.pop("two_phase", None)
     setting.starts = [random_start(rng)]
     if how == "plain":

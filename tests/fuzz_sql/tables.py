@@ -11,16 +11,17 @@ from .columns import Column
 from .values import DAY, HOUR, MINUTE, SECOND
 
 START = 1_704_067_200 * SECOND
-"""2024-01-01, about which event times lie."""
+"""2024-01-01; event times are around it."""
 
 
 @dataclass
 class Table:
     name: str
     columns: list
-    """What the file holds."""
+    """The columns of the file."""
     files: list
-    """A list of rows for each file, which is a partition. A row is a list of cells, or a string: a line that is no record."""
+    """A list of rows for each file, which is a partition. A row is a list of cells, or a string: a line that
+    is not a valid record."""
     time: str = None
     """The column of event time: one of `columns`, or `ts`, computed from `ms`."""
     delay: int = 0
@@ -65,7 +66,7 @@ class Table:
         cells = {}
         for column, value in zip(self.columns, row):
             plain = value is None or isinstance(value, (bool, float, str)) or column.kind in values.INTEGERS
-            # A number that is exact in a double, or the value as CSV has it.
+            # A number that is exact in a double, or the value as in the CSV file.
             cells[column.name] = value if plain else float(value) if values.is_decimal(column.kind) else values.text(column.kind, value)
         return json.dumps({name: value for name, value in cells.items() if value is not None or len(name) > 1})
 
@@ -78,8 +79,9 @@ class Table:
     def read(self):
         """What the program reads: (cells of the visible columns, partition, position, watermark at the row) of each good row.
 
-        The watermark is that of the row's own partition before the row: the largest event time so far less the delay. A row whose
-        event time is NULL is bad, and so is a line that is no record; neither moves a watermark."""
+        The watermark is that of the row's own partition before the row: the largest event time so far less
+        the delay. A row whose event time is NULL is rejected, and so is a line that is not a valid record;
+        neither moves a watermark."""
         names = [column.name for column in self.columns]
         at = names.index("ms" if self.computed else self.time) if self.time else None
         found = []
@@ -107,7 +109,7 @@ FLOATS = [float("nan"), float("inf"), -0.0, 0.0, 1.5, -2.25, 16777216.0]
 
 
 def cell(rng, column):
-    """A random value of the pool of each kind of column; names say which."""
+    """A random value from the pool of each kind of column; the names define the pools."""
     name, kind = column.name, column.kind
     if name != "id" and rng.random() < 0.12:
         return None
@@ -157,7 +159,7 @@ POOL = [
 
 
 def stream(rng, name, rows=None, times=True, rate=0):
-    """A random table; with `times` one with event time and a watermark."""
+    """A random table; with `times`, one with event time and a watermark."""
     columns = [Column("id", "BIGINT", 2000)]
     computed = times and rng.random() < 0.6
     precision = rng.choice(["TIMESTAMP(3)", "TIMESTAMP(3)", "TIMESTAMP(6)", "TIMESTAMP(0)"])
@@ -173,7 +175,7 @@ def stream(rng, name, rows=None, times=True, rate=0):
     span = rng.choice([10, 60, 600]) * SECOND
     start = rng.choice([START, START, START, 0, -3 * DAY, START + 1_234_567])
     disorder = rng.choice([0, 0, SECOND, 5 * SECOND, span])
-    # A delay that covers the disorder makes no row late; a shorter one some.
+    # With a delay that covers the disorder no row is late; with a shorter one some are.
     table.delay = rng.choice([0, SECOND // 2, SECOND, 5 * SECOND, HOUR, span, span + disorder]) if times else 0
     unit = 1000 if computed else 10 ** (6 - values.digits(precision))
     step = rng.choice([unit, unit, 100_000, SECOND])
@@ -187,7 +189,7 @@ def stream(rng, name, rows=None, times=True, rate=0):
         if rng.random() < 0.003:
             table.files[0].append("not a record of this table")
     if times and rows > 3 and rng.random() < 0.05:
-        # A row far ahead: what comes behind it in its partition is late.
+        # A row far ahead: later rows of its partition are late.
         cells = rng.choice([row for rows in table.files for row in rows if not isinstance(row, str)])
         if cells[1] is not None:
             cells[1] += 1000 * DAY // (1000 if computed else 1)
@@ -201,7 +203,8 @@ REAL = {
 
 
 def real(rng, name, which, data, rows):
-    """A stretch of a real file, in its order, with event time and a delay that leaves some rows late. An `id` is the line's number."""
+    """A part of a real file, in its order, with event time and a delay that leaves some rows late. An `id` is
+    the line's number."""
     file, header, described = REAL[which]
     columns = [Column(*column) for column in described]
     at = rng.random()

@@ -1,4 +1,4 @@
-"""Types, and the values of a cell: how they are written in CSV and SQL, and when two of them are the same.
+"""Types, and the values of a cell: how they are written in CSV and SQL, and when two of them are equal.
 
 A cell is None, an int, a float, a Decimal, a str or a bool; a DATE is its day and a TIMESTAMP its microsecond since 1970.
 """
@@ -9,7 +9,7 @@ import re
 import struct
 
 NULL = "\\N"
-"""How NULL stands in CSV files, so that it is told from the empty string."""
+"""NULL in CSV files, different from the empty string."""
 
 INTEGERS = {"TINYINT": 2**7, "SMALLINT": 2**15, "INT": 2**31, "BIGINT": 2**63}
 EPOCH = datetime.date(1970, 1, 1)
@@ -25,7 +25,7 @@ def is_decimal(kind):
 
 
 def family(kind):
-    """What kinds of expressions a type takes part in."""
+    """The families of expressions that a type belongs to."""
     if kind in INTEGERS:
         return "int"
     if kind in ("FLOAT", "DOUBLE"):
@@ -36,12 +36,12 @@ def family(kind):
 
 
 def duck_type(kind):
-    # DuckDB's TIMESTAMP has microseconds, which hold all of ours that the fuzzer makes.
+    # DuckDB's TIMESTAMP has microseconds, which is enough for all times that the fuzzer generates.
     return "TIMESTAMP" if is_time(kind) else {"INT": "INTEGER", "STRING": "VARCHAR"}.get(kind, kind)
 
 
 def digits(kind):
-    """How many digits of its second a time is written with."""
+    """The number of decimals of a second that a time is written with."""
     precision = int(kind[len("TIMESTAMP(") : -1])
     return 0 if precision == 0 else 3 if precision <= 3 else 6
 
@@ -58,7 +58,7 @@ def day_text(day):
 
 
 def text(kind, cell):
-    """The value as it stands in a CSV file, unquoted."""
+    """The value as in a CSV file, unquoted."""
     if cell is None:
         return NULL
     if kind == "BOOLEAN":
@@ -80,7 +80,7 @@ def field(kind, cell):
 
 
 def duck_cell(kind, expression):
-    """What makes DuckDB's value of a type from a string."""
+    """DuckDB's expression that converts a string to a type."""
     if kind == "DATE":
         return f"DATE '1970-01-01' + CAST({expression} AS INTEGER)"
     if is_time(kind):
@@ -89,12 +89,12 @@ def duck_cell(kind, expression):
 
 
 def duck_text(kind, cell):
-    """The string that `duck_cell` takes."""
+    """The string that `duck_cell` reads."""
     return str(cell) if kind == "DATE" or is_time(kind) else text(kind, cell)
 
 
 def duck_seen(kind, column):
-    """A column of DuckDB's answer as a value that Python can hold: years beyond 9999 and infinities of dates it can't."""
+    """A column of DuckDB's answer in values that Python supports: not years above 9999 and infinite dates."""
     if kind == "DATE":
         return f"datediff('day', DATE '1970-01-01', {column})"
     if is_time(kind):
@@ -103,7 +103,7 @@ def duck_seen(kind, column):
 
 
 def parse_day(written):
-    """The day of a date; years beyond 9999, which Python has none of, repeat every 400."""
+    """The day of a date; years above 9999, which Python does not support, repeat every 400."""
     year, month, day = re.fullmatch(r"([+-]?\d+)-(\d\d)-(\d\d)", written).groups()
     cycles = 0 if 1 <= int(year) <= 9999 else int(year) // 400 - 5
     return (datetime.date(int(year) - 400 * cycles, int(month), int(day)) - EPOCH).days + 146_097 * cycles
@@ -118,7 +118,8 @@ def parse_time(written):
 
 
 def parse(kind, written):
-    """A field that the program has written. Raises ValueError if it is none of its type."""
+    """Parses a field that the program has written. Raises ValueError if it is not a valid value of its
+    type."""
     if written == NULL:
         return None
     if kind in INTEGERS:
@@ -139,8 +140,9 @@ def parse(kind, written):
 def same(kind, cell, approximate=False):
     """A cell as a string that is equal for equal values.
 
-    Only columns that are `approximate` (variances, quantiles, sums of what can't be summed exactly) are compared by
-    their first digits; all other floating-point numbers of the fuzzer are computed exactly, and are compared so.
+    Only columns that are `approximate` (variances, quantiles, sums that can't be computed exactly) are
+    compared by their first digits; all other floating-point numbers of the fuzzer are computed and compared
+    exactly.
     """
     if cell is None:
         return NULL
@@ -150,7 +152,7 @@ def same(kind, cell, approximate=False):
             number = struct.unpack("f", struct.pack("f", number))[0]
         if approximate:
             return "0" if abs(number) < 1e-7 else f"{number:.7g}"
-        # -0.0 and 0.0 are one value: which of them stands for a group is not said.
+        # -0.0 and 0.0 are one value: which of them represents a group is not defined.
         return repr(number + 0.0 if number != 0 else 0.0)
     if is_decimal(kind):
         number = decimal.Decimal(str(cell)) if not isinstance(cell, decimal.Decimal) else cell

@@ -1,4 +1,5 @@
-"""One case from its seed: generated, answered by DuckDB and the model, run at random settings, compared, and reduced if it goes wrong."""
+"""One case from its seed: generated, answered by DuckDB and the model, run at random settings, compared, and
+reduced if it fails."""
 
 import copy
 import random
@@ -28,20 +29,20 @@ class Options:
     binary: str
     seed: str
     data: str = None
-    """Where real tables are."""
+    """The folder of real tables."""
     reduce_seconds: float = 60
     out: str = "target/fuzz-sql"
     how: str = None
-    """`plain`, `state`, `stops` or `kills`: all runs are of that kind."""
+    """`plain`, `state`, `stops` or `kills`: the kind of all runs."""
     kinds: str = None
-    """A pattern of the kinds of queries that are made, to look at some alone."""
+    """A pattern for the kinds of queries that are generated."""
 
 
 @dataclass
 class Outcome:
     number: int
     counts: Counter = field(default_factory=Counter)
-    """By (table of the summary, what)."""
+    """Counts by (table of the summary, item)."""
     findings: list = field(default_factory=list)
 
     def count(self, table, what, by=1):
@@ -49,7 +50,7 @@ class Outcome:
 
 
 def make(number, options):
-    """The case of a number: its tables and queries."""
+    """Generates the case of a number: its tables and queries."""
     rng = random.Random(f"{options.seed}/{number}")
     made = [tables.stream(rng, "t"), tables.stream(rng, "u"), tables.stream(rng, "r", rows=rng.choice([0, 5, 10, 20, 20]), times=False)]
     if options.data and rng.random() < 0.08:
@@ -63,7 +64,7 @@ def make(number, options):
         kind, relation = generator.query(options.kinds)
         queries.append(Query(f"o{at + 1}", kind, relation, rng.random() < 0.25))
         grows = isinstance(relation, Aggregate) and relation.key and not relation.having and not relation.input.changes
-        # Parts of several instances have no order between them, which a key's last row needs.
+        # Parts of several instances have no order between them, which the last row of a key needs.
         queries[-1].plain = (grows and not queries[-1].folder or not relation.changes) and rng.random() < 0.4
     if rng.random() < 0.3:
         queries.append(plain.query(rng, f"o{len(queries) + 1}", made))
@@ -71,8 +72,8 @@ def make(number, options):
 
 
 def updated_windows(rng, number, options, made, generator):
-    """Windows that are emitted before they close, and take rows after it."""
-    queries, generator.deep = [], 2  # No windows of windows: what is updated can't be windowed.
+    """Windows that are emitted before they close, and accept rows after that."""
+    queries, generator.deep = [], 2  # No windows of windows: results that are updated can't be windowed.
     for _ in range(rng.randint(1, 3)):
         relation = generator.window_aggregate(generator.windowed(kinds=["TUMBLE", "HOP", "CUMULATE"]))
         if not known(sql(relation)):
@@ -114,11 +115,11 @@ def work(number, options):
 
 
 def answered(case, outcome):
-    """What is wanted of each query: by DuckDB, by the model alone, or by nobody but the other run."""
+    """The expected answer of each query: from DuckDB, from the model alone, or only from another run."""
     answers = wanted(case, duckdb) if duckdb else {}
     for query in case.queries:
         if query.kind == plain.KIND:
-            # By the model in Python, with DuckDB or without.
+            # From the model in Python, with DuckDB or without.
             plain_answers(query, case, answers)
             outcome.count("compared", "with the naive model")
         elif not duckdb:
@@ -142,7 +143,8 @@ def names(query):
 
 
 def one_run(case, setting, answers, seen, options, outcome):
-    """Runs a case, without the queries that are refused. Returns (query's name, problem) if something is wrong."""
+    """Runs a case, without the queries that are rejected. Returns (query's name, problem) if something is
+    wrong."""
     while case.queries:
         try:
             got = in_folder(case, setting, options)
@@ -193,24 +195,24 @@ def in_folder(case, setting, options, keep=None):
 
 
 def symptom(problem):
-    """What stays the same while a case is reduced."""
+    """The part of a problem that stays the same while a case is reduced."""
     if problem.startswith("panic"):
         return "panic"
     if problem.startswith("refused"):
-        # Which names and numbers it tells doesn't matter; another message is another finding.
+        # Names and numbers in a message don't matter; another message is another finding.
         return re.sub(r"'[^']*'|\"[^\"]*\"|[\d.]+", "…", problem)
     return re.sub(r"[\d.]+", "0", problem)[:25] if not re.match(r"\d+ rows wanted", problem) else "rows"
 
 
 def report(case, setting, found, options, outcome):
-    """Reduces what went wrong, and writes it down."""
+    """Reduces a failing case, and writes the finding."""
     name, problem = found
     want_symptom = symptom(problem)
     original = copy.deepcopy(case)
     if name:
         case = copy.deepcopy(case)
         case.queries.sort(key=lambda query: query.name != name)
-    # What depends on timing is tried more than once before it counts as gone.
+    # A failure that depends on timing is tried more than once before it counts as gone.
     timed = setting.state or setting.starts[-1].parallelism > 1 or setting.starts[-1].processes > 1
 
     def wrong(smaller, changed):
@@ -218,7 +220,7 @@ def report(case, setting, found, options, outcome):
         again = check(smaller, changed, options, 3 if timed else 1, want_symptom == "rows" or want_symptom.startswith("refused"))
         return again is not None and symptom(again[1]) == want_symptom
 
-    # Stops and kills take their time, too.
+    # Stops and kills take time, too.
     reducer = Reducer(wrong, options.reduce_seconds * (3 if len(setting.starts) > 1 else 1))
     small, less = reducer.reduce(case, setting)
     last = check(copy.deepcopy(small), less, options, 6, want_symptom == "rows" or want_symptom.startswith("refused"))
@@ -231,13 +233,14 @@ def report(case, setting, found, options, outcome):
 
 
 def check(case, setting, options, tries, compared):
-    """What is wrong of a case in one of several tries, None if nothing is. Answers are `compared`, or it is an error that is looked for."""
+    """What is wrong with a case in one of several tries, None if nothing is. Either answers are `compared`,
+    or an error is looked for."""
     answers = wanted(case, duckdb) if duckdb and compared else {}
     for query in case.queries:
         if query.kind == plain.KIND:
             plain_answers(query, case, answers)
         elif isinstance(answers.get(query.name), str):
-            # DuckDB can't do it: a step of reduction that makes no sense.
+            # DuckDB rejects it: a step of reduction with an invalid result.
             return None
     first = {}
     for _ in range(tries):

@@ -1,9 +1,9 @@
 //! A filter over records from a socket, as a careful programmer writes it by hand.
 //!
-//! One thread: a blocking read into a buffer of 64 KiB, `memchr` for line ends and commas, the one
-//! number that the filter needs, and one write for the rows that a read has given. It looks at no
-//! more of a record: not at the number of its fields, not at quotes, not at the other numbers, which
-//! it copies as they stand. An engine that does check those is compared with it.
+//! One thread: a blocking read into a buffer of 64 KiB, `memchr` for line ends and commas, the one number
+//! that the filter needs, and one write for the rows of each read. It checks nothing else of a record:
+//! neither the number of fields, nor quotes, nor the other numbers, which it copies unchanged. An engine
+//! that checks those is compared with it.
 //!
 //! A record is `due,time,sensor,reading,…`, a row is `due,sensor,reading`, of records whose reading
 //! is below [`READING_MIN_DROPPED`].
@@ -14,22 +14,23 @@ use std::net::TcpStream;
 use memchr::{memchr, memchr_iter};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Readings from here on are dropped; `bench target` has the same number.
+/// Readings from this value on are dropped; `bench target` uses the same number.
 const READING_MIN_DROPPED: u64 = 1_500;
 
-/// Bytes that are asked for at once; a record that is longer is none.
+/// Bytes requested per read; a longer record is an error.
 const READ_BYTES: usize = 64 << 10;
 
-/// What was read and written.
+/// Counts of what was read and written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Records.
+    /// Records read.
     pub records: u64,
-    /// Rows.
+    /// Rows written.
     pub rows: u64,
 }
 
-/// Connects to where records come from and where rows go to, and filters until the records end.
+/// Connects to the address that records come from and the one that rows go to, and filters until the
+/// records end.
 pub fn connect(from: &str, to: &str) -> Result<Counts, String> {
     let open = |address: &str| {
         let stream = TcpStream::connect(address);
@@ -41,7 +42,7 @@ pub fn connect(from: &str, to: &str) -> Result<Counts, String> {
     filter(&mut records, &mut rows)
 }
 
-/// Pins this thread.
+/// Pins this thread to a core.
 pub fn pin(core: &str) -> Result<(), String> {
     let number = core.parse().ok();
     let number = number.filter(|&number: &usize| number < CpuSet::MAX_CPU);
@@ -60,21 +61,23 @@ pub fn filter(records: &mut impl Read, rows: &mut impl Write) -> Result<Counts, 
     loop {
         let count = match records.read(&mut bytes[end..]) {
             Ok(0) if end == 0 => return Ok(counts),
-            Ok(0) => return Err("the records end in the middle of one".to_string()),
+            Ok(0) => return Err("the input ends in the middle of a record".to_string()),
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(format!("records can't be read: {error}")),
+            Err(error) => return Err(format!("can't read records: {error}")),
         };
         let filled = end + count;
         let mut at = 0;
-        // What was there before has no line end.
+        // What was in the buffer before contains no line end.
         for line_end in memchr_iter(b'\n', &bytes[end..filled]) {
             counts.records += 1;
             let line = &bytes[at..end + line_end];
             let row = keep(line).ok_or_else(|| {
                 let number = counts.records;
                 let line = String::from_utf8_lossy(line);
-                format!("record {number} is none: '{line}'; due,time,sensor,reading are needed")
+                format!(
+                    "record {number} is not valid: '{line}'; expected due,time,sensor,reading,…"
+                )
             })?;
             if let Some((due, sensor_and_reading)) = row {
                 counts.rows += 1;
@@ -90,7 +93,7 @@ pub fn filter(records: &mut impl Read, rows: &mut impl Write) -> Result<Counts, 
         }
         if !kept.is_empty() {
             rows.write_all(&kept)
-                .map_err(|error| format!("rows can't be written: {error}"))?;
+                .map_err(|error| format!("can't write rows: {error}"))?;
             kept.clear();
         }
         bytes.copy_within(at..filled, 0);
@@ -98,11 +101,12 @@ pub fn filter(records: &mut impl Read, rows: &mut impl Write) -> Result<Counts, 
     }
 }
 
-/// The parts of a record that make its row, of one that is kept; `None` for what is no record.
+/// The parts of a record that make its row, if the filter keeps it; `None` if the line is not a valid
+/// record.
 #[inline]
 #[allow(
     clippy::type_complexity,
-    reason = "two parts of a line, if it is kept, if it is one"
+    reason = "two parts of a line, None if dropped, None if not valid"
 )]
 fn keep(line: &[u8]) -> Option<Option<(&[u8], &[u8])>> {
     let comma = |from: usize| Some(from + memchr(b',', line.get(from..)?)?);
@@ -115,7 +119,7 @@ fn keep(line: &[u8]) -> Option<Option<(&[u8], &[u8])>> {
     Some(is_kept.then(|| (&line[..due_end], &line[time_end + 1..reading_end])))
 }
 
-/// The number that digits stand for.
+/// The number that these digits represent.
 #[inline]
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 19 {
@@ -137,7 +141,7 @@ mod tests {
                            19,4,102,7\n";
     const ROWS: &str = "17,100,1499\n19,102,7\n";
 
-    /// Hands out some bytes at a time.
+    /// A reader that returns a few bytes at a time.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_the_same_however_records_are_cut() {
+    fn rows_do_not_depend_on_how_reads_split_records() {
         for piece in 1..RECORDS.len() + 1 {
             let mut rows = Vec::new();
             let counts = filter(&mut Pieces(RECORDS.as_bytes(), piece), &mut rows).unwrap();
@@ -166,11 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_an_error_with_its_number() {
+    fn an_invalid_record_is_an_error_with_its_number() {
         for (text, says) in [
-            ("1,2,3,4\n1,2,3\n", "record 2 is none: '1,2,3'"),
-            ("1,2,3,x,5\n", "record 1 is none"),
-            ("\n", "record 1 is none"),
+            ("1,2,3,4\n1,2,3\n", "record 2 is not valid: '1,2,3'"),
+            ("1,2,3,x,5\n", "record 1 is not valid"),
+            ("\n", "record 1 is not valid"),
             ("1,2,3,4", "in the middle"),
         ] {
             let error = filter(&mut Pieces(text.as_bytes(), 99), &mut Vec::new());
@@ -197,8 +201,11 @@ mod tests {
         rows.read_to_string(&mut text).unwrap();
         assert_eq!(text, ROWS);
         assert_eq!(filtering.join().unwrap().unwrap().rows, 2);
-        let nobody = connect("127.0.0.1:1", "127.0.0.1:1").unwrap_err();
-        assert!(nobody.starts_with("127.0.0.1:1: can't connect"), "{nobody}");
+        let refused = connect("127.0.0.1:1", "127.0.0.1:1").unwrap_err();
+        assert!(
+            refused.starts_with("127.0.0.1:1: can't connect"),
+            "{refused}"
+        );
         assert!(pin("first").is_err());
     }
 }

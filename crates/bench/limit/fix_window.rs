@@ -13,7 +13,7 @@ const DELAY_MS: i64 = 1_000;
 /// Longest address: `255.255.255.255`.
 const ADDRESS_BYTES_MAX: usize = 15;
 
-/// An address in place, so that a look-up follows no pointer: its bytes, zeros, its length.
+/// An address as a number, so that a look-up follows no pointer: its bytes, zeros, its length.
 type Address = u128;
 
 /// Visits of one address in one window.
@@ -28,7 +28,7 @@ pub struct Group {
 /// The groups of one window.
 #[derive(Debug)]
 pub struct Window {
-    /// Where it begins.
+    /// The start of the window, in milliseconds of send time.
     pub start_ms: i64,
     groups: HashMap<Address, Group, FixedState>,
 }
@@ -45,7 +45,7 @@ impl Window {
         self.start_ms + WINDOW_MS + DELAY_MS
     }
 
-    /// Each address, as its bytes and how many of them count, with its visits.
+    /// Each address (its bytes, and how many of them are used) with its group.
     pub fn groups(&self) -> impl Iterator<Item = ([u8; 16], usize, Group)> {
         self.groups.iter().map(|(address, &group)| {
             let bytes = address.to_le_bytes();
@@ -65,7 +65,7 @@ pub struct FixWindow {
 }
 
 impl FixWindow {
-    /// No windows yet.
+    /// A `FixWindow` without windows.
     pub fn new() -> FixWindow {
         FixWindow {
             latest_ms: i64::MIN / 2,
@@ -74,7 +74,7 @@ impl FixWindow {
         }
     }
 
-    /// Adds a record; returns a window that it closes.
+    /// Adds a record; returns the window that it closes, if any.
     #[inline]
     pub fn add(&mut self, time_ms: i64, address: Address) -> Option<Window> {
         let in_last = match self.open.first() {
@@ -97,7 +97,7 @@ impl FixWindow {
         self.close()
     }
 
-    /// Puts the window of a time to the front; says whether it is still open.
+    /// Moves the window of a time to the front; returns whether it is still open.
     #[cold]
     fn find_window(&mut self, time_ms: i64) -> bool {
         let start_ms = time_ms - time_ms.rem_euclid(WINDOW_MS);
@@ -115,7 +115,7 @@ impl FixWindow {
         true
     }
 
-    /// Takes a window out that send time has passed.
+    /// Removes a window whose end send time has passed.
     #[cold]
     fn close(&mut self) -> Option<Window> {
         let passed = |window: &Window| window.closes_at_ms() <= self.latest_ms;
@@ -146,7 +146,8 @@ pub fn read_records(
     let mut at = 0;
     while at < text.len() {
         rows += 1;
-        let broken = || format!("line {rows} is no record: send time, page, address are needed");
+        let broken =
+            || format!("line {rows} is not a valid record: expected send time, page, address");
         let comma = |from: usize| Some(from + memchr(b',', text.get(from..)?)?);
         let time_end = comma(at).ok_or_else(broken)?;
         let page_end = comma(time_end + 1).ok_or_else(broken)?;
@@ -160,14 +161,14 @@ pub fn read_records(
     Ok(rows)
 }
 
-/// The number that digits stand for.
+/// The number that these digits represent.
 #[inline]
 fn number(digits: &[u8]) -> i64 {
     let next = |number: i64, &digit: &u8| number.wrapping_mul(10) + i64::from(digit & 15);
     digits.iter().fold(0, next)
 }
 
-/// The address at `start..end`; `None` when it is too long for one.
+/// The address at `start..end`; `None` if it is too long.
 #[inline]
 fn address(text: &[u8], start: usize, end: usize) -> Option<Address> {
     let length = end - start;
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Closed windows' rows in the order in which they came out, and the number of late records.
+    /// The rows of closed windows in the order in which they were closed, and the number of late records.
     fn run(text: &str) -> (Vec<(i64, String, u64, i64)>, u64) {
         let mut rows = Vec::new();
         let mut take = |window: Window| {
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_an_error_with_its_line() {
+    fn an_invalid_record_is_an_error_with_its_line() {
         for text in ["1,2", "1\n", "1,2,3\n", "1,2,an address that is too long,"] {
             let error = read_records(text.as_bytes(), |_, _| Ok(())).unwrap_err();
             assert!(error.starts_with("line 1 is"), "{error}");

@@ -1,10 +1,11 @@
-//! `slackwater-limit`: two queries by hand, as the bar for the engine: HiBench's fixwindow over a
-//! file, and a filter between two sockets (`filter.rs`), which `slackwater bench target` runs.
+//! `slackwater-limit`: two queries written by hand, which the engine is compared with: HiBench's
+//! fixwindow over a file, and a filter between two sockets (`filter.rs`), which `slackwater bench target`
+//! runs.
 //!
-//! Fixwindow: one thread, one memory-mapped file, `memchr`, one hash map per open window. It looks at
-//! nothing but the two fields that the answer needs (send time and address): no quotes, no number of
-//! fields, no UTF-8, no NULL, no lateness by partition. So it says what the machine can do for this
-//! question, and an engine that does check those things is compared with it.
+//! Fixwindow: one thread, one memory-mapped file, `memchr`, one hash map per open window. It reads only
+//! the two fields that the answer needs (send time and address) and checks neither quotes, number of
+//! fields, UTF-8, NULL nor lateness by partition. So it shows what the machine can do for this query, and
+//! an engine that does check those is compared with it.
 //!
 //! ```text
 //! slackwater-limit visits.csv [--results out.csv]     one line of JSON with rows, cost, checksum
@@ -80,10 +81,10 @@ impl Results {
 
 fn measure(path: &str, results: Option<&str>) -> Result<String, String> {
     let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
-    // All pages are mapped at once: one fault for every 16 of them would cost a sixth more.
+    // Maps all pages at once: one page fault for every 16 pages would cost a sixth more.
     //
-    // SAFETY: nobody writes to or cuts the file while it is mapped: the experiment that generates
-    // it waits for this program to end before it removes it.
+    // SAFETY: no process writes to or truncates the file while it is mapped: the experiment that
+    // generates it waits for this program to end before it removes it.
     let map = unsafe { memmap2::MmapOptions::new().populate().map(&file) }
         .map_err(|error| format!("{path}: {error}"))?;
     let file = match results {

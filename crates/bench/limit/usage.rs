@@ -1,4 +1,4 @@
-//! What this process has cost.
+//! CPU time and memory that this process has used.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -8,8 +8,8 @@ pub fn process_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The largest resident set so far, in bytes; a mapped file counts with the pages that were read.
-/// 0 where `/proc` does not say.
+/// The largest resident set so far, in bytes; pages of a mapped file that were read are included.
+/// 0 if `/proc` does not report it.
 pub fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

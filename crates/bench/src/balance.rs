@@ -1,13 +1,14 @@
-//! `slackwater bench balance`: what balancers make of an instance that is slow (DataCutter over
-//! SocketVIA, `papers.md` P4: its experiments with heterogeneous nodes).
+//! `slackwater bench balance`: how balancers deal with a slow instance (DataCutter over SocketVIA,
+//! `papers.md` P4: its experiments with heterogeneous nodes).
 //!
 //! Three copies of an operator work for a fixed time per byte; one of them takes 2, 4 or 8 times as long
-//! for a share of its chunks. They sleep that time away, so that copies don't share cores. Measured
-//! are the time for a fixed number of rows, against the *ideal* (all work over the sum of speeds), and
-//! the *reaction*: how long after a copy has become slow, for good, it had done the last row that had
-//! been made before, which is how long decisions last that were made for a fast one.
+//! for a share of its chunks. Their work is a sleep, so that copies don't share cores. The experiment
+//! measures the time for a fixed number of rows, compared with the *ideal* (all work divided by the sum
+//! of speeds), and the *reaction*: the time from the moment at which a copy becomes slow for good until
+//! it has processed the last row that was created before. That is how long decisions made for a fast copy
+//! have an effect.
 //!
-//! Everything runs as `slackwater run` would run it, in this process; only the copies' work is a sleep.
+//! Everything runs as `slackwater run` would run it, in this process; only the copies' work is simulated.
 
 mod table;
 
@@ -32,20 +33,21 @@ const COPIES: usize = 3;
 /// Bytes of a row: a generated visit.
 const ROW_BYTES: usize = 200;
 
-/// P4's fixed sizes of chunks: TCP's and VIA's.
+/// P4's fixed chunk sizes: TCP's and VIA's.
 const LARGE_BYTES: usize = 16 << 10;
 const SMALL_BYTES: usize = 2 << 10;
 
-/// What a chunk costs beside its bytes and a wake-up, for the planned size: some microseconds of work.
+/// What a chunk costs in addition to its bytes and a wake-up, for the planned size: some microseconds of
+/// work.
 const CHUNK_COST_NS: f64 = 5_000.0;
 
-/// The share of a copy's time that chunks may cost beside their bytes.
+/// The largest share of a copy's time that chunks may cost in addition to their bytes.
 const CHUNK_SHARE_MAX: f64 = 0.1;
 
-/// When a copy becomes slow, where the reaction is measured, as a share of the ideal time.
+/// When a copy becomes slow if the reaction is measured, as a share of the ideal time.
 const SLOW_AFTER: f64 = 0.3;
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
     /// One slow-down and one probability, one round: half a minute
@@ -59,7 +61,7 @@ pub struct Arguments {
         default_value = "2,4,8"
     )]
     factors: Vec<u32>,
-    /// The share of its chunks for which it does, in per cent
+    /// The share of its chunks for which the slow copy does, in percent
     #[arg(
         long,
         value_name = "N,..",
@@ -70,19 +72,19 @@ pub struct Arguments {
     /// Rounds; the medians are printed
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// What a byte takes a copy, in nanoseconds: P4's 18 times five, since a sleep is exact to some
-    /// 50 us only
+    /// What a byte costs a copy, in nanoseconds: five times P4's 18, because a sleep is only exact to
+    /// some 50 us
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     ns_per_byte: u64,
-    /// For how long the copies work at each point if all is ideal, in seconds; four times as long where
-    /// rows go by key, since buckets move after some 0.4 s only
+    /// How long the copies work at each point if all is ideal, in seconds; four times as long where rows
+    /// go by key, because buckets only move after some 0.4 s
     #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     seconds: f64,
     #[command(flatten)]
     files: Files,
 }
 
-/// How rows get to the copies.
+/// How rows are distributed to the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Way {
@@ -115,7 +117,7 @@ impl Way {
         }
     }
 
-    /// How many times longer than the others it is measured.
+    /// How many times longer than the others this way is measured.
     fn longer(self) -> f64 {
         if self.is_keyed() { 4.0 } else { 1.0 }
     }
@@ -158,13 +160,13 @@ struct Case {
     chunk_bytes: usize,
     factor: u32,
     probability_percent: u32,
-    /// The reaction is measured: the copy is slow for good from some time on.
+    /// Whether the reaction is measured: the copy becomes slow for good at some moment.
     reaction: bool,
     /// Seconds that all rows took, by round.
     seconds: Vec<f64>,
-    /// Seconds that they would take if work could be divided at will.
+    /// Seconds that the rows would take if work could be divided at will.
     ideal_s: f64,
-    /// Seconds until decisions for a fast copy had no effect any more, by round.
+    /// Seconds until decisions made for a fast copy had no effect any more, by round.
     reaction_s: Vec<f64>,
     /// Buckets that moved, by round.
     moved: Vec<u64>,
@@ -179,9 +181,9 @@ struct Figures {
     cases: Vec<Case>,
 }
 
-/// What is measured, and how often.
+/// The cases to measure, and how often.
 struct Plan {
-    /// None of them measured.
+    /// The cases, not measured yet.
     cases: Vec<Case>,
     rounds: u32,
     ns_per_byte: u64,
@@ -200,7 +202,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         ),
     };
     if factors.contains(&0) || probabilities.iter().any(|&percent| percent > 100) {
-        return Err("--factors are 1 or more, --probabilities 0 to 100".to_string());
+        return Err("--factors must be 1 or more, --probabilities 0 to 100".to_string());
     }
     let plan = Plan {
         cases: cases(&factors, &probabilities, planned_bytes, arguments.seconds),
@@ -277,14 +279,14 @@ fn cases(factors: &[u32], probabilities: &[u32], planned_bytes: usize, seconds: 
 }
 
 impl Case {
-    /// The speed of all copies, in that of one that is not slow.
+    /// The sum of the copies' speeds, as a multiple of a copy that is not slow.
     fn speed(&self) -> f64 {
         let slowdown =
             1.0 + f64::from(self.probability_percent) / 100.0 * (f64::from(self.factor) - 1.0);
         COPIES as f64 - 1.0 + 1.0 / slowdown
     }
 
-    /// Seconds that it takes at most, with even shares.
+    /// Seconds that the case takes at most, with even shares.
     fn slowest_s(&self) -> f64 {
         self.ideal_s * self.speed() / COPIES as f64 * f64::from(self.factor) + 0.2
     }
@@ -313,7 +315,7 @@ impl Case {
         let text = self.way.query(rows, chunk_rows);
         let report = match run_query("bench balance", &text, &options) {
             Ok(Outcome::Finished(finished)) => finished.report,
-            Ok(Outcome::Explained(_)) => return Err("nothing was run".to_string()),
+            Ok(Outcome::Explained(_)) => return Err("the query did not run".to_string()),
             Err(Failure::Usage(error) | Failure::Query(error, _)) => return Err(error),
         };
         if report.rows_in != rows {
@@ -331,7 +333,7 @@ impl Case {
 }
 
 /// The smallest chunk whose link, work and wake-up take a tenth of the time that a copy takes for its
-/// bytes, by the calibration of links, or by their cost alone where there is none.
+/// bytes, according to the calibration of links, or according to this cost alone where there is none.
 fn planned_bytes(ns_per_byte: u64) -> usize {
     let calibration = calibrate::load().ok();
     let links = calibration

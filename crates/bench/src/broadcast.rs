@@ -2,20 +2,20 @@
 //! 1 MiB, every algorithm, over shared memory and TCP.
 //!
 //! The experiment of Kamburugamuve et al., "Towards High Performance Processing of Streaming Data"
-//! (2016), on broadcasts: latency and throughput of flat tree, binary tree and bidirectional ring beside
-//! the serial broadcast over TCP, which is what Storm does. Its nodes are network namespaces on a bridge
-//! (`net`), each with one process, where root allows that; other processes share the loopback interface
-//! (`tcp`) or memory (`shm`).
+//! (2016), on broadcasts: latency and throughput of flat tree, binary tree and bidirectional ring,
+//! compared with the serial broadcast over TCP, which is what Storm does. Its nodes are network
+//! namespaces on a bridge (`net`), each with one process, if root permissions allow that; other processes
+//! share the loopback interface (`tcp`) or memory (`shm`).
 //!
-//! - What a message is and what latency and throughput contain stands in `fleet.rs`.
-//! - **A way** is an algorithm with whole messages, or with messages cut into the segments that the
-//!   model finds the best for latency, where it finds any.
+//! - `fleet.rs` defines a message, and what latency and throughput contain.
+//! - **A way** is an algorithm with whole messages, or with messages cut into the segments that the model
+//!   considers best for latency, if there are any.
 //! - **The automatic choice** is that of the model (`control/src/broadcast/model.rs`) with this host's
-//!   calibration: one for latency, one for throughput. What was measured in this run is unknown to it.
+//!   calibration: one for latency, one for throughput. The model does not know what this run measured.
 //! - **Rounds are interleaved**: each goes through all settings and ways, every other one backwards.
-//!   Figures are medians over rounds; ratios are formed within a round.
+//!   Figures are medians over rounds; ratios are calculated within a round.
 //!
-//! `docs/benchmarks/broadcast.md` has the results.
+//! Results: `docs/benchmarks/broadcast.md`.
 
 mod figures;
 mod plan;
@@ -32,11 +32,11 @@ use plan::{Plan, Point};
 use crate::fleet::{self, Setup};
 use crate::lab::{self, Experiment, Files, Verdict, minutes};
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
-    /// One round of 8 and 32 receivers and three sizes, one to two minutes, instead of three of all,
-    /// about twenty
+    /// One round of 8 and 32 receivers and three sizes, one to two minutes, instead of three rounds of
+    /// everything, about twenty minutes
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Only these receivers and processes, such as 32x8,8x4
     #[arg(long, value_name = "RxP,RxP", value_delimiter = ',', value_parser = plan::parse_setting)]
     settings: Vec<(usize, usize)>,
-    /// Only messages of so many bytes, 8 to 4194304
+    /// Only messages of these sizes in bytes, 8 to 4194304
     #[arg(long, value_name = "BYTES,BYTES", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(8..=4 << 20))]
     sizes: Vec<u64>,
@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let namespaces = fleet::namespaces_are_allowed();
     if !namespaces {
         eprintln!(
-            "note: no network namespaces here (they need root and ip); processes stand for nodes"
+            "note: network namespaces are not available (they need root and ip); processes represent nodes"
         );
     }
     let mut plan = Plan::new(arguments.quick, arguments.rounds, namespaces);

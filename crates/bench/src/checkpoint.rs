@@ -1,8 +1,8 @@
-//! `slackwater bench checkpoint`: what checkpoints cost, and how long a query takes to come back.
+//! `slackwater bench checkpoint`: what checkpoints cost, and how long a query takes to recover.
 //!
-//! A running aggregation by key over generated rows at a fixed rate, told a latency target and nothing
-//! else; its keys come in turn, so each is used as often as any other. Each point is `slackwater run` as
-//! a process of its own.
+//! A running aggregation by key over generated rows at a fixed rate, with a latency target as its only
+//! setting; its keys come in turn, so each is used as often as any other. Each point is `slackwater run`
+//! as a process of its own.
 //!
 //! ```text
 //! plan ──► query with and without checkpoints ── CPU time from the kernel, the query's own report
@@ -11,21 +11,23 @@
 //! ```
 //!
 //! What the figures contain:
-//! - **CPU time** is the kernel's count of the query's process and all that it started, behind a warm-up
-//!   in which every key came. The difference to the run without checkpoints is taken within each round.
-//! - **Latency** is what the sink saw, over the whole run, warm-up included: from the time that a row was
-//!   due to its way into the sink. That of a row's *commit* stands apart. *Seconds violated* are those in
-//!   which more than one row in a hundred was later than the target.
-//! - **A stall** is how long an instance stood still to copy its state; a checkpoint's duration is from
-//!   the barrier to the stored manifest.
+//! - **CPU time** is the kernel's count of the query's process and all processes that it started, after a
+//!   warm-up in which every key occurred. The difference to the run without checkpoints is calculated
+//!   within each round.
+//! - **Latency** is what the sink measured, over the whole run, warm-up included: from the time that a
+//!   row was due until it reached the sink. The latency of a row's *commit* is reported separately.
+//!   *Seconds violated* are those in which more than one row in a hundred was later than the target.
+//! - **A stall** is how long an instance stopped to copy its state; a checkpoint's duration is from the
+//!   barrier to the stored manifest.
 //! - **A kill** is a SIGKILL to one of two worker processes, each in turn, at a random moment. It is
-//!   *noticed* when the parent says so; rows are *back* when the first part of the next incarnation
-//!   appears under its hidden name; the output has *caught up* when a committed part has a row as late as
-//!   the last one that was due when the process died. A source that made rows up goes on at its pace, so
-//!   what was lost since the last checkpoint takes as long again.
+//!   *noticed* when the parent reports it; rows are *back* when the first part of the next incarnation
+//!   appears under its hidden name; the output has *caught up* when a committed part contains a row as
+//!   late as the last one that was due when the process died. A source of generated rows continues at its
+//!   pace, so repeating what was lost since the last checkpoint takes as long again.
 //! - **Rounds are interleaved**, every other one backwards. Figures are medians over the rounds.
 //!
-//! Shutdown: what was started is killed when the experiment ends or fails, and its folders are removed.
+//! Shutdown: the processes started here are killed when the experiment ends or fails, and its folders are
+//! removed.
 
 mod cost;
 mod figures;

@@ -1,10 +1,10 @@
 //! `slackwater bench chunking`: a pipeline over TCP and over shared memory, by the size of blocks.
 //!
-//! The experiments of Balaji et al., "Impact of High Performance Sockets on Data Intensive
-//! Applications" (DataCutter over SocketVIA): a viewer of microscope slides asks for complete
-//! updates of an image of 16 MB, which need bandwidth, and for partial ones, which should be there
-//! at once. A faster link reaches the same bandwidth with smaller blocks, so cutting the image anew
-//! for it saves more latency than the link does by itself.
+//! The experiments of Balaji et al., "Impact of High Performance Sockets on Data Intensive Applications"
+//! (DataCutter over SocketVIA): a viewer of microscope slides requests complete updates of an image of 16
+//! MB, which need bandwidth, and partial ones, which should arrive at once. A faster link reaches the
+//! same bandwidth with smaller blocks, so dividing the image differently for it saves more latency than
+//! the link alone does.
 //!
 //! ```text
 //!             requests (one lane)
@@ -20,29 +20,29 @@
 //! ```
 //!
 //! What the figures contain:
-//! - **A process for each stage**, with one pinned thread for its three copies, which take turns
-//!   block by block, as the instances of a worker do. Twelve processes would measure the kernel's
-//!   scheduler where there are fewer cores; so every block crosses three links between processes,
-//!   and neighbors are on different cores.
+//! - **A process for each stage**, with one pinned thread for its three copies, which take turns block by
+//!   block, as the instances of a worker do. Twelve processes would measure the kernel's scheduler on a
+//!   machine with fewer cores. Every block crosses three links between processes, and neighboring stages
+//!   are on different cores.
 //! - **Waiting by interrupt**: announce, look, sleep. Nothing spins.
-//! - **Distribution is driven by demand**: a copy sends a block to whichever copy behind it has the
-//!   fewest unacknowledged ones, and waits while all have two. A block is acknowledged when it is
-//!   started on.
+//! - **Distribution is driven by demand**: a copy sends a block to the copy of the next stage with the
+//!   fewest unacknowledged ones, and waits while all have two. A copy acknowledges a block when it starts
+//!   to process it.
 //! - **The source** holds a third of the blocks in each copy and serves its queries in turn, a block
-//!   each: a partial update overtakes the rest of a complete one, but not the blocks on their way.
+//!   each: a partial update overtakes the rest of a complete one, but not the blocks already sent.
 //! - **Latency** is that of the user: from the time that a query was due to the arrival of its last
-//!   block, the request's way to the source included. Complete updates are due at regular times,
-//!   partial ones at random; both are asked for whether those before are answered or not, except
-//!   for mixed queries, which follow each other.
-//! - **A partial update** needs 2 KiB, and takes all blocks in which they lie.
+//!   block, including the request's way to the source. Complete updates are due at regular times, partial
+//!   ones at random; both are requested whether or not earlier ones have been answered, except for mixed
+//!   queries, which follow each other.
+//! - **A partial update** needs 2 KiB, and receives all blocks that contain a part of them.
 //! - **Computing** is a busy loop in both filters, calibrated by CPU time.
-//! - **The planned block** is the smallest whose bandwidth, as measured in the same run, suffices
-//!   with a tenth to spare, but not so small that it lengthens the expected wait
+//! - **The planned block** is the smallest one with enough bandwidth, as measured in the same run, and a
+//!   tenth to spare, but not so small that it lengthens the expected wait
 //!   (`control/src/latency/chunk.rs`).
-//! - **Rounds are interleaved**: each goes through all cases and ways, every other one backwards.
-//!   A point during which other processes used the host is measured again, at most one in eight.
+//! - **Rounds are interleaved**: each goes through all cases and ways, every other one backwards. A point
+//!   during which other processes used the host is measured again, at most one in eight points.
 //!
-//! `docs/benchmarks/chunking.md` has the results.
+//! Results: `docs/benchmarks/chunking.md`.
 
 mod effort;
 mod plan;

@@ -1,4 +1,4 @@
-//! What several experiments measure: an interval, what was used in it, and how late things came.
+//! What several experiments measure: an interval, CPU time in it, and latencies.
 
 use hdrhistogram::Histogram;
 use rustix::thread::clock_nanosleep_absolute;
@@ -10,47 +10,47 @@ use slackwater_engine::time::now_ns;
 
 use crate::lab;
 
-/// The share of the time for which something else may hold a core that is measured before a point
-/// counts as disturbed.
+/// The largest share of the time for which other processes may hold a core before a point counts as
+/// disturbed.
 pub const DISTURBED_MAX: f64 = 0.01;
 
-/// From when until when it counts, on `CLOCK_MONOTONIC`, which all processes of a host share.
+/// The measured interval, on `CLOCK_MONOTONIC`, which all processes of a host share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Messages due from here on count,
+    /// Messages that are due from this time on are counted,
     pub begin_ns: u64,
-    /// and those due from here on don't.
+    /// and those that are due from this time on are not.
     pub end_ns: u64,
 }
 
 impl Interval {
-    /// Whether a message that is due then counts.
+    /// Whether a message that is due at this time is counted.
     #[inline]
     pub fn contains(&self, due_ns: u64) -> bool {
         (self.begin_ns..self.end_ns).contains(&due_ns)
     }
 }
 
-/// What a process used within the interval.
+/// CPU time and waiting of a process within the interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time of the process.
     pub cpu_s: f64,
-    /// Time that passed.
+    /// Elapsed time.
     pub wall_s: f64,
-    /// How often its threads went to sleep.
+    /// How often threads of the process went to sleep.
     pub voluntary_switches: u64,
-    /// Time in which its threads could have run, and waited for their core.
+    /// Time in which threads of the process were ready to run, and waited for their core.
     pub waited_s: f64,
 }
 
 impl Usage {
-    /// CPU time in per cent of a core.
+    /// CPU time in percent of a core.
     pub fn percent(&self) -> f64 {
         self.cpu_s / self.wall_s * 100.0
     }
 
-    /// The share of the time in which something else had the core that this process wanted.
+    /// The share of the time in which other processes had the core that this process needed.
     pub fn disturbed(&self) -> f64 {
         self.waited_s / self.wall_s
     }
@@ -61,16 +61,16 @@ impl Usage {
 pub struct Latency {
     /// The median.
     pub p50_us: f64,
-    /// One in a hundred is longer.
+    /// The 99th percentile.
     pub p99_us: f64,
-    /// One in a thousand is longer.
+    /// The 99.9th percentile.
     pub p999_us: f64,
-    /// The longest.
+    /// The longest latency.
     pub max_us: f64,
 }
 
 impl Latency {
-    /// Of nanoseconds.
+    /// The latency from a histogram of nanoseconds.
     pub fn of(histogram: &Histogram<u64>) -> Latency {
         let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
         Latency {
@@ -93,17 +93,17 @@ impl Latency {
     }
 }
 
-/// What waiting is taken to cost on this host.
+/// The assumed cost of waiting on this host.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Assumed {
     /// The costs.
     pub costs: WaitCosts,
-    /// Whether `calibrate` measured them; else they are built in.
+    /// Whether `calibrate` measured the costs; otherwise they are built in.
     pub costs_measured: bool,
 }
 
 impl Assumed {
-    /// What a query that is started now takes them to be.
+    /// The costs that a query started now would assume.
     pub fn here() -> Assumed {
         let calibration = calibrate::load().ok();
         Assumed {
@@ -112,7 +112,7 @@ impl Assumed {
         }
     }
 
-    /// The end of a sentence.
+    /// The end of a sentence that names the costs.
     pub fn describe(&self) -> String {
         let source = match self.costs_measured {
             true => "calibrated",
@@ -126,12 +126,12 @@ impl Assumed {
     }
 }
 
-/// A histogram of nanoseconds up to 100 s, to three digits.
+/// A histogram of nanoseconds up to 100 s, with three digits.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
 }
 
-/// Sleeps and returns the time; a deadline that has passed takes no system call.
+/// Sleeps until a time and returns the present time; a deadline that has passed takes no system call.
 pub fn sleep_until(deadline_ns: u64) -> u64 {
     loop {
         let now_ns = now_ns();
@@ -142,12 +142,12 @@ pub fn sleep_until(deadline_ns: u64) -> u64 {
             tv_sec: (deadline_ns / 1_000_000_000) as i64,
             tv_nsec: (deadline_ns % 1_000_000_000) as i64,
         };
-        // A signal ends it early, and then it is taken up again.
+        // A signal ends the sleep early; the loop then resumes it.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &deadline);
     }
 }
 
-/// Reads a rate: a number, or one of thousands or millions, such as `10k`.
+/// Parses a rate: a number, or a number of thousands or millions, such as `10k`.
 pub fn parse_rate(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.trim() {
         text if text.ends_with(['k', 'K']) => (&text[..text.len() - 1], 1e3),
@@ -155,17 +155,18 @@ pub fn parse_rate(text: &str) -> Result<f64, String> {
         text => (text, 1.0),
     };
     let rate = number.parse::<f64>().ok().map(|number| number * factor);
-    // One in ten seconds is no rate to measure; ten million is ten times what anything here takes.
+    // Rates below one per second are too low to measure; ten million is ten times the highest rate that
+    // is reached here.
     rate.filter(|rate| (1.0..=1e7).contains(rate))
-        .ok_or_else(|| "a rate is a number from 1 to 10M, such as 100, 10k or 1M".to_string())
+        .ok_or_else(|| "expected a rate from 1 to 10M, such as 100, 10k or 1M".to_string())
 }
 
-/// Reads how long something is to be measured.
+/// Parses a duration in seconds.
 pub fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok();
     seconds
         .filter(|seconds| (0.05..=3600.0).contains(seconds))
-        .ok_or_else(|| "write seconds from 0.05 to 3600, such as 2.5".to_string())
+        .ok_or_else(|| "expected seconds from 0.05 to 3600, such as 2.5".to_string())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Parser)]
 #[command(
     name = "slackwater-bench",
-    // As users write it.
+    // The name under which users start this program.
     bin_name = "slackwater bench",
     version,
     arg_required_else_help = true
@@ -24,29 +24,33 @@ pub struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// What balancers make of an instance that is slow.
+    /// How balancers deal with a slow instance
     Balance(balance::Arguments),
-    /// One source to 2 to 32 receivers: serial, trees and ring, over shared memory and TCP.
+    /// Broadcasts from one source to 2 to 32 receivers: serial, trees and ring, over shared memory and
+    /// TCP
     Broadcast(broadcast::Arguments),
-    /// What checkpoints cost, and how long a query takes to come back when a process has died.
+    /// What checkpoints cost, and how long a query takes to recover when a process has died
     Checkpoint(checkpoint::Arguments),
-    /// Partial and complete updates of an image through a pipeline, by link and size of blocks.
+    /// Partial and complete updates of an image through a pipeline, by link and block size
     Chunking(chunking::Arguments),
-    /// The four streaming workloads of HiBench over generated visits, beside a hand-written limit.
+    /// The four streaming workloads of HiBench over generated visits, compared with a hand-written
+    /// program
     Hibench(hibench::Arguments),
-    /// Latency through a row of 8 to 32 workers, TCP beside shared memory.
+    /// Latency through a row of 8 to 32 workers, over TCP and over shared memory
     Line(line::Arguments),
-    /// Latency, throughput and CPU of the links, beside sockets, pipes and other libraries.
+    /// Latency, throughput and CPU time of the links, compared with sockets, pipes and other libraries
     Link(link::Arguments),
-    /// Nexmark's queries over made-up events, from the generator and as JSON, beside Apache Flink.
+    /// Nexmark's queries over generated events, from the generator and as JSON, compared with Apache
+    /// Flink
     Nexmark(nexmark::Arguments),
-    /// What placement is predicted to gain on a machine of 16 NUMA nodes, and scaling measured here.
+    /// Predicted gain from placement on a machine with 16 NUMA nodes, and scaling measured here
     Placement(placement::Arguments),
-    /// What a latency target costs and whether it is met, beside fixed settings and a program by hand.
+    /// What a latency target costs and whether it is met, compared with fixed settings and a hand-written
+    /// program
     Target(target::Arguments),
-    /// CPU of sender and receiver by the way of waiting and the rate, beside TCP with interrupts.
+    /// CPU time of sender and receiver by wait mode and rate, compared with TCP and interrupts
     Wait(wait::Arguments),
-    /// Write what a shell needs to complete `slackwater-bench`.
+    /// Print the completion script of a shell for `slackwater-bench`
     Completions {
         /// bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,

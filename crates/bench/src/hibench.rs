@@ -1,12 +1,12 @@
-//! `slackwater bench hibench`: the four streaming workloads of HiBench over generated visits,
-//! beside the same fixwindow written by hand (`crates/bench/limit`).
+//! `slackwater bench hibench`: the four streaming workloads of HiBench over generated visits, compared
+//! with the same fixwindow written by hand (`crates/bench/limit`).
 //!
-//! Every run is a process of its own, so that its CPU time and memory are its own; before each one
-//! the hand-written program runs over the same file, so that a ratio compares two neighbors in
-//! time and not two moods of the machine. Figures are medians over `--runs` rounds.
+//! Every run is a process of its own, with its own CPU time and memory; before each one the hand-written
+//! program runs over the same file, so that a ratio compares two runs under the same conditions. Figures
+//! are medians over `--runs` rounds.
 //!
 //! Before anything is measured, fixwindow's answer is compared with the hand-written one at each
-//! parallelism: a fast wrong answer is an error here. The generated file goes when the command
+//! parallelism: a fast wrong answer is an error here. The generated file is removed when the command
 //! ends, also by Ctrl-C.
 
 pub mod by_hand;
@@ -26,17 +26,17 @@ use crate::lab::folder::{Folder, Room};
 use crate::lab::{self, Experiment, Files, Verdict, spread};
 use crate::programs::Engine;
 
-/// Longest generated record with its line end, rounded up: the longest string of each table and
-/// the widest number of each column come to 233 bytes.
+/// Longest generated record with its line end, rounded up: the longest string of each table and the
+/// widest number of each column add up to 233 bytes.
 const RECORD_BYTES_MAX: u64 = 240;
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
     /// Records in the generated file
     #[arg(long, default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     rows: u64,
-    /// Instances of each parallelisable subquery, one measurement each
+    /// Instances of each parallelizable subquery, one measurement for each number
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2")]
     parallelism: Vec<usize>,
     /// Rounds; the medians are printed
@@ -44,11 +44,11 @@ pub struct Arguments {
     runs: u32,
     #[command(flatten)]
     files: Files,
-    /// Where the generated file lies meanwhile [default: /dev/shm where it is, else the temporary
-    /// folder]
+    /// The folder of the generated file during the experiment [default: /dev/shm if it exists, else the
+    /// folder for temporary files]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Records of the two streams whose peak memory is compared; 0,0 leaves that out
+    /// Records of the two streams whose peak memory is compared; 0,0 skips this
     #[arg(
         long,
         value_name = "N,N",
@@ -62,7 +62,7 @@ pub struct Arguments {
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.parallelism.contains(&0) {
-        return Err("--parallelism: write numbers from 1, such as 1,2".to_string());
+        return Err("--parallelism: expected numbers from 1, such as 1,2".to_string());
     }
     lab::conduct(arguments, &arguments.files, None)
 }
@@ -95,7 +95,7 @@ impl Experiment for Arguments {
         let expected = by_hand.run(&file)?.answer;
         let results = folder.file("results.csv");
         check_answers(&engine, &file, &results, &self.parallelism, &expected)?;
-        // The parallelisms of a workload one after the other, because they are compared.
+        // The parallelisms of a workload follow each other, because they are compared.
         let cases = Workload::ALL.into_iter();
         let cases = cases.flat_map(|workload| self.parallelism.iter().map(move |&n| (workload, n)));
         let cases = cases.collect::<Vec<(Workload, usize)>>();
@@ -150,7 +150,7 @@ impl Arguments {
     }
 }
 
-/// Compares fixwindow's result with the hand-written program's, at each parallelism.
+/// Compares fixwindow's result with the hand-written program's at each parallelism.
 fn check_answers(
     engine: &Engine,
     file: &Path,
@@ -164,7 +164,7 @@ fn check_answers(
         let answer = by_hand.checksum(results)?;
         if answer != *expected {
             return Err(format!(
-                "fixwindow at parallelism {parallelism} gave another answer than the hand-written \
+                "fixwindow at parallelism {parallelism} gave a different answer than the hand-written \
                  program: {answer}, not {expected}"
             ));
         }
@@ -173,7 +173,7 @@ fn check_answers(
     Ok(())
 }
 
-/// How large a file is.
+/// The size of a file.
 pub fn bytes_of(file: &Path) -> Result<u64, String> {
     let metadata = std::fs::metadata(file);
     metadata

@@ -6,14 +6,14 @@
 //!                                                      └─► charts: --svg
 //! ```
 //!
-//! A family (`wait`, `link`, …) says what is measured and what its figures mean: it implements
-//! [`Experiment`]. Everything else stands here once: where and under which load it was measured, alternating
-//! rounds, repetitions of what was disturbed, medians and spreads, goals, tables, files and charts.
+//! A family (`wait`, `link`, …) defines what is measured and what its figures mean: it implements
+//! [`Experiment`]. Everything else is here, once: the machine and its load, alternating rounds,
+//! repetitions of disturbed points, medians and spreads, goals, tables, files and charts.
 //!
 //! Invariants:
-//! - Nothing is measured before all arguments and output folders were checked: figures that can't be kept are
-//!   lost.
-//! - Every other round goes through its cases backwards, so that a drift of the machine favors none of them.
+//! - Nothing is measured before all arguments and output folders have been checked: figures that can't be
+//!   stored would be lost.
+//! - Every other round measures its cases backwards, so that a drift of the machine favors none of them.
 
 pub mod chart;
 mod conditions;
@@ -38,32 +38,32 @@ pub use verdict::Verdict;
 
 /// A kind of experiment with its plan.
 pub trait Experiment {
-    /// All that was measured, as JSON has it.
+    /// All measurements, as they are stored as JSON.
     type Figures: Serialize;
 
-    /// What will be measured, and for how long: a line.
+    /// A line that says what will be measured, and how long it will take.
     fn announcement(&self) -> String;
 
-    /// Measures all of it.
+    /// Measures everything.
     ///
     /// # Errors
     ///
-    /// When something can't be measured, or an answer is wrong.
+    /// If something can't be measured, or an answer is wrong.
     fn measure(&self) -> Result<Self::Figures, String>;
 
-    /// The goals and what became of them. Pure.
+    /// The goals and their verdicts. Pure.
     fn verdicts(&self, figures: &Self::Figures) -> Vec<Verdict>;
 
-    /// The figures as people read them. Pure.
+    /// The figures as text. Pure.
     fn text(&self, figures: &Self::Figures) -> String;
 
-    /// The figures as charts, of families that take `--svg`. Pure.
+    /// The figures as charts, for families that take `--svg`. Pure.
     fn charts(&self, _: &Self::Figures) -> Vec<Chart> {
         Vec::new()
     }
 }
 
-/// Where the figures go.
+/// Output files.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Files {
     /// Write all figures as JSON to this file
@@ -71,15 +71,15 @@ pub struct Files {
     json: Option<PathBuf>,
 }
 
-/// Where the charts go.
+/// The chart file.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Drawing {
-    /// Draw the figures into this file
+    /// Draw the figures as SVG into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// All that is kept of an experiment.
+/// The stored result of an experiment.
 #[derive(Serialize)]
 struct Report<'a, F> {
     #[serde(flatten)]
@@ -93,7 +93,7 @@ struct Report<'a, F> {
 ///
 /// # Errors
 ///
-/// When a folder is missing, something can't be measured, or a file can't be written.
+/// If a folder is missing, something can't be measured, or a file can't be written.
 pub fn conduct<E: Experiment>(
     experiment: &E,
     files: &Files,
@@ -134,7 +134,7 @@ pub fn conduct<E: Experiment>(
 /// The announcement of an experiment that measures disturbed points again.
 pub fn about(expected_s: f64, expected_max_s: f64) -> String {
     format!(
-        "about {}; up to {} where other processes disturb",
+        "about {}; up to {} if other processes disturb",
         minutes(expected_s),
         minutes(expected_max_s)
     )
@@ -144,7 +144,7 @@ pub fn about(expected_s: f64, expected_max_s: f64) -> String {
 ///
 /// # Errors
 ///
-/// With the file's name.
+/// If the file can't be written; the message contains its name.
 pub fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -152,7 +152,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), String> {
 fn check_folder(path: &Path) -> Result<(), String> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     match folder.filter(|folder| !folder.is_dir()) {
-        Some(folder) => Err(format!("there is no folder {}", folder.display())),
+        Some(folder) => Err(format!("the folder {} does not exist", folder.display())),
         None => Ok(()),
     }
 }

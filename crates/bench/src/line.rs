@@ -2,13 +2,13 @@
 //! memory.
 //!
 //! The experiment of Kamburugamuve et al., "Towards High Performance Processing of Streaming Data"
-//! (2016), on shared memory: the latency of a line topology, where it saved a quarter at 32 workers. Its
-//! workers were on eight nodes, so that an eighth of its hops stayed TCP; here all are processes of one
-//! host, and all hops are of one kind.
+//! (2016), on shared memory: the latency of a line topology, which it reduced by a quarter at 32 workers.
+//! The paper's workers ran on eight nodes, so that an eighth of the hops remained TCP; here all are
+//! processes of one host, and all hops are of one kind.
 //!
-//! What a message is and what latency contains stands in `fleet.rs`. Rounds are interleaved: each goes
-//! through all lengths and both kinds of links, every other one backwards; ratios are formed within a
-//! round. `docs/benchmarks/line.md` has the results.
+//! `fleet.rs` defines a message, and what latency contains. Rounds are interleaved: each goes through all
+//! lengths and both kinds of links, every other one backwards; ratios are calculated within a round.
+//! Results: `docs/benchmarks/line.md`.
 
 use clap::Args;
 use serde::Serialize;
@@ -18,35 +18,36 @@ use slackwater::report::count;
 use crate::fleet::{self, Links, Pace, Phase, Setup, Shape};
 use crate::lab::{self, Experiment, Files, Table, Verdict, spread, time};
 
-/// Workers of a line.
+/// Numbers of workers in a line.
 const LENGTHS: [u64; 3] = [8, 16, 32];
 
-/// Bytes of a message: a small one, and one of which copying is a part of the cost.
+/// Message sizes in bytes: small ones, and one for which copying is a part of the cost.
 const SIZES: [usize; 3] = [64, 1 << 10, 64 << 10];
 
-/// Messages of a point in a round, and in a hurry.
+/// Messages of a point in a round, in a full and in a quick run.
 const MESSAGES: u64 = 200;
 const MESSAGES_QUICK: u64 = 60;
 
-/// Between two messages: a line of 32 over TCP takes a few milliseconds.
+/// Time between two messages: a line of 32 over TCP takes a few milliseconds.
 const GAP_NS: u64 = 10_000_000;
 
 const ROUNDS: u32 = 5;
 const ROUNDS_QUICK: u32 = 2;
 
-/// At 32 workers shared memory is to take at most so much of the latency of TCP.
+/// The highest latency of shared memory at 32 workers, as a share of TCP's.
 const RATIO_MAX: f64 = 0.5;
 
-/// What was published: a quarter less.
+/// The published ratio: a quarter less.
 const RATIO_PUBLISHED: f64 = 0.75;
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
-    /// Two rounds of 60 messages a point, about half a minute, instead of five of 200, about five
+    /// Two rounds of 60 messages a point, about half a minute, instead of five rounds of 200 messages,
+    /// about five minutes
     #[arg(long)]
     quick: bool,
-    /// Lines of so many workers, 2 to 64, the longest last
+    /// Numbers of workers in the lines, 2 to 64 each, the largest last
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = LENGTHS,
           value_parser = clap::value_parser!(u64).range(2..=64))]
     workers: Vec<u64>,
@@ -69,15 +70,15 @@ struct Figures {
     points: Vec<Point>,
 }
 
-/// A line and a size of messages.
+/// A line with a message size.
 #[derive(Debug, Serialize)]
 struct Point {
     workers: usize,
     size_bytes: usize,
-    /// Each round's median, in microseconds.
+    /// Each round's median over TCP, in microseconds.
     tcp_us: Spread,
     shm_us: Spread,
-    /// Shared memory's of TCP's.
+    /// Latency over shared memory, as a share of TCP's.
     ratio: Spread,
 }
 
@@ -100,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 struct Measured {
     workers: usize,
     tcp: bool,
-    /// The medians, in microseconds, by size.
+    /// The median latencies, in microseconds, by size.
     latencies_us: Vec<f64>,
 }
 
@@ -142,7 +143,7 @@ impl Experiment for Plan {
 
     fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
         let goal = format!(
-            "{} workers: latency over shared memory, of TCP's, at the worst size",
+            "{} workers: latency over shared memory, compared with TCP, at the worst size",
             longest(&figures.points)
         );
         let details = format!("published: {RATIO_PUBLISHED}");
@@ -156,7 +157,7 @@ impl Experiment for Plan {
 }
 
 impl Point {
-    /// Of the size at a place in [`SIZES`].
+    /// The point of the size at an index of [`SIZES`].
     fn of(measured: &[Measured], workers: usize, place: usize) -> Point {
         let latencies_us = |tcp: bool| {
             let own = measured.iter();
@@ -168,7 +169,7 @@ impl Point {
         Point {
             workers,
             size_bytes: SIZES[place],
-            // Of neighbors: each kind has one in a round.
+            // The ratio of neighbors: each round measures both kinds.
             ratio: spread(shm_us.iter().zip(&tcp_us), |(shm, tcp)| shm / tcp),
             tcp_us: Spread::of(tcp_us),
             shm_us: Spread::of(shm_us),
@@ -176,7 +177,7 @@ impl Point {
     }
 }
 
-/// The medians of a line, in microseconds, by size.
+/// The median latencies of a line, in microseconds, by size.
 fn measure(workers: usize, tcp: bool, messages: u64) -> Result<Vec<f64>, String> {
     let phases = SIZES.map(|size_bytes| Phase {
         size_bytes,
@@ -211,7 +212,7 @@ fn longest(points: &[Point]) -> usize {
 }
 
 fn text(figures: &Figures) -> String {
-    let mut table = Table::new(["workers", "bytes", "tcp", "shm", "shm, of tcp's"]);
+    let mut table = Table::new(["workers", "bytes", "tcp", "shm", "shm / tcp"]);
     for point in &figures.points {
         let Spread { median, min, max } = point.ratio;
         table.line([
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_goal_is_held_against_the_worst_size_of_the_longest_line() {
+    fn the_goal_refers_to_the_worst_size_of_the_longest_line() {
         let point = |workers, ratio| Point {
             workers,
             size_bytes: 64,

@@ -1,13 +1,14 @@
-//! `slackwater bench link`: latency, throughput and CPU time of the links, beside a pipe, sockets
+//! `slackwater bench link`: latency, throughput and CPU time of the links, compared with a pipe, sockets
 //! and other libraries, for messages of 64 bytes to 4 MiB.
 //!
-//! Every kind is a leader and a follower on two cores (`slackwater::measure` says what they do and what the
-//! figures contain). All of them are started once and sleep while the others are measured; a round
-//! goes through the points, and at each point through the kinds, so that neighbors in a table are
-//! neighbors in time. Figures are medians over `--rounds`; ratios are formed within a round.
+//! Every kind is a leader and a follower on two cores (`slackwater::measure` describes their work and
+//! what the figures contain). All of them are started once and sleep while the others are measured; a
+//! round goes through the points, and at each point through the kinds, so that neighbors in a table were
+//! measured one after the other. Figures are medians over `--rounds`; ratios are calculated within a
+//! round.
 //!
-//! Other libraries are in a program of their own, `peers`, which is not built with this one;
-//! where it is missing, the command says how to make it and measures the rest.
+//! Other libraries are in a separate program, `peers`, which is not built with this one; if it is
+//! missing, the command says how to build it and measures the rest.
 
 mod figures;
 mod floor;
@@ -34,26 +35,26 @@ use peers::Peers;
 
 use crate::lab::{self, Experiment, Files, Verdict};
 
-/// Sizes in a hurry.
+/// Message sizes of a quick run.
 const SIZES_QUICK: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
 
-/// How long a point is measured; a tenth of it more warms up. With ten kinds, nine sizes and four
-/// points each, a full round takes about two minutes.
+/// How long a point is measured; warming up takes another tenth of it. With ten kinds, nine sizes and
+/// four points each, a full round takes about two minutes.
 const POINT_TIME: Duration = Duration::from_millis(300);
 
-/// In a hurry.
+/// The same in a quick run.
 const POINT_TIME_QUICK: Duration = Duration::from_millis(60);
 
-/// How long the floor is measured, each of its two parts.
+/// How long each of the two parts of the floor is measured.
 const FLOOR_TIME: Duration = Duration::from_millis(200);
 
-/// Rounds unless told otherwise.
+/// Default number of rounds.
 const ROUNDS: u32 = 3;
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
-    /// A round of four sizes, 60 ms a point, instead of three of nine sizes, 300 ms a point
+    /// One round of four sizes, 60 ms a point, instead of three rounds of nine sizes, 300 ms a point
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -64,12 +65,12 @@ pub struct Arguments {
     /// Only these kinds, such as shm-lent,in-process
     #[arg(long, value_name = "KIND,KIND", value_delimiter = ',')]
     kinds: Vec<String>,
-    /// The program with other libraries [default: where `make peers` puts it]
+    /// The program with other libraries [default: where `make peers` creates it]
     #[arg(long, value_name = "PATH")]
     peers: Option<PathBuf>,
 }
 
-/// What is measured.
+/// The plan of the experiment.
 struct Plan {
     cores: Cores,
     peers: Peers,
@@ -83,7 +84,7 @@ struct Plan {
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let cores = cores();
     if cores.leader == cores.follower {
-        eprintln!("warning: this process may use one core only: polling sides take turns on it");
+        eprintln!("warning: this process may only use one core, which polling sides take turns on");
     }
     let peers = Peers::find(arguments.peers.as_deref())?;
     let (sizes, time, rounds): (&[usize], _, _) = match arguments.quick {
@@ -127,7 +128,7 @@ impl Experiment for Plan {
             }
             samples.rounds.push(measured);
         }
-        // Tables show the kinds in their order, also of a round that went backwards.
+        // Tables show the kinds in their order, also for a round that went backwards.
         let points = orders(self.sizes, self.time).flat_map(|order| {
             let kinds = self.kinds.iter();
             kinds.map(move |kind| Point::of(kind, &order))
@@ -196,14 +197,14 @@ impl Contender {
     }
 }
 
-/// The kinds that are wanted, or all of them.
+/// The requested kinds, or all of them.
 fn kinds(wanted: &[String], peers: &Peers) -> Result<Vec<String>, String> {
     let mut names = side::kinds();
     names.extend(peers.kinds.iter().cloned());
     if let Some(stranger) = wanted.iter().find(|name| !names.contains(name)) {
         let names = names.join(", ");
         return Err(format!(
-            "--kinds: no kind is called {stranger}; there are {names}"
+            "--kinds: there is no kind '{stranger}'; the kinds are {names}"
         ));
     }
     names.retain(|name| wanted.is_empty() || wanted.contains(name));
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_unknown_is_an_error_that_lists_them() {
+    fn an_unknown_kind_is_an_error_that_lists_all_kinds() {
         let peers = Peers::default();
         let error = kinds(&["shm".to_string()], &peers).unwrap_err();
         assert!(error.contains("shm-lent, shm-copied"), "{error}");

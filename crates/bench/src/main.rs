@@ -32,7 +32,7 @@ use clap::Parser;
 
 use experiments::CommandLine;
 
-/// The engine's, since experiments run parts of it in this process.
+/// The engine's allocator, because experiments run parts of the engine in this process.
 #[global_allocator]
 static ALLOCATOR: slackwater::Allocator = slackwater::Allocator;
 

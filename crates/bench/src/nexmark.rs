@@ -1,13 +1,14 @@
 //! `slackwater bench nexmark`: Nexmark's queries over generated events, and Apache Flink on the same.
 //!
-//! The queries are the files of `examples/nexmark` with other sources and sinks. Events are generated as they
-//! are read, or read from a file of JSON that holds the same ones; rows go nowhere. Flink runs the same text
-//! over the same file in a process of its own (`crates/bench/peers/flink`), each time right after the engine,
-//! so that a ratio compares two neighbors in time. Figures are medians over `--runs` rounds.
+//! The queries are the files of `examples/nexmark` with other sources and sinks. Events are generated as
+//! they are read, or read from a file of JSON with the same ones; rows are discarded. Flink runs the same
+//! text over the same file in a process of its own (`crates/bench/peers/flink`), each time right after
+//! the engine, so that a ratio compares two runs under the same conditions. Figures are medians over
+//! `--runs` rounds.
 //!
-//! CPU time is the kernel's, of the whole process. For Flink it is given a second time excluding that of a
-//! run over few events, which contains the start of the JVM, of the cluster and of the query. Compiling hot
-//! code goes on after that, so the more events, the fairer.
+//! CPU time is the kernel's, of the whole process. For Flink it is also given excluding start-up: less
+//! that of a run over few events, which contains the start of the JVM, of the cluster and of the query.
+//! The JIT compiler continues after that, so the comparison is fairer with more events.
 
 mod figures;
 mod flink;
@@ -27,13 +28,13 @@ use crate::lab::folder::{Folder, Room};
 use crate::lab::{self, Experiment, Files, Verdict};
 use crate::programs::Engine;
 
-/// Longest event as JSON, on average, with its line end: 332 bytes were measured.
+/// Average size of an event as JSON, with its line end, rounded up: 332 bytes were measured.
 const EVENT_BYTES_MAX: u64 = 360;
 
-/// Events of the runs that show what starting Flink costs.
+/// Events of the runs that measure Flink's start-up.
 const START_EVENTS: u64 = 1_000;
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
     /// Events: of 50 one is a person, three are auctions, and the others bids
@@ -46,7 +47,7 @@ pub struct Arguments {
     /// Queries [default: all]
     #[arg(long, value_name = "Q,Q", value_delimiter = ',')]
     queries: Vec<String>,
-    /// Of them, those that Flink runs, too
+    /// Those of the queries that Flink runs, too
     #[arg(
         long,
         value_name = "Q,Q",
@@ -54,13 +55,13 @@ pub struct Arguments {
         default_value = "q0,q1,q2,q3,q4,q5,q7,q8"
     )]
     flink_queries: Vec<String>,
-    /// Where Flink is: `make peers-flink` puts it there [default: target/flink where it is]
+    /// The folder of Flink, which `make peers-flink` creates [default: target/flink if it exists]
     #[arg(long, value_name = "DIR")]
     flink: Option<PathBuf>,
     /// Where events come from
     #[arg(long, value_delimiter = ',', default_value = "json,generator")]
     inputs: Vec<Input>,
-    /// Instances of each parallelisable subquery, one measurement each
+    /// Instances of each parallelizable subquery, one measurement for each number
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2")]
     parallelism: Vec<usize>,
     /// Rounds; the medians are printed
@@ -68,15 +69,15 @@ pub struct Arguments {
     runs: u32,
     #[command(flatten)]
     files: Files,
-    /// Where the events lie as JSON meanwhile [default: the temporary folder]
+    /// The folder of the events as JSON during the experiment [default: the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
 
-/// What is measured.
+/// The plan of the experiment.
 struct Plan<'a> {
     queries: Vec<&'static Query>,
-    /// Those that Flink runs, too.
+    /// The queries that Flink runs, too.
     flink_queries: Vec<&'static Query>,
     flink: Option<Flink>,
     arguments: &'a Arguments,
@@ -85,7 +86,7 @@ struct Plan<'a> {
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.parallelism.contains(&0) {
-        return Err("--parallelism: write numbers from 1, such as 1,2".to_string());
+        return Err("--parallelism: expected numbers from 1, such as 1,2".to_string());
     }
     let plan = Plan {
         queries: chosen("--queries", &arguments.queries)?,
@@ -140,7 +141,7 @@ impl Experiment for Plan<'_> {
     }
 }
 
-/// The queries with these names, or all of them.
+/// The queries with these names, or all queries.
 fn chosen(option: &str, names: &[String]) -> Result<Vec<&'static Query>, String> {
     if names.is_empty() {
         return Ok(QUERIES.iter().collect());
@@ -172,7 +173,8 @@ impl Bench<'_> {
         self.engine.run(&queries::generate(&self.file, events), 1)?;
         if self.plan.flink.is_none() {
             eprintln!(
-                "note: there is no Flink in target/flink (make peers-flink): the engine alone"
+                "note: there is no Flink in target/flink, so only the engine is measured\n  \
+                 = make peers-flink installs it"
             );
         }
         let mut all = self.series();
@@ -191,8 +193,8 @@ impl Bench<'_> {
         ))
     }
 
-    /// What is run in each round: the inputs and parallelisms of a query one after the other, because they
-    /// are compared.
+    /// What each round runs: the inputs and parallelisms of a query follow each other, because they are
+    /// compared.
     fn series(&self) -> Vec<Series> {
         let Plan {
             queries,
@@ -205,26 +207,27 @@ impl Bench<'_> {
             let of_flink = flink_queries.iter().any(|other| other.name == query.name);
             for &input in &arguments.inputs {
                 for &parallelism in &arguments.parallelism {
-                    let beside = flink.is_some() && input == Input::Json && of_flink;
-                    all.push(Series::new(query, input, parallelism, beside));
+                    let with_flink = flink.is_some() && input == Input::Json && of_flink;
+                    all.push(Series::new(query, input, parallelism, with_flink));
                 }
             }
         }
         all
     }
 
-    /// The CPU time that Flink takes to start, for each of its parallelisms.
+    /// The CPU time of Flink's start-up, for each of its parallelisms.
     fn starts(&self, all: &[Series]) -> Result<Vec<FlinkStart>, String> {
-        let (Some(flink), Some(first)) =
-            (&self.plan.flink, all.iter().find(|series| series.beside))
-        else {
+        let (Some(flink), Some(first)) = (
+            &self.plan.flink,
+            all.iter().find(|series| series.with_flink),
+        ) else {
             return Ok(Vec::new());
         };
         let few = self.folder.join("few.jsonl");
         self.engine.run(&queries::generate(&few, START_EVENTS), 1)?;
         let mut starts = Vec::new();
         for &parallelism in &self.plan.arguments.parallelism {
-            eprintln!("Flink's start, parallelism {parallelism}");
+            eprintln!("Flink's start-up, parallelism {parallelism}");
             let text = first.query.for_flink(&few, self.folder);
             let mut costs = Vec::new();
             for _ in 0..self.plan.arguments.runs {
@@ -246,7 +249,7 @@ impl Bench<'_> {
         let cost = self.engine.run(&text, parallelism)?;
         cost.check(query.name, self.plan.arguments.events)?;
         series.runs.push(cost);
-        if let (Some(flink), true) = (&self.plan.flink, series.beside) {
+        if let (Some(flink), true) = (&self.plan.flink, series.with_flink) {
             let text = query.for_flink(&self.file, self.folder);
             series
                 .flink_runs

@@ -1,4 +1,4 @@
-//! A part of an experiment in a process of its own, and the socket between it and whoever measures.
+//! A part of an experiment in a process of its own, and the socket between it and the parent process.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
@@ -12,45 +12,45 @@ use slackwater::measure::program::start_follower;
 
 use crate::programs;
 
-/// What a part is started with.
+/// Arguments of a part.
 #[derive(Args)]
 pub struct PartArguments {
-    /// The descriptor of the socket to whoever measures
+    /// The descriptor of the socket to the parent process
     #[arg(long)]
     pub control: i32,
 }
 
-/// A part, as whoever measures sees it. The process goes with it.
+/// A part, as the parent process sees it. Dropping this ends the process.
 pub struct Party {
     control: Control,
     child: Child,
 }
 
 impl Party {
-    /// Starts this program as a part of this name.
+    /// Starts this program as a part with this name.
     ///
     /// # Errors
     ///
-    /// When it can't be started.
+    /// If it can't be started.
     pub fn start(name: &str) -> Result<Party, String> {
         let (control, child) = start_follower(|socket| programs::part(name, socket))?;
         Ok(Party { control, child })
     }
 
-    /// Tells it something, with sockets.
+    /// Sends an order, with sockets.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// If the part has ended.
     pub fn tell(&self, order: &impl Serialize, sockets: &[BorrowedFd<'_>]) -> Result<(), String> {
         self.control.send(order, sockets)
     }
 
-    /// What it says next; `None` when it failed, and said why on standard error.
+    /// The next message of the part; `None` if it failed and reported the reason on standard error.
     ///
     /// # Errors
     ///
-    /// When it says something else.
+    /// If it sends something else.
     pub fn hear<T: DeserializeOwned>(&self) -> Result<Option<T>, String> {
         let heard = self.control.receive::<T>()?;
         Ok(heard.map(|(heard, _)| heard))
@@ -62,13 +62,13 @@ impl Party {
         ended.map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 
-    /// The number of its process.
+    /// The process id of the part.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 }
 
-/// To wait for what it says beside other things.
+/// For waiting for the part's messages together with other events.
 impl AsFd for Party {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
@@ -77,19 +77,19 @@ impl AsFd for Party {
 
 impl Drop for Party {
     fn drop(&mut self) {
-        // It has answered and ends, or something is wrong with it or with another part.
+        // The process has answered and is ending, or it or another part has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Two ends of a socket, of which neither stays here.
+/// Two connected sockets, both for other processes.
 ///
 /// # Errors
 ///
-/// When there is no descriptor left.
+/// If no descriptor is left.
 pub fn pair() -> Result<(OwnedFd, OwnedFd), String> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let pair = socketpair(family, kind, SocketFlags::CLOEXEC, None);
-    pair.map_err(|error| format!("no pair of sockets: {error}"))
+    pair.map_err(|error| format!("can't create sockets: {error}"))
 }

@@ -1,13 +1,13 @@
-//! `slackwater bench placement`: what placement is predicted to gain on UPM-CEP's machine, and how
-//! rows per CPU second hold out here at more instances than one.
+//! `slackwater bench placement`: what placement is predicted to gain on UPM-CEP's machine, and how rows
+//! per CPU second scale here with more than one instance.
 //!
 //! ```text
 //! HiBench's queries ─► planner (as run) on the Bullion S16's distances ─► model.rs ─► predictions
 //!                   └─► runs at parallelism 1, 2, 4, 8 over 8 files here ─► scaling.rs ─► ratios
 //! ```
 //!
-//! The first half is a prediction and not a reproduction: no such machine is at hand. Its
-//! parameters are printed, and so is which of them UPM-CEP's paper gives (`papers.md` P5).
+//! The first half is a prediction and not a reproduction, because no such machine is available. Its
+//! parameters are printed, together with which of them UPM-CEP's paper gives (`papers.md` P5).
 
 mod figures;
 mod model;
@@ -21,10 +21,10 @@ use figures::Figures;
 
 use crate::lab::{self, Experiment, Files, Verdict};
 
-/// What is predicted and measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
-    /// NUMA nodes of the machine that the prediction takes, from 1 to 16
+    /// Number of NUMA nodes of the machine for which the prediction is made, from 1 to 16
     #[arg(
         long,
         value_name = "N,N",
@@ -32,13 +32,13 @@ pub struct Arguments {
         default_value = "1,2,4,8"
     )]
     nodes: Vec<usize>,
-    /// Leave out what is measured here
+    /// Skip the measurements on this machine
     #[arg(long)]
     predict_only: bool,
-    /// Records in the generated files, in all
+    /// Records in all generated files together
     #[arg(long, default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(scaling::FILES..))]
     rows: u64,
-    /// Instances of each parallelisable subquery; the first is what the others are held against
+    /// Instances of each parallelizable subquery; the others are compared with the first number
     #[arg(
         long,
         value_name = "N,N",
@@ -51,8 +51,8 @@ pub struct Arguments {
     runs: u32,
     #[command(flatten)]
     files: Files,
-    /// Where the generated files lie meanwhile [default: /dev/shm where it is, else the temporary
-    /// folder]
+    /// The folder of the generated files during the experiment [default: /dev/shm if it exists, else the
+    /// folder for temporary files]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         return Err(format!("--nodes {wrong}: the machine has 1 to 16"));
     }
     if arguments.parallelism.is_empty() || arguments.parallelism.contains(&0) {
-        return Err("--parallelism: write numbers from 1, such as 1,2,4,8".to_string());
+        return Err("--parallelism: expected numbers from 1, such as 1,2,4,8".to_string());
     }
     lab::conduct(arguments, &arguments.files, None)
 }
@@ -73,8 +73,8 @@ impl Experiment for Arguments {
 
     fn announcement(&self) -> String {
         match self.predict_only {
-            true => "predictions alone".to_string(),
-            false => format!("predictions, and {} round(s) here", self.runs),
+            true => "predictions only".to_string(),
+            false => format!("predictions, and {} round(s) of measurements", self.runs),
         }
     }
 

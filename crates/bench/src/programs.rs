@@ -1,5 +1,5 @@
-//! The programs that experiments start: the engine as users run it, the queries by hand, and parts of
-//! the experiment itself.
+//! The programs that experiments start: the engine as users run it, the hand-written queries, and parts
+//! of the experiment itself.
 
 use std::io::Write;
 use std::os::fd::RawFd;
@@ -10,35 +10,39 @@ use serde::Deserialize;
 use slackwater::PROGRAM_VARIABLE;
 use slackwater::report::count;
 
-/// The engine: the program that started this one as its `bench`, or `slackwater` beside this one.
+/// The engine: the program that started this one for its command `bench`, or `slackwater` in the folder
+/// of this one.
 ///
 /// # Errors
 ///
-/// When there is none.
+/// If there is none.
 pub fn engine() -> Result<PathBuf, String> {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
         return Ok(program.into());
     }
-    beside("slackwater", "cargo build --release -p slackwater makes it")
+    beside(
+        "slackwater",
+        "cargo build --release -p slackwater builds it",
+    )
 }
 
-/// The queries written by hand that the engine is compared with.
+/// The hand-written queries that the engine is compared with.
 ///
 /// # Errors
 ///
-/// When the program is not there; the message says how to make it.
+/// If the program does not exist; the message says how to build it.
 pub fn by_hand() -> Result<PathBuf, String> {
-    let hint = "it is the program written by hand that the engine is compared with: cargo build --release -p \
-                slackwater-bench makes it";
+    let hint = "it is the hand-written program that the engine is compared with: cargo build --release -p \
+                slackwater-bench builds it";
     beside("slackwater-limit", hint)
 }
 
-/// The command that starts a part of an experiment as a process of its own; `descriptor` is its socket
-/// to whoever measures.
+/// The command that starts a part of an experiment as a process of its own; `descriptor` is its socket to
+/// the parent process.
 ///
 /// # Errors
 ///
-/// When the path of this program is not known.
+/// If the path of this program is not known.
 pub fn part(name: &str, descriptor: RawFd) -> Result<Command, String> {
     let mut command = itself()?;
     command.args([name, "--control"]);
@@ -46,11 +50,11 @@ pub fn part(name: &str, descriptor: RawFd) -> Result<Command, String> {
     Ok(command)
 }
 
-/// This program, to be started once more.
+/// The command that starts this program once more.
 ///
 /// # Errors
 ///
-/// When its path is not known.
+/// If its path is not known.
 pub fn itself() -> Result<Command, String> {
     this().map(Command::new)
 }
@@ -68,24 +72,24 @@ fn this() -> Result<PathBuf, String> {
     std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))
 }
 
-/// The engine, run to the end of its input.
+/// The engine, which runs queries to the end of their input.
 pub struct Engine {
     program: PathBuf,
     report: PathBuf,
 }
 
-/// What a run of the engine cost: some fields of its report.
+/// The cost of a run of the engine: some fields of its report.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Cost {
-    /// Rows read.
+    /// Number of rows read.
     pub rows_in: u64,
-    /// Rows rejected.
+    /// Number of rows rejected.
     pub rows_bad: u64,
-    /// Rows that came too late.
+    /// Number of late rows.
     pub rows_late: u64,
     /// Rows per second.
     pub rows_per_s: f64,
-    /// From the first row to the end.
+    /// Seconds from the first row to the end.
     pub wall_s: f64,
     /// CPU time of the whole process, including its start and the planning of the query.
     pub cpu_s: f64,
@@ -96,11 +100,11 @@ pub struct Cost {
 }
 
 impl Engine {
-    /// The engine, whose reports go to a folder.
+    /// The engine, with its reports in this folder.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// If there is none.
     pub fn new(folder: &Path) -> Result<Engine, String> {
         Ok(Engine {
             program: engine()?,
@@ -108,11 +112,11 @@ impl Engine {
         })
     }
 
-    /// Runs a text to its end.
+    /// Runs a query to its end.
     ///
     /// # Errors
     ///
-    /// What the engine says.
+    /// The engine's error message.
     pub fn run(&self, text: &str, parallelism: usize) -> Result<Cost, String> {
         let mut command = Command::new(&self.program);
         command.args(["run", "-", "--quiet", "--parallelism"]);
@@ -126,30 +130,30 @@ impl Engine {
 }
 
 impl Cost {
-    /// Checks that all rows were read, and none of them was bad or late.
+    /// Checks that all rows were read, and none of them was rejected or late.
     ///
     /// # Errors
     ///
-    /// When rows are missing.
+    /// If rows are missing.
     pub fn check(&self, of: &str, rows: u64) -> Result<(), String> {
-        // Other inputs beside the one that counts have rows, too.
+        // Inputs other than the counted one may have rows, too.
         if self.rows_in >= rows && self.rows_bad == 0 && self.rows_late == 0 {
             return Ok(());
         }
         let [read, rows, bad, late] =
             [self.rows_in, rows, self.rows_bad, self.rows_late].map(count);
         Err(format!(
-            "{of}: {read} of {rows} rows read, {bad} bad, {late} late"
+            "{of}: {read} of {rows} rows read, {bad} rejected, {late} late"
         ))
     }
 }
 
-/// Runs a program to its end, with an input where it reads one. An exit code other than 0 is an error with
-/// what the program said and the query that it was given.
+/// Runs a program to its end, with this standard input. An exit code other than 0 is an error, with the
+/// program's message and the query that it received.
 ///
 /// # Errors
 ///
-/// When the program can't be started, or fails.
+/// If the program can't be started, or fails.
 pub fn finish(mut command: Command, query: &str, input: Option<&str>) -> Result<Output, String> {
     let program = command.get_program().display().to_string();
     let failed = |error: std::io::Error| format!("{program}: {error}");
@@ -160,7 +164,7 @@ pub fn finish(mut command: Command, query: &str, input: Option<&str>) -> Result<
     let command = command.stdin(stdin).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn().map_err(failed)?;
     if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
-        // A child that has ended before reading says why on its standard error.
+        // A process that has ended before reading it reports the reason on its standard error.
         let _ = pipe.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed)?;
@@ -179,11 +183,11 @@ pub fn finish(mut command: Command, query: &str, input: Option<&str>) -> Result<
     ))
 }
 
-/// Reads JSON of a program.
+/// Parses JSON from a program.
 ///
 /// # Errors
 ///
-/// When it is something else.
+/// If it is something else.
 pub fn parse<T: for<'de> Deserialize<'de>>(json: &[u8], what: &str) -> Result<T, String> {
     serde_json::from_slice(json).map_err(|error| format!("{what}: {error}"))
 }

@@ -1,8 +1,9 @@
 //! `slackwater bench target`: what a latency target costs, and whether it is met.
 //!
-//! Records of 200 bytes come over TCP from another process, at rates from 100 to 500,000 a second;
-//! two queries read them and send rows back. The engine is told a target and nothing else, or how to
-//! wait and to collect and no target; a program written by hand does one of the queries, too.
+//! Records of 200 bytes arrive over TCP from another process, at rates from 100 to 500,000 per second;
+//! two queries read them and send rows back. The engine has either a target as its only setting, or fixed
+//! settings for waiting and collecting and no target; a hand-written program runs one of the queries,
+//! too.
 //!
 //! ```text
 //! plan ──► generator (a process: sender, receiver) ══ records ══► engine, or a program by hand
@@ -11,24 +12,25 @@
 //! ```
 //!
 //! What the figures contain:
-//! - **Open loop.** Records are due at absolute times, the same in all settings, and all that are due
-//!   in a millisecond at its beginning, in one write. Latency counts from the time that the last
-//!   record was due that a row needed to the row's receipt in the other process; so a sender that is
-//!   held up shows, and so does a receiver. What the engine says of itself stands beside it.
-//! - **CPU time** is the kernel's count of the process that runs the query, within the interval.
-//!   Start, warm-up and end are not in it, and neither are sender and receiver.
-//! - **All rows are accounted for**: what comes back must be what the records make, to the row, or
+//! - **Open loop.** Records are due at absolute times, the same in all settings; all records of a
+//!   millisecond are due at its beginning, in one write. Latency counts from the time at which the last
+//!   record that a row needed was due, to the row's receipt in the other process; so delays of the sender
+//!   or the receiver are visible. The engine's own figures are reported as well.
+//! - **CPU time** is the kernel's count of the process that runs the query, within the interval. It
+//!   excludes start-up, warm-up and shutdown, and the sender and receiver.
+//! - **All rows are checked**: the rows that come back must be exactly those that the records produce, or
 //!   the experiment fails.
-//! - **Disturbance** is measured: the time in which the query's process could have run and its core
-//!   was taken, and what all others used meanwhile. Behind each round the points with the most of it
-//!   are measured again, at most a fifth of them, and the less disturbed measurement counts.
-//! - **Rounds are interleaved**: each goes through all rates and queries, and there through all
-//!   settings, every other round backwards. Figures are medians over the rounds.
+//! - **Disturbance** is measured: the time in which the query's process was ready to run and its core was
+//!   taken, and the CPU time of all other processes. After each round the most disturbed points are
+//!   measured again, at most a fifth of them, and the less disturbed measurement counts.
+//! - **Rounds are interleaved**: each goes through all rates and queries, and there through all settings,
+//!   every other round backwards. Figures are medians over the rounds.
 //! - **Windows close once a second**, so the p99 of that query is nearly the slowest of some fifteen
-//!   closings; more rounds make it the median of such.
+//!   closings; with more rounds it is a median of these.
 //!
-//! Shutdown: the experiment kills and waits for what it has started, also when it fails. When it is
-//! killed itself the generator dies with it, and the query ends for want of its connections.
+//! Shutdown: the experiment kills the processes that it started and waits for them, also when it fails.
+//! If the experiment is killed, the generator ends with it, and the query ends because its connections
+//! are closed.
 
 mod chart;
 mod child;
@@ -97,7 +99,7 @@ impl Experiment for Plan {
                     measured.push(measure(spec, round.number)?);
                 }
             }
-            // A multiple of what passes.
+            // As a multiple of the limit.
             let again = |point: &Point| measure(point.spec, point.round);
             repeated += round.repeat(&mut measured, 1.0, Point::disturbance, again)?;
             points.extend(measured);

@@ -1,9 +1,9 @@
-//! `slackwater bench wait`: what it costs to wait for messages, by the way of waiting and the rate.
+//! `slackwater bench wait`: what waiting for messages costs, by wait mode and rate.
 //!
 //! The experiment of Akram and Bilas, "A Sleep-based Communication Mechanism to Save Processor
-//! Utilization in Distributed Streaming Systems": a sender and a receiver, each a process pinned to
-//! a core of its own, messages of 200 bytes at rates from 100 to 1,000,000 a second, and the CPU
-//! time of both, for every mode of waiting, beside TCP with interrupts.
+//! Utilization in Distributed Streaming Systems": a sender and a receiver, each a process pinned to a
+//! core of its own, messages of 200 bytes at rates from 100 to 1,000,000 per second, and the CPU time of
+//! both, for every wait mode, compared with TCP and interrupts.
 //!
 //! ```text
 //! plan ──────► part (two processes a point) ──► sender ══ ends ══► receiver
@@ -13,19 +13,19 @@
 //!
 //! What the figures contain:
 //! - **Open loop.** Messages are due at absolute times, at random or regularly, the same ones in all
-//!   modes. Latency counts from the time a message was due, so a sender that is held up shows.
-//! - **CPU time** is the kernel's count of each process, from the first message of the interval to
-//!   the first one behind it.
-//! - **The sender's own waiting** (a timed sleep per message, per tick at high rates) is the same in
-//!   all modes. A sender that does all but send is measured beside, and subtracted where figures say
-//!   so.
-//! - **Disturbance** is measured: the time in which a side could have run and its core was taken.
-//!   Behind each round the points with the most of it are measured again, at most a fifth of them,
-//!   and the less disturbed measurement counts.
+//!   modes. Latency counts from the time at which a message was due, so delays of the sender are visible.
+//! - **CPU time** is the kernel's count of each process, from the first message of the interval to the
+//!   first one after it.
+//! - **The sender's own waiting** (a timed sleep per message, or per tick at high rates) is the same in
+//!   all modes. A sender that does everything except sending is measured as well, and subtracted where
+//!   figures say so.
+//! - **Disturbance** is measured: the time in which a side was ready to run and its core was taken. After
+//!   each round the most disturbed points are measured again, at most a fifth of them, and the less
+//!   disturbed measurement counts.
 //! - **Rounds are interleaved**: each goes through all rates, and at each rate through all modes,
 //!   every other one backwards. Figures are medians over the rounds.
 //!
-//! `docs/benchmarks/wait.md` has the results.
+//! Results: `docs/benchmarks/wait.md`.
 
 mod arrivals;
 mod chart;

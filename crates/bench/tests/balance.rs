@@ -1,5 +1,4 @@
-//! `slackwater bench balance`, a few tiny points of it, from end to end. How fast anything was is not
-//! looked at.
+//! `slackwater bench balance` with a few tiny points, from end to end. Speeds are not checked.
 
 use crate::support::Folder;
 
@@ -27,7 +26,7 @@ fn every_way_is_measured_from_end_to_end() {
     assert!(figures["host"]["processor"].is_string());
     assert!(figures["stolen_percent"].as_f64().unwrap() >= 0.0);
     let cases = figures["cases"].as_array().unwrap();
-    // Two ways with three sizes, for the time and for the reaction; and two by key.
+    // Two ways with three sizes, for the time and for the reaction; and two ways by key.
     assert_eq!(cases.len(), 14);
     for case in cases {
         assert!(case["seconds"][0].as_f64().unwrap() > 0.0, "{case}");
@@ -35,11 +34,11 @@ fn every_way_is_measured_from_end_to_end() {
 }
 
 #[test]
-fn what_can_not_be_measured_is_refused() {
+fn wrong_arguments_are_rejected() {
     let folder = Folder::new();
     let refused = folder.bench(&["balance", "--factors", "0"]);
     assert!(
-        refused.err.contains("--factors are 1 or more"),
+        refused.err.contains("--factors must be 1 or more"),
         "{}",
         refused.err
     );

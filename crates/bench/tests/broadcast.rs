@@ -1,5 +1,4 @@
-//! `slackwater bench broadcast` and `bench line`, small ones, from end to end. How fast anything was is
-//! not looked at.
+//! Small runs of `slackwater bench broadcast` and `bench line`, from end to end. Speeds are not checked.
 
 use crate::support::Folder;
 
@@ -47,7 +46,7 @@ fn every_algorithm_over_every_link_reaches_every_receiver() {
         }
         assert_eq!(point["choices"].as_array().unwrap().len(), 2);
     }
-    // Two goals: those of 32 receivers were not measured.
+    // Two goals: those for 32 receivers were not measured.
     assert_eq!(figures["verdicts"].as_array().unwrap().len(), 2);
 }
 
@@ -70,7 +69,7 @@ fn a_line_is_measured_over_both_links() {
 }
 
 #[test]
-fn a_setting_that_can_not_be_is_refused() {
+fn an_impossible_setting_is_rejected() {
     let folder = Folder::new();
     let refused = folder.bench(&["broadcast", "--settings", "4x8"]);
     refused.fails(2, &["such as 32x8"]);

@@ -1,5 +1,5 @@
-//! `slackwater bench checkpoint`, two tiny points and a kill, from end to end. How fast anything was is
-//! not looked at.
+//! `slackwater bench checkpoint` with two tiny points and a kill, from end to end. Speeds are not
+//! checked.
 
 use crate::support::Folder;
 
@@ -30,7 +30,7 @@ fn points_and_a_kill_are_measured_from_end_to_end() {
         "| 1000 | folder | none |",
         "| 1000 | folder | 200 ms |",
         "| 1000 | 1 |",
-        "not measured: CPU time on top, every 10 s, 100000 keys",
+        "not measured: additional CPU time, every 10 s, 100000 keys",
     ] {
         assert!(
             finished.out.contains(part),
@@ -54,12 +54,12 @@ fn points_and_a_kill_are_measured_from_end_to_end() {
 }
 
 #[test]
-fn what_can_not_be_measured_is_refused_before() {
+fn wrong_arguments_are_rejected_at_once() {
     let folder = Folder::new();
     folder
         .bench(&["checkpoint", "--keys", "2000"])
         .fails(2, &["--keys", "power of ten"]);
     folder
         .bench(&["checkpoint", "--json", "nowhere/checkpoint.json"])
-        .fails(1, &["there is no folder nowhere"]);
+        .fails(1, &["the folder nowhere does not exist"]);
 }

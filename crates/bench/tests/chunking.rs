@@ -1,10 +1,9 @@
-//! `slackwater bench chunking`, a tiny pipeline of it, from end to end. How fast anything was is not
-//! looked at.
+//! `slackwater bench chunking` with a tiny pipeline, from end to end. Speeds are not checked.
 
 use crate::support::Folder;
 
 #[test]
-fn all_experiments_are_done_from_end_to_end() {
+fn all_experiments_run_from_end_to_end() {
     let folder = Folder::new();
     let finished = folder
         .bench(&[
@@ -48,7 +47,7 @@ fn all_experiments_are_done_from_end_to_end() {
     let level = &figures["levels"][0];
     let sizes = level["sweep"]["sizes"].as_array().unwrap();
     assert_eq!(sizes.len(), 4);
-    // Whole images came through, and parts of them beside; a busy host has no time for some sizes.
+    // Complete images were sent, and parts of them as well; a busy host has no time for some sizes.
     let whole = |size: &serde_json::Value| size["complete_per_s"].as_f64().unwrap() > 0.0;
     assert!(sizes.iter().any(whole), "{sizes:?}");
     assert_eq!(level["latency"].as_array().unwrap().len(), 6);
@@ -63,7 +62,7 @@ fn all_experiments_are_done_from_end_to_end() {
 }
 
 #[test]
-fn what_can_not_be_measured_is_refused_before() {
+fn wrong_arguments_are_rejected_at_once() {
     let folder = Folder::new();
     folder
         .bench(&["chunking", "--blocks", "1000"])
@@ -73,5 +72,5 @@ fn what_can_not_be_measured_is_refused_before() {
         .fails(1, &["--image", "a power of two"]);
     folder
         .bench(&["chunking", "--json", "nowhere/chunking.json"])
-        .fails(1, &["there is no folder nowhere"]);
+        .fails(1, &["the folder nowhere does not exist"]);
 }

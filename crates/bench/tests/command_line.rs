@@ -1,9 +1,9 @@
-//! The command line as users see it.
+//! The command line, as users see it.
 
 use crate::support::Folder;
 
 #[test]
-fn it_speaks_of_the_command_that_users_write() {
+fn help_names_the_command_that_users_type() {
     let folder = Folder::new();
     let help = folder.bench(&["--help"]).ok().out;
     for part in [

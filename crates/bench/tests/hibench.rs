@@ -1,9 +1,9 @@
-//! `slackwater bench hibench` over few records, from end to end. How fast anything was is not looked at.
+//! `slackwater bench hibench` over few records, from end to end. Speeds are not checked.
 
 use crate::support::Folder;
 
 #[test]
-fn every_workload_is_measured_beside_the_program_by_hand() {
+fn every_workload_is_compared_with_the_hand_written_program() {
     let folder = Folder::new();
     let arguments = [
         "hibench",
@@ -27,7 +27,7 @@ fn every_workload_is_measured_beside_the_program_by_hand() {
         "repartition",
         "wordcount",
         "fixwindow",
-        "limit: fixwindow by hand",
+        "limit: fixwindow written by hand",
         "MB over 20,000 records",
     ] {
         let out = &finished.out;
@@ -44,9 +44,9 @@ fn every_workload_is_measured_beside_the_program_by_hand() {
 }
 
 #[test]
-fn what_can_not_be_measured_is_refused() {
+fn wrong_arguments_are_rejected() {
     let folder = Folder::new();
     folder
         .bench(&["hibench", "--parallelism", "0"])
-        .fails(1, &["--parallelism: write numbers from 1"]);
+        .fails(1, &["--parallelism: expected numbers from 1"]);
 }

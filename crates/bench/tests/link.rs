@@ -1,4 +1,4 @@
-//! `slackwater bench link`, in a hurry, from end to end. How fast anything was is not looked at.
+//! A quick run of `slackwater bench link`, from end to end. Speeds are not checked.
 
 use serde_json::Value;
 
@@ -6,11 +6,11 @@ use crate::support::Folder;
 
 fn number(value: &Value, field: &str) -> f64 {
     let number = value[field].as_f64();
-    number.unwrap_or_else(|| panic!("{field} is no number in {value}"))
+    number.unwrap_or_else(|| panic!("{field} is not a number in {value}"))
 }
 
 #[test]
-fn the_kinds_that_were_asked_for_are_measured() {
+fn the_requested_kinds_are_measured() {
     let folder = Folder::new();
     let kinds = "in-process,shm-lent,shm-copied,tcp-link,unix,unix-seqpacket,pipe,tcp-plain";
     let arguments = ["link", "--quick", "--kinds", kinds, "--json", "link.json"];
@@ -46,7 +46,7 @@ fn the_kinds_that_were_asked_for_are_measured() {
 }
 
 #[test]
-fn what_it_does_not_know_is_named() {
+fn an_unknown_kind_is_named() {
     let folder = Folder::new();
     folder
         .bench(&["link", "--kinds", "carrier-pigeon"])

@@ -1,5 +1,6 @@
-//! All tests of the experiments, in one binary. Those that run the engine start `slackwater` beside
-//! `slackwater-bench`: `cargo test --workspace` builds it, and so does `cargo build -p slackwater`.
+//! All tests of the experiments, in one binary. Those that run the engine start `slackwater` in the same
+//! folder as `slackwater-bench`: `cargo test --workspace` builds it, and so does `cargo build -p
+//! slackwater`.
 
 mod balance;
 mod broadcast;

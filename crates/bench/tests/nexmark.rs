@@ -1,4 +1,4 @@
-//! `slackwater bench nexmark`: both inputs, and what is refused. Flink's part needs Java and is not run here.
+//! `slackwater bench nexmark`: both inputs, and errors. Flink's part needs Java and is not run here.
 
 use crate::support::Folder;
 
@@ -50,7 +50,7 @@ fn every_input_is_measured_and_the_folder_is_left_as_it_was() {
 }
 
 #[test]
-fn wrong_arguments_are_refused_before_anything_is_made() {
+fn wrong_arguments_are_rejected_before_anything_is_created() {
     let folder = Folder::new();
     let refused = |arguments: &[&str], parts: &[&str]| {
         let arguments = [&["nexmark"], arguments].concat();
@@ -63,6 +63,6 @@ fn wrong_arguments_are_refused_before_anything_is_made() {
         &["slackwater-flink.jar", "make peers-flink"],
     );
     refused(&["--parallelism", "0"], &["--parallelism"]);
-    refused(&["--json", "no/such.json"], &["no folder"]);
+    refused(&["--json", "no/such.json"], &["does not exist"]);
     assert!(folder.names().is_empty());
 }

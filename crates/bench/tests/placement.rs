@@ -1,9 +1,9 @@
-//! `slackwater bench placement`: the prediction, which needs no other machine and no time.
+//! `slackwater bench placement`: the prediction, which takes neither another machine nor time.
 
 use crate::support::Folder;
 
 #[test]
-fn predictions_stand_beside_what_was_published() {
+fn predictions_are_compared_with_published_figures() {
     let folder = Folder::new();
     let arguments = [
         "placement",

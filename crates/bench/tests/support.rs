@@ -1,11 +1,11 @@
-//! The program as a child process in a folder of its own.
+//! Runs the program as a child process in a folder of its own.
 
 use std::process::{Command, Stdio};
 
 /// A folder in which experiments are run.
 pub struct Folder(tempfile::TempDir);
 
-/// How an experiment ended.
+/// The result of an experiment.
 #[derive(Debug)]
 pub struct Finished {
     pub code: Option<i32>,
@@ -36,18 +36,18 @@ impl Folder {
         }
     }
 
-    /// The text of a file.
+    /// The content of a file.
     pub fn read(&self, name: &str) -> String {
         let path = self.0.path().join(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// A file of JSON.
+    /// The content of a JSON file.
     pub fn json(&self, name: &str) -> serde_json::Value {
         serde_json::from_str(&self.read(name)).unwrap()
     }
 
-    /// Names of everything in it, sorted.
+    /// The names of everything in the folder, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -58,13 +58,13 @@ impl Folder {
 }
 
 impl Finished {
-    /// Ended well.
+    /// Checks that the experiment succeeded.
     #[track_caller]
     pub fn ok(self) -> Finished {
         self.with_code(0)
     }
 
-    /// Ended with this code, and says all of `parts` on standard error.
+    /// Checks that the experiment ended with this code, and that standard error contains all of `parts`.
     #[track_caller]
     pub fn fails(self, code: i32, parts: &[&str]) -> Finished {
         let finished = self.with_code(code);

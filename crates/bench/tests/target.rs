@@ -1,12 +1,11 @@
-//! `slackwater bench target`, two tiny points of it, from end to end. How fast anything was is not
-//! looked at.
+//! `slackwater bench target` with two tiny points, from end to end. Speeds are not checked.
 
 use crate::support::Folder;
 
 #[test]
 fn two_points_are_measured_from_end_to_end() {
     let folder = Folder::new();
-    // A window closes 1 s behind the first record: within what counts.
+    // A window closes 1 s after the first record: within the measured interval.
     let finished = folder
         .bench(&[
             "target",
@@ -47,7 +46,7 @@ fn two_points_are_measured_from_end_to_end() {
     let points = figures["points"].as_array().unwrap();
     assert_eq!(points.len(), 4);
     for point in points {
-        // Warm-up, interval and tail, and no record of them was left.
+        // Warm-up, interval and tail, without records left.
         let generated = &point["generated"];
         assert_eq!(generated["sent"]["records"], 2_800, "{point}");
         assert_eq!(generated["sent"]["unsent"], 0, "{point}");
@@ -73,14 +72,14 @@ fn two_points_are_measured_from_end_to_end() {
 }
 
 #[test]
-fn what_can_not_be_measured_is_refused_before() {
+fn wrong_arguments_are_rejected_at_once() {
     let folder = Folder::new();
     folder
         .bench(&["target", "--settings", "fast"])
         .fails(2, &["--settings", "interrupt"]);
     folder
         .bench(&["target", "--svg", "nowhere/target.svg"])
-        .fails(1, &["there is no folder nowhere"]);
+        .fails(1, &["the folder nowhere does not exist"]);
     let hand = ["target", "--settings", "hand", "--queries", "window"];
     folder
         .bench(&hand)

@@ -1,5 +1,4 @@
-//! `slackwater bench wait`, two tiny points of it, from end to end. How fast anything was is not
-//! looked at.
+//! `slackwater bench wait` with two tiny points, from end to end. Speeds are not checked.
 
 use crate::support::Folder;
 
@@ -65,12 +64,12 @@ fn two_points_are_measured_from_end_to_end() {
 }
 
 #[test]
-fn what_can_not_be_measured_is_refused_before() {
+fn wrong_arguments_are_rejected_at_once() {
     let folder = Folder::new();
     folder
         .bench(&["wait", "--modes", "sleeping"])
         .fails(2, &["--modes", "'interrupt'"]);
     folder
         .bench(&["wait", "--json", "nowhere/wait.json"])
-        .fails(1, &["there is no folder nowhere"]);
+        .fails(1, &["the folder nowhere does not exist"]);
 }

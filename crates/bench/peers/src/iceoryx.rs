@@ -1,9 +1,9 @@
 //! iceoryx2: publish and subscribe through shared memory, one service in each direction.
 //!
-//! As its users write it: a sample is borrowed, written and sent, the subscriber reads it in place.
-//! The queue holds as many messages as our ring of the same bytes would. A full queue makes its
-//! publisher wait in its own way (`RetryUntilDelivered`, its default), not in ours. By interrupt,
-//! each push notifies a listener, its event service.
+//! Written as its users would: a sample is borrowed, written and sent, and the subscriber reads it in
+//! place. The queue holds as many messages as our ring of the same bytes would. A publisher with a full
+//! queue waits in the library's way (`RetryUntilDelivered`, its default), not in ours. By interrupt, each
+//! push notifies a listener of the library's event service.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::measure::{PATIENCE, RING_BYTES};
 const MESSAGES_MAX: usize = 1024;
 
 pub struct Peer {
-    /// The follower's process: both sides build their names with it.
+    /// The follower's process id; both sides build the names of their services with it.
     id: u32,
     leads: bool,
     orders: u32,

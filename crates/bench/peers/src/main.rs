@@ -1,15 +1,15 @@
 //! Peers: other libraries that carry messages from core to core, measured by the loops that measure
 //! the links of Slackwater.
 //!
-//! `slackwater bench link` starts it: `slackwater-peers KIND LEADER-CORE FOLLOWER-CORE`, which takes
-//! orders from standard input and answers on standard output, a line of JSON each. A fourth argument
-//! is the descriptor by which a follower finds its leader. Without arguments it lists its kinds.
+//! `slackwater bench link` starts `slackwater-peers KIND LEADER-CORE FOLLOWER-CORE`, which reads orders
+//! from standard input and answers on standard output, one line of JSON each. A fourth argument is the
+//! descriptor by which a follower finds its leader. Without arguments the program lists its kinds.
 
 mod iceoryx;
 mod ring;
 
-// The files of the program itself, compiled here once more: the product's crate would bring all of
-// the product, and a library that both use would have to be a part of the product.
+// Source files of Slackwater itself, compiled here once more: depending on the product's crate would pull
+// in the whole product, and a library that both use would have to be a part of the product.
 #[allow(dead_code, unused_imports)]
 #[path = "../../../slackwater/src"]
 mod own {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<(), String> {
-    let usage = || "write: slackwater-peers KIND LEADER-CORE FOLLOWER-CORE".to_string();
+    let usage = || "usage: slackwater-peers KIND LEADER-CORE FOLLOWER-CORE".to_string();
     let (kind, leader, follower) = match arguments {
         [kind, leader, follower] | [kind, leader, follower, _] => (kind, leader, follower),
         _ => return Err(usage()),
@@ -78,7 +78,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
             let led = measure::pin(cores.leader)
                 .and_then(|()| iceoryx::Peer::new(child.id(), true))
                 .and_then(|side| program::lead_all(side, &control));
-            // Before the wait: the follower ends with its control socket.
+            // Before the wait: the follower ends when its control socket is closed.
             drop(control);
             program::with_child(child, led)
         }
@@ -87,11 +87,11 @@ fn run(arguments: &[String]) -> Result<(), String> {
             let control = program::inherit(descriptor)?;
             program::follow_all(iceoryx::Peer::new(std::process::id(), false)?, &control)
         }
-        // The links of Slackwater, for whoever works on these without the whole product.
+        // Slackwater's own links, for work on these without the whole product.
         (name, follow) => match Kind::named(name) {
             Some(own) => program::run(own, cores, follow, again),
             None => Err(format!(
-                "no peer is called {name}; without arguments they are listed"
+                "there is no peer '{name}'; without arguments the peers are listed"
             )),
         },
     }

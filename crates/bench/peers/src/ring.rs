@@ -1,4 +1,4 @@
-//! rtrb: a ring between two threads, which the link inside a process is held against.
+//! rtrb: a ring between two threads, which the link inside a process is compared with.
 
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 

@@ -1,21 +1,21 @@
-//! Tables and verdicts. Pure: from what was measured to text.
+//! Tables and verdicts, from measured figures to text. Pure.
 
 use super::{Case, Figures, LARGE_BYTES, SMALL_BYTES, Way};
 use crate::lab::{Table, Verdict, median};
 
-/// How much longer than the ideal demand may take.
+/// The largest ratio of demand's time to the ideal.
 const IDEAL_RATIO_MAX: f64 = 1.1;
 
-/// How many times faster the reaction is to be than that of round robin with large chunks.
+/// How many times faster the reaction must be than that of round robin with large chunks.
 const REACTION_RATIO_MIN: f64 = 8.0;
 
-/// Everything, as text.
+/// All figures, as text.
 pub fn text(figures: &Figures) -> String {
     format!(
-        "{} copies that take {} ns a byte, one of them slow; chunks of {LARGE_BYTES} and {SMALL_BYTES} \
-         bytes, planned {}\n\nTime for all rows, over the ideal (all work over the sum of speeds), medians\n\n{}\n\
-         Reaction to a copy that becomes slow for good: how long after it the copy had done\n\
-         the last row that was made before\n\n{}",
+        "{} copies take {} ns a byte, one of them slow; chunks of {LARGE_BYTES} and {SMALL_BYTES} \
+         bytes, planned {}\n\nTime for all rows / ideal time (all work / sum of speeds), medians\n\n{}\n\
+         Reaction to a copy that becomes slow for good: time until the copy had processed\n\
+         the last row created before that\n\n{}",
         figures.copies,
         figures.ns_per_byte,
         figures.planned_bytes,
@@ -66,7 +66,7 @@ fn reactions(figures: &Figures) -> Table {
     table
 }
 
-/// The goals, of demand with planned chunks.
+/// The goals of demand with planned chunks.
 pub fn verdicts(figures: &Figures) -> Vec<Verdict> {
     let demand = figures.cases.iter().filter(|case| case.way == Way::Demand);
     let planned = demand.filter(|case| case.chunk_bytes == figures.planned_bytes);
@@ -79,7 +79,7 @@ pub fn verdicts(figures: &Figures) -> Vec<Verdict> {
     });
     let latest = ratios.min_by(|one, other| one.0.total_cmp(&other.0));
     let time = Verdict::at_most(
-        "time of demand with planned chunks, of the ideal",
+        "time of demand with planned chunks, compared with the ideal",
         slowest.map(|(ratio, _)| ratio),
         IDEAL_RATIO_MAX,
     );

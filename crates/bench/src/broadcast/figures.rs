@@ -12,25 +12,25 @@ use slackwater::measure::Spread;
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// How long it took, in seconds.
+    /// Duration of the experiment, in seconds.
     pub seconds: f64,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Which algorithm is the best in the largest setting, by link.
+    /// The ordering of the algorithms in the largest setting, by link.
     pub orderings: Vec<Ordering>,
-    /// Each point, in the order of tables.
+    /// All points, in the order of tables.
     pub points: Vec<PointFigures>,
-    /// Each round, of which goals form ratios.
+    /// The measurements of each round, from which goals calculate ratios.
     #[serde(skip)]
     pub measured: Vec<Measured>,
 }
 
-/// A point and all ways there.
+/// A point with all ways that were measured there.
 #[derive(Debug, Serialize)]
 pub struct PointFigures {
     /// The point.
     pub point: Point,
-    /// What was measured, way by way.
+    /// The figures of each way.
     pub ways: Vec<WayFigures>,
     /// What the model would choose, by link.
     pub choices: Vec<Choices>,
@@ -39,11 +39,11 @@ pub struct PointFigures {
 /// What the model would choose.
 #[derive(Debug, Serialize)]
 pub struct Choices {
-    /// Over these links.
+    /// The links that the choices are for.
     pub link: Link,
-    /// For the least latency.
+    /// The way with the least latency.
     pub latency: Way,
-    /// For the most throughput.
+    /// The way with the most throughput.
     pub throughput: Way,
 }
 
@@ -52,17 +52,18 @@ pub struct Choices {
 pub struct WayFigures {
     /// The way.
     pub way: Way,
-    /// Latency until the last receiver has it, in microseconds: each round's median.
+    /// Latency until the last receiver has the message, in microseconds: each round's median.
     pub latency_p50_us: Spread,
-    /// And of the slowest in ten.
+    /// The 90th percentile of the same latency, in microseconds.
     pub latency_p90_us: Spread,
     /// Messages per second.
     pub messages_per_s: Spread,
-    /// CPU time of all processes for a message, in microseconds, when they follow each other.
+    /// CPU time of all processes for a message when messages follow each other without a gap, in
+    /// microseconds.
     pub cpu_us_per_message: Spread,
 }
 
-/// What one round measured of a way at a point.
+/// Measurements of a way at a point in one round.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The round.
@@ -71,9 +72,9 @@ pub struct Measured {
     pub point: Point,
     /// The way.
     pub way: Way,
-    /// Median until the last receiver has it, in microseconds.
+    /// Median latency until the last receiver has the message, in microseconds.
     pub latency_p50_us: f64,
-    /// And the slowest in ten.
+    /// The 90th percentile of the same latency, in microseconds.
     pub latency_p90_us: f64,
     /// Messages per second.
     pub messages_per_s: f64,
@@ -82,7 +83,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// From what was seen when messages were spaced and when they were not.
+    /// The measurement, from what was observed when messages were spaced and when they were not.
     pub fn new(round: u32, point: Point, way: Way, spaced: &Seen, flat: &Seen) -> Measured {
         let mut latencies_us = spaced.latencies_us.clone();
         latencies_us.sort_by(f64::total_cmp);
@@ -103,7 +104,7 @@ impl Measured {
 }
 
 impl Figures {
-    /// Without how long it took.
+    /// The figures, without the duration.
     pub fn new(plan: &Plan, measured: Vec<Measured>) -> Figures {
         let points = plan.points().into_iter().map(|point| {
             let of_point = measured.iter().filter(|one| one.point == point);

@@ -8,7 +8,7 @@ use crate::fleet::{Links, Pace, Phase, Shape};
 use slackwater::broadcast::costs;
 use slackwater::measure::Kind;
 
-/// Receivers and processes.
+/// Numbers of receivers and processes.
 const SETTINGS: [(usize, usize); 8] = [
     (2, 2),
     (4, 4),
@@ -21,20 +21,20 @@ const SETTINGS: [(usize, usize); 8] = [
 ];
 const SETTINGS_QUICK: [(usize, usize); 2] = [(8, 4), (32, 8)];
 
-/// Bytes of a message.
+/// Message sizes in bytes.
 const SIZES: [usize; 5] = [64, 1 << 10, 16 << 10, 256 << 10, 1 << 20];
 const SIZES_QUICK: [usize; 3] = [64, 16 << 10, 1 << 20];
 
 const ROUNDS: u32 = 3;
 
-/// Each process is handed a socket to each other one, at most 64 with one message.
+/// Each process receives a socket to each other process, at most 64 with one message.
 const RECEIVERS_MAX: usize = 64;
 
-/// Hosts that the published experiment had workers on.
+/// Hosts that the workers of the published experiment ran on.
 const NODES: usize = 8;
 
-/// Messages of a spaced phase, and how far they are apart: so far that even the serial broadcast over
-/// TCP is through with one before the next.
+/// Messages of a spaced phase, and the time between them: so long that even the serial broadcast over TCP
+/// has delivered one before the next is sent.
 const MESSAGES: u64 = 100;
 const MESSAGES_LARGE: u64 = 24;
 const GAP_NS: u64 = 3_000_000;
@@ -44,10 +44,10 @@ const LARGE_BYTES: usize = 128 << 10;
 /// How long a flat phase sends.
 const FLAT_NS: u64 = 250_000_000;
 
-/// Starting the processes of a run, and ending them.
+/// Time for starting the processes of a run and ending them.
 const START_S: f64 = 0.3;
 
-/// What a flat phase takes until the last message is there.
+/// Time of a flat phase until the last message has arrived.
 const DRAIN_S: f64 = 0.15;
 
 /// What connects processes.
@@ -63,10 +63,10 @@ pub enum Link {
 }
 
 impl Link {
-    /// All of them.
+    /// All links.
     pub const ALL: [Link; 3] = [Link::Shm, Link::Tcp, Link::Net];
 
-    /// Its name in tables.
+    /// The link's name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Link::Shm => "shm",
@@ -75,7 +75,7 @@ impl Link {
         }
     }
 
-    /// What a fleet takes for it.
+    /// The corresponding links of a fleet.
     pub fn links(self) -> Links {
         match self {
             Link::Shm => Links::SharedMemory,
@@ -84,7 +84,7 @@ impl Link {
         }
     }
 
-    /// What is calibrated for it: of networks, the loopback interface.
+    /// The kind of link whose calibration is used: for networks, the loopback interface.
     fn kind(self) -> Kind {
         match self {
             Link::Shm => Kind::ShmLent,
@@ -93,32 +93,32 @@ impl Link {
     }
 }
 
-/// How a message gets to all.
+/// How a message gets to all receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Way {
-    /// Over which links.
+    /// The links that it goes over.
     pub link: Link,
     /// The algorithm's name.
     pub algorithm: &'static str,
-    /// In segments of so many bytes.
+    /// Bytes of a segment, if messages are cut into segments.
     pub segment_bytes: Option<usize>,
 }
 
-/// How many get a message of which size.
+/// A setting with a message size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Point {
     /// Receivers.
     pub receivers: usize,
-    /// The processes that they are in.
+    /// Number of processes that contain them.
     pub processes: usize,
     /// Bytes of a message.
     pub size_bytes: usize,
 }
 
 impl Point {
-    /// Whether two ways lay the very same links here, in whatever order: with one receiver in each
-    /// process, say, a flat tree is the serial broadcast.
-    pub fn lays_the_same(&self, one: Way, other: Way) -> bool {
+    /// Whether two ways use the very same links here, in whatever order: with one receiver in each
+    /// process, for example, a flat tree is the same as the serial broadcast.
+    pub fn uses_the_same_links(&self, one: Way, other: Way) -> bool {
         let (origin, receivers) = places(self.receivers, self.processes);
         let links = |way: Way| {
             let algorithm = Algorithm::named(way.algorithm)?;
@@ -131,7 +131,7 @@ impl Point {
     }
 }
 
-/// Processes that go through some sizes one after the other.
+/// Processes that measure several message sizes one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// Receivers.
@@ -142,9 +142,9 @@ pub struct Run {
     pub link: Link,
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// What messages are cut into.
+    /// Bytes of a segment, if messages are cut into segments.
     pub segment_bytes: Option<usize>,
-    /// Bytes of messages.
+    /// Message sizes in bytes.
     pub sizes: Vec<usize>,
 }
 
@@ -159,7 +159,7 @@ impl Run {
         }
     }
 
-    /// The way that it measures.
+    /// The way that this run measures.
     pub fn way(&self) -> Way {
         Way {
             link: self.link,
@@ -169,20 +169,20 @@ impl Run {
     }
 }
 
-/// All that is measured.
+/// Everything that is measured.
 pub struct Plan {
     settings: Vec<(usize, usize)>,
     sizes: Vec<usize>,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// What the model reckons with, link by link.
+    /// The model's costs, by link.
     costs: [Costs; 3],
-    /// Network namespaces can be had.
+    /// Whether network namespaces are available.
     namespaces: bool,
 }
 
 impl Plan {
-    /// The plan of a run that is quick or not.
+    /// The plan of a quick or of a full run.
     pub fn new(quick: bool, rounds: Option<u32>, namespaces: bool) -> Plan {
         let cores = slackwater_link::allowed_cores().len();
         let (settings, sizes): (&[_], &[_]) = if quick {
@@ -199,7 +199,7 @@ impl Plan {
         }
     }
 
-    /// Measures only these settings and sizes, where some are given.
+    /// Restricts the plan to these settings and sizes, where some are given.
     pub fn restrict(&mut self, settings: &[(usize, usize)], sizes: &[u64]) {
         if !settings.is_empty() {
             self.settings = settings.to_vec();
@@ -221,7 +221,7 @@ impl Plan {
         points.collect()
     }
 
-    /// What the model would do, without having seen what was measured.
+    /// What the model would choose; it does not know the measurements.
     pub fn choice(&self, link: Link, point: &Point, aim: Aim) -> Way {
         let (origin, receivers) = places(point.receivers, point.processes);
         let costs = self.costs_of(link);
@@ -238,13 +238,13 @@ impl Plan {
         &self.costs[place.expect("it is one of all")]
     }
 
-    /// Whether a setting is measured over such links.
+    /// Whether a setting is measured over these links.
     fn is_measured(&self, link: Link, processes: usize) -> bool {
         match link {
-            // With one process nothing leaves it.
+            // With one process no message leaves it.
             Link::Shm => true,
             Link::Tcp => processes > 1,
-            // As many nodes as were published.
+            // As many nodes as in the published experiment.
             Link::Net => self.namespaces && processes == NODES,
         }
     }
@@ -287,7 +287,7 @@ impl Plan {
         runs
     }
 
-    /// The segments that the model wants for either aim.
+    /// The segments that the model chooses for either aim.
     fn segments(
         &self,
         receivers: usize,
@@ -308,7 +308,7 @@ impl Plan {
         segments
     }
 
-    /// For each size of a run a spaced phase and a flat one.
+    /// A spaced and a flat phase for each size of a run.
     pub fn phases(&self, run: &Run) -> Vec<Phase> {
         let phases = run.sizes.iter().flat_map(|&size_bytes| {
             let (messages, gap_ns) = spacing(size_bytes);
@@ -319,7 +319,7 @@ impl Plan {
         phases.collect()
     }
 
-    /// About how long all takes, in seconds.
+    /// The approximate duration of everything, in seconds.
     pub fn expected_s(&self) -> f64 {
         let runs = self.runs();
         let sizes = runs.iter().flat_map(|run| &run.sizes);
@@ -332,7 +332,7 @@ impl Plan {
     }
 }
 
-/// Reads `32x8`: receivers, and the processes that they are in.
+/// Parses `32x8`: receivers, and the processes that contain them.
 pub fn parse_setting(text: &str) -> Result<(usize, usize), String> {
     let numbers = text.split_once('x');
     let numbers = numbers.and_then(|(receivers, processes)| {
@@ -342,7 +342,7 @@ pub fn parse_setting(text: &str) -> Result<(usize, usize), String> {
         (1..=RECEIVERS_MAX).contains(&receivers) && (1..=receivers).contains(&processes)
     };
     numbers.filter(possible).ok_or_else(|| {
-        format!("write receivers and processes, such as 32x8, up to {RECEIVERS_MAX} of each")
+        format!("expected receivers and processes, such as 32x8, up to {RECEIVERS_MAX} of each")
     })
 }
 
@@ -354,7 +354,7 @@ fn spacing(size_bytes: usize) -> (u64, u64) {
     }
 }
 
-/// The source in process 0, and neighbors in one process.
+/// The source in process 0; neighboring receivers share a process.
 fn places(receivers: usize, processes: usize) -> (Place, Vec<Place>) {
     let place = |process| Place { host: 0, process };
     let receivers = (0..receivers).map(|receiver| place(receiver * processes / receivers));
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_and_checked() {
+    fn settings_are_parsed_and_checked() {
         assert_eq!(parse_setting("32x8"), Ok((32, 8)));
         for text in ["32", "8x9", "0x0", "65x2", "2xtwo"] {
             assert!(parse_setting(text).is_err(), "{text}");
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_that_lay_the_same_links_are_known() {
+    fn ways_with_the_same_links_are_recognized() {
         let way = |algorithm| Way {
             link: Link::Shm,
             algorithm,
@@ -386,7 +386,7 @@ mod tests {
                 processes,
                 size_bytes: 64,
             };
-            point.lays_the_same(way(one), way(other))
+            point.uses_the_same_links(way(one), way(other))
         };
         assert!(same(8, 1, "serial", "ring"));
         assert!(same(8, 8, "serial", "flat_tree"));
@@ -401,7 +401,7 @@ mod tests {
             processes: 1,
             size_bytes: 64,
         };
-        assert!(!point.lays_the_same(over(Link::Shm), over(Link::Tcp)));
+        assert!(!point.uses_the_same_links(over(Link::Shm), over(Link::Tcp)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The figures as people read them.
+//! The figures as text.
 
 use super::figures::{Figures, PointFigures, WayFigures};
 use super::plan::{Link, Way};
@@ -79,7 +79,7 @@ fn lines(point: &PointFigures, table: &mut Table) {
     }
 }
 
-/// `shm flat_tree /64k`.
+/// The name of a way, such as `shm flat_tree /64k`.
 fn name(way: &Way) -> String {
     let segments = way
         .segment_bytes

@@ -1,5 +1,5 @@
-//! What broadcasts have to reach, and whether they do; and whether the published ordering of the
-//! algorithms holds here.
+//! The goals of broadcasts, and whether they are met; and whether the published ordering of the algorithms
+//! holds here.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use super::plan::{Link, Point, Way};
 use crate::lab::{Verdict, geometric_mean};
 use slackwater::measure::Spread;
 
-/// The automatic choice may cost so many times the best.
+/// The automatic choice may cost this many times the cost of the best.
 const CHOICE_MAX: f64 = 1.1;
 
-/// In the largest setting, of the serial broadcast over TCP.
+/// In the largest setting, compared with the serial broadcast over TCP.
 const THROUGHPUT_MIN: f64 = 3.0;
 const LATENCY_MAX: f64 = 0.5;
 
 /// Receivers of the largest setting.
 const RECEIVERS: usize = 32;
 
-/// Which algorithms are the best in the largest setting over a link, whole messages each.
+/// The ordering of the algorithms in the largest setting over a link, each with whole messages.
 #[derive(Debug, Serialize)]
 pub struct Ordering {
     /// The link.
@@ -76,22 +76,22 @@ pub fn verdicts(points: &[PointFigures], measured: &[Measured]) -> Vec<Verdict> 
     let at_least = |goal: &str, values, limit| judge(goal, values, limit, Verdict::at_least);
     let goals = [
         at_most(
-            "automatic choice: latency, of the best way's",
+            "automatic choice: latency, compared with the best way's",
             choice_latency,
             CHOICE_MAX,
         ),
         at_most(
-            "automatic choice: time per message, of the best way's",
+            "automatic choice: time per message, compared with the best way's",
             choice_throughput,
             CHOICE_MAX,
         ),
         at_least(
-            "32 receivers, automatic, shared memory: throughput, of serial TCP's",
+            "32 receivers, automatic, shared memory: throughput, compared with serial TCP",
             times_throughput,
             THROUGHPUT_MIN,
         ),
         at_most(
-            "32 receivers, automatic, shared memory: latency, of serial TCP's",
+            "32 receivers, automatic, shared memory: latency, compared with serial TCP",
             times_latency,
             LATENCY_MAX,
         ),
@@ -99,9 +99,9 @@ pub fn verdicts(points: &[PointFigures], measured: &[Measured]) -> Vec<Verdict> 
     goals.into_iter().flatten().collect()
 }
 
-/// How many times the cost of the best of some ways the chosen one has at a point: the median over
-/// rounds, in each of which they are neighbors. The best way is the one with the lowest median. Ways
-/// that lay the very same links are one way, measured several times.
+/// The cost of the chosen way at a point, as a multiple of the best of some ways: the median over rounds,
+/// in each of which they are neighbors. The best way is the one with the lowest median. Ways that use the
+/// very same links are one way, measured several times.
 fn of_the_best(
     measured: &[Measured],
     point: Point,
@@ -112,7 +112,7 @@ fn of_the_best(
     let each = |way: Way| {
         let own = measured
             .iter()
-            .filter(|one| one.point == point && point.lays_the_same(one.way, way));
+            .filter(|one| one.point == point && point.uses_the_same_links(one.way, way));
         let mut rounds = BTreeMap::<u32, Vec<f64>>::new();
         for one in own {
             rounds.entry(one.round).or_default().push(cost(one));
@@ -131,7 +131,7 @@ fn of_the_best(
     (!ratios.is_empty()).then(|| Spread::of(ratios).median)
 }
 
-/// The geometric mean over points against a limit; `None` where nothing was measured.
+/// The geometric mean over points, compared with a limit; `None` if nothing was measured.
 fn judge(
     goal: &str,
     values: Vec<f64>,
@@ -151,7 +151,7 @@ fn judge(
     Some(verdict.note(format!("{min:.2} to {max:.2}; {met} of {all} points")))
 }
 
-/// The algorithms in order, in the largest setting.
+/// The ordering of the algorithms in the largest setting.
 pub fn orderings(points: &[PointFigures]) -> Vec<Ordering> {
     let largest = points
         .iter()
@@ -190,8 +190,8 @@ mod tests {
     use super::super::plan::Plan;
     use super::*;
 
-    /// All ways at all points of a quick run, with a figure for each way; `is_serial` says whether it
-    /// goes to the receivers one after the other, which others are not there.
+    /// All ways at all points of a quick run, with a latency for each way; `is_serial` says whether a way
+    /// is the serial one, and differs from the others at this point.
     fn figures(latency_us: impl Fn(&Way, bool) -> f64) -> Figures {
         let plan = Plan::new(true, None, false);
         let mut measured = Vec::new();
@@ -207,7 +207,7 @@ mod tests {
                     algorithm: "flat_tree",
                     ..way
                 };
-                let is_serial = way.algorithm == "serial" && !point.lays_the_same(way, tree);
+                let is_serial = way.algorithm == "serial" && !point.uses_the_same_links(way, tree);
                 let latency_us = latency_us(&way, is_serial);
                 measured.push(Measured {
                     round: 0,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_held_against_the_best_way_and_serial_tcp() {
+    fn goals_compare_with_the_best_way_and_serial_tcp() {
         let figures = figures(|way, is_serial| match (way.link, is_serial) {
             (Link::Tcp, true) => 400.0,
             _ => 100.0,
@@ -238,7 +238,8 @@ mod tests {
         assert_eq!(met(&goals), [true; 4], "{goals:?}");
         assert!((goals[2].measured.unwrap() - 4.0).abs() < 1e-9);
         assert!(goals[3].note.contains("to 0.25"), "{:?}", goals[3]);
-        // Nothing is better than serial TCP: the last two are missed, and the choice is not the best.
+        // Nothing is better than serial TCP: the last two goals are missed, and the choice is not the
+        // best.
         let worse = self::figures(|_, is_serial| if is_serial { 50.0 } else { 100.0 });
         assert_eq!(met(&judged(&worse))[2..], [false; 2]);
         assert_eq!(worse.orderings[0].by_latency[0].0, "serial");

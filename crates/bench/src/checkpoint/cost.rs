@@ -1,4 +1,4 @@
-//! A point: the query with or without checkpoints, and what it used.
+//! A point: the query with or without checkpoints, and what it costs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,31 +12,31 @@ use super::workers::workers_s;
 use crate::lab::folder::Folder;
 use crate::lab::processes::{busy_s, cpu_s};
 
-/// What a query is given behind the interval, so that it doesn't end within.
+/// The query's time after the measured interval, so that it doesn't end within it.
 const TAIL_S: f64 = 0.3;
 
-/// What was measured at a point.
+/// Measurements of a point.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// What.
+    /// The point.
     #[serde(flatten)]
     pub spec: Spec,
-    /// In which round.
+    /// The round.
     pub round: u32,
-    /// CPU time of the query's processes, in per cent of a core.
+    /// CPU time of the query's processes, in percent of a core.
     pub percent: f64,
-    /// CPU time of their threads that no rows go through: storing and committing, and what starts and
-    /// watches the query.
+    /// CPU time of those threads that do not process rows: storing and committing, and what starts and
+    /// monitors the query.
     pub beside_percent: f64,
-    /// CPU time of everybody else, in per cent of a core.
+    /// CPU time of all other processes, in percent of a core.
     pub others_percent: f64,
     /// Latency of the sink's rows.
     pub latency_ms: Latency,
     /// For how long more than one row in a hundred was later than the target.
     pub violated_s: f64,
-    /// What checkpoints cost; none where none were taken.
+    /// What checkpoints cost; `None` if none were taken.
     pub checkpoints: Option<Checkpoints>,
-    /// What the last checkpoint lies in.
+    /// The size of the last checkpoint.
     pub stored: Stored,
 }
 
@@ -58,24 +58,24 @@ struct SinkReport {
 pub struct Latency {
     /// The median.
     pub p50: Option<f64>,
-    /// One in a hundred is longer.
+    /// The 99th percentile.
     pub p99: Option<f64>,
-    /// The longest.
+    /// The longest latency.
     pub max: Option<f64>,
 }
 
 /// Checkpoints as the query reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoints {
-    /// How many were stored.
+    /// Number of stored checkpoints.
     pub stored: u64,
-    /// How many were given up.
+    /// Number of aborted checkpoints.
     pub aborted: u64,
-    /// From the barrier to the stored manifest, on average.
+    /// Mean duration from the barrier to the stored manifest.
     pub duration_ms: Option<f64>,
-    /// At most.
+    /// Longest duration.
     pub duration_max_ms: f64,
-    /// How long an instance stood still, at most.
+    /// Longest time for which an instance stopped.
     pub stall_max_ms: f64,
     /// From a row's arrival to its commit.
     pub commit_delay_ms: Option<Delay>,
@@ -84,23 +84,23 @@ pub struct Checkpoints {
 /// A mean and a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Delay {
-    /// On average.
+    /// Mean delay.
     pub mean: f64,
-    /// At most.
+    /// Longest delay.
     pub max: f64,
 }
 
 /// Bytes of the parts of the last checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Stored {
-    /// Those that hold everything.
+    /// Bytes of the parts with complete state.
     pub base_bytes: u64,
-    /// Those that hold what has changed, the mean of a part.
+    /// Bytes of the parts with changes only, on average.
     pub increment_bytes: u64,
 }
 
 impl Point {
-    /// As it is said while it goes on.
+    /// A line of progress.
     pub fn line(&self) -> String {
         let Spec { keys, place, .. } = self.spec;
         let interval = self.spec.interval();
@@ -143,7 +143,7 @@ pub fn measure(plan: &Plan, spec: Spec, round: u32) -> Result<Point, String> {
     let report = report.and_then(|bytes| {
         serde_json::from_slice::<Report>(&bytes).map_err(|error| error.to_string())
     });
-    let report = report.map_err(|error| format!("the query's report: {error}"))?;
+    let report = report.map_err(|error| format!("can't read the query's report: {error}"))?;
     if is_saved && report.checkpoints.is_none_or(|all| all.stored == 0) {
         return Err(format!("{} keys: no checkpoint was taken", spec.keys));
     }
@@ -164,7 +164,7 @@ fn sleep_until(at: Instant) {
     std::thread::sleep(at.saturating_duration_since(Instant::now()));
 }
 
-/// Reads the newest manifest; nothing where there is none.
+/// Reads the sizes from the newest manifest; zeros if there is none.
 fn stored(state: &Path) -> Stored {
     let records = std::fs::read_dir(state.join("checkpoints"));
     let records = records.into_iter().flatten().flatten();
@@ -172,7 +172,7 @@ fn stored(state: &Path) -> Stored {
     records.sort();
     let manifests = records.iter().rev().filter_map(|path| {
         let text = std::fs::read_to_string(path).ok()?;
-        // The first line says what the second is.
+        // The first line contains the format of the second.
         serde_json::from_str::<Manifest>(text.lines().nth(1)?).ok()
     });
     let parts = manifests

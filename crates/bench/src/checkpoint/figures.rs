@@ -13,13 +13,13 @@ use slackwater::measure::Spread;
 pub struct Figures {
     /// Rows per second.
     pub rate_per_s: u64,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// How long each point was measured in each of them.
+    /// How long each point was measured in each round.
     pub seconds: f64,
-    /// Each point.
+    /// Medians of each point.
     pub costs: Vec<Cost>,
-    /// Each number of keys.
+    /// Medians of the kills, for each number of keys.
     pub recoveries: Vec<Recovery>,
     /// Every point of every round.
     pub points: Vec<Point>,
@@ -30,69 +30,69 @@ pub struct Figures {
 /// A point: medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// What was measured.
+    /// The point.
     #[serde(flatten)]
     pub spec: Spec,
-    /// CPU time of the query's processes, in per cent of a core.
+    /// CPU time of the query's processes, in percent of a core.
     pub percent: Spread,
-    /// Of that, what threads used that no rows go through.
+    /// The part of it that was used by threads that do not process rows.
     pub beside_percent: f64,
-    /// CPU time of everybody else, in per cent of a core.
+    /// CPU time of all other processes, in percent of a core.
     pub others_percent: f64,
-    /// How much more than without checkpoints in the same round, in per cent of that; none of the runs
-    /// without.
+    /// How much more than without checkpoints in the same round, in percent of that; `None` for runs
+    /// without checkpoints.
     pub more_percent: Option<Spread>,
-    /// Latency of the sink's rows.
+    /// Median latency of the sink's rows.
     pub p50_ms: f64,
-    /// One in a hundred is longer.
+    /// The 99th percentile.
     pub p99_ms: f64,
-    /// The longest.
+    /// The longest latency.
     pub max_ms: f64,
     /// Seconds in which more than one row in a hundred was later than the target.
     pub violated_s: f64,
-    /// What checkpoints cost: medians of the rounds' means and maxima.
+    /// What checkpoints cost: medians of the rounds' means and maxima; `None` if none were taken.
     pub taken: Option<Taken>,
 }
 
 /// What checkpoints cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Taken {
-    /// How many were stored.
+    /// Number of stored checkpoints.
     pub stored: f64,
-    /// How many were given up, in all rounds.
+    /// Number of aborted checkpoints, in all rounds.
     pub aborted: u64,
     /// The longest stall of an instance.
     pub stall_max_ms: f64,
-    /// From the barrier to the manifest, on average.
+    /// Mean duration from the barrier to the manifest.
     pub duration_ms: f64,
-    /// At most.
+    /// Longest duration.
     pub duration_max_ms: f64,
     /// Bytes of a base.
     pub base_bytes: f64,
-    /// Bytes of an increment; 0 where the last checkpoint had none.
+    /// Bytes of an increment; 0 if the last checkpoint had none.
     pub increment_bytes: f64,
-    /// From a row's arrival to its commit on average, where the sink commits.
+    /// Mean delay from a row's arrival to its commit, if the sink commits.
     pub commit_delay_ms: Option<f64>,
-    /// At most.
+    /// Longest delay.
     pub commit_delay_max_ms: Option<f64>,
 }
 
-/// How a query of so many keys came back: over all kills.
+/// How a query with this number of keys recovered: over all kills.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Recovery {
-    /// Different keys.
+    /// Number of different keys.
     pub keys: u64,
-    /// Kills.
+    /// Number of kills.
     pub kills: usize,
-    /// Until the parent had noticed.
+    /// Time until the parent noticed.
     pub noticed_ms: Spread,
-    /// Until rows were in the sink again.
+    /// Time until rows arrived in the sink again.
     pub back_ms: Spread,
-    /// Until everything was committed that was due at the death.
+    /// Time until everything that was due at the death was committed.
     pub caught_up_ms: Spread,
 }
 
-/// Medians of all points, in the order in which they came first.
+/// Medians of all points, in the order in which they occur first.
 pub fn costs(points: &[Point]) -> Vec<Cost> {
     let specs = distinct(points.iter().map(|point| point.spec));
     specs.into_iter().map(|spec| cost(points, spec)).collect()
@@ -196,7 +196,7 @@ pub mod tests {
     use super::*;
     use crate::checkpoint::cost::{Delay, Latency};
 
-    /// A point of 100,000 keys and a folder.
+    /// A point with 100,000 keys and a folder.
     pub fn point(round: u32, interval_ms: Option<u64>, percent: f64, p99_ms: f64) -> Point {
         Point {
             spec: Spec {
@@ -230,7 +230,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_checkpoints_cost_is_compared_within_a_round() {
+    fn the_cost_of_checkpoints_is_compared_within_a_round() {
         // The machine is twice as slow in the second round.
         let points = [
             point(1, None, 10.0, 9.0),

@@ -1,4 +1,4 @@
-//! A kill: the query on two processes, one of which dies.
+//! A kill: the query runs on two processes, one of which is killed.
 
 use std::time::{Duration, Instant};
 
@@ -12,30 +12,30 @@ use super::running::{OUTPUT, PATIENCE, Running};
 use crate::lab::folder::Folder;
 use crate::lab::processes::children;
 
-/// A checkpoint a second.
+/// Checkpoint interval: one second.
 const INTERVAL_MS: u64 = 1_000;
 
-/// Processes that run the query.
+/// Number of processes that run the query.
 const PROCESSES: usize = 2;
 
-/// How often its output is looked at.
+/// Interval between two looks at the query's output.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What a dying process leaves, seen from its death on.
+/// Times after the death of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Kill {
-    /// Different keys.
+    /// Number of different keys.
     pub keys: u64,
-    /// The parent has said that something died.
+    /// Time until the parent reported the death.
     pub noticed_ms: f64,
-    /// Rows are in the sink again.
+    /// Time until rows arrived in the sink again.
     pub back_ms: f64,
-    /// Everything is committed that was due when it died.
+    /// Time until everything that was due at the death was committed.
     pub caught_up_ms: f64,
 }
 
 impl Kill {
-    /// As it is said while it goes on.
+    /// A line of progress.
     pub fn line(&self) -> String {
         let Kill { keys, .. } = self;
         format!(
@@ -45,11 +45,11 @@ impl Kill {
     }
 }
 
-/// Kills one process of a query, and watches it come back.
+/// Kills one process of a query, and measures the recovery.
 ///
 /// # Errors
 ///
-/// When the query fails for good, or doesn't come back.
+/// If the query fails for good, or doesn't recover.
 pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
     let spec = Spec {
         keys,
@@ -59,7 +59,7 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
     let folder = Folder::make(&plan.folder)?;
     let text = text(&spec, plan.rate_per_s, &folder.file(OUTPUT), false);
     let count = PROCESSES.to_string();
-    // Should nobody be left to end it.
+    // The query ends by itself if this process can't end it.
     let duration_s = plan.warm_up_s(keys) + PATIENCE.as_secs_f64() * 3.0;
     let duration = format!("{duration_s:.0}s");
     let arguments = [
@@ -75,7 +75,7 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
     let mut running = Running::start(&text, &folder, true, &arguments)?;
     let mut output = Output::new(folder.file(OUTPUT));
     let begun = wait(&mut running, |_| output.look().incarnation)?;
-    // Every key has come; then any moment between two checkpoints.
+    // Every key has occurred; then a random moment between two checkpoints.
     let share = f64::from(number) * 0.618_034 % 1.0;
     let run_s = plan.warm_up_s(keys) + (1.0 + share) * INTERVAL_MS as f64 / 1e3;
     std::thread::sleep(Duration::from_secs_f64(run_s));
@@ -95,7 +95,7 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
     let mut noticed = None;
     let back = wait(&mut running, |running| {
         while let Some(said) = running.hear() {
-            // What it had said before is about something else.
+            // Earlier lines are not about this death.
             if said.at >= killed {
                 noticed.get_or_insert(said.at);
             }
@@ -108,7 +108,7 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
         last_row.filter(|&row| row >= due_rows)
     })?;
     let Some(noticed) = noticed else {
-        return Err(running.failed("the query came back and didn't say so"));
+        return Err(running.failed("the query recovered without reporting it"));
     };
     let ms = |at: Instant| at.saturating_duration_since(killed).as_secs_f64() * 1e3;
     Ok(Kill {
@@ -119,7 +119,7 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
     })
 }
 
-/// Looks until there is something to see; when that was, and what.
+/// Polls until the function returns something; returns the time and the value.
 fn wait<T>(
     running: &mut Running,
     mut look: impl FnMut(&mut Running) -> Option<T>,
@@ -133,7 +133,7 @@ fn wait<T>(
             return Err(running.failed("the query has ended"));
         }
         if Instant::now() > until {
-            return Err(running.failed("the query did not come back"));
+            return Err(running.failed("the query did not recover"));
         }
         std::thread::sleep(LOOK);
     }

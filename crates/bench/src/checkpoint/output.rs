@@ -1,4 +1,4 @@
-//! What a query has written into a folder of parts, seen from outside.
+//! What a query has written into a folder of parts, observed from outside.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 
 use super::query::row_number;
 
-/// The end of a part: some thousand rows, more than a chunk leaves out of order.
+/// The end of a part: some thousand rows, more than a chunk can leave out of order.
 const TAIL_BYTES: u64 = 512 * 1024;
 
-/// Follows the parts in a folder.
+/// Observes the parts in a folder.
 pub struct Output {
     folder: PathBuf,
     known: HashSet<PathBuf>,
-    /// The largest number of a row that a committed part had at its end.
+    /// The largest row number at the end of a committed part.
     last_row: Option<u64>,
 }
 
-/// What a folder has in it.
+/// The contents of a folder.
 pub struct Seen {
-    /// The latest incarnation that has begun a part, by its number.
+    /// The number of the latest incarnation that has started a part.
     pub incarnation: Option<u64>,
-    /// The largest number of a row in the committed parts.
+    /// The largest row number in the committed parts.
     pub last_row: Option<u64>,
 }
 
 impl Output {
-    /// Follows what is in `folder`, which need not be there yet.
+    /// Observes `folder`, which need not exist yet.
     pub fn new(folder: PathBuf) -> Output {
         Output {
             folder,
@@ -36,7 +36,7 @@ impl Output {
         }
     }
 
-    /// Looks into it.
+    /// Reads the folder's present contents.
     pub fn look(&mut self) -> Seen {
         let mut incarnation = None;
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
@@ -57,8 +57,8 @@ impl Output {
     }
 }
 
-/// Whether a part is committed, and its incarnation: `part-<instance>-<incarnation>-<number>.csv`, or
-/// `.part-….csv.tmp` before.
+/// Whether a part is committed, and its incarnation. The file's name is
+/// `part-<instance>-<incarnation>-<number>.csv`, and `.part-….csv.tmp` before the commit.
 fn parse(name: &str) -> Option<(bool, u64)> {
     let (is_committed, part) = match name.strip_prefix('.') {
         Some(hidden) => (false, hidden.strip_suffix(".tmp")?),
@@ -69,7 +69,7 @@ fn parse(name: &str) -> Option<(bool, u64)> {
     Some((is_committed, incarnation))
 }
 
-/// The largest number of a row near the end of a part; none where it can't be read.
+/// The largest row number near the end of a part; `None` if it can't be read.
 fn last_row(path: &Path) -> Option<u64> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
@@ -77,7 +77,7 @@ fn last_row(path: &Path) -> Option<u64> {
     file.seek(SeekFrom::Start(begin)).ok()?;
     let mut text = String::new();
     file.read_to_string(&mut text).ok()?;
-    // The first line may begin in its middle.
+    // The first line may be incomplete.
     let skipped = usize::from(begin > 0);
     text.lines().skip(skipped).filter_map(row_number).max()
 }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_parts_say_whose_they_are() {
+    fn names_of_parts_contain_their_incarnation() {
         assert_eq!(parse("part-0001-00000012-000003.csv"), Some((true, 12)));
         assert_eq!(
             parse(".part-0001-00000012-000003.csv.tmp"),

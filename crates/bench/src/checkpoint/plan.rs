@@ -1,4 +1,4 @@
-//! What is to be measured, read from the command line.
+//! What will be measured, from the command line.
 
 use std::path::PathBuf;
 
@@ -11,23 +11,23 @@ use crate::lab::Files;
 const KEYS: [u64; 3] = [1_000, 100_000, 1_000_000];
 const INTERVALS_MS: [u64; 2] = [1_000, 10_000];
 
-/// Two checkpoints of the longer interval, and a bit.
+/// Two checkpoints of the longer interval, and some more time.
 const SECONDS: f64 = 22.0;
 const SECONDS_QUICK: f64 = 11.0;
 
-/// What the goals are about.
+/// The number of keys that the goals refer to.
 const KEYS_QUICK: u64 = 100_000;
 
-/// What a query needs to start, before rows flow evenly.
+/// Time that a query needs to start, before rows flow evenly.
 const START_S: f64 = 1.5;
 
-/// What a kill takes beside the warm-up.
+/// Time of a kill in addition to the warm-up.
 const KILL_S: f64 = 5.0;
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
-    /// 100,000 keys, one round of 11 s a point and one kill: a good minute
+    /// 100,000 keys, one round of 11 s a point and one kill: just over a minute
     #[arg(long)]
     quick: bool,
     /// Numbers of keys [default: 1000,100000,1000000]
@@ -40,8 +40,7 @@ pub struct Arguments {
     #[arg(long, value_name = "MS,..", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(10..=600_000))]
     intervals: Option<Vec<u64>>,
-    /// Rows per second; the default takes about a quarter of a core of the machine that it was
-    /// chosen on
+    /// Rows per second; the default takes about a quarter of a core of the machine on which it was chosen
     #[arg(long, default_value = "1.5M", value_parser = parse_rate)]
     rate: f64,
     /// Rounds; the medians are printed
@@ -53,7 +52,7 @@ pub struct Arguments {
     /// Kills for each number of keys [default: 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=100))]
     kills: Option<u32>,
-    /// Where state and output are kept while it runs [default: the folder for temporary files]
+    /// Where state and output are kept during the experiment [default: the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     #[command(flatten)]
@@ -61,32 +60,32 @@ pub struct Arguments {
 }
 
 fn keys(text: &str) -> Result<u64, String> {
-    // The factor that shuffles keys has no divisor in common with a power of ten.
+    // The factor that shuffles keys and a power of ten have no common divisor.
     let keys = text.trim().parse::<u64>().ok();
     keys.filter(|keys| (10..=10_000_000).contains(keys) && keys.ilog10() == (keys - 1).ilog10() + 1)
-        .ok_or_else(|| "a number of keys is a power of ten from 10 to 10000000".to_string())
+        .ok_or_else(|| "expected a power of ten from 10 to 10000000".to_string())
 }
 
-/// What is to be done.
+/// The plan of the experiment.
 pub struct Plan {
     /// The points of a round.
     pub specs: Vec<Spec>,
-    /// How often.
+    /// Number of rounds.
     pub rounds: u32,
-    /// How long each is measured.
+    /// How long each point is measured.
     pub seconds: f64,
     /// Rows per second.
     pub rate_per_s: u64,
-    /// Numbers of keys whose query is killed.
+    /// Numbers of keys whose queries are killed.
     pub killed: Vec<u64>,
-    /// And how often.
+    /// Kills for each number of keys.
     pub kills: u32,
-    /// Where the folders of points are made.
+    /// The folder in which the points' folders are created.
     pub folder: PathBuf,
 }
 
 impl Plan {
-    /// Reads it.
+    /// The plan for these arguments.
     pub fn of(arguments: &Arguments) -> Result<Plan, String> {
         let quick = arguments.quick;
         let keys = arguments.keys.clone();
@@ -101,7 +100,7 @@ impl Plan {
         let folder = arguments.folder.clone();
         let folder = folder.unwrap_or_else(std::env::temp_dir);
         if !folder.is_dir() {
-            return Err(format!("there is no folder {}", folder.display()));
+            return Err(format!("the folder {} does not exist", folder.display()));
         }
         let mut specs = Vec::new();
         for &keys in &keys {
@@ -127,12 +126,12 @@ impl Plan {
         })
     }
 
-    /// How long it takes until every key came.
+    /// Time until every key has occurred.
     pub fn warm_up_s(&self, keys: u64) -> f64 {
         START_S + keys as f64 / self.rate_per_s as f64
     }
 
-    /// How long all of it takes.
+    /// Duration of the whole experiment.
     pub fn expected_s(&self) -> f64 {
         let points = self.specs.iter();
         let points = points.map(|spec| self.warm_up_s(spec.keys) + self.seconds + 1.0);

@@ -1,4 +1,4 @@
-//! The query.
+//! The measured query.
 
 use std::fmt;
 use std::path::Path;
@@ -6,21 +6,21 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// The latency target that the query is told, in milliseconds.
+/// The query's latency target, in milliseconds.
 pub const TARGET_MS: u64 = 20;
 
-/// The time of the first row; the next is a millisecond later, so a row's time is its number.
+/// The time of the first row; the next row is a millisecond later, so a row's time is also its number.
 const START_MS: u64 = 1_000_000_000_000;
 
-/// Odd, and no multiple of five: neighbors get keys far apart, and each key comes once in as many rows
-/// as there are keys.
+/// Odd, and not a multiple of five: neighboring rows get keys far apart, and each key occurs once in as
+/// many rows as there are keys.
 const FACTOR: u64 = 48_271;
 
 /// Where rows go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// A folder of files: with checkpoints each row is in it once.
+    /// A folder of files: with checkpoints each row is written to it exactly once.
     Folder,
     /// Nowhere.
     Blackhole,
@@ -35,19 +35,19 @@ impl fmt::Display for Place {
     }
 }
 
-/// A point.
+/// What distinguishes the points of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Spec {
-    /// Different keys.
+    /// Number of different keys.
     pub keys: u64,
     /// Where rows go.
     pub place: Place,
-    /// How often a checkpoint is taken, in milliseconds; none at all without.
+    /// Checkpoint interval, in milliseconds; `None` for runs without checkpoints.
     pub interval_ms: Option<u64>,
 }
 
 impl Spec {
-    /// How often a checkpoint is taken, as people read it.
+    /// The checkpoint interval as text.
     pub fn interval(&self) -> String {
         match self.interval_ms {
             None => "none".to_string(),
@@ -57,8 +57,8 @@ impl Spec {
     }
 }
 
-/// The query of a point: per key the rows, a sum, and the number of the last row. Without a target its
-/// rows wait as long as the defaults say.
+/// The query of a point: number of rows, a sum, and the number of the last row for each key. Without a
+/// target its rows wait as long as the defaults say.
 pub fn text(spec: &Spec, rate_per_s: u64, output: &Path, has_target: bool) -> String {
     let Spec { keys, place, .. } = spec;
     let connector = match place {
@@ -82,7 +82,7 @@ pub fn text(spec: &Spec, rate_per_s: u64, output: &Path, has_target: bool) -> St
     text
 }
 
-/// The number of the row that made a line of the output: the first column.
+/// The number of the row that produced a line of the output: the first column.
 pub fn row_number(line: &str) -> Option<u64> {
     let last_ms = line.split(',').next()?.parse::<u64>().ok()?;
     last_ms.checked_sub(START_MS)
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_which_row_made_it() {
+    fn a_line_contains_the_number_of_its_row() {
         assert_eq!(row_number("1000000000042,7,3,99"), Some(42));
         assert_eq!(row_number("last_ms,k"), None);
         assert_eq!(row_number(""), None);

@@ -8,39 +8,39 @@ use std::time::{Duration, Instant};
 use crate::lab::folder::Folder;
 use crate::programs;
 
-/// How long it may take to end behind its last row, and to come back.
+/// How long the query may take to end after its last row, and to recover.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a query leaves in the folder of its point: its report, checkpoints and rows.
+/// Names of the files in a point's folder: the query's report, checkpoints and rows.
 pub const REPORT: &str = "report.json";
 pub const STATE: &str = "state";
 pub const OUTPUT: &str = "out";
 
-/// How often an ended process is looked for.
+/// Interval between two checks whether the process has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What it says on its standard error, and when.
+/// A line of the query's standard error, and its time.
 pub struct Said {
-    /// When.
+    /// When the line arrived.
     pub at: Instant,
-    /// The line.
+    /// The text of the line.
     pub line: String,
 }
 
-/// A query that runs; dropped, it is killed.
+/// A running query, which is killed when this is dropped.
 pub struct Running {
     child: Child,
     lines: Receiver<Said>,
-    /// All that it has said and that somebody has heard.
+    /// All lines that were read so far.
     heard: String,
 }
 
 impl Running {
-    /// Starts it, with `text` as the query.
+    /// Starts the query `text`.
     ///
     /// # Errors
     ///
-    /// When this program can't be started.
+    /// If this program can't be started.
     pub fn start(
         text: &str,
         folder: &Folder,
@@ -62,7 +62,7 @@ impl Running {
         let failed = |error: std::io::Error| format!("{}: {error}", program.display());
         let mut child = pipes.spawn().map_err(failed)?;
         if let Some(mut pipe) = child.stdin.take() {
-            // One that has ended before reading says why on its standard error.
+            // A process that has ended before reading it reports the reason on its standard error.
             let _ = pipe.write_all(text.as_bytes());
         }
         let (sender, lines) = channel();
@@ -83,12 +83,12 @@ impl Running {
         })
     }
 
-    /// Its process.
+    /// The query's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next thing that it says, if it says something at once.
+    /// The next line of standard error, if there is one now.
     pub fn hear(&mut self) -> Option<Said> {
         let said = self.lines.try_recv().ok()?;
         self.heard.push_str(&said.line);
@@ -96,15 +96,15 @@ impl Running {
         Some(said)
     }
 
-    /// Whether it still runs.
+    /// Whether the query is still running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Why it has to be given up: with what it has said.
+    /// Ends the query; an error with the reason and all lines that it wrote.
     pub fn failed(&mut self, why: &str) -> String {
         let _ = self.child.kill();
-        // Its end closes the pipe.
+        // The end of the process closes the pipe.
         while let Ok(said) = self.lines.recv_timeout(PATIENCE) {
             self.heard.push_str(&said.line);
             self.heard.push('\n');
@@ -112,7 +112,7 @@ impl Running {
         format!("{why}\n{}", self.heard.trim_end())
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits until the query ends, which must be without an error.
     pub fn finish(mut self) -> Result<(), String> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -129,7 +129,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended, or something is wrong with it.
+        // The process has ended, or it has to be.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,11 +1,11 @@
-//! Tables. Pure: from what was measured to text.
+//! Tables, from measured figures to text. Pure.
 
 use super::figures::{Cost, Figures, Recovery, Taken};
 use super::query::TARGET_MS;
 use crate::lab::{Table, rate};
 use slackwater::measure::Spread;
 
-/// Everything, as text.
+/// All figures, as text.
 pub fn text(figures: &Figures) -> String {
     let mut text = format!(
         "{} rows; latency target {TARGET_MS} ms; {} round(s) of {} s a point, medians\n\n\
@@ -25,7 +25,7 @@ pub fn text(figures: &Figures) -> String {
     text
 }
 
-/// The cells that say which point it is.
+/// The cells that identify a point.
 fn point(cost: &Cost) -> [String; 3] {
     let spec = &cost.spec;
     [
@@ -41,7 +41,7 @@ fn costs(costs: &[Cost]) -> Table {
         "to",
         "checkpoints",
         "CPU",
-        "of that beside workers",
+        "of that outside workers",
         "more than without",
     ];
     let others = ["p50", "p99", "max", "seconds violated", "others' CPU"];
@@ -89,7 +89,7 @@ fn taken_cells(taken: &Taken) -> [String; 8] {
     let ms = |ms: Option<f64>| ms.map_or_else(|| "–".to_string(), |ms| format!("{ms:.0}"));
     let given_up = match taken.aborted {
         0 => String::new(),
-        aborted => format!(", {aborted} given up"),
+        aborted => format!(", {aborted} aborted"),
     };
     [
         format!("{:.0}{given_up}", taken.stored),
@@ -104,13 +104,7 @@ fn taken_cells(taken: &Taken) -> [String; 8] {
 }
 
 fn recoveries(recoveries: &[Recovery]) -> Table {
-    let head = [
-        "keys",
-        "kills",
-        "noticed",
-        "rows are back",
-        "output has caught up",
-    ];
+    let head = ["keys", "kills", "noticed", "rows back", "output caught up"];
     let mut table = Table::new(head);
     let spread = |spread: &Spread| {
         let Spread { median, min, max } = spread;

@@ -1,22 +1,22 @@
-//! The goals, met or missed. Pure: from medians to lines.
+//! The goals, met or missed, from medians to lines. Pure.
 
 use super::figures::{Cost, Recovery, at};
 use super::query::{Place, TARGET_MS};
 use crate::lab::Verdict;
 
-/// The keys that goals are about.
+/// The number of keys that the goals refer to.
 const KEYS: u64 = 100_000;
 
-/// The interval that the goal of CPU time is about, in milliseconds.
+/// The checkpoint interval that the CPU time goal refers to, in milliseconds.
 const INTERVAL_MS: u64 = 10_000;
 
-/// CPU time on top of that without checkpoints, in per cent of it.
+/// The most CPU time that checkpoints may add, in percent of that without checkpoints.
 const MORE_PERCENT_MAX: f64 = 5.0;
 
-/// From a death to rows.
+/// The longest time from a death to rows in the sink.
 const BACK_MS_MAX: f64 = 2_000.0;
 
-/// From a death until the parent says so.
+/// The longest time from a death until the parent reports it.
 const NOTICED_MS_MAX: f64 = 1_000.0;
 
 /// All goals.
@@ -26,7 +26,7 @@ pub fn verdicts(costs: &[Cost], recoveries: &[Recovery]) -> Vec<Verdict> {
         let saved = at(costs, KEYS, place, Some(INTERVAL_MS));
         let more = saved.and_then(|cost| cost.more_percent);
         verdicts.push(Verdict::at_most(
-            format!("CPU time on top, every 10 s, {KEYS} keys, {place}, %"),
+            format!("additional CPU time, every 10 s, {KEYS} keys, {place}, %"),
             more.map(|more| more.median),
             MORE_PERCENT_MAX,
         ));
@@ -59,7 +59,7 @@ pub fn verdicts(costs: &[Cost], recoveries: &[Recovery]) -> Vec<Verdict> {
     ));
     let slowest = recoveries.iter().map(|recovery| recovery.noticed_ms.max);
     verdicts.push(Verdict::at_most(
-        "from a death to the parent's word, the slowest of all kills, ms".to_string(),
+        "from a death until the parent reports it, the slowest of all kills, ms".to_string(),
         slowest.reduce(f64::max),
         NOTICED_MS_MAX,
     ));
@@ -73,7 +73,7 @@ mod tests {
     use crate::checkpoint::figures::tests::point;
 
     #[test]
-    fn goals_are_met_or_missed_by_so_much_or_not_measured() {
+    fn goals_are_met_missed_by_a_difference_or_not_measured() {
         let points = [
             point(1, None, 20.0, 9.0),
             point(1, Some(10_000), 22.0, 21.5),
@@ -82,7 +82,7 @@ mod tests {
         let lines = lines.iter().map(Verdict::line).collect::<Vec<_>>();
         assert_eq!(
             lines[0],
-            "MISSED by 5: CPU time on top, every 10 s, 100000 keys, folder, %: 10, at most 5"
+            "MISSED by 5: additional CPU time, every 10 s, 100000 keys, folder, %: 10, at most 5"
         );
         assert!(lines[1].starts_with("not measured: "), "{}", lines[1]);
         assert!(lines[2].ends_with("21.50, at most 20"));

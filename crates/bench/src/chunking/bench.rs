@@ -1,4 +1,4 @@
-//! What the experiments share: points measured, and sizes of blocks planned.
+//! What the experiments share: measuring points, and planning block sizes.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use super::plan::{Plan, REGION_BYTES, RESERVE};
 use super::sweep::Sweep;
 use super::way::Way;
 
-/// The share of a rate that must have been reached for it to count as kept.
+/// The share of a rate that must be reached for the rate to count as kept.
 pub const RATE_SHARE_MIN: f64 = 0.95;
 
-/// CPU time of other processes, in cores, from which on a point counts as disturbed: the kernel
-/// counts in hundredths of a second, so less is not seen in half a second.
+/// CPU time of other processes, in cores, from which a point counts as disturbed: the kernel counts in
+/// hundredths of a second, so less is not visible in half a second.
 pub const DISTURBED_MIN: f64 = 0.1;
 
-/// Of all points, how many may be measured again because they were disturbed.
+/// The share of all points that may be measured again because they were disturbed.
 pub const REPEATED_SHARE_MAX: f64 = 0.12;
 
-/// What tells points of an effort apart.
+/// What distinguishes the points of an effort.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// How blocks travel.
@@ -30,19 +30,19 @@ pub struct Asked {
     pub partitions: usize,
     /// Bytes of a block.
     pub block_bytes: usize,
-    /// What is asked of the pipeline.
+    /// The load on the pipeline.
     pub load: Load,
 }
 
-/// Measures points, and keeps them; disturbed ones again, as far as there is time for it.
+/// Measures points and keeps them; measures disturbed ones again, as far as there is time for it.
 pub struct Bench<'a> {
-    /// What is to be done.
+    /// The plan of the experiment.
     pub plan: &'a Plan,
-    /// Of the busy loop, in a nanosecond.
+    /// Rounds of the busy loop per nanosecond.
     pub rounds_per_ns: f64,
     /// All points, in the order in which they were measured.
     pub points: Vec<Point>,
-    /// How many were measured again.
+    /// Number of points that were measured again.
     pub repeated: usize,
 }
 
@@ -63,7 +63,7 @@ impl Bench<'_> {
             region_bytes: REGION_BYTES,
             rounds_per_byte: effort.ns_per_byte * self.rounds_per_ns,
             load,
-            // Other partial updates in each round, and the same ones in all ways.
+            // Each round has other partial updates, and all ways have the same ones.
             seed: self.plan.seed.wrapping_add(u64::from(round)),
         };
         let mut times = effort.times;
@@ -91,7 +91,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The block that a way uses where complete updates come at this rate.
+    /// The block that a way uses for this rate of complete updates.
     pub fn block(&self, sweep: &Sweep, way: Way, complete_per_s: f64) -> usize {
         if !way.is_planned() {
             return sweep.block_bytes;
@@ -102,13 +102,13 @@ impl Bench<'_> {
     }
 }
 
-/// The planned block for a bandwidth through links that were measured at these points.
+/// The planned block for a bandwidth, from the points measured on a link.
 pub fn planned(points: &[LinkPoint], bytes_per_s: f64) -> Option<usize> {
     let sizes = points.iter().map(|point| point.size_bytes);
     let demand = Demand {
         bytes_per_s,
         reserve: RESERVE,
-        // The points are of the whole way, with all that a block costs at either end.
+        // The points are of the whole way, including everything that a block costs at either end.
         chunk_cost_ns: 0.0,
         floor_bytes: latency_floor(points).unwrap_or(1),
         ceiling_bytes: sizes.max()?,
@@ -116,8 +116,8 @@ pub fn planned(points: &[LinkPoint], bytes_per_s: f64) -> Option<usize> {
     Some(plan_chunk(points, &demand)?.size_bytes)
 }
 
-/// A time that contains whole periods of a rate, lest the interval's place decide how many updates
-/// it sees: the next such time, but no more than twice as long.
+/// A time that contains whole periods of a rate, so that the number of updates in an interval does not
+/// depend on where it begins: the next such time, but no more than twice as long.
 fn whole_periods(time: Duration, rate_per_s: f64) -> Duration {
     if rate_per_s <= 0.0 {
         return time;
@@ -127,13 +127,12 @@ fn whole_periods(time: Duration, rate_per_s: f64) -> Duration {
     Duration::from_secs_f64((periods / rate_per_s).min(seconds * 2.0))
 }
 
-/// The least rate of which a point sees a whole period.
+/// The lowest rate of which a point covers a whole period.
 pub fn least_rate(effort: &Effort) -> f64 {
     0.5 / effort.times.time.as_secs_f64()
 }
 
-/// Whether a point kept what was guaranteed: the rate of complete updates, and an answer to each
-/// partial one.
+/// Whether a point kept its guarantee: the rate of complete updates, and an answer to each partial one.
 pub fn is_kept(point: &Point, complete_per_s: f64) -> bool {
     point.seen.partial.missing == 0 && point.seen.complete_per_s >= complete_per_s * RATE_SHARE_MIN
 }
@@ -166,7 +165,7 @@ mod tests {
         let blocks = [0.0, 2.6e9, 3.3e9].map(|rate| planned(&points, rate).unwrap());
         assert_eq!(blocks[..2], [8 << 10; 2]);
         assert!((8 << 10..32 << 10).contains(&blocks[2]), "{blocks:?}");
-        // Beyond the most there is: the smallest that comes within 5 % of it.
+        // Above the highest bandwidth: the smallest block that comes within 5 % of it.
         let most = planned(&points, 9e9).unwrap();
         assert!((blocks[2]..32 << 10).contains(&most), "{most}");
         assert_eq!(planned(&[], 1e9), None);

@@ -1,11 +1,11 @@
-//! The experiments, drawn.
+//! Charts of the experiments.
 
 use super::figures::{Figures, Level};
 use super::order::Transport;
 use super::way::Way;
 use crate::lab::chart::{Axis, Chart, Mark, Scale, Series};
 
-/// Four charts for each amount of computing, of what was measured.
+/// Four charts of the measurements for each amount of computing.
 pub fn charts(figures: &Figures) -> Vec<Chart> {
     let charts = figures.levels.iter().flat_map(|level| {
         let charts = [sizes(level), latencies(level), rates(level), mixes(level)];
@@ -30,7 +30,7 @@ fn color(way: Way) -> usize {
     }
 }
 
-/// A chart, unless nothing is to be seen in it: axes go around what there is.
+/// A chart whose axes cover its values; `None` if there are none.
 fn chart(title: String, x: (&str, Scale), y: (&str, Scale), series: Vec<Series>) -> Option<Chart> {
     let series = series.into_iter().filter(|series| !series.marks.is_empty());
     let series = series.collect::<Vec<_>>();
@@ -179,7 +179,7 @@ mod tests {
     use crate::chunking::verdict::tests::level;
 
     #[test]
-    fn what_was_measured_is_drawn_and_nothing_else() {
+    fn only_measurements_are_drawn() {
         let mut level = level(18.0);
         assert!(sizes(&level).is_some() && mixes(&level).is_some());
         let latencies = latencies(&level).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::part::Times;
 
-/// Sizes of blocks that are tried.
+/// Block sizes that are tried.
 const SIZES: [usize; 9] = [
     2 << 10,
     4 << 10,
@@ -18,42 +18,42 @@ const SIZES: [usize; 9] = [
 ];
 const SIZES_QUICK: [usize; 5] = [2 << 10, 8 << 10, 32 << 10, 128 << 10, 256 << 10];
 
-/// With computing, blocks beyond this only take longer: 64 KiB are 1.2 ms in each filter.
+/// With computing, larger blocks only take longer: 64 KiB are 1.2 ms in each filter.
 const SIZE_COMPUTING_MAX: usize = 128 << 10;
 
 /// How thoroughly the points of one amount of computing are measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effort {
-    /// In each filter.
+    /// Nanoseconds of computing per byte in each filter.
     pub ns_per_byte: f64,
-    /// Sizes of blocks that are tried.
+    /// Block sizes that are tried.
     pub sizes: Vec<usize>,
     /// Rounds of the search for the best block, and of the mixed queries.
     pub short_rounds: u32,
-    /// Of a point.
+    /// Durations of a point.
     pub times: Times,
-    /// Partial updates per second beside complete ones.
+    /// Partial updates per second in addition to complete ones.
     pub partial_per_s: f64,
-    /// Guaranteed rates, as multiples of the best that TCP reaches; more than 1 only for shared
+    /// Guaranteed rates, as multiples of the best rate that TCP reaches; more than 1 only for shared
     /// memory.
     pub fractions: Vec<f64>,
     /// Rounds of the guaranteed rates.
     pub rounds: u32,
-    /// Guaranteed latencies, as multiples of what TCP takes alone.
+    /// Guaranteed latencies, as multiples of the latency over TCP alone.
     pub guarantees: Vec<f64>,
-    /// Rates that are tried for each.
+    /// Rates that are tried for each guarantee.
     pub probes: u32,
-    /// How often a rate is tried that does not keep its guarantee: what disturbs a point makes
-    /// latencies longer, and hardly ever shorter.
+    /// How often a rate that does not keep its guarantee is tried: disturbances make latencies longer,
+    /// and hardly ever shorter.
     pub tries: u32,
     /// Shares of complete updates among mixed queries.
     pub shares: Vec<f64>,
-    /// Parts of the image for them.
+    /// Numbers of parts of the image for mixed queries.
     pub partitions: Vec<usize>,
 }
 
 impl Effort {
-    /// The full one, or a quick one.
+    /// A full effort, or a quick one.
     pub fn of(quick: bool, ns_per_byte: f64, image_bytes: usize) -> Effort {
         let computing = ns_per_byte > 0.0;
         let ms = Duration::from_millis;
@@ -70,7 +70,7 @@ impl Effort {
             usize::MAX
         };
         let sizes = sizes.iter().copied();
-        // Two blocks for each copy of a stage at least, or there is no pipeline.
+        // At least two blocks for each copy of a stage; otherwise there is no pipeline.
         let sizes = sizes.filter(|&size| size <= size_max.min(image_bytes / 8));
         Effort {
             ns_per_byte,
@@ -81,7 +81,7 @@ impl Effort {
                 time: ms(times.1),
                 grace: ms(times.2),
             },
-            // A few per cent of the load.
+            // A few percent of the load.
             partial_per_s: if computing { 20.0 } else { 100.0 },
             fractions: match (quick, computing) {
                 (true, true) => vec![0.5, 0.9],
@@ -114,7 +114,7 @@ impl Effort {
         }
     }
 
-    /// The points of a round, every other one backwards.
+    /// The items in the order of a round; every other round goes backwards.
     pub fn in_turn<T: Copy>(round: u32, items: &[T]) -> Vec<T> {
         let mut items = items.to_vec();
         if round % 2 == 1 {

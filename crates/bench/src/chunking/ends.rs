@@ -1,10 +1,10 @@
-//! Connecting two neighbors: some lanes one way, some the other way.
+//! Connects two neighboring stages: some lanes in one direction, some in the other.
 //!
 //! ```text
 //! offer (inboxes or addresses go out) ─── socket ───► meet (the neighbor's offer comes in)
 //! ```
 //!
-//! The stages stand in a ring (the viewer asks the source), so a stage makes all of its offers
+//! The stages form a ring (the viewer sends requests to the source), so a stage makes all of its offers
 //! before it waits for any.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,24 +18,25 @@ use super::frame::Piece;
 use super::order::Transport;
 use slackwater::measure::control::Control;
 
-/// Any one will do, as long as both sides have it.
+/// Any value will do, as long as both sides use the same.
 const EPOCH: u64 = 1;
 
-/// Bytes of a lane for requests and acknowledgements: a thousand of them.
+/// Bytes of a lane for requests and acknowledgements: enough for a thousand of them.
 pub const NOTES_BYTES: usize = 64 << 10;
 
-/// Lanes one way.
+/// Lanes in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
-    /// How many.
+    /// Number of lanes.
     pub count: usize,
-    /// Bytes that each has room for, at least.
+    /// Bytes that each lane has room for, at least.
     pub bytes: usize,
 }
 
 /// What a stage keeps for as long as it is connected.
 pub struct Kept {
-    /// Shared memory: marks the neighbor's end, and the socket by which that one sees ours.
+    /// Shared memory: detects that the neighbor has ended, and the socket by which the neighbor detects
+    /// our end.
     _watch: Option<(Watch, Control)>,
     /// TCP: the listening socket.
     _acceptor: Option<Acceptor>,
@@ -43,28 +44,28 @@ pub struct Kept {
 
 /// The ends of the lanes to and from one neighbor.
 pub struct Ends {
-    /// Out.
+    /// Lanes to the neighbor.
     pub senders: Vec<FrameSender<Piece>>,
-    /// In.
+    /// Lanes from the neighbor.
     pub receivers: Vec<FrameReceiver>,
-    /// Keeps them alive.
+    /// Keeps the lanes alive.
     pub kept: Kept,
 }
 
-/// An offer that was made.
+/// An offer to the neighbor.
 pub enum Offer {
     /// Through shared memory.
     Shm {
         /// The lanes that this stage reads.
         inbox: Option<Inbox>,
-        /// How many lanes.
+        /// Number of lanes.
         lanes: usize,
-        /// By which the neighbor sees this stage's end.
+        /// The socket by which the neighbor detects that this stage has ended.
         leash: Control,
     },
     /// Through TCP.
     Tcp {
-        /// Where the neighbor connects.
+        /// The listening socket that the neighbor connects to.
         acceptor: Acceptor,
         /// The lanes that this stage reads.
         receivers: Vec<FrameReceiver>,
@@ -82,7 +83,7 @@ fn identity() -> Identity {
     }
 }
 
-/// A waiter that links of this kind can ring.
+/// A waiter that links of this kind can wake.
 pub fn waiter(transport: Transport) -> Result<Waiter, String> {
     match transport {
         Transport::Shm => Waiter::shared(),
@@ -92,7 +93,7 @@ pub fn waiter(transport: Transport) -> Result<Waiter, String> {
 }
 
 impl Offer {
-    /// Offers the neighbor at the other end of `control` to send to these lanes.
+    /// Offers these lanes to the neighbor at the other end of `control`.
     pub fn make(
         transport: Transport,
         control: &Control,
@@ -133,7 +134,7 @@ impl Offer {
         }
     }
 
-    /// Takes up the neighbor's offer, which has `sending` lanes for this stage.
+    /// Accepts the neighbor's offer, which has `sending` lanes for this stage.
     pub fn meet(
         self,
         control: &Control,
@@ -150,7 +151,7 @@ impl Offer {
                 let (_, descriptors) = control.expect::<String>()?;
                 let mut descriptors = descriptors.into_iter();
                 let mut next = || {
-                    let nothing = || format!("{name} handed over too few descriptors");
+                    let nothing = || format!("{name} sent too few descriptors");
                     descriptors.next().ok_or_else(nothing)
                 };
                 let other = Waker::import(next()?, next()?).map_err(failed)?;
@@ -161,7 +162,10 @@ impl Offer {
                     let outbox = Outbox::open(next()?.as_fd(), EPOCH, peer.clone());
                     let outbox = outbox.map_err(|error| error.to_string())?;
                     if outbox.lanes() != sending {
-                        return Err(format!("{name} has {} lanes", outbox.lanes()));
+                        return Err(format!(
+                            "{name} has {} lanes, {sending} were expected",
+                            outbox.lanes()
+                        ));
                     }
                     senders.extend(
                         (0..sending)

@@ -1,4 +1,4 @@
-//! All that was measured, as JSON has it.
+//! All measurements, as they are stored as JSON.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::order::{Point, STAGES};
 use super::rate::AtLatency;
 use super::sweep::Sweep;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 pub struct Figures {
     /// The cores of the stages.
@@ -20,30 +20,30 @@ pub struct Figures {
     pub window: usize,
     /// Bytes of the image.
     pub image_bytes: usize,
-    /// What a partial update needs of it.
+    /// Bytes that a partial update needs.
     pub region_bytes: usize,
     /// The share of the bandwidth that a planned block leaves free.
     pub reserve: f64,
-    /// Of the random partial updates.
+    /// Seed of the random partial updates.
     pub seed: u64,
     /// Rounds of the busy loop in a nanosecond.
     pub rounds_per_ns: f64,
-    /// How long it all took.
+    /// Duration of the whole experiment.
     pub seconds: f64,
-    /// By amount of computing.
+    /// Measurements by amount of computing.
     pub levels: Vec<Level>,
     /// Points that were measured again because other processes disturbed them.
     pub repeated: usize,
-    /// Points during which other processes used a noticeable share of a core all the same.
+    /// Points during which other processes used a noticeable share of a core nevertheless.
     pub disturbed: usize,
-    /// Every point.
+    /// All points.
     pub points: Vec<Point>,
 }
 
-/// What was measured with one amount of computing.
+/// Measurements with one amount of computing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Level {
-    /// Computing in each filter.
+    /// Nanoseconds of computing per byte in each filter.
     pub ns_per_byte: f64,
     /// How long a point was measured.
     pub seconds: f64,

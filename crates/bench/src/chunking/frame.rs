@@ -1,7 +1,7 @@
-//! What travels: blocks, acknowledgements and requests, each a frame of a link.
+//! Blocks, acknowledgements and requests, each a frame of a link.
 //!
-//! A block's head takes a cache line of its own, so that its pixels begin at one. A filter sends on
-//! the frame that it has received, head and pixels, without looking at more than it needs.
+//! A block's head takes a whole cache line, so that its pixels begin at one. A filter sends the frame
+//! that it has received, head and pixels, without reading more than it needs.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::order::LANES;
 /// Bytes of a request.
 const REQUEST_BYTES: usize = 24;
 
-/// A piece of a frame.
+/// A part of a frame.
 pub enum Piece {
     /// The head of a block.
     Head([u8; LINE]),
@@ -39,17 +39,17 @@ impl Deref for Piece {
     }
 }
 
-/// What a block says of itself.
+/// The head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The query whose answer it belongs to.
+    /// The query that the block answers.
     pub query: u64,
-    /// Where its pixels begin in the image.
+    /// Position of the block's pixels in the image.
     pub offset: u64,
 }
 
 impl Head {
-    /// As bytes.
+    /// The encoded head.
     pub fn encode(self) -> [u8; LINE] {
         let mut line = [0; LINE];
         line[..8].copy_from_slice(&self.query.to_le_bytes());
@@ -57,11 +57,14 @@ impl Head {
         line
     }
 
-    /// Head and pixels of a block.
+    /// Splits a block into head and pixels.
     pub fn split(block: &[u8]) -> Result<(Head, &[u8]), String> {
         let Some((line, pixels)) = block.split_at_checked(LINE).filter(|(_, p)| !p.is_empty())
         else {
-            return Err(format!("a block of {} bytes arrived", block.len()));
+            return Err(format!(
+                "received a block of {} bytes, which is too short",
+                block.len()
+            ));
         };
         let head = Head {
             query: word(line, 0),
@@ -71,31 +74,34 @@ impl Head {
     }
 }
 
-/// A query, as the source is told of it.
+/// A query, as the source receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its number.
+    /// The query's number.
     pub query: u64,
-    /// The blocks that it wants.
+    /// The requested blocks.
     pub blocks: Range<usize>,
 }
 
 impl Request {
-    /// As bytes.
+    /// The encoded request.
     pub fn encode(&self) -> Vec<u8> {
         let words = [self.query, self.blocks.start as u64, self.blocks.end as u64];
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// From bytes; `blocks` is how many the image has.
+    /// Decodes a request; `blocks` is the number of blocks in the image.
     pub fn decode(bytes: &[u8], blocks: usize) -> Result<Request, String> {
         if bytes.len() != REQUEST_BYTES {
-            return Err(format!("a request of {} bytes arrived", bytes.len()));
+            return Err(format!(
+                "received a request of {} bytes, which is not a valid length",
+                bytes.len()
+            ));
         }
         let (start, end) = (word(bytes, 8), word(bytes, 16));
         if start >= end || end > blocks as u64 {
             return Err(format!(
-                "a request for blocks {start} to {end} of {blocks} arrived"
+                "received a request for blocks {start} to {end} of {blocks}"
             ));
         }
         Ok(Request {
@@ -114,7 +120,9 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 pub fn acknowledged(byte: u8) -> Result<(usize, usize), String> {
     let lane = usize::from(byte);
     if lane >= LANES {
-        return Err(format!("an acknowledgement for lane {lane} arrived"));
+        return Err(format!(
+            "received an acknowledgement for lane {lane}, which does not exist"
+        ));
     }
     Ok((lane / super::order::COPIES, lane % super::order::COPIES))
 }
@@ -124,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_and_requests_are_read_as_they_are_written() {
+    fn heads_and_requests_are_decoded_as_they_are_encoded() {
         let head = Head {
             query: 7,
             offset: 4096,

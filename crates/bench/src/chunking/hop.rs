@@ -1,12 +1,12 @@
-//! The two sides of a hop: blocks one way, acknowledgements the other way.
+//! The two sides of a hop: blocks in one direction, acknowledgements in the other.
 //!
 //! Invariants:
-//! - A block leaves for a consumer only within its window, and lanes have room for a window and
-//!   more, so no lane is ever full for long.
-//! - A consumer acknowledges a block when it starts on it. Acknowledgements of a step leave
-//!   together at its end.
-//! - Nothing here waits. Before a stage sleeps it pushes whatever may be moved on, and settles what
-//!   it left unread.
+//! - A producer sends a block to a consumer only within the consumer's window, and lanes have room for a
+//!   window and more, so no lane stays full for long.
+//! - A consumer acknowledges a block when it starts to process it. The acknowledgements of a step are
+//!   sent together at its end.
+//! - Nothing here waits. Before a stage sleeps it pushes whatever could not be sent before, and settles
+//!   what it left unread.
 
 use slackwater_link::{Frame, FrameReceiver, FrameSender, SendError};
 
@@ -15,34 +15,36 @@ use super::ends::{Ends, Kept};
 use super::frame::{Piece, acknowledged};
 use super::order::{COPIES, LANES};
 
-/// Steps between two pushes of everything that may be moved on, in a stage that never sleeps: a
-/// socket that was full takes more by then. Each push of a TCP link is a system call.
+/// Steps between two pushes of everything that could not be sent before, in a stage that never sleeps: by
+/// then a socket that was full has room again. Each push of a TCP link is a system call.
 const STEPS_PER_PUSH: u32 = 16;
 
-/// A socket often takes only a part of such a block, and the rest is waited for: from here on
+/// A socket often takes only a part of a block of this size, and the rest has to wait: from this size on
 /// everything is pushed at each step.
 const IN_PARTS_BYTES_MIN: usize = 64 << 10;
 
 /// The producers' side.
 pub struct Outputs {
-    /// From each producer to each consumer: `producer * COPIES + consumer`.
+    /// Lanes from each producer to each consumer: `producer * COPIES + consumer`.
     lanes: Vec<FrameSender<Piece>>,
     /// Lanes with a block that was not pushed.
     fresh: [bool; LANES],
-    /// Since everything was pushed, and after how many it is to be again.
+    /// Steps since everything was pushed, and after how many it is pushed again.
     steps: u32,
     steps_max: u32,
     acks: FrameReceiver,
-    /// Of each producer.
+    /// The state of each producer's consumers.
     demands: [Demand; COPIES],
     _kept: Kept,
 }
 
 impl Outputs {
-    /// Of the ends towards the next stage.
+    /// The outputs for the ends to the next stage.
     pub fn new(ends: Ends, block_bytes: usize) -> Result<Outputs, String> {
         let mut receivers = ends.receivers;
-        let acks = receivers.pop().ok_or("no lane for acknowledgements")?;
+        let acks = receivers
+            .pop()
+            .ok_or("there is no lane for acknowledgements")?;
         assert_eq!(
             ends.senders.len(),
             LANES,
@@ -63,20 +65,20 @@ impl Outputs {
         })
     }
 
-    /// Takes the acknowledgements that have come; whether there were some.
+    /// Receives acknowledgements; returns whether there were any.
     pub fn take_acks(&mut self) -> Result<bool, String> {
         let mut some = false;
         while let Some(frame) = self.acks.receive().map_err(|error| error.to_string())? {
             for &byte in &*frame {
                 let (producer, consumer) = acknowledged(byte)?;
                 if !self.demands[producer].acknowledged(consumer) {
-                    return Err("an acknowledgement of a block that was not sent arrived".into());
+                    return Err("received an acknowledgement of a block that was not sent".into());
                 }
             }
             some = true;
         }
         match self.acks.is_closed() {
-            true => Err("the next stage has left".to_string()),
+            true => Err("the next stage has disconnected".to_string()),
             false => Ok(some),
         }
     }
@@ -86,8 +88,8 @@ impl Outputs {
         self.demands[producer].choose().is_some()
     }
 
-    /// Sends a block of this producer to whichever consumer has the fewest; hands it back when all
-    /// have enough.
+    /// Sends a block of this producer to the consumer with the fewest unacknowledged ones; returns the
+    /// block if all windows are used up.
     pub fn send(
         &mut self,
         producer: usize,
@@ -109,13 +111,17 @@ impl Outputs {
             }
             Err(SendError::Closed(_)) => {
                 let error = self.lanes[lane].error();
-                Err(error.map_or("the next stage has left".to_string(), |e| e.to_string()))
+                Err(
+                    error.map_or("the next stage has disconnected".to_string(), |e| {
+                        e.to_string()
+                    }),
+                )
             }
         }
     }
 
-    /// Moves on what was sent, and rings the next stage. All lanes that could have something left
-    /// are looked at before a sleep, and now and then.
+    /// Pushes what was sent, and wakes the next stage. Before a sleep, and now and then, this looks at
+    /// all lanes that could have something left.
     pub fn push(&mut self, before_sleep: bool) {
         self.steps += 1;
         let all = before_sleep || self.steps >= self.steps_max;
@@ -129,7 +135,7 @@ impl Outputs {
         }
     }
 
-    /// When to look again though nobody rings.
+    /// When to look again without being woken.
     pub fn due_ns(&self) -> Option<u64> {
         let dues = self.lanes.iter().filter_map(FrameSender::due_ns);
         dues.chain(self.acks.due_ns()).min()
@@ -138,10 +144,10 @@ impl Outputs {
 
 /// The consumers' side.
 pub struct Inputs {
-    /// From each producer to each consumer: `producer * COPIES + consumer`.
+    /// Lanes from each producer to each consumer: `producer * COPIES + consumer`.
     lanes: Vec<FrameReceiver>,
     acks: FrameSender<Piece>,
-    /// Blocks that were started on, to be acknowledged: a lane each.
+    /// Lanes of the blocks that were started and are not acknowledged yet.
     started: Vec<u8>,
     /// The producer whose block each consumer looks for next.
     next: [usize; COPIES],
@@ -149,10 +155,12 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Of the ends towards the stage before.
+    /// The inputs for the ends to the previous stage.
     pub fn new(ends: Ends) -> Result<Inputs, String> {
         let mut senders = ends.senders;
-        let acks = senders.pop().ok_or("no lane for acknowledgements")?;
+        let acks = senders
+            .pop()
+            .ok_or("there is no lane for acknowledgements")?;
         assert_eq!(
             ends.receivers.len(),
             LANES,
@@ -167,7 +175,7 @@ impl Inputs {
         })
     }
 
-    /// The next block for this consumer, which starts on it.
+    /// The next block for this consumer, which starts to process it.
     pub fn receive(&mut self, consumer: usize) -> Result<Option<Frame>, String> {
         for _ in 0..COPIES {
             let producer = self.next[consumer];
@@ -179,7 +187,7 @@ impl Inputs {
                 return Ok(Some(frame));
             }
             if receiver.is_closed() {
-                return Err("the stage before has left".to_string());
+                return Err("the previous stage has disconnected".to_string());
             }
         }
         Ok(None)
@@ -194,11 +202,13 @@ impl Inputs {
             match self.acks.post(vec![note]) {
                 Ok(()) => {}
                 Err(SendError::Full(note)) => {
-                    // The stage before reads them at every step, and rings when there is room.
+                    // The previous stage reads them at every step, and wakes this one when there is room.
                     let bytes = note.iter().flat_map(|piece| piece.iter().copied());
                     self.started = bytes.collect();
                 }
-                Err(SendError::Closed(_)) => return Err("the stage before has left".to_string()),
+                Err(SendError::Closed(_)) => {
+                    return Err("the previous stage has disconnected".to_string());
+                }
             }
         }
         if stale {
@@ -207,12 +217,12 @@ impl Inputs {
         Ok(())
     }
 
-    /// Before a sleep with blocks left unread: producers are told of all that was read.
+    /// Before a sleep with unread blocks: tells producers about everything that was read.
     pub fn settle(&mut self) {
         self.lanes.iter_mut().for_each(FrameReceiver::settle);
     }
 
-    /// When to look again though nobody rings.
+    /// When to look again without being woken.
     pub fn due_ns(&self) -> Option<u64> {
         let dues = self.lanes.iter().filter_map(FrameReceiver::due_ns);
         dues.chain(self.acks.due_ns()).min()

@@ -1,18 +1,18 @@
-//! The image, and how it is cut: into parts, and those into blocks.
+//! The image, and how it is divided: into parts, and each part into blocks.
 
 use std::ops::Range;
 
-/// A cache line. Blocks are multiples of it, and each line of the image begins with its own offset,
-/// by which whoever receives a block finds out whether it is the right one.
+/// Bytes of a cache line. Block sizes are multiples of it, and each line of the image begins with its own
+/// offset, by which the receiver of a block verifies that it is the right one.
 pub const LINE: usize = 64;
 
-/// The pixels.
+/// The pixels of the image.
 pub struct Image {
     bytes: Vec<u8>,
 }
 
 impl Image {
-    /// An image of so many bytes, a multiple of a line.
+    /// An image of this many bytes, which must be a multiple of a line.
     pub fn new(bytes: usize) -> Image {
         let mut bytes = vec![0x5a; bytes];
         for (number, line) in bytes.chunks_exact_mut(LINE).enumerate() {
@@ -22,14 +22,14 @@ impl Image {
         Image { bytes }
     }
 
-    /// Some of it.
+    /// The bytes in a range.
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
     }
 }
 
-/// Looks at a line of every block's lines and says whether they are those from `offset` on: a byte
-/// of each, and the offsets in the first and the last one.
+/// Reads a byte of each line, and the offsets in the first and the last one; returns whether the pixels
+/// are those from `offset` on.
 pub fn check(pixels: &[u8], offset: usize) -> bool {
     let mut sum = 0u8;
     for line in pixels.chunks(LINE) {
@@ -43,7 +43,7 @@ pub fn check(pixels: &[u8], offset: usize) -> bool {
     pixels.len().is_multiple_of(LINE) && stands_at(0) && stands_at(pixels.len() - LINE)
 }
 
-/// How an image is cut.
+/// How an image is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     image_bytes: usize,
@@ -53,7 +53,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Into `partitions` equal parts, and each of them into blocks of at most `block_bytes`.
+    /// Divides the image into `partitions` equal parts, and each part into blocks of at most
+    /// `block_bytes`.
     pub fn new(image_bytes: usize, partitions: usize, block_bytes: usize) -> Result<Cut, String> {
         let fits = partitions > 0 && image_bytes.is_multiple_of(partitions * LINE);
         if !fits || image_bytes == 0 || block_bytes == 0 || !block_bytes.is_multiple_of(LINE) {
@@ -72,12 +73,12 @@ impl Cut {
         })
     }
 
-    /// Blocks of the image.
+    /// Number of blocks of the image.
     pub fn blocks(&self) -> usize {
         self.image_bytes / self.part_bytes * self.blocks_per_part
     }
 
-    /// Parts of the image.
+    /// Number of parts of the image.
     pub fn parts(&self) -> usize {
         self.image_bytes / self.part_bytes
     }
@@ -87,7 +88,7 @@ impl Cut {
         part * self.blocks_per_part..(part + 1) * self.blocks_per_part
     }
 
-    /// The blocks in which some of these bytes lie.
+    /// The blocks that contain some of these bytes.
     pub fn blocks_of_region(&self, region: Range<usize>) -> Range<usize> {
         let last = region.end.max(region.start + 1) - 1;
         self.block_at(region.start)..self.block_at(last) + 1
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_cover_the_image_without_gaps_whatever_it_is_cut_into() {
+    fn blocks_cover_the_image_without_gaps_for_every_size() {
         for partitions in [1, 2, 8] {
             for block_bytes in [64, 192, 1024, 4096, 1 << 20] {
                 let cut = Cut::new(8192, partitions, block_bytes).unwrap();
@@ -135,25 +136,25 @@ mod tests {
     }
 
     #[test]
-    fn a_region_takes_every_block_that_it_touches() {
+    fn a_region_contains_every_block_that_it_touches() {
         let cut = Cut::new(1 << 20, 1, 4096).unwrap();
         assert_eq!(cut.blocks_of_region(4095..4097), 0..2);
         assert_eq!(cut.blocks_of_region(4096..8192), 1..2);
         assert_eq!(cut.blocks_of_region(100..100), 0..1);
         assert_eq!(cut.blocks_of_region(0..1 << 20), 0..256);
-        // Beyond the end there is only the last one.
+        // After the end there is only the last block.
         assert_eq!(cut.blocks_of_region((1 << 20)..(2 << 20)), 255..256);
     }
 
     #[test]
-    fn what_can_not_be_cut_is_refused() {
+    fn sizes_that_do_not_divide_the_image_are_rejected() {
         for (image, parts, block) in [(0, 1, 64), (4096, 0, 64), (4096, 3, 64), (4096, 1, 100)] {
             assert!(Cut::new(image, parts, block).is_err());
         }
     }
 
     #[test]
-    fn a_block_from_elsewhere_is_found_out() {
+    fn a_block_from_another_offset_is_detected() {
         let image = Image::new(4096);
         assert!(check(image.bytes(1024..2048), 1024));
         assert!(!check(image.bytes(1024..2048), 2048));

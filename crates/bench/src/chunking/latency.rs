@@ -12,25 +12,25 @@ use slackwater::measure::median;
 /// A way at a guaranteed rate: medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AtRate {
-    /// What was measured.
+    /// The way that was measured.
     pub way: Way,
-    /// The guaranteed rate, as a share of the best that TCP reaches with its best block.
+    /// The guaranteed rate, as a share of the highest rate that TCP reaches with its best block.
     pub fraction: f64,
-    /// The same in complete updates per second.
+    /// The guaranteed rate in complete updates per second.
     pub complete_per_s: f64,
-    /// What was reached of it.
+    /// The rate that was reached.
     pub reached_per_s: f64,
     /// Bytes of a block.
     pub block_bytes: usize,
     /// The mean latency of partial updates.
     pub mean_us: f64,
-    /// One in twenty took longer.
+    /// The 95th percentile of the latency.
     pub p95_us: f64,
     /// CPU time of all stages, in cores.
     pub cores_used: f64,
-    /// CPU time of all stages for a complete update; 0 where there were none.
+    /// CPU time of all stages per complete update; 0 if there were none.
     pub cpu_ms_per_complete: f64,
-    /// Whether most rounds kept the rate, and answered all partial updates.
+    /// Whether most rounds kept the rate and answered all partial updates.
     pub kept: bool,
 }
 
@@ -42,7 +42,7 @@ pub fn measure(
 ) -> Result<Vec<AtRate>, String> {
     let mut cells: Vec<(Way, f64, Vec<Point>)> = Vec::new();
     for &fraction in &effort.fractions {
-        // More than the best of TCP is nothing to ask of TCP.
+        // TCP can't be asked for more than its own best rate.
         let ways = bench
             .plan
             .ways
@@ -96,7 +96,7 @@ pub mod tests {
     use crate::chunking::order::{Responses, Seen};
     use crate::chunking::queries::tests::order;
 
-    /// A way at a share of 100 complete updates a second.
+    /// A way at a share of 100 complete updates per second.
     pub fn at_rate(way: Way, fraction: f64, mean_us: f64) -> AtRate {
         AtRate {
             way,
@@ -135,7 +135,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_row_is_the_median_of_its_rounds_and_kept_by_most_of_them() {
+    fn a_row_is_the_median_of_its_rounds_and_kept_if_most_of_them_kept_it() {
         let mut points = [point(50.0, 100.0), point(49.0, 900.0), point(10.0, 300.0)];
         let row = summary(Way::ShmSame, 0.5, 50.0, &points);
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Response times of mixed queries: complete updates, and others that want one of the parts that
-//! the image is cut into. One query follows the other.
+//! Response times of mixed queries: complete updates, and queries for one of the parts that the image is
+//! divided into. Queries follow each other.
 
 use serde::Serialize;
 
@@ -13,19 +13,19 @@ use slackwater::measure::median;
 /// A way with a mix of queries: medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mix {
-    /// What was measured.
+    /// The way that was measured.
     pub way: Way,
-    /// Parts of the image.
+    /// Number of parts of the image.
     pub partitions: usize,
-    /// Complete updates among the queries.
+    /// The share of complete updates among the queries.
     pub complete_share: f64,
     /// Bytes of a block.
     pub block_bytes: usize,
     /// The mean response time of all queries.
     pub mean_us: f64,
-    /// Of complete updates.
+    /// The mean response time of complete updates.
     pub complete_us: f64,
-    /// Of the others.
+    /// The mean response time of the other queries.
     pub partial_us: f64,
 }
 
@@ -45,7 +45,8 @@ pub fn measure(bench: &mut Bench<'_>, effort: &Effort, sweep: &Sweep) -> Result<
             let asked = Asked {
                 transport: way.transport(),
                 partitions: *partitions,
-                // What is needed is as much as there is: a query ends when all of it is there.
+                // The bandwidth needed is the highest there is: a query ends when all of its answer has
+                // arrived.
                 block_bytes: bench.block(sweep, *way, sweep.highest_per_s(*way)),
                 load: Load::Mixed {
                     complete_share: *complete_share,
@@ -61,7 +62,7 @@ pub fn measure(bench: &mut Bench<'_>, effort: &Effort, sweep: &Sweep) -> Result<
 
 fn summary(way: Way, partitions: usize, complete_share: f64, points: &[Point]) -> Mix {
     let median = |value: &dyn Fn(&Point) -> f64| median(points.iter().map(value).collect());
-    // Weighted by the shares that were asked for: an interval may end between two queries.
+    // Weighted by the requested shares: an interval may end between two queries.
     let mean_us = |point: &Point| {
         let seen = &point.seen;
         complete_share * seen.complete.mean_us + (1.0 - complete_share) * seen.partial.mean_us
@@ -77,8 +78,8 @@ fn summary(way: Way, partitions: usize, complete_share: f64, points: &[Point]) -
     }
 }
 
-/// The share of complete updates at which a way takes this long: between the shares that were
-/// measured by a straight line. 1 where it never takes so long, 0 where it always does.
+/// The share of complete updates at which a way takes this long, interpolated linearly between the
+/// measured shares. 1 if it never takes so long, 0 if it always does.
 pub fn share_at(mixes: &[Mix], way: Way, partitions: usize, mean_us: f64) -> Option<f64> {
     let of_it = mixes
         .iter()
@@ -96,7 +97,7 @@ pub fn share_at(mixes: &[Mix], way: Way, partitions: usize, mean_us: f64) -> Opt
             return Some(low.complete_share + within * (high.complete_share - low.complete_share));
         }
     }
-    // Beyond the measured shares on the last line, but no more than all of them.
+    // Outside the measured shares, extrapolated along the last line, but at most 1.
     let slope = (last.mean_us - first.mean_us) / (last.complete_share - first.complete_share);
     let beyond = last.complete_share + (mean_us - last.mean_us) / slope;
     Some(if slope > 0.0 { beyond.min(1.0) } else { 1.0 })
@@ -121,7 +122,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_mean_is_weighted_by_the_shares_asked_for() {
+    fn the_mean_is_weighted_by_the_requested_shares() {
         let mut seen = point(0.0, 100.0);
         seen.seen.complete.mean_us = 1_100.0;
         let row = summary(Way::TcpFixed, 8, 0.3, &[seen]);
@@ -130,7 +131,7 @@ pub mod tests {
     }
 
     #[test]
-    fn shares_lie_on_the_line_between_those_measured() {
+    fn shares_are_interpolated_between_those_measured() {
         let way = Way::TcpFixed;
         let mixes = [
             mix(way, 0.0, 100.0),

@@ -1,4 +1,4 @@
-//! What the stages are told and what they answer; all of it travels as JSON.
+//! Orders to the stages and their answers; all of them are sent as JSON.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// What it is, for tables.
+    /// The name of the transport in tables.
     pub fn title(self) -> &'static str {
         match self {
             Transport::Tcp => "TCP",
@@ -39,57 +39,58 @@ impl fmt::Display for Transport {
     }
 }
 
-/// What is asked of the pipeline.
+/// The load on the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// Complete updates, this many under way at any time, and partial ones at random beside.
+    /// Complete updates, this many under way at any time, and partial ones at random times.
     Full {
         /// Complete updates under way.
         under_way: usize,
         /// Partial updates per second.
         partial_per_s: f64,
     },
-    /// Complete updates at regular times, and partial ones at random.
+    /// Complete updates at regular times, and partial ones at random times.
     Rates {
-        /// Complete updates per second; none for 0.
+        /// Complete updates per second; 0 for none.
         complete_per_s: f64,
         /// Partial updates per second.
         partial_per_s: f64,
     },
-    /// One query behind the other: this share of them complete updates, the others each for one of
-    /// the parts that the image is cut into.
+    /// Queries that follow each other: this share of them complete updates, each of the others for one of
+    /// the parts that the image is divided into.
     Mixed {
-        /// From 0 to 1.
+        /// The share of complete updates, from 0 to 1.
         complete_share: f64,
     },
 }
 
-/// One point: what a pipeline is to do.
+/// One point: what a pipeline has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// How blocks travel.
     pub transport: Transport,
     /// Bytes of the image: a multiple of a line for each of its parts.
     pub image_bytes: usize,
-    /// Parts that the image is cut into; a query for one of them takes all of its blocks.
+    /// Number of parts that the image is divided into; a query for one of them receives all of its
+    /// blocks.
     pub partitions: usize,
     /// Bytes of a block, at most; a multiple of a line.
     pub block_bytes: usize,
-    /// Bytes that a partial update needs; it takes all blocks in which some of them lie.
+    /// Bytes that a partial update needs; it receives all blocks that contain some of them.
     pub region_bytes: usize,
     /// Rounds of the busy loop for each byte, in each filter.
     pub rounds_per_byte: f64,
-    /// What is asked.
+    /// The load.
     pub load: Load,
-    /// Of all that is random.
+    /// Seed of everything random.
     pub seed: u64,
 }
 
-/// The part of one stage.
+/// The order for one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Which stage, the source being 0.
+    /// The stage's number; the source is 0.
     pub stage: usize,
     /// The core it is pinned to.
     pub core: usize,
@@ -97,26 +98,26 @@ pub struct Part {
     pub order: Order,
 }
 
-/// When, on `CLOCK_MONOTONIC`, which all processes of a host share.
+/// Times of a point, on `CLOCK_MONOTONIC`, which all processes of a host share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The first query is due.
+    /// When the first query is due.
     pub start_ns: u64,
-    /// Queries due from here on count,
+    /// Queries that are due from this time on are counted,
     pub begin_ns: u64,
-    /// and those due from here on don't.
+    /// and those that are due from this time on are not.
     pub end_ns: u64,
-    /// Answers that have not come by now count as missing.
+    /// Answers that have not arrived by this time count as missing.
     pub grace_ns: u64,
 }
 
 impl Interval {
-    /// Whether it counts what is due, or happens, then.
+    /// Whether the interval contains a time.
     pub fn contains(&self, time_ns: u64) -> bool {
         (self.begin_ns..self.end_ns).contains(&time_ns)
     }
 
-    /// Its length.
+    /// The length of the interval.
     pub fn seconds(&self) -> f64 {
         (self.end_ns - self.begin_ns) as f64 / 1e9
     }
@@ -125,55 +126,55 @@ impl Interval {
 /// Response times, in microseconds, from the time that a query was due to its last block's arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Responses {
-    /// Queries that were answered.
+    /// Number of queries that were answered.
     pub count: u64,
-    /// Queries that were not, or too late to be waited for.
+    /// Number of queries that were not answered, or not in time.
     pub missing: u64,
-    /// The mean of those answered.
+    /// The mean of the answered queries.
     pub mean_us: f64,
     /// The median.
     pub p50_us: f64,
-    /// One in twenty is longer.
+    /// The 95th percentile.
     pub p95_us: f64,
-    /// The longest.
+    /// The longest response time.
     pub max_us: f64,
 }
 
-/// What the viewer has seen of the queries that were due in the interval.
+/// The viewer's measurements of the queries that were due in the interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Complete updates per second, in bytes that arrived within the interval.
+    /// Complete updates per second, calculated from the bytes that arrived within the interval.
     pub complete_per_s: f64,
-    /// The complete updates.
+    /// Response times of complete updates.
     pub complete: Responses,
-    /// The others.
+    /// Response times of partial updates.
     pub partial: Responses,
 }
 
 /// What a stage answers at the end of the interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// CPU time of its process within the interval, in cores.
+    /// CPU time of the stage's process within the interval, in cores.
     pub cores: f64,
-    /// What the viewer has seen; nothing of the others.
+    /// The viewer's measurements; zeros from the other stages.
     pub seen: Seen,
 }
 
-/// A point as it was measured once.
+/// A point, measured once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// What was asked for.
+    /// What was requested.
     pub order: Order,
-    /// What came of it.
+    /// What the viewer measured.
     pub seen: Seen,
     /// CPU time of all stages, in cores.
     pub cores_used: f64,
-    /// CPU time that other processes used meanwhile, in cores.
+    /// CPU time of other processes in the same time, in cores.
     pub cores_of_others: f64,
 }
 
 impl Point {
-    /// CPU time of all stages for a complete update; nothing without any.
+    /// CPU time of all stages per complete update; `None` if there were none.
     pub fn cpu_s_per_complete(&self) -> Option<f64> {
         let rate = self.seen.complete_per_s;
         (rate > 0.0).then(|| self.cores_used / rate)

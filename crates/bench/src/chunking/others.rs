@@ -1,4 +1,4 @@
-//! What other processes use of the host meanwhile: the disturbance of a measurement.
+//! CPU time of other processes on the host during a measurement: the disturbance.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ pub struct Others {
 }
 
 impl Others {
-    /// From now on.
+    /// Starts now.
     pub fn start() -> Others {
         Others {
             begin: Instant::now(),
@@ -21,8 +21,8 @@ impl Others {
         }
     }
 
-    /// What others used since, in cores: all that was used, less what this process and its children
-    /// have used. The kernel counts in hundredths of a second.
+    /// CPU time of other processes since the start, in cores: all CPU time less that of this process and
+    /// its children. The kernel counts in hundredths of a second.
     pub fn cores(&self) -> f64 {
         let wall_s = self.begin.elapsed().as_secs_f64().max(1e-3);
         let busy_s = busy_s() - self.busy_s;
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_process_uses_is_not_of_others() {
+    fn this_process_is_not_counted_as_others() {
         let others = Others::start();
         crate::chunking::work::burn(1_000_000);
         assert!(others.cores() >= 0.0);

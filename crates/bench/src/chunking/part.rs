@@ -1,16 +1,15 @@
-//! The processes: whoever measures starts one for each stage, and they connect with their
-//! neighbors.
+//! The processes: the parent starts one for each stage, and they connect with their neighbors.
 //!
 //! ```text
 //! bench chunking ── control ──┬── source ══ filter ══ filter ══ viewer      a process each,
 //!                             └───── └────────── requests ────────┘         three copies in it
 //! ```
 //!
-//! Shutdown: each process answers at the end of the interval and goes on, so that the others'
-//! figures stay what they are; when all have answered, all are killed. One that fails says why on
-//! standard error and ends, which ends its neighbors. A [`Party`] that is dropped takes its process
-//! with it, the kernel ends them with whoever measures, and one that nobody ends gives up a while
-//! after its interval.
+//! Shutdown: each process answers at the end of the interval and continues, so that the others' figures
+//! are not affected; when all have answered, the parent kills all of them. A process that fails reports
+//! the reason on standard error and ends, which ends its neighbors. Dropping a [`Party`] ends its
+//! process, the kernel ends the processes with their parent, and a process that is not ended gives up a
+//! while after its interval.
 
 use std::os::fd::{AsFd, RawFd};
 use std::time::Duration;
@@ -34,16 +33,16 @@ use slackwater::measure;
 use slackwater::measure::control::Control;
 use slackwater::measure::program::inherit;
 
-/// Between the stages' agreement and the first query.
+/// Time between the stages' agreement and the first query.
 const LEAD_NS: u64 = 2_000_000;
 
 /// How long after its interval a stage waits to be ended.
 const ORPHAN_NS: u64 = 20_000_000_000;
 
-/// Bytes of a lane beside the pixels of a block: head, header and padding.
+/// Bytes of a lane in addition to the pixels of a block: head, header and padding.
 const BLOCK_EXTRA_BYTES: usize = 4 * LINE;
 
-/// What a stage says when it is connected.
+/// What a stage sends when it is connected.
 const READY: &str = "ready";
 
 const NAMES: [&str; STAGES] = [
@@ -53,16 +52,16 @@ const NAMES: [&str; STAGES] = [
     "the viewer",
 ];
 
-/// One stage, in this process.
+/// Runs one stage in this process.
 pub fn run(descriptor: RawFd) -> Result<(), String> {
     let control = inherit(descriptor)?;
-    // Whatever ends who measures ends the stages: a full load would go on for a while.
+    // The stages end with their parent: otherwise a full load would continue for a while.
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| format!("can't be ended with the bench: {error}"))?;
+        .map_err(|error| format!("can't arrange to end with the parent process: {error}"))?;
     let (part, neighbors) = control.expect::<Part>()?;
     let mut neighbors = neighbors.into_iter().map(Control::of);
     let (Some(before), Some(after)) = (neighbors.next(), neighbors.next()) else {
-        return Err("a stage was given no sockets to its neighbors".to_string());
+        return Err("a stage received no sockets to its neighbors".to_string());
     };
     let name = NAMES.get(part.stage).ok_or("there is no such stage")?;
     measure::pin(part.core)?;
@@ -89,20 +88,21 @@ pub fn run(descriptor: RawFd) -> Result<(), String> {
         }
         let give_up_ns = interval.end_ns + interval.grace_ns + ORPHAN_NS;
         if now_ns >= give_up_ns {
-            return Err("nobody ended this stage".to_string());
+            return Err("this stage was not ended in time".to_string());
         }
         let grace_ns = interval.end_ns + interval.grace_ns;
         let grace_ns = Some(grace_ns).filter(|&time_ns| time_ns > now_ns);
         Ok(next_ns.or(grace_ns).unwrap_or(give_up_ns))
     });
     match ran {
-        // Whoever measures ends the stages one by one, and their neighbors notice.
+        // The parent ends the stages one by one, and their neighbors notice.
         Err(_) if answered => Ok(()),
         ran => ran.map_err(failed),
     }
 }
 
-/// The links to the stage before and to the one behind. The viewer's next is the source: requests.
+/// The links to the previous stage and to the next one. The viewer's next stage is the source, to which
+/// it sends requests.
 fn connect(
     part: &Part,
     waiter: &Waiter,
@@ -122,21 +122,21 @@ fn connect(
     let name_before = NAMES[(stage + STAGES - 1) % STAGES];
     let name_after = NAMES[(stage + 1) % STAGES];
     let offer = |control, name, lanes| Offer::make(order.transport, control, waiter, name, lanes);
-    // What this stage reads: requests or blocks from before, acknowledgements or nothing from
-    // behind.
+    // What this stage reads: requests or blocks from the previous stage, acknowledgements or nothing from
+    // the next one.
     let from_before = if is_source { notes(1) } else { blocks };
     let from_after = notes(usize::from(!is_viewer));
     let to = offer(before, name_before, from_before)?;
     let fro = offer(after, name_after, from_after)?;
-    // What it sends: acknowledgements, and blocks or requests.
+    // What this stage sends: acknowledgements, and blocks or requests.
     let to = to.meet(before, waiter, name_before, usize::from(!is_source))?;
     let fro = fro.meet(after, waiter, name_after, if is_viewer { 1 } else { LANES })?;
     Ok((to, fro))
 }
 
-/// Room for a window, for the block that is worked on, for one that waits for room to go on, and
-/// for the padding at the ring's end. That is more than four blocks: what is larger than a quarter
-/// of its lane travels in pieces.
+/// Room for a window, for the block that is being processed, for one that waits to be sent on, and for
+/// the padding at the ring's end. That is more than four blocks, because anything larger than a quarter
+/// of its lane is sent in pieces.
 fn lane_bytes(order: &Order) -> usize {
     (order.block_bytes + BLOCK_EXTRA_BYTES) * (WINDOW + 3)
 }
@@ -145,7 +145,7 @@ fn build(part: &Part, interval: Interval, before: Ends, after: Ends) -> Result<S
     let order = &part.order;
     let cut = Cut::new(order.image_bytes, order.partitions, order.block_bytes)?;
     let outputs = |ends| Outputs::new(ends, order.block_bytes);
-    let nothing = || "a link has no end".to_string();
+    let nothing = || "a link has no such end".to_string();
     Ok(match part.stage {
         0 => {
             let mut receivers = before.receivers;
@@ -177,7 +177,7 @@ fn build(part: &Part, interval: Interval, before: Ends, after: Ends) -> Result<S
     })
 }
 
-/// CPU time of this process between the begin of the interval and its end.
+/// CPU time of this process between the start of the interval and its end.
 #[derive(Default)]
 struct Meter {
     begin: Option<(u64, f64)>,
@@ -185,7 +185,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// It is this time now; when to come again.
+    /// Notes the present time; returns when to call this again.
     fn at(&mut self, now_ns: u64, interval: Interval) -> Option<u64> {
         if now_ns < interval.begin_ns {
             return Some(interval.begin_ns);
@@ -204,21 +204,21 @@ impl Meter {
     }
 }
 
-/// How long a point takes.
+/// Durations of a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// Queries are asked for so long before they count.
+    /// How long queries are sent before they count.
     pub warm_up: Duration,
-    /// They count for so long.
+    /// How long they count.
     pub time: Duration,
-    /// Answers are waited for so long.
+    /// How long answers are waited for.
     pub grace: Duration,
 }
 
 /// Measures a point, with each stage on its core.
 pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Point, String> {
     let order = *order;
-    // All of them before the first is told anything: one that can't be started ends the others.
+    // Starts all of them before the first receives an order: if one can't be started, the others end.
     let mut parties = Vec::new();
     for _ in 0..STAGES {
         parties.push(Party::start("chunking-part")?);
@@ -228,7 +228,7 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
         for _ in 0..STAGES {
             pairs.push(pair()?);
         }
-        // Of each pair one end goes to a stage and the other one to the stage behind it.
+        // One end of each pair goes to a stage and the other end to the next stage.
         for (stage, party) in parties.iter().enumerate() {
             let core = cores[stage];
             let part = Part { stage, core, order };
@@ -254,7 +254,7 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
     }
     let mut cores_used = 0.0;
     let mut seen = Seen::default();
-    // The viewer last: it waits for answers, and the others have theirs by then.
+    // The viewer comes last: it waits for answers, and the others have theirs by then.
     for (stage, party) in parties.iter_mut().enumerate() {
         let answer = expect::<Answer>(party, stage)?;
         cores_used += answer.cores;
@@ -273,7 +273,7 @@ fn expect<T: serde::de::DeserializeOwned>(party: &mut Party, stage: usize) -> Re
         Some(answer) => Ok(answer),
         // Its end of the socket is closed, so it has ended.
         None => Err(format!(
-            "{} failed ({}); its reason, if it gave one, is above",
+            "{} failed ({}); see above for the reason, if it reported one",
             NAMES[stage],
             party.ending()
         )),

@@ -1,4 +1,4 @@
-//! What is to be measured, read from the command line.
+//! What will be measured, from the command line.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use crate::common::parse_seconds;
 use crate::lab::{Drawing, Files};
 use slackwater::machine;
 
-/// Of the image, as in P4's experiment.
+/// Bytes of the image, as in P4's experiment.
 const IMAGE_BYTES: usize = 16 << 20;
 
-/// What a partial update needs: the smallest block of P4's experiment.
+/// Bytes that a partial update needs: the smallest block of P4's experiment.
 pub const REGION_BYTES: usize = 2 << 10;
 
 /// The share of the bandwidth that the plan leaves free.
 pub const RESERVE: f64 = 0.1;
 
-/// Complete updates under way where as many as possible are asked for: the next one is there when
-/// one ends.
+/// Complete updates under way when as many as possible are requested: the next one is waiting when one
+/// ends.
 pub const UNDER_WAY: usize = 2;
 
-/// What a point takes beside its time: the start of four processes and their links.
+/// What a point takes in addition to its time: starting four processes and their links.
 const POINT_OVERHEAD_S: f64 = 0.08;
 
-/// Points with complete updates at a rate take whole periods of it, at most twice their time.
+/// Points with complete updates at a rate cover whole periods of it, at most twice their time.
 const PERIODS_FACTOR: f64 = 1.15;
 
-/// The largest block that can be asked for: the 27 lanes of a pipeline take 8 MiB each for it.
+/// The largest allowed block: for it the 27 lanes of a pipeline take 8 MiB each.
 const BLOCK_MAX: usize = 1 << 20;
 
 /// An experiment.
@@ -42,19 +42,19 @@ const BLOCK_MAX: usize = 1 << 20;
 pub enum Experiment {
     /// Latency of partial updates while complete updates keep a rate.
     Latency,
-    /// The highest rate of complete updates while partial updates keep a latency.
+    /// The highest rate of complete updates at which partial updates keep a latency.
     Rate,
     /// Response times of mixed queries, by the share of complete updates.
     Mixed,
 }
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
     /// Fewer sizes, rates and rounds: less than a minute
     #[arg(long)]
     quick: bool,
-    /// Which experiments, behind the search for the best block
+    /// Which experiments follow the search for the best block
     #[arg(
         long,
         value_enum,
@@ -72,7 +72,7 @@ pub struct Arguments {
         value_parser = computing
     )]
     computing: Vec<f64>,
-    /// Sizes of blocks that are tried, in bytes: multiples of 64 [default: 2 KiB to 512 KiB]
+    /// Block sizes that are tried, in bytes: multiples of 64 [default: 2 KiB to 512 KiB]
     #[arg(long, value_name = "BYTES,..", value_delimiter = ',', value_parser = block)]
     blocks: Option<Vec<usize>>,
     /// Rounds; the medians are printed [default: 3]
@@ -84,10 +84,10 @@ pub struct Arguments {
     /// Bytes of the image: a power of two from 64 KiB to 1 GiB
     #[arg(long, value_name = "BYTES", default_value_t = IMAGE_BYTES)]
     image: usize,
-    /// Of the random partial updates
+    /// Seed of the random partial updates
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The cores of source, filter, filter and viewer [default: different ones for neighbors]
+    /// The cores of source, filter, filter and viewer [default: neighbors on different cores]
     #[arg(long, value_name = "CORE,..", value_delimiter = ',', num_args = 1)]
     cores: Option<Vec<usize>>,
     #[command(flatten)]
@@ -99,44 +99,44 @@ pub struct Arguments {
 fn computing(text: &str) -> Result<f64, String> {
     let ns = text.parse::<f64>().ok();
     ns.filter(|ns| (0.0..=1000.0).contains(ns))
-        .ok_or_else(|| "write nanoseconds per byte from 0 to 1000, such as 18".to_string())
+        .ok_or_else(|| "expected nanoseconds per byte from 0 to 1000, such as 18".to_string())
 }
 
 fn block(text: &str) -> Result<usize, String> {
     let bytes = text.parse::<usize>().ok();
     bytes
         .filter(|bytes| bytes.is_multiple_of(LINE) && (LINE..=BLOCK_MAX).contains(bytes))
-        .ok_or_else(|| "a block is a multiple of 64 bytes, 1 MiB at most".to_string())
+        .ok_or_else(|| "expected a multiple of 64 bytes, at most 1 MiB".to_string())
 }
 
-/// What is to be done.
+/// The plan of the experiment.
 pub struct Plan {
-    /// Which experiments.
+    /// The experiments.
     pub experiments: Vec<Experiment>,
-    /// What is compared.
+    /// The ways that are compared.
     pub ways: Vec<Way>,
-    /// By amount of computing.
+    /// The efforts, by amount of computing.
     pub efforts: Vec<Effort>,
     /// Bytes of the image.
     pub image_bytes: usize,
-    /// Of all that is random.
+    /// Seed of everything random.
     pub seed: u64,
-    /// Of the stages.
+    /// The cores of the stages.
     pub cores: [usize; STAGES],
 }
 
 impl Plan {
-    /// Reads it.
+    /// The plan for these arguments.
     pub fn of(arguments: &Arguments) -> Result<Plan, String> {
         let quick = arguments.quick;
         let image_bytes = arguments.image;
         if !image_bytes.is_power_of_two() || !(64 << 10..=1 << 30).contains(&image_bytes) {
-            return Err("--image: write a power of two from 65536 to 1073741824".to_string());
+            return Err("--image: expected a power of two from 65536 to 1073741824".to_string());
         }
         let cores = match arguments.cores.as_deref() {
             None => cores(),
             Some(cores) => <[usize; STAGES]>::try_from(cores)
-                .map_err(|_| "--cores: write four cores, such as 0,1,0,1".to_string())?,
+                .map_err(|_| "--cores: expected four cores, such as 0,1,0,1".to_string())?,
         };
         let effort = |&ns_per_byte| {
             let mut effort = Effort::of(quick, ns_per_byte, image_bytes);
@@ -169,17 +169,17 @@ impl Plan {
         })
     }
 
-    /// Whether an experiment is to be done.
+    /// Whether the plan contains an experiment.
     pub fn wants(&self, experiment: Experiment) -> bool {
         self.experiments.contains(&experiment)
     }
 
-    /// With all repetitions.
+    /// Duration with all repetitions.
     pub fn expected_max_s(&self) -> f64 {
         self.expected_s() * (1.0 + REPEATED_SHARE_MAX)
     }
 
-    /// How long it takes.
+    /// Expected duration.
     pub fn expected_s(&self) -> f64 {
         let efforts = self.efforts.iter();
         efforts.map(|effort| self.expected_effort_s(effort)).sum()
@@ -189,7 +189,7 @@ impl Plan {
         let ways = self.ways.len() as f64;
         let sweep = (effort.sizes.len() * 2 + 1) as f64 * f64::from(effort.short_rounds);
         let latency = effort.fractions.len() as f64 * ways * f64::from(effort.rounds);
-        // Of a bisection's rates half are kept.
+        // Half of the rates of a bisection are kept.
         let tries = f64::from(effort.probes) * f64::from(effort.tries + 1) / 2.0;
         let rate = effort.guarantees.len() as f64 * ways * tries;
         let mixed = (effort.shares.len() * effort.partitions.len() * Way::COMPARED.len()) as f64
@@ -204,8 +204,8 @@ impl Plan {
     }
 }
 
-/// A core for each stage. With few cores neighbors have different ones, so that every block goes
-/// from core to core; with enough of them each has its own.
+/// A core for each stage. With few cores neighbors have different ones, so that every block is passed
+/// between cores; with enough cores each stage has its own.
 fn cores() -> [usize; STAGES] {
     let topology = machine::topology();
     let mut apart: Vec<usize> = Vec::new();
@@ -246,7 +246,7 @@ pub mod tests {
     }
 
     #[test]
-    fn all_of_it_takes_less_than_ten_minutes_and_a_quick_look_less_than_one() {
+    fn a_full_run_takes_less_than_ten_minutes_and_a_quick_one_less_than_one() {
         let seconds = plan(&[]).expected_max_s();
         assert!((60.0..600.0).contains(&seconds), "{seconds}");
         let seconds = plan(&["--quick"]).expected_max_s();
@@ -254,7 +254,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_measured() {
+    fn the_requested_points_are_measured() {
         let some = plan(&[
             "--quick",
             "--experiments",
@@ -309,7 +309,7 @@ pub mod tests {
     }
 
     #[test]
-    fn neighbors_have_different_cores_where_there_are_some() {
+    fn neighbors_have_different_cores_if_there_are_enough() {
         let cores = cores();
         let allowed = slackwater_link::allowed_cores();
         assert!(cores.iter().all(|core| allowed.contains(core)));

@@ -1,36 +1,36 @@
-//! Which queries the viewer asks, and when. Pure: times come in, queries go out.
+//! Which queries the viewer sends, and when. Pure: times in, queries out.
 
 use std::ops::Range;
 
 use super::image::Cut;
 use super::order::{Load, Order};
 
-/// Complete updates under way at once: a pipeline that falls behind has half a second of work then,
-/// at least. What would be one more is left out, and counts as missing.
+/// Most complete updates under way at once: a pipeline that falls behind then has at least half a second
+/// of work. An update beyond this is left out, and counts as missing.
 const COMPLETE_MAX: usize = 16;
 
-/// The same for partial updates: at their highest rate some seconds of them.
+/// Most partial updates under way at once: some seconds of them at their highest rate.
 const PARTIAL_MAX: usize = 1024;
 
-/// What is asked for.
+/// What a query requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The whole image.
     Complete,
-    /// Some of it.
+    /// A part of the image.
     Partial,
 }
 
 /// A query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// What is asked for.
+    /// What the query requests.
     pub kind: Kind,
-    /// When it was due.
+    /// When the query was due.
     pub due_ns: u64,
-    /// The blocks of its answer.
+    /// The blocks of the answer.
     pub blocks: Range<usize>,
-    /// There is no room for it among those under way.
+    /// Whether the query was left out because too many were under way.
     pub left_out: bool,
 }
 
@@ -50,17 +50,17 @@ pub struct Schedule {
     image_bytes: usize,
     region_bytes: usize,
     start_ns: u64,
-    /// Complete updates so far.
+    /// Number of complete updates so far.
     completes: u64,
-    /// Queries so far.
+    /// Number of queries so far.
     asked: u64,
-    /// Of the partial updates that come at random.
+    /// When the next of the random partial updates is due.
     partial_due_ns: Option<u64>,
     random: fastrand::Rng,
 }
 
 impl Schedule {
-    /// From this time on.
+    /// A schedule from `start_ns` on.
     pub fn new(order: &Order, cut: Cut, start_ns: u64) -> Schedule {
         let mut schedule = Schedule {
             load: order.load,
@@ -77,7 +77,7 @@ impl Schedule {
         schedule
     }
 
-    /// When the next query is due that waits for its time, and not for an answer.
+    /// When the next query is due, if it depends on time and not on an answer.
     pub fn due_ns(&self) -> Option<u64> {
         let times = [self.complete_due_ns(), self.partial_due_ns];
         times.into_iter().flatten().min()
@@ -103,7 +103,8 @@ impl Schedule {
                 under_way: wanted, ..
             } if under_way.complete < wanted => Some(self.complete(now_ns, false)),
             Load::Mixed { complete_share } if under_way == UnderWay::default() => {
-                // Spread evenly: each query brings the share of complete ones as near as it can be.
+                // Spread evenly: each query brings the share of complete ones as close as possible to the
+                // given one.
                 let due = ((self.asked + 1) as f64 * complete_share).round() as u64;
                 if due > self.completes {
                     return Some(self.complete(now_ns, false));
@@ -147,7 +148,7 @@ impl Schedule {
         }
     }
 
-    /// The time of the next partial update: independent of those before it.
+    /// Draws the time of the next partial update, which is independent of earlier ones.
     fn draw_partial(&mut self) {
         let rate_per_s = match self.load {
             Load::Full { partial_per_s, .. } | Load::Rates { partial_per_s, .. } => partial_per_s,
@@ -184,7 +185,7 @@ pub mod tests {
     }
 
     #[test]
-    fn complete_updates_come_regularly_and_partial_ones_at_random_at_their_rates() {
+    fn complete_updates_are_regular_and_partial_ones_random_at_their_rates() {
         let mut schedule = schedule(&order(Load::Rates {
             complete_per_s: 10.0,
             partial_per_s: 1_000.0,
@@ -202,7 +203,7 @@ pub mod tests {
                     completes.push(due_ns);
                 }
                 Kind::Partial => {
-                    // 2 KiB lie in one or two blocks of 4 KiB.
+                    // 2 KiB are in one or two blocks of 4 KiB.
                     assert!((1..=2).contains(&query.blocks.len()) && query.blocks.end <= 256);
                     partials.push(query.blocks.start);
                 }
@@ -214,7 +215,7 @@ pub mod tests {
                 .windows(2)
                 .all(|pair| pair[1] - pair[0] == 100_000_000)
         );
-        // Ten thousand, with three standard errors.
+        // Ten thousand, with a tolerance of three standard errors.
         assert!(
             (9_700..10_300).contains(&partials.len()),
             "{}",
@@ -225,7 +226,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_full_load_keeps_so_many_under_way() {
+    fn a_full_load_keeps_its_number_of_updates_under_way() {
         let mut schedule = schedule(&order(Load::Full {
             under_way: 2,
             partial_per_s: 0.0,
@@ -240,7 +241,7 @@ pub mod tests {
     }
 
     #[test]
-    fn mixed_queries_come_one_by_one_and_keep_their_share() {
+    fn mixed_queries_follow_each_other_and_keep_their_share() {
         for complete_share in [0.0, 0.3, 0.5, 1.0] {
             let mut schedule = schedule(&Order {
                 partitions: 8,
@@ -268,7 +269,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_pipeline_that_falls_behind_is_not_asked_for_more_and_more() {
+    fn a_pipeline_that_falls_behind_does_not_get_ever_more_queries() {
         let mut schedule = schedule(&order(Load::Rates {
             complete_per_s: 1e6,
             partial_per_s: 0.0,

@@ -12,14 +12,14 @@ use super::way::Way;
 /// A way under a guaranteed latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AtLatency {
-    /// What was measured.
+    /// The way that was measured.
     pub way: Way,
-    /// The guaranteed mean latency of partial updates, as a multiple of what they take over TCP
-    /// with its best block when there are no complete ones.
+    /// The guaranteed mean latency of partial updates, as a multiple of their latency over TCP with its
+    /// best block and no complete updates.
     pub multiple: f64,
-    /// The same as a time.
+    /// The guaranteed latency as a time.
     pub latency_us: f64,
-    /// The highest rate of complete updates that was seen to keep it; 0 when none was.
+    /// The highest rate of complete updates that was seen to keep the guarantee; 0 if none was.
     pub complete_per_s: f64,
     /// The lowest rate that was seen not to keep it, or the highest rate without a guarantee.
     pub not_kept_per_s: f64,
@@ -27,8 +27,8 @@ pub struct AtLatency {
     pub block_bytes: usize,
 }
 
-/// Searches the rate of all ways under all guarantees, the tightest first: a probe of each way in
-/// turn. What keeps a guarantee keeps the looser ones, too.
+/// Searches the rate of all ways under all guarantees, the tightest first: a probe of each way in turn. A
+/// rate that keeps a guarantee also keeps the looser ones.
 pub fn measure(
     bench: &mut Bench<'_>,
     effort: &Effort,
@@ -89,7 +89,7 @@ pub fn measure(
 pub mod tests {
     use super::*;
 
-    /// A way under a guarantee of so many times 600 us.
+    /// A way under a guarantee of this many times 600 us.
     pub fn at_latency(way: Way, multiple: f64, complete_per_s: f64) -> AtLatency {
         AtLatency {
             way,

@@ -1,20 +1,19 @@
 //! The highest rate that keeps a guarantee, by bisection. Pure.
 
-/// Below this share of the highest rate nothing is tried: a point would see too few updates.
+/// Smallest share of the highest rate that is tried: below it a point would contain too few updates.
 const SHARE_MIN: f64 = 1.0 / 64.0;
 
-/// Closes in on the highest rate that is kept: rates below it are taken to be kept as well.
+/// Narrows down the highest rate that is kept; assumes that lower rates are kept as well.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     kept: f64,
     not_kept: f64,
-    /// The least rate that is tried.
+    /// The lowest rate that is tried.
     least: f64,
 }
 
 impl Search {
-    /// Between nothing and the highest rate that there can be; what needs a lower rate than
-    /// `least_per_s` is not found.
+    /// A search between zero and the highest possible rate; a rate below `least_per_s` is not found.
     pub fn new(highest_per_s: f64, least_per_s: f64) -> Search {
         Search {
             kept: 0.0,
@@ -23,7 +22,7 @@ impl Search {
         }
     }
 
-    /// The same, from a rate on that is known to be kept.
+    /// The same search, starting at a rate that is known to be kept.
     pub fn from(self, kept_per_s: f64) -> Search {
         Search {
             kept: kept_per_s.min(self.not_kept),
@@ -31,13 +30,13 @@ impl Search {
         }
     }
 
-    /// The rate to be tried next; none when the search has come to its end.
+    /// The next rate to try; `None` when the search has ended.
     pub fn next(&self) -> Option<f64> {
         let middle = self.kept.midpoint(self.not_kept);
         (middle >= self.least && self.kept < self.not_kept).then_some(middle)
     }
 
-    /// That rate was tried.
+    /// Notes whether a rate was kept.
     pub fn tried(&mut self, rate_per_s: f64, kept: bool) {
         if kept {
             self.kept = self.kept.max(rate_per_s);
@@ -46,12 +45,12 @@ impl Search {
         }
     }
 
-    /// The highest rate that was kept; 0 when none was.
+    /// The highest rate that was kept; 0 if none was.
     pub fn kept(&self) -> f64 {
         self.kept
     }
 
-    /// The lowest rate that was not, or the highest there can be.
+    /// The lowest rate that was not kept, or the highest possible rate.
     pub fn not_kept(&self) -> f64 {
         self.not_kept
     }
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn each_probe_halves_the_doubt() {
+    fn each_probe_halves_the_range() {
         assert_eq!(found(100.0, 5), 96.875);
         assert_eq!(found(60.0, 3), 50.0);
         assert_eq!(found(60.0, 4), 56.25);
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_of_which_too_little_would_be_seen_are_not_tried() {
+    fn rates_with_too_few_updates_are_not_tried() {
         let mut search = Search::new(100.0, 30.0);
         assert_eq!(search.next(), Some(50.0));
         search.tried(50.0, false);

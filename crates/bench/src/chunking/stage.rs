@@ -1,13 +1,13 @@
-//! The stages, and the loop that they run in: a worker's, with one thread for the three copies.
+//! The stages, and the loop that runs them: a worker's loop, with one thread for the three copies.
 //!
 //! ```text
 //! viewer ── requests ──► source ══ blocks ══► filter ══► filter ══► viewer
 //!                          ◄── acknowledgements ──┘  ◄────┘  ◄───────┘
 //! ```
 //!
-//! A stage takes a block at a time for each of its copies, in turn, and waits by interrupt:
-//! announce, look, sleep. It looks at the clock before each look at its links, so a query that is
-//! due leaves behind one block at most.
+//! A stage processes one block at a time for each of its copies, in turn, and waits by interrupt:
+//! announce, look, sleep. It reads the clock before each look at its links, so a due query waits for one
+//! block at most.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,22 +26,22 @@ use super::queries::Schedule;
 use super::tally::Tally;
 use super::work::burn;
 
-/// Queries that are served at once; more wait with the viewer, which asks for no more than this.
+/// Queries that the source serves at once; the viewer does not send more.
 const SERVED_MAX: usize = 2048;
 
-/// What a process of the pipeline does.
+/// A stage of the pipeline.
 pub enum Stage {
-    /// Holds the image.
+    /// The source holds the image.
     Source(Source),
-    /// Computes.
+    /// A filter computes.
     Filter(Filter),
-    /// Asks and shows.
+    /// The viewer sends queries and receives their answers.
     Viewer(Box<Viewer>),
 }
 
 impl Stage {
-    /// Does what there is to do, a block for each copy at most; whether there was something.
-    /// `before_sleep` looks at everything that may ring.
+    /// Does the available work, at most a block for each copy; returns whether there was any.
+    /// `before_sleep` makes it look at everything that could wake it.
     pub fn step(&mut self, now_ns: u64, before_sleep: bool) -> Result<bool, String> {
         match self {
             Stage::Source(source) => source.step(before_sleep),
@@ -50,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// When to look again though nobody rings.
+    /// When to look again without being woken.
     fn due_ns(&self) -> Option<u64> {
         match self {
             Stage::Source(source) => source
@@ -75,8 +75,8 @@ impl Stage {
     }
 }
 
-/// Runs a stage until it fails. `turn` is called with the time before each step, and says when it
-/// wants to be called at the latest.
+/// Runs a stage until it fails. `turn` is called with the time before each step, and returns the latest
+/// time at which it must be called again.
 pub fn run(
     stage: &mut Stage,
     waiter: &Waiter,
@@ -102,15 +102,14 @@ pub fn run(
     }
 }
 
-/// A query that a copy of the source serves.
+/// A query that a copy of the source is serving.
 struct Served {
     query: u64,
-    /// Blocks that are left, every third of which is this copy's.
+    /// Blocks that are left to send; every third of them belongs to this copy.
     blocks: Range<usize>,
 }
 
-/// The data source: each copy holds every third block, and serves its queries in turn, a block
-/// each.
+/// The data source: each copy holds every third block, and serves its queries in turn, a block each.
 pub struct Source {
     image: Arc<Image>,
     cut: Cut,
@@ -121,7 +120,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Asked through `requests`.
+    /// A source that receives queries through `requests`.
     pub fn new(
         cut: Cut,
         image_bytes: usize,
@@ -152,13 +151,15 @@ impl Source {
                     });
                 }
                 if served.len() > SERVED_MAX {
-                    return Err(format!("more than {SERVED_MAX} queries are to be served"));
+                    return Err(format!(
+                        "the source has more than {SERVED_MAX} queries to serve"
+                    ));
                 }
             }
             worked = true;
         }
         if self.requests.is_closed() {
-            return Err("the viewer has left".to_string());
+            return Err("the viewer has disconnected".to_string());
         }
         for copy in 0..COPIES {
             worked |= self.serve(copy)?;
@@ -184,7 +185,7 @@ impl Source {
             Piece::Pixels(Arc::clone(&self.image), pixels),
         ];
         if self.outputs.send(copy, block)?.is_some() {
-            // Made anew when there is room: nothing of it was copied.
+            // Created again when there is room: no pixels were copied.
             self.served[copy].push_front(served);
             return Ok(false);
         }
@@ -196,7 +197,7 @@ impl Source {
     }
 }
 
-/// The first block from here on that a copy of the source holds.
+/// The first block from here on that belongs to a copy of the source.
 fn first_of_copy(block: usize, copy: usize) -> usize {
     block + (copy + COPIES - block % COPIES) % COPIES
 }
@@ -206,12 +207,12 @@ pub struct Filter {
     inputs: Inputs,
     outputs: Outputs,
     rounds_per_byte: f64,
-    /// Of each copy: a block that finds no room.
+    /// A block of each copy that waits for room in its output.
     waiting: [Option<Vec<Piece>>; COPIES],
 }
 
 impl Filter {
-    /// Between two stages.
+    /// A filter between two stages.
     pub fn new(inputs: Inputs, outputs: Outputs, rounds_per_byte: f64) -> Filter {
         Filter {
             inputs,
@@ -237,7 +238,7 @@ impl Filter {
     fn step_copy(&mut self, copy: usize) -> Result<bool, String> {
         if let Some(block) = self.waiting[copy].take() {
             self.waiting[copy] = self.outputs.send(copy, block)?;
-            // Blocks that wait for room take no input: that is all there is to back-pressure.
+            // While a block waits for room the copy takes no input: this is the whole back-pressure.
             return Ok(self.waiting[copy].is_none());
         }
         let Some(frame) = self.inputs.receive(copy)? else {
@@ -252,19 +253,19 @@ impl Filter {
     }
 }
 
-/// The viewer: asks queries when they are due, and takes their answers.
+/// The viewer: sends queries when they are due, and receives their answers.
 pub struct Viewer {
     inputs: Inputs,
     requests: FrameSender<Piece>,
     _kept: Kept,
     schedule: Schedule,
     tally: Tally,
-    /// A request that found no room.
+    /// A request that waits for room in its output.
     waiting: Option<Vec<Piece>>,
 }
 
 impl Viewer {
-    /// At the end of the pipeline.
+    /// A viewer at the end of the pipeline.
     pub fn new(
         inputs: Inputs,
         requests: FrameSender<Piece>,
@@ -282,7 +283,7 @@ impl Viewer {
         }
     }
 
-    /// What was seen, once nothing more is waited for.
+    /// The measurements, once no more answers are waited for.
     pub fn seen(&self, now_ns: u64) -> Option<Seen> {
         self.tally.seen(now_ns)
     }
@@ -297,13 +298,13 @@ impl Viewer {
             let (head, pixels) = Head::split(&frame)?;
             if !check(pixels, head.offset as usize) {
                 return Err(format!(
-                    "other pixels than those from {} on came",
+                    "received other pixels than those from offset {} on",
                     head.offset
                 ));
             }
             if !self.tally.came(head.query, pixels.len(), self::now_ns()) {
                 return Err(format!(
-                    "a block came that query {} does not want",
+                    "received a block that query {} did not request",
                     head.query
                 ));
             }
@@ -342,7 +343,7 @@ impl Viewer {
                     self.waiting = Some(request);
                     break;
                 }
-                Err(SendError::Closed(_)) => return Err("the source has left".to_string()),
+                Err(SendError::Closed(_)) => return Err("the source has disconnected".to_string()),
             }
         }
         if asked {

@@ -1,4 +1,4 @@
-//! Sizes of blocks, tried on each link: what TCP's best one is, and the points to plan with.
+//! Block sizes, tried on each link: finds TCP's best one, and the points to plan with.
 
 use serde::Serialize;
 use slackwater_control::latency::chunk::LinkPoint;
@@ -10,11 +10,11 @@ use super::plan::UNDER_WAY;
 use super::way::Way;
 use slackwater::measure::median;
 
-/// How close to the highest rate a block has to come to be as good as the best: of those the
-/// smallest counts, which delays partial updates least.
+/// How close to the highest rate a block has to come to count as equally good: the smallest of these is
+/// chosen, because it delays partial updates least.
 const ALMOST: f64 = 0.95;
 
-/// A size of block on a link, with as many complete updates as it takes: medians over the rounds.
+/// A block size on a link, with as many complete updates as possible: medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Size {
     /// The link.
@@ -23,32 +23,31 @@ pub struct Size {
     pub block_bytes: usize,
     /// Complete updates per second.
     pub complete_per_s: f64,
-    /// The mean latency of partial updates meanwhile.
+    /// The mean latency of partial updates at the same time.
     pub partial_us: f64,
-    /// The median of it, which a disturbance moves less.
+    /// The median latency of partial updates, which a disturbance affects less.
     pub partial_p50_us: f64,
-    /// CPU time of all stages for a complete update.
+    /// CPU time of all stages per complete update.
     pub cpu_ms_per_complete: f64,
     /// CPU time of all stages, in cores.
     pub cores_used: f64,
 }
 
-/// What the search has found.
+/// The result of the search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sweep {
     /// All sizes, TCP's first, from the smallest to the largest.
     pub sizes: Vec<Size>,
     /// TCP's best block.
     pub block_bytes: usize,
-    /// What it reaches, in complete updates per second.
+    /// The rate that TCP reaches with its best block, in complete updates per second.
     pub best_per_s: f64,
-    /// The mean latency of partial updates over TCP with this block when there are no complete
-    /// ones.
+    /// The mean latency of partial updates over TCP with this block and no complete updates.
     pub alone_us: f64,
 }
 
 impl Sweep {
-    /// Measures it.
+    /// Measures all block sizes.
     pub fn measure(bench: &mut Bench<'_>, effort: &Effort) -> Result<Sweep, String> {
         let transports = [Transport::Tcp, Transport::Shm];
         let mut points = Vec::new();
@@ -92,7 +91,7 @@ impl Sweep {
                 });
             }
         }
-        let best = best(&sizes).ok_or("no complete update went through over TCP")?;
+        let best = best(&sizes).ok_or("no complete update was answered over TCP")?;
         let mut alone = Vec::new();
         for round in 0..effort.short_rounds {
             let asked = Asked {
@@ -115,7 +114,7 @@ impl Sweep {
         })
     }
 
-    /// What a way can reach at most, in complete updates per second.
+    /// The highest rate of a way, in complete updates per second.
     pub fn highest_per_s(&self, way: Way) -> f64 {
         let of_it = self.sizes.iter().filter(|size| {
             size.transport == way.transport()
@@ -124,7 +123,7 @@ impl Sweep {
         of_it.map(|size| size.complete_per_s).fold(0.0, f64::max)
     }
 
-    /// The points of a link, to plan with: the whole way from the source to the viewer, latency
+    /// The points of a link, for planning: the whole way from the source to the viewer, and the latency
     /// under full load.
     pub fn points(&self, transport: Transport, image_bytes: usize) -> Vec<LinkPoint> {
         let of_it = self.sizes.iter().filter(|size| size.transport == transport);
@@ -152,7 +151,7 @@ fn best(sizes: &[Size]) -> Option<Size> {
 pub mod tests {
     use super::*;
 
-    /// A size of block of a link that reaches so much.
+    /// A block size of a link that reaches this rate.
     pub fn size(transport: Transport, block_bytes: usize, complete_per_s: f64) -> Size {
         Size {
             transport,
@@ -165,7 +164,7 @@ pub mod tests {
         }
     }
 
-    /// TCP's best block of 128 KiB reaches 96 complete updates a second.
+    /// A sweep in which TCP's best block of 128 KiB reaches 96 complete updates per second.
     pub fn sweep() -> Sweep {
         let sizes = vec![
             size(Transport::Tcp, 8 << 10, 20.0),

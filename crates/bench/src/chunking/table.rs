@@ -1,4 +1,4 @@
-//! The figures as people read them.
+//! The figures as text.
 
 use super::bench::DISTURBED_MIN;
 use super::figures::{Figures, Level};
@@ -8,7 +8,7 @@ use super::way::Way;
 use crate::lab::{Table, bytes, distinct, number, time};
 
 impl Figures {
-    /// As people read them.
+    /// The figures as text.
     pub fn text(&self) -> String {
         let mut text = format!(
             "4 stages (source, filter, filter, viewer) of {} copies each, a process per stage on \
@@ -169,7 +169,7 @@ impl Level {
 
     fn mixes(&self) -> String {
         let mut text =
-            "\nMixed queries, one behind the other: mean response time (complete; part), \
+            "\nMixed queries, which follow each other: mean response time (complete; part), \
                         by parts of the image and share of complete updates\n\n"
                 .to_string();
         let cases = distinct(

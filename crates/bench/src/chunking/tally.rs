@@ -1,4 +1,4 @@
-//! What the viewer has seen: which queries are under way, and how long the answered ones took.
+//! The viewer's measurements: which queries are under way, and how long the answered ones took.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::queries::{Kind, Query, UnderWay};
 struct Open {
     kind: Kind,
     due_ns: u64,
-    /// Blocks that have not come.
+    /// Number of blocks that have not arrived.
     missing: usize,
 }
 
@@ -19,14 +19,14 @@ struct Open {
 struct Account {
     times: Histogram<u64>,
     sum_ns: f64,
-    /// Under way.
+    /// Queries that are under way.
     open: u64,
     left_out: u64,
 }
 
 impl Account {
     fn new() -> Account {
-        // Up to 100 s, to three digits.
+        // Up to 100 s, with three digits.
         let times = Histogram::new_with_bounds(1, 100_000_000_000, 3);
         Account {
             times: times.expect("these bounds are possible"),
@@ -60,19 +60,19 @@ impl Account {
 pub struct Tally {
     interval: Interval,
     image_bytes: usize,
-    /// One query behind the other: complete ones are waited for as well.
+    /// Whether queries follow each other; if so, complete ones are waited for as well.
     is_mixed: bool,
     open: HashMap<u64, Open>,
     under_way: UnderWay,
     next_id: u64,
     complete: Account,
     partial: Account,
-    /// Bytes of complete updates that came within the interval.
+    /// Bytes of complete updates that arrived within the interval.
     complete_bytes: u64,
 }
 
 impl Tally {
-    /// Nothing was asked.
+    /// A tally without queries.
     pub fn new(interval: Interval, image_bytes: usize, load: Load) -> Tally {
         Tally {
             interval,
@@ -87,12 +87,12 @@ impl Tally {
         }
     }
 
-    /// How many queries are under way.
+    /// Number of queries that are under way.
     pub fn under_way(&self) -> UnderWay {
         self.under_way
     }
 
-    /// A query is asked, or left out; its number.
+    /// Adds a query, which may have been left out; returns its number.
     pub fn ask(&mut self, query: &Query) -> u64 {
         let counts = self.interval.contains(query.due_ns);
         let id = self.next_id;
@@ -113,7 +113,7 @@ impl Tally {
         id
     }
 
-    /// A block of a query's answer has come. False where none is missing.
+    /// Counts a block of a query's answer. False if the query is not waiting for one.
     pub fn came(&mut self, id: u64, bytes: usize, now_ns: u64) -> bool {
         let Some(open) = self.open.get_mut(&id) else {
             return false;
@@ -137,7 +137,7 @@ impl Tally {
         true
     }
 
-    /// What was seen, once nothing more is waited for.
+    /// The measurements, once no more answers are waited for.
     pub fn seen(&self, now_ns: u64) -> Option<Seen> {
         let end_ns = self.interval.end_ns;
         let answered = self.partial.open == 0 && (!self.is_mixed || self.complete.open == 0);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_waited_for_but_not_for_ever() {
+    fn answers_are_waited_for_but_not_forever() {
         let mut waiting = tally(RATES);
         waiting.ask(&query(Kind::Partial, 1_900_000, 1));
         waiting.ask(&Query {
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(waiting.under_way().partial, 1);
         assert_eq!(waiting.seen(2_400_000), None);
         assert_eq!(waiting.seen(2_500_000).unwrap().partial.missing, 2);
-        // A complete update is waited for only where its time is what is measured.
+        // A complete update is only waited for where its response time is measured.
         let complete = query(Kind::Complete, 1_900_000, 1);
         let mut rates = tally(RATES);
         rates.ask(&complete);

@@ -1,4 +1,4 @@
-//! The goals, met or missed. Pure: from medians to lines.
+//! The goals, met or missed, from medians to lines. Pure.
 
 use super::figures::Level;
 use super::latency::AtRate;
@@ -7,20 +7,20 @@ use super::rate::AtLatency;
 use super::way::Way;
 use crate::lab::{Verdict, time};
 
-/// How many times lower the latency of partial updates is to be.
+/// How many times lower the latency of partial updates must be.
 const LATENCY_RATIO_MIN: f64 = 10.0;
 
-/// How many times higher the rate of complete updates is to be.
+/// How many times higher the rate of complete updates must be.
 const RATE_RATIO_MIN: f64 = 4.0;
 
-/// The mix of P4 that TCP bears, and the one that shared memory is held to.
+/// The share of complete updates that TCP sustains in P4, and the share required of shared memory.
 const SHARE_OF_TCP: f64 = 0.6;
 const SHARE_MIN: f64 = 0.9;
 
-/// Parts of the image in that mix.
+/// Number of parts of the image in that mix.
 const PARTITIONS: usize = 64;
 
-/// All that can be said.
+/// All verdicts for these measurements.
 pub fn verdicts(levels: &[Level]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for level in levels {
@@ -38,7 +38,7 @@ fn computing(level: &Level) -> String {
     }
 }
 
-/// Partial updates under a guaranteed rate: the largest ratio, as P4 counts, and the smallest.
+/// Partial updates under a guaranteed rate: the largest ratio, as P4 reports it, and the smallest.
 fn latencies(level: &Level) -> Vec<Verdict> {
     let at = |way, fraction: f64| {
         let mut rows = level.latency.iter();
@@ -117,7 +117,7 @@ fn rates(level: &Level) -> Option<Verdict> {
         let Some(tcp) = same_guarantee(Way::TcpFixed) else {
             continue;
         };
-        // Where TCP kept it at no rate that was tried, it may still at lower ones.
+        // If TCP kept the guarantee at no rate that was tried, it may still keep it at lower ones.
         let none = tcp.complete_per_s == 0.0;
         let of_tcp = if none {
             tcp.not_kept_per_s
@@ -150,7 +150,7 @@ fn rates(level: &Level) -> Option<Verdict> {
     Some(verdict.details(details.join(", ")))
 }
 
-/// The complete updates that a mix may have in the time in which TCP bears P4's share.
+/// The share of complete updates that a mix can have in the time that TCP needs for P4's share.
 fn mixes(level: &Level) -> Option<Verdict> {
     let mut of_tcp = level
         .mixed
@@ -160,8 +160,8 @@ fn mixes(level: &Level) -> Option<Verdict> {
     let planned = share_at(&level.mixed, Way::ShmPlanned, PARTITIONS, tcp.mean_us)?;
     let same = share_at(&level.mixed, Way::ShmSame, PARTITIONS, tcp.mean_us)?;
     let goal = format!(
-        "share of complete updates among mixed queries over {PARTITIONS} parts in the time in which \
-         TCP bears {SHARE_OF_TCP}, {}",
+        "share of complete updates among mixed queries over {PARTITIONS} parts in the time that \
+         TCP needs for {SHARE_OF_TCP}, {}",
         computing(level)
     );
     let details = format!("{}; same block {same:.2}", time(tcp.mean_us));
@@ -177,7 +177,7 @@ pub mod tests {
     use crate::chunking::rate::tests::at_latency;
     use crate::chunking::sweep::tests::sweep;
 
-    /// What could have been measured.
+    /// A level with all measurements.
     pub fn level(ns_per_byte: f64) -> Level {
         Level {
             ns_per_byte,
@@ -211,7 +211,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_largest_ratio_counts_and_the_smallest_stands_beside_it() {
+    fn the_largest_ratio_is_a_goal_and_the_smallest_a_comparison() {
         let [largest, smallest, rate, mixed] = &verdicts(&[level(0.0)])[..] else {
             panic!("four lines");
         };
@@ -269,7 +269,7 @@ pub mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_nothing_said() {
+    fn without_measurements_there_are_no_verdicts() {
         let nothing = Level {
             latency: Vec::new(),
             rate: Vec::new(),

@@ -1,4 +1,4 @@
-//! What is compared: by which link blocks travel, and who chooses their size.
+//! What is compared: the link that blocks are sent over, and how their size is chosen.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use super::order::Transport;
 
-/// One of the things compared.
+/// One of the variants that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// TCP with the block that is best for it.
+    /// TCP with its best block.
     TcpFixed,
     /// Shared memory with the same block.
     ShmSame,
     /// Shared memory with the block planned for what is needed.
     ShmPlanned,
-    /// TCP with the block planned for what is needed: what planning alone does.
+    /// TCP with the block planned for what is needed: shows the effect of planning alone.
     TcpPlanned,
 }
 
 impl Way {
-    /// Those that the goals are about.
+    /// The ways that the goals refer to.
     pub const COMPARED: [Way; 3] = [Way::TcpFixed, Way::ShmSame, Way::ShmPlanned];
 
-    /// With the one beside them.
+    /// All ways.
     pub const ALL: [Way; 4] = [
         Way::TcpFixed,
         Way::ShmSame,
@@ -40,7 +40,7 @@ impl Way {
         }
     }
 
-    /// Whether the size of its blocks follows what is needed.
+    /// Whether the block size depends on what is needed.
     pub fn is_planned(self) -> bool {
         matches!(self, Way::ShmPlanned | Way::TcpPlanned)
     }

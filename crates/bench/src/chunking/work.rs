@@ -8,12 +8,12 @@ use slackwater::measure::thread_cpu;
 const ROUNDS: u64 = 4_000_000;
 const REPETITIONS: usize = 9;
 
-/// Keeps the core busy for so many rounds, each of which needs the result of the one before.
+/// Keeps the core busy for this many rounds, each of which needs the result of the one before.
 #[inline(never)]
 pub fn burn(rounds: u64) {
     let mut state = black_box(1u64);
     for _ in 0..rounds {
-        // What a compiler can't shorten: neither factor nor addend is known to it.
+        // The compiler can't shorten the loop: it knows neither factor nor addend.
         state = black_box(
             state
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -23,7 +23,8 @@ pub fn burn(rounds: u64) {
     black_box(state);
 }
 
-/// Rounds in a nanosecond of CPU time: the median of some measurements, whatever else runs here.
+/// Rounds per nanosecond of CPU time: the median of some measurements, which other processes do not
+/// affect.
 pub fn rounds_per_ns() -> f64 {
     let mut rates = [(); REPETITIONS].map(|()| {
         let begin = thread_cpu();

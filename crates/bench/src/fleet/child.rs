@@ -17,23 +17,23 @@ use slackwater::hosts::channel::Channel;
 use slackwater::hosts::connect::{self, Part};
 use slackwater::machine;
 
-/// Between the order to begin and the first message.
+/// Time between the order to start and the first message.
 const LEAD_NS: u64 = 2_000_000;
 
-/// Runs until whoever measures ends it.
+/// Runs until the parent process ends it.
 pub fn run(descriptor: RawFd) -> Result<(), String> {
     if descriptor <= 2 {
-        return Err(format!("--control {descriptor}: no descriptor of a socket"));
+        return Err(format!("--control {descriptor}: not a valid descriptor"));
     }
-    // SAFETY: whoever started this process passed it on for this use alone; a wrong number is found
-    // by the first call.
+    // SAFETY: the parent passed the descriptor to this process for this use alone; the first call detects
+    // a wrong number.
     let channel = Channel::of(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    // A full load would go on for a while behind the bench.
+    // A full load would otherwise continue for a while after the parent has ended.
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| format!("can't be ended with the bench: {error}"))?;
+        .map_err(|error| format!("can't arrange to end with the parent process: {error}"))?;
     let (start, sockets) = match receive(&channel)? {
         (Order::Start(start), sockets) => (start, sockets),
-        _ => return Err("was told something before what to run".to_string()),
+        _ => return Err("received an order before it was told what to run".to_string()),
     };
     work(&start, sockets, &channel).map_err(|reason| format!("process {}: {reason}", start.process))
 }
@@ -42,7 +42,7 @@ fn receive(channel: &Channel) -> Result<(Order, Vec<OwnedFd>), String> {
     let received = channel
         .receive::<Order>()
         .map_err(|error| error.to_string())?;
-    received.ok_or_else(|| "whoever measures has gone".to_string())
+    received.ok_or_else(|| "the parent process has ended".to_string())
 }
 
 fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), String> {
@@ -50,11 +50,11 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
     let deployment = start.shape.deployment()?;
     let mut address = Ipv4Addr::LOCALHOST;
     if start.links == Links::Namespaces {
-        // Before the first thread, which would stay behind.
+        // Before the first thread, which would stay in the old namespace.
         namespaces::leave()?;
         say(Word::Apart)?;
         let (Order::Attached, _) = receive(channel)? else {
-            return Err("was not attached to the network of the others".to_string());
+            return Err("was not attached to the shared network".to_string());
         };
         namespaces::join(start.process)?;
         address = namespaces::address(start.process);
@@ -74,13 +74,13 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
         pids: &start.pids,
         nodes: &nodes,
     };
-    let failed = |error: std::io::Error| format!("can't connect with the others: {error}");
+    let failed = |error: std::io::Error| format!("can't connect to the other processes: {error}");
     let (ends, _watch, _acceptor);
     if start.links != Links::SharedMemory {
         let listening = connect::Listening::at(address, &part, [0; 16]).map_err(failed)?;
         say(Word::Listens(listening.address()))?;
         let (Order::Connect(addresses), _) = receive(channel)? else {
-            return Err("was not told where the others listen".to_string());
+            return Err("did not receive the addresses of the other processes".to_string());
         };
         (ends, _acceptor) = listening.connect(&part, &addresses).map_err(failed)?;
     } else {
@@ -102,7 +102,7 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
     let has_source = start.process == 0;
     loop {
         let (Order::Begin(phase), _) = receive(channel)? else {
-            return Err("was told something that it doesn't know".to_string());
+            return Err("received an order that is not allowed here".to_string());
         };
         let cpu_s = machine::process_cpu_s();
         if has_source {
@@ -111,7 +111,7 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
         let mut account = Account::default();
         for _ in 0..sinks + usize::from(has_source) {
             let note = notes.recv_timeout(PATIENCE);
-            account.add(note.map_err(|_| "messages got lost")?);
+            account.add(note.map_err(|_| "messages were lost")?);
         }
         account.cpu_s = machine::process_cpu_s() - cpu_s;
         say(Word::Done(account))?;
@@ -133,12 +133,12 @@ fn send(desk: &Desk, number: usize, phase: Phase) {
     }
 }
 
-/// What others wait for would never come.
+/// After a failure, what the main thread waits for would never arrive.
 fn end_with_the_first_failure(events: &mpsc::Receiver<(WorkerEvent, Attached)>) {
     while let Ok((event, _)) = events.recv() {
         if let WorkerEvent::Failed { error, .. } = event {
-            // What follows from another process's end is that one's to tell, or whoever measures
-            // has ended it.
+            // An error that follows from the end of another process is reported by that process, or the
+            // parent has ended it.
             if !error.consequence {
                 eprintln!("{error}");
             }

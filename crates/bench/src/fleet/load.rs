@@ -1,4 +1,4 @@
-//! The source that sends what it is told, and the sinks that note when it came.
+//! A source that sends what it is ordered to, and sinks that note when it arrived.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,15 +24,15 @@ use slackwater_engine::{Error, Result};
 const NUMBER_BYTES: usize = 8;
 const LINE_NUMBERS: usize = 8;
 
-/// A row's position is the phase's number, and from here down its place among the phase's rows: 2^40
-/// rows of 8 bytes are far more than a phase sends.
+/// A row's position is the phase's number, shifted by this, plus its position among the phase's rows:
+/// 2^40 rows of 8 bytes are far more than a phase sends.
 const PHASE_SHIFT: u32 = 40;
 
-/// Partitions say what a message is: one of others, or the last one of its phase.
+/// A message's partition says whether it is the last one of its phase.
 const AMONG_OTHERS: u32 = 0;
 const LAST: u32 = 1;
 
-/// Messages of one size.
+/// A phase: messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// Bytes of a message, a multiple of 8.
@@ -44,16 +44,16 @@ pub struct Phase {
 /// When messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pace {
-    /// So many, so long after each other.
+    /// A number of messages, at fixed intervals.
     Spaced {
-        /// Messages.
+        /// Number of messages.
         messages: u64,
-        /// Nanoseconds from one to the next.
+        /// Nanoseconds from one message to the next.
         gap_ns: u64,
     },
-    /// One after the other for so long, in nanoseconds.
+    /// Messages without a gap, for a fixed time.
     Flat {
-        /// How long.
+        /// For how long, in nanoseconds.
         time_ns: u64,
     },
 }
@@ -64,36 +64,37 @@ impl Phase {
     }
 }
 
-/// What an instance has to say at the end of a phase.
+/// What an instance reports at the end of a phase.
 #[derive(Debug)]
 pub enum Note {
-    /// The source: when it sent each message, or of a flat phase the first one.
+    /// The source: when it sent each message, or the first message of a flat phase.
     Sent {
-        /// On the engine's clock.
+        /// Times on the engine's clock.
         times_ns: Vec<u64>,
-        /// Messages sent.
+        /// Number of messages sent.
         messages: u64,
     },
-    /// A sink: when each message was there, or of a flat phase the last one.
+    /// A sink: when each message arrived, or the last message of a flat phase.
     Received {
-        /// On the engine's clock.
+        /// Times on the engine's clock.
         times_ns: Vec<u64>,
     },
 }
 
-/// Where the instances of this process are told what to do.
+/// What the main thread and the instances of this process share: the present phase, and how much of it
+/// may be sent.
 pub struct Desk {
     phases: Vec<Phase>,
-    /// The phase that runs, counted from 1; 0 before the first.
+    /// The present phase, counted from 1; 0 before the first.
     phase: AtomicU64,
-    /// Messages of it that may be sent.
+    /// Number of its messages that may be sent.
     allowed: AtomicU64,
     waker: Mutex<Option<Waker>>,
     notes: mpsc::Sender<Note>,
 }
 
 impl Desk {
-    /// A desk for these phases; what instances say comes through `notes`.
+    /// A desk for these phases; the instances send their reports through `notes`.
     pub fn new(phases: Vec<Phase>, notes: mpsc::Sender<Note>) -> Desk {
         Desk {
             phases,
@@ -104,15 +105,15 @@ impl Desk {
         }
     }
 
-    /// Begins a phase, of which nothing may be sent yet.
+    /// Begins a phase, without allowing any messages yet.
     pub fn begin(&self, phase: usize) {
-        // Release: pairs with the Acquire in `Numbers::poll`, which then sees that of this phase
-        // nothing is allowed.
+        // Release: pairs with the Acquire in `Numbers::poll`, which then sees that no messages of this
+        // phase are allowed.
         self.allowed.store(0, Ordering::Relaxed);
         self.phase.store(phase as u64 + 1, Ordering::Release);
     }
 
-    /// The source may have sent so many messages of the phase from now on.
+    /// Allows the source to send this many messages of the phase.
     pub fn allow(&self, messages: u64) {
         self.allowed.store(messages, Ordering::Release);
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +123,7 @@ impl Desk {
     }
 
     fn say(&self, note: Note) {
-        // Nobody listens only when the process is ending.
+        // The receiver is only gone when the process is ending.
         let _ = self.notes.send(note);
     }
 }
@@ -135,7 +136,7 @@ fn schema() -> SchemaRef {
     )]))
 }
 
-/// Makes sources and sinks at one desk.
+/// Creates sources and sinks that share one desk.
 pub struct Makes(pub Arc<Desk>);
 
 impl Catalog for Makes {
@@ -165,7 +166,10 @@ impl Catalog for Makes {
     }
 
     fn operator(&self, node: usize) -> Result<Operator> {
-        Err(Error::new(format!("node {node}"), "is no operator"))
+        Err(Error::new(
+            format!("node {node}"),
+            "is not a valid operator",
+        ))
     }
 
     fn sink(&self, _: usize, _: usize, _: usize) -> Result<Box<dyn Sink>> {
@@ -180,7 +184,7 @@ impl Catalog for Makes {
     }
 }
 
-/// Numbers are never refused.
+/// Rejects nothing: numbers are always accepted.
 struct NoLetters;
 
 impl DeadLetters for NoLetters {
@@ -194,14 +198,14 @@ impl DeadLetters for NoLetters {
 struct Numbers {
     desk: Arc<Desk>,
     running: Option<Running>,
-    /// Phases that are over.
+    /// Number of phases that have ended.
     done: u64,
 }
 
 /// A phase that is being sent.
 struct Running {
     phase: Phase,
-    /// What all of its messages carry.
+    /// The content of all of its messages.
     batch: RecordBatch,
     begin_ns: u64,
     sent: u64,
@@ -281,7 +285,7 @@ impl Source for Numbers {
     fn close(&mut self) {}
 }
 
-/// Notes when messages are there.
+/// Notes when messages arrive.
 struct Arrivals {
     desk: Arc<Desk>,
     times_ns: Vec<u64>,
@@ -295,14 +299,14 @@ impl Sink for Arrivals {
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
         let numbers = chunk.batch.column(0).as_primitive::<Int64Type>().values();
         black_box(numbers.iter().step_by(LINE_NUMBERS).sum::<i64>());
-        let lost = || Error::new("a message", "lost where it came from");
+        let lost = || Error::new("a message", "was lost on the way");
         let origin = chunk.origin.as_ref().ok_or_else(lost)?;
         let position = origin.positions.at(chunk.rows() - 1);
         let phase = self.desk.phases.get((position >> PHASE_SHIFT) as usize);
         let phase = phase.ok_or_else(lost)?;
         let place = position & ((1 << PHASE_SHIFT) - 1);
         if !(place + 1).is_multiple_of(phase.rows() as u64) {
-            // The rest of the message is still on its way.
+            // The rest of the message has not arrived yet.
             return Ok(());
         }
         let last = origin.partitions.at(0) == LAST;

@@ -1,28 +1,29 @@
-//! A network namespace for each process, all of them on one bridge: hosts, as far as one machine has
-//! them. Root alone can make them, and `ip` does it.
+//! A network namespace for each process, all of them on one bridge: the closest to several hosts that one
+//! machine offers. Only root can create them, with the program `ip`.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// What a process sees of the bridge.
+/// Name of the network interface in each namespace.
 const INTERFACE: &str = "slk0";
 
-/// The address of process 0 is `.1`; a bench has far fewer than 254.
+/// The network's address: that of process 0 ends with `.1`; an experiment has far fewer than 254
+/// processes.
 const NETWORK: [u8; 3] = [10, 91, 7];
 
-/// A bridge with a cable to each process; both go when this is dropped.
+/// A bridge with a virtual cable to each process; both are removed when this is dropped.
 pub struct Network {
     bridge: String,
 }
 
 impl Network {
-    /// A bridge without cables.
+    /// Creates a bridge without cables.
     ///
     /// # Errors
     ///
-    /// Where that isn't allowed, or there is no `ip`.
+    /// If that isn't allowed, or there is no `ip`.
     pub fn create() -> Result<Network, String> {
         // At most 15 bytes: "slkb" and a process id of up to 7 digits.
         let network = Network {
@@ -37,10 +38,11 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// What `ip` says.
+    /// The error message of `ip`.
     pub fn attach(&self, pid: u32) -> Result<(), String> {
         let pid = pid.to_string();
-        // By the process, whose namespace takes it away some time after the process has ended.
+        // The cable is named after the process, whose namespace removes it some time after the process
+        // has ended.
         let cable = format!("slk{pid}");
         ip(&[
             "link", "add", &cable, "type", "veth", "peer", "name", INTERFACE, "netns", &pid,
@@ -51,12 +53,12 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // Cables go with the namespaces of their processes.
+        // Cables are removed with the namespaces of their processes.
         let _ = ip(&["link", "del", &self.bridge]);
     }
 }
 
-/// Whether this process may make namespaces.
+/// Whether this process may create namespaces.
 pub fn are_allowed() -> bool {
     rustix::process::geteuid().is_root() && Network::create().is_ok()
 }
@@ -67,23 +69,23 @@ pub fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(one, two, three, number as u8 + 1)
 }
 
-/// Leaves the network of this process for an empty one. To be called before any thread is started.
+/// Leaves the network of this process for an empty one. Must be called before any thread is started.
 ///
 /// # Errors
 ///
-/// Where that isn't allowed.
+/// If that isn't allowed.
 pub fn leave() -> Result<(), String> {
-    // SAFETY: a network namespace of its own takes no memory and no descriptor away from this thread,
-    // and there is no other one yet.
+    // SAFETY: a new network namespace takes neither memory nor descriptors away from this thread, and
+    // there is no other thread yet.
     let left = unsafe { unshare_unsafe(UnshareFlags::NEWNET) };
-    left.map_err(|error| format!("can't have a network namespace: {error}"))
+    left.map_err(|error| format!("can't create a network namespace: {error}"))
 }
 
-/// Takes the address of process `number` into use, once the process is attached.
+/// Assigns the address of process `number`, once the process is attached.
 ///
 /// # Errors
 ///
-/// What `ip` says.
+/// The error message of `ip`.
 pub fn join(number: usize) -> Result<(), String> {
     let address = format!("{}/24", address(number));
     ip(&["addr", "add", &address, "dev", INTERFACE])?;

@@ -1,5 +1,4 @@
-//! Whoever measures: starts the processes, has them go through the phases, and puts together what they
-//! saw.
+//! The parent process: starts the processes, runs the phases, and combines the measurements.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -15,7 +14,7 @@ use crate::programs;
 use slackwater::hosts::channel::Channel;
 use slackwater::hosts::mesh;
 
-/// How long a phase may take: far longer than any does.
+/// The longest time that a phase may take: far longer than any does.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What connects processes.
@@ -29,84 +28,84 @@ pub enum Links {
     Namespaces,
 }
 
-/// What is measured.
+/// What a fleet runs.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Instances and what connects them.
     pub shape: Shape,
     /// What connects processes.
     pub links: Links,
-    /// The phases in order.
+    /// The phases, in order.
     pub phases: Vec<Phase>,
 }
 
-/// What was seen in a phase.
+/// Measurements of a phase.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Of each message, until the last sink had it, in microseconds; of spaced ones only.
+    /// Time until the last sink had a message, in microseconds; for spaced messages only.
     pub latencies_us: Vec<f64>,
-    /// Messages per second; of a flat phase only.
+    /// Messages per second; for a flat phase only.
     pub messages_per_s: Option<f64>,
-    /// CPU time of all processes for a message, in microseconds.
+    /// CPU time of all processes per message, in microseconds.
     pub cpu_us_per_message: f64,
 }
 
-/// What a process is told.
+/// An order to a process.
 #[derive(Serialize, Deserialize)]
 pub enum Order {
-    /// What it is part of; with sockets to the others.
+    /// The shape that it belongs to; sent with sockets to the other processes.
     Start(Start),
-    /// It is attached to the network of all.
+    /// The process is attached to the shared network.
     Attached,
-    /// Where each process listens.
+    /// The addresses at which the processes listen.
     Connect(Vec<Option<SocketAddr>>),
-    /// Go through this phase.
+    /// Run this phase.
     Begin(usize),
 }
 
-/// What a process is started with.
+/// The first order to a process.
 #[derive(Serialize, Deserialize)]
 pub struct Start {
-    /// What all of them run.
+    /// The shape that all processes run.
     pub shape: Shape,
-    /// What connects them.
+    /// What connects the processes.
     pub links: Links,
     /// The phases.
     pub phases: Vec<Phase>,
-    /// Its number.
+    /// The number of this process.
     pub process: usize,
     /// Process ids of all.
     pub pids: Vec<u32>,
 }
 
-/// What a process says.
+/// A message from a process.
 #[derive(Serialize, Deserialize)]
 pub enum Word {
-    /// It has left the network of whoever measures.
+    /// It has left the parent's network namespace.
     Apart,
-    /// Where it listens, if others send to it.
+    /// The address at which it listens, if others send to it.
     Listens(Option<SocketAddr>),
     /// It is connected.
     Ready,
-    /// The phase is over here.
+    /// The phase has ended in this process.
     Done(Account),
 }
 
-/// What a process has seen of a phase.
+/// Measurements of a phase in one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
-    /// When messages were sent, in the process with the source.
+    /// When messages were sent, from the process with the source.
     pub sent_ns: Vec<u64>,
-    /// How many.
+    /// Number of messages.
     pub messages: u64,
-    /// When the last of its sinks had them.
+    /// When the last of its sinks had each message.
     pub received_ns: Vec<u64>,
-    /// CPU time.
+    /// CPU time in seconds.
     pub cpu_s: f64,
 }
 
 impl Account {
-    /// Adds when a sink, or all those of a process, had the messages.
+    /// Adds the times at which a sink, or all sinks of a process, had the messages.
     pub fn receive(&mut self, times_ns: &[u64]) {
         let more = self.received_ns.len().max(times_ns.len());
         self.received_ns.resize(more, 0);
@@ -117,7 +116,7 @@ impl Account {
 }
 
 impl Seen {
-    /// What all processes have seen together.
+    /// The measurements of all processes together.
     fn of(phase: &Phase, accounts: &[Account]) -> Result<Seen, String> {
         let mut all = Account::default();
         for account in accounts {
@@ -128,7 +127,7 @@ impl Seen {
         }
         if all.sent_ns.is_empty() || all.sent_ns.len() != all.received_ns.len() {
             return Err(format!(
-                "{} messages were sent, and {} came",
+                "{} messages were sent, and {} arrived",
                 all.sent_ns.len(),
                 all.received_ns.len()
             ));
@@ -150,7 +149,7 @@ impl Seen {
     }
 }
 
-/// A process, which goes when this is dropped.
+/// A process, which ends when this is dropped.
 struct Party {
     channel: Channel,
     child: Child,
@@ -160,7 +159,7 @@ impl Party {
     fn start() -> Result<Party, String> {
         let failed = |error: std::io::Error| format!("can't start a process: {error}");
         let (channel, theirs) = Channel::pair().map_err(failed)?;
-        // Without the flag that closes it when the program is started.
+        // A copy without the flag that closes it when the program is started.
         let inherited = rustix::io::dup(&theirs).map_err(|error| failed(error.into()))?;
         let mut command = programs::part("fleet-part", inherited.as_raw_fd())?;
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -171,7 +170,7 @@ impl Party {
     fn tell(&self, order: &Order, sockets: &[OwnedFd]) -> Result<(), String> {
         let sockets = sockets.iter().map(AsFd::as_fd).collect::<Vec<_>>();
         let told = self.channel.send(order, &sockets);
-        told.map_err(|error| format!("a process has gone ({error}); its reason is above"))
+        told.map_err(|error| format!("a process has ended ({error}); see above for the reason"))
     }
 
     fn hear(&self) -> Result<Word, String> {
@@ -179,7 +178,7 @@ impl Party {
             .channel
             .receive::<Word>()
             .map_err(|error| error.to_string())?;
-        let (word, _) = heard.ok_or("a process has failed; its reason is above")?;
+        let (word, _) = heard.ok_or("a process has failed; see above for the reason")?;
         Ok(word)
     }
 }
@@ -191,7 +190,7 @@ impl Drop for Party {
     }
 }
 
-/// All of them, which go together: one that outlived the others would complain of their end.
+/// All processes, which end together: one that outlived the others would report their end as an error.
 struct Parties(Vec<Party>);
 
 impl Drop for Parties {
@@ -202,11 +201,11 @@ impl Drop for Parties {
     }
 }
 
-/// Goes through the phases; what was seen in each.
+/// Runs the phases; returns the measurements of each.
 ///
 /// # Errors
 ///
-/// When a process can't be started, or fails.
+/// If a process can't be started, or fails.
 pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
     let processes = setup.shape.processes();
     let mut fleet = Parties(Vec::new());
@@ -216,7 +215,7 @@ pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
     let parties = &fleet.0;
     let pids = parties.iter().map(|party| party.child.id());
     let pids = pids.collect::<Vec<u32>>();
-    let sockets = mesh(processes).map_err(|error| format!("no pair of sockets: {error}"))?;
+    let sockets = mesh(processes).map_err(|error| format!("can't create sockets: {error}"))?;
     for (process, (party, sockets)) in parties.iter().zip(sockets).enumerate() {
         let start = Start {
             shape: setup.shape.clone(),
@@ -227,7 +226,7 @@ pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
         };
         party.tell(&Order::Start(start), &sockets)?;
     }
-    // Dropped before the processes: a bridge goes with or without its cables.
+    // Dropped before the processes: the bridge can be removed with or without its cables.
     let _network = match setup.links {
         Links::Namespaces => Some(attach(parties, &pids)?),
         _ => None,
@@ -266,7 +265,7 @@ pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
     seen.collect()
 }
 
-/// Gives each process its cable, once it has left the network of this one.
+/// Gives each process its cable, once it has left the parent's network namespace.
 fn attach(parties: &[Party], pids: &[u32]) -> Result<Network, String> {
     let network = Network::create()?;
     for (party, &pid) in parties.iter().zip(pids) {
@@ -280,7 +279,7 @@ fn attach(parties: &[Party], pids: &[u32]) -> Result<Network, String> {
 }
 
 fn out_of_turn() -> String {
-    "a process said something out of turn".to_string()
+    "received an unexpected message from a process".to_string()
 }
 
 #[cfg(test)]
@@ -288,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_there_when_the_last_sink_has_it() {
+    fn a_message_has_arrived_when_the_last_sink_has_it() {
         let account = |sent: &[u64], received: &[u64]| {
             let mut account = Account {
                 sent_ns: sent.to_vec(),
@@ -313,10 +312,10 @@ mod tests {
         let seen = Seen::of(&phase, &accounts).expect("all came");
         assert_eq!(seen.latencies_us, [3.0, 7.0]);
         assert_eq!(seen.cpu_us_per_message, 1.0);
-        let error =
-            Seen::of(&phase, &[accounts[0].clone(), accounts[0].clone()]).expect_err("too many");
+        let error = Seen::of(&phase, &[accounts[0].clone(), accounts[0].clone()])
+            .expect_err("messages are missing");
         assert!(
-            error.contains("4 messages were sent, and 2 came"),
+            error.contains("4 messages were sent, and 2 arrived"),
             "{error}"
         );
     }

@@ -11,36 +11,36 @@ use slackwater_engine::deploy::{
     Deployment, InputPlan, InstancePlan, LinkPlan, RelayPlan, StepKind, StepPlan,
 };
 
-/// Rows per chunk of an operator; nothing here makes chunks of its own.
+/// Rows per chunk of an operator; no operator here creates chunks of its own.
 const CHUNK_ROWS: usize = 8192;
 
-/// The node of the source, and that of everything behind it.
+/// The node of the source, and the node after it.
 const SOURCE: usize = 0;
 const SINK: usize = 1;
 
 /// Instances and what connects them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shape {
-    /// A source in process 0 sends all to every receiver; neighbors share a process.
+    /// A source in process 0 sends everything to every receiver; neighboring receivers share a process.
     Broadcast {
         /// Receivers.
         receivers: usize,
-        /// Processes, at most as many.
+        /// Number of processes, at most the number of receivers.
         processes: usize,
         /// The algorithm's name.
         algorithm: String,
-        /// What larger messages are cut into.
+        /// Bytes of a segment, if larger messages are cut into segments.
         segment_bytes: Option<usize>,
     },
-    /// A source, instances that pass on what they get, and a sink, in a row.
+    /// A row of a source, instances that pass on what they receive, and a sink.
     Line {
-        /// Processes, with an instance each.
+        /// Number of processes, with an instance each.
         workers: usize,
     },
 }
 
 impl Shape {
-    /// How many processes it takes.
+    /// Number of processes.
     pub fn processes(&self) -> usize {
         match *self {
             Shape::Broadcast { processes, .. } => processes,
@@ -52,7 +52,7 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// For an algorithm that there isn't.
+    /// If there is no such algorithm.
     pub fn deployment(&self) -> Result<Deployment, String> {
         match self {
             Shape::Broadcast {
@@ -62,14 +62,14 @@ impl Shape {
                 segment_bytes,
             } => {
                 let algorithm = Algorithm::named(algorithm)
-                    .ok_or_else(|| format!("there is no algorithm {algorithm}"))?;
+                    .ok_or_else(|| format!("there is no algorithm '{algorithm}'"))?;
                 Ok(broadcast(*receivers, *processes, algorithm, *segment_bytes))
             }
             Shape::Line { workers } => Ok(line(*workers)),
         }
     }
 
-    /// Sinks of a process.
+    /// Number of sinks in a process.
     pub fn sinks(&self, deployment: &Deployment, process: usize) -> usize {
         let instances = deployment.instances.iter().enumerate();
         let sinks = instances.filter(|&(number, instance)| {
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_receiver_has_a_link_and_every_process_its_share() {
+    fn every_receiver_has_a_link_and_every_process_its_share_of_them() {
         for algorithm in Algorithm::ALL {
             let shape = Shape::Broadcast {
                 receivers: 32,

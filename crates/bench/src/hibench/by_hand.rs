@@ -1,4 +1,4 @@
-//! The program by hand, run as a process of its own.
+//! The hand-written program, run as a process of its own.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use slackwater::report::count;
 
 use crate::programs::{self, finish, parse};
 
-/// Where the program is.
+/// The path of the program.
 pub struct ByHand(PathBuf);
 
-/// What the hand-written program found, and what it cost.
+/// What the hand-written program computed, and its cost.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Limit {
-    /// Records read.
+    /// Number of records read.
     pub rows: u64,
     /// The answer.
     #[serde(flatten)]
@@ -24,17 +24,17 @@ pub struct Limit {
     pub cpu_s: f64,
 }
 
-/// A result file in short.
+/// A summary of a result file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Checksum {
-    /// Its rows.
+    /// Number of rows.
     pub result_rows: u64,
-    /// A sum over its rows, whatever their order.
+    /// The sum of the rows' hashes, in any order.
     pub checksum: String,
 }
 
 impl Limit {
-    /// CPU microseconds per record.
+    /// CPU time per record, in microseconds.
     pub fn us_per_row(&self) -> f64 {
         self.cpu_s * 1e6 / self.rows as f64
     }
@@ -52,16 +52,16 @@ impl ByHand {
     ///
     /// # Errors
     ///
-    /// When it is not there.
+    /// If it does not exist.
     pub fn find() -> Result<ByHand, String> {
         programs::by_hand().map(ByHand)
     }
 
-    /// Answers fixwindow over a file.
+    /// Computes fixwindow over a file.
     ///
     /// # Errors
     ///
-    /// What the program says.
+    /// The program's error message.
     pub fn run(&self, file: &Path) -> Result<Limit, String> {
         let mut command = Command::new(&self.0);
         command.arg(file);
@@ -72,7 +72,7 @@ impl ByHand {
     ///
     /// # Errors
     ///
-    /// What the program says.
+    /// The program's error message.
     pub fn checksum(&self, results: &Path) -> Result<Checksum, String> {
         let mut command = Command::new(&self.0);
         command.arg("--checksum").arg(results);

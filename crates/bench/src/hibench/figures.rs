@@ -13,13 +13,13 @@ use crate::programs::Cost;
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Records in the file.
+    /// Number of records in the file.
     pub rows: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// Rounds.
+    /// Number of rounds.
     pub runs: u32,
-    /// CPU microseconds per record of the hand-written program.
+    /// CPU time per record of the hand-written program, in microseconds.
     pub limit: Spread,
     /// Each workload at each parallelism.
     pub workloads: Vec<Measured>,
@@ -27,16 +27,16 @@ pub struct Figures {
     pub memory: Vec<MemoryRun>,
 }
 
-/// A run of the engine, and that of the program by hand just before it.
+/// A run of the engine, and the run of the hand-written program just before it.
 #[derive(Debug)]
 pub struct Run {
-    /// What was run.
+    /// The workload.
     pub workload: Workload,
-    /// Instances of each parallelisable subquery.
+    /// Instances of each parallelizable subquery.
     pub parallelism: usize,
-    /// What it cost.
+    /// The cost of the engine's run.
     pub cost: Cost,
-    /// What the program by hand cost.
+    /// The cost of the hand-written program's run.
     pub limit: Limit,
 }
 
@@ -45,13 +45,13 @@ pub struct Run {
 pub struct Measured {
     /// HiBench's name.
     pub workload: &'static str,
-    /// Instances of each parallelisable subquery.
+    /// Instances of each parallelizable subquery.
     pub parallelism: usize,
     /// Records per second.
     pub rows_per_s: Spread,
-    /// CPU microseconds per record.
+    /// CPU time per record, in microseconds.
     pub cpu_us_per_row: Spread,
-    /// Rows per CPU second, as a share of those of the hand-written program's run before it.
+    /// Rows per CPU second, as a share of those of the hand-written program in the run before.
     pub limit_ratio: Spread,
     /// Largest resident size.
     pub peak_rss_bytes: Spread,
@@ -62,14 +62,14 @@ pub struct Measured {
 /// Peak memory of fixwindow over a stream.
 #[derive(Debug, Serialize)]
 pub struct MemoryRun {
-    /// Records.
+    /// Number of records.
     pub rows: u64,
     /// Largest resident size.
     pub peak_rss_bytes: u64,
 }
 
 impl Measured {
-    /// Of the runs of one workload at one parallelism.
+    /// The medians of the runs of one workload at one parallelism.
     pub fn of(workload: Workload, parallelism: usize, runs: &[Run]) -> Measured {
         let own = runs.iter();
         let own = own.filter(|run| (run.workload, run.parallelism) == (workload, parallelism));
@@ -88,7 +88,7 @@ impl Measured {
 }
 
 impl Figures {
-    /// The medians as people read them.
+    /// The medians as text.
     pub fn text(&self) -> String {
         let mut text = format!(
             "HiBench streaming: {} records of {:.0} bytes, {} round(s), medians\n\n",
@@ -114,7 +114,7 @@ impl Figures {
         }
         text.push_str(&table.columns());
         text.push_str(&format!(
-            "\nlimit: fixwindow by hand, one thread, {:.4} CPU us per row ({:.4} to {:.4}). \"of \
+            "\nlimit: fixwindow written by hand, one thread, {:.4} CPU us per row ({:.4} to {:.4}). \"of \
              limit\" is rows per\nCPU second as a share of its; only fixwindow does the same work.\n",
             self.limit.median, self.limit.min, self.limit.max
         ));

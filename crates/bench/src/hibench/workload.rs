@@ -1,15 +1,15 @@
-//! The queries, as a user would write them.
+//! The queries, as users would write them.
 
 use std::path::Path;
 
-/// Events per second of event time: five million records span 50 s, so two windows or three.
+/// Events per second of event time: five million records span 50 s, that is, two or three windows.
 const EVENTS_PER_SECOND: u64 = 100_000;
 
-/// Event time of the streams whose memory is compared: already the short one spans several windows,
-/// so that both have as many windows open at once.
+/// Event rate of the streams whose memory is compared: even the shorter one spans several windows, so
+/// that both have the same number of windows open at once.
 const EVENTS_PER_SECOND_MEMORY: u64 = 10_000;
 
-/// Columns of a generated record; written as CSV it is about 200 bytes long, as HiBench's is.
+/// Columns of a generated record; as CSV it has about 200 bytes, like HiBench's.
 const COLUMNS: &str = "ts_ms BIGINT, page_id BIGINT, ip STRING, url STRING, visit_date STRING, \
      ad_revenue DOUBLE, user_agent STRING, country STRING, language STRING, \
      search_word STRING, duration INT";
@@ -26,7 +26,7 @@ const FIX_WINDOW: &str = "FROM TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '30
 pub enum Workload {
     /// Copies records.
     Identity,
-    /// Deals records to other instances in turn and copies them there.
+    /// Sends records to other instances in turn and copies them there.
     Repartition,
     /// A running count per address, one update per record.
     WordCount,
@@ -35,7 +35,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// All of them.
+    /// All workloads.
     pub const ALL: [Workload; 4] = [
         Workload::Identity,
         Workload::Repartition,
@@ -104,7 +104,7 @@ pub fn fix_window_results(file: &Path, results: &Path) -> String {
     )
 }
 
-/// Fixwindow over records that are made as they are read.
+/// Fixwindow over records that are generated as they are read.
 pub fn fix_window_generated(rows: u64) -> String {
     format!(
         "CREATE TABLE visits (ts_ms BIGINT, ip STRING, {EVENT_TIME}) WITH (\

@@ -1,73 +1,73 @@
-//! Line charts as SVG: one or several below each other, readable on light and on dark ground.
+//! Line charts as SVG: one or several below each other, readable on light and on dark backgrounds.
 //!
-//! `plotters` draws them, with its SVG backend alone. A media query turns the colors for readers who ask for
-//! dark pages.
+//! `plotters` draws them, with its SVG backend only. A media query changes the colors for readers who
+//! prefer dark pages.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::series::DashedLineSeries;
 
-/// How an axis is divided.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// By equal steps.
+    /// Equal steps.
     Linear,
-    /// By powers of ten; bounds are above zero.
+    /// Powers of ten; bounds are above zero.
     Log,
 }
 
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// The label, with the unit.
     pub label: String,
-    /// How it is divided.
+    /// The scale.
     pub scale: Scale,
-    /// Its lower end.
+    /// The lower bound.
     pub min: f64,
-    /// Its upper end, above the lower one.
+    /// The upper bound, above the lower one.
     pub max: f64,
 }
 
 /// A point of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark {
-    /// Across.
+    /// The horizontal position.
     pub x: f64,
-    /// Up.
+    /// The vertical position.
     pub y: f64,
-    /// Else hollow.
+    /// Whether the point is filled; otherwise it is hollow.
     pub filled: bool,
 }
 
 /// A line, with its name in the legend.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its name.
+    /// The name in the legend.
     pub name: String,
-    /// Its color: a place in the palette, which starts over after the last one.
+    /// The color: an index into the palette, which starts over after the last one.
     pub color: usize,
-    /// Else drawn through.
+    /// Whether the line is dashed.
     pub dashed: bool,
-    /// Its points, from left to right.
+    /// The points, from left to right.
     pub marks: Vec<Mark>,
 }
 
 /// A chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Above it.
+    /// The title above the chart.
     pub title: String,
-    /// Across.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
-    /// What it shows.
+    /// The lines.
     pub series: Vec<Series>,
 }
 
-/// On light and on dark ground. Neighbors differ in lightness as well as in hue.
+/// Colors on light and on dark backgrounds. Neighbors differ in lightness as well as in hue.
 const PALETTE: [(RGBColor, &str); 9] = [
     (RGBColor(0x1f, 0x23, 0x28), "#e6edf3"),
     (RGBColor(0xc1, 0x12, 0x1f), "#ff7b72"),
@@ -80,16 +80,16 @@ const PALETTE: [(RGBColor, &str); 9] = [
     (RGBColor(0x78, 0x71, 0x6c), "#a8a29e"),
 ];
 
-/// Grounds and texts on dark pages.
+/// Colors of background and text on dark pages.
 const DARK: [(RGBColor, &str); 2] = [(WHITE, "#0d1117"), (BLACK, "#e6edf3")];
 
 const FONT: &str = "sans-serif";
 
-/// Heights of lines; letters are four fifths of it.
+/// Line heights in pixels; letters are four fifths of it.
 const TITLE: u32 = 19;
 const TEXT: u32 = 15;
 
-/// Pixels of a chart, and of its legend at the right.
+/// Size of a chart in pixels, and the width of its legend on the right.
 const WIDTH: u32 = 860;
 const HEIGHT: u32 = 430;
 const LEGEND: u32 = 160;
@@ -103,7 +103,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 ///
 /// # Errors
 ///
-/// What the library says.
+/// The library's error.
 pub fn svg(charts: &[Chart]) -> Result<String, String> {
     let mut text = String::new();
     let rows = charts.len().max(1);
@@ -119,7 +119,7 @@ pub fn svg(charts: &[Chart]) -> Result<String, String> {
     Ok(with_dark_colors(&text))
 }
 
-/// The same drawing, whose colors are others where a reader asks for dark pages.
+/// The same drawing, with other colors for readers who prefer dark pages.
 fn with_dark_colors(svg: &str) -> String {
     let colors = PALETTE.into_iter().chain(DARK);
     let turned = colors.map(|(RGBColor(red, green, blue), dark)| {
@@ -206,7 +206,7 @@ where
 }
 
 impl Axis {
-    /// An axis by powers of ten around values above zero.
+    /// An axis by powers of ten that covers these values, which must be above zero.
     pub fn around(label: String, values: impl Iterator<Item = f64> + Clone) -> Axis {
         let min = values.clone().fold(f64::INFINITY, f64::min);
         let max = values.fold(0.0, f64::max);
@@ -214,12 +214,12 @@ impl Axis {
             label,
             scale: Scale::Log,
             min,
-            // A single value still has an axis.
+            // A single value needs an axis of some length, too.
             max: if max > min { max } else { min * 10.0 },
         }
     }
 
-    /// The value, or the end of the axis that it lies beyond.
+    /// The value, or the nearer end of the axis if the value is outside.
     fn within(&self, value: f64) -> f64 {
         match value.is_nan() {
             true => self.min,
@@ -228,7 +228,7 @@ impl Axis {
     }
 }
 
-/// A number as short as it can be: `0.1`, `10`, `100k`, `1M`.
+/// A number in its shortest form: `0.1`, `10`, `100k`, `1M`.
 fn short(value: f64) -> String {
     let (value, unit) = match value.abs() {
         1e9.. => (value / 1e9, "G"),
@@ -236,7 +236,7 @@ fn short(value: f64) -> String {
         1e3.. => (value / 1e3, "k"),
         _ => (value, ""),
     };
-    // Three digits; steps of an axis need no more.
+    // Three digits; the steps of an axis need no more.
     let rounded = format!("{value:.3}");
     let rounded = rounded.trim_end_matches('0').trim_end_matches('.');
     format!("{rounded}{unit}")
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawing_has_every_point_and_turns_its_colors() {
+    fn a_drawing_has_every_point_and_dark_colors() {
         let text = svg(&[chart(), chart()]).unwrap();
         for part in [
             "CPU &lt;time&gt;",
@@ -290,7 +290,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "'{part}' is not in {text}");
         }
-        // Three filled points and a hollow one with its ground, twice.
+        // Three filled points and a hollow one with its background, twice.
         assert_eq!(text.matches("<circle").count(), 10);
         assert!(!text.contains("NaN") && !text.contains("inf"));
         let dark = "prefers-color-scheme:dark";
@@ -303,12 +303,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_drawing_too() {
+    fn an_empty_list_is_a_drawing_too() {
         assert!(svg(&[]).unwrap().starts_with("<svg "));
     }
 
     #[test]
-    fn numbers_of_axes_are_short() {
+    fn axis_labels_are_short() {
         let labels = [0.05, 0.1, 1.0, 20.0, 1e3, 2.5e5, 1e6].map(short);
         assert_eq!(labels, ["0.05", "0.1", "1", "20", "1k", "250k", "1M"]);
     }

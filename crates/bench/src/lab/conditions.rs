@@ -1,4 +1,4 @@
-//! Where an experiment ran, and what else the machine did meanwhile.
+//! The machine of an experiment, and its load at that time.
 
 use serde::Serialize;
 use slackwater::calibrate::{Host, load_average};
@@ -8,24 +8,24 @@ use super::processes::Ticks;
 /// The conditions of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conditions {
-    /// Where.
+    /// The machine.
     pub host: Host,
-    /// Load averages over 1, 5 and 15 minutes before. The experiment's own load is in none.
+    /// Load averages over 1, 5 and 15 minutes before the experiment, which does not include its own load.
     pub load_before: [f64; 3],
-    /// Load averages after, to which the experiment contributed.
+    /// Load averages after the experiment, to which it contributed.
     pub load_after: [f64; 3],
     /// The share of the cores' time that a hypervisor gave to other machines, in percent.
     pub stolen_percent: f64,
 }
 
-/// Conditions that are being watched.
+/// Conditions of a running experiment.
 pub struct Watched {
     load: [f64; 3],
     ticks: Ticks,
 }
 
 impl Conditions {
-    /// Watches the machine from now on.
+    /// Starts observing the machine.
     pub fn watch() -> Watched {
         Watched {
             load: load_average(),
@@ -46,7 +46,7 @@ impl Conditions {
 }
 
 impl Watched {
-    /// The conditions until now.
+    /// The conditions up to now.
     pub fn end(self) -> Conditions {
         Conditions {
             host: Host::this(),
@@ -57,7 +57,7 @@ impl Watched {
     }
 }
 
-/// The share of all cores' time between two moments that was stolen.
+/// The share of the time of all cores between two moments that was stolen, in percent.
 fn stolen_percent(before: Ticks, after: Ticks) -> f64 {
     let all = after.all.saturating_sub(before.all);
     let stolen = after.stolen.saturating_sub(before.stolen);
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stolen_is_a_share_of_all_time() {
+    fn stolen_time_is_a_share_of_all_time() {
         let ticks = |all, stolen| Ticks {
             all,
             stolen,

@@ -1,4 +1,4 @@
-//! The folder of what an experiment generates, which goes when the experiment ends.
+//! A folder for generated files, which is removed when the experiment ends.
 
 use std::path::{Path, PathBuf};
 
@@ -7,46 +7,46 @@ use slackwater::report::count;
 
 use super::processes::children;
 
-/// What must stay free beside the files: the runs need some 100 MB, the machine the rest.
+/// Free space to leave in addition to the files: the runs need some 100 MB, the machine the rest.
 const SPARE_BYTES: u64 = 1 << 30;
 
-/// `statfs`'s name for a file system in memory.
+/// The type of a file system in memory, as `statfs` reports it.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// A folder that is removed when it is dropped, or when SIGINT or SIGTERM ends the command; then the
-/// processes that use it are killed first.
+/// A folder that is removed when this is dropped, or when SIGINT or SIGTERM ends the command; in that
+/// case the processes that use it are killed first.
 pub struct Folder {
     path: PathBuf,
     _signals: slackwater::signals::Guard,
 }
 
-/// What needs room.
+/// The space that is needed.
 pub struct Room<'a> {
-    /// Bytes at most.
+    /// Number of bytes, at most.
     pub bytes: u64,
-    /// What it is, for messages: `5,000 records`.
+    /// The name of the contents in messages, such as `5,000 records`.
     pub what: &'a str,
-    /// The option for less of it.
+    /// The option with which users reduce it.
     pub option: &'a str,
 }
 
 impl Folder {
-    /// A new folder in `parent`.
+    /// Creates a folder in `parent`.
     ///
     /// # Errors
     ///
-    /// When it can't be made.
+    /// If it can't be created.
     pub fn make(parent: &Path) -> Result<Folder, String> {
         let path = parent.join(format!("slackwater-bench-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| {
             let place = path.display();
-            format!("{place}: {error}\n  = --folder DIR names another place")
+            format!("{place}: {error}\n  = use --folder DIR for another place")
         })?;
         let removed = path.clone();
         let watching = slackwater::signals::watch(move || {
-            // What goes on would make the folder again.
+            // A process that continues would create the folder again.
             kill_children();
-            // Nothing to tell: the folder is all that would outlive the process.
+            // Errors are not reported: the folder is all that would remain after the process.
             let _ = std::fs::remove_dir_all(&removed);
             std::process::exit(130);
         });
@@ -62,33 +62,33 @@ impl Folder {
         }
     }
 
-    /// A new folder with room, in `parent` or where files are fastest.
+    /// Creates a folder with enough space, in `parent` or where files are fastest.
     ///
     /// # Errors
     ///
-    /// When there is too little room, or the folder can't be made.
+    /// If there is too little space, or the folder can't be created.
     pub fn with_room(parent: Option<&Path>, room: &Room<'_>) -> Result<Folder, String> {
         let parent = parent.map_or_else(fastest, Path::to_path_buf);
         check_room(&parent, room)?;
         Folder::make(&parent)
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of something in it.
+    /// The path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 }
 
-/// Kills all that this process has started: their own processes end with them.
+/// Kills all processes that this one has started; the processes started by those end with them.
 fn kill_children() {
     let children = children(std::process::id()).into_iter();
     for pid in children.filter_map(|pid| Pid::from_raw(pid as i32)) {
-        // It may have come to its end just now.
+        // The process may have ended in the meantime.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
@@ -96,12 +96,12 @@ fn kill_children() {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            eprintln!("warning: {} stays behind: {error}", self.path.display());
+            eprintln!("warning: can't remove {}: {error}", self.path.display());
         }
     }
 }
 
-/// In memory where possible.
+/// In memory if possible.
 fn fastest() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -119,10 +119,10 @@ fn check_room(folder: &Path, room: &Room<'_>) -> Result<(), String> {
     let shown = folder.display();
     let system = rustix::fs::statfs(folder).map_err(|error| format!("{shown}: {error}"))?;
     let free = system.f_bavail.saturating_mul(system.f_bsize as u64);
-    let fewer = format!("take fewer {option}, or another --folder");
+    let fewer = format!("use fewer {option}, or another --folder");
     if free < needed {
         return Err(format!(
-            "{shown}: {what} need up to {} MB, {} MB are free\n  = {fewer}",
+            "{shown}: {what} need up to {} MB; {} MB are free\n  = {fewer}",
             count(needed / 1_000_000),
             count(free / 1_000_000)
         ));
@@ -133,7 +133,7 @@ fn check_room(folder: &Path, room: &Room<'_>) -> Result<(), String> {
         && memory < needed.saturating_add(SPARE_BYTES)
     {
         return Err(format!(
-            "{shown} is in memory: {what} need up to {} MB and {} MB to spare, {} MB are \
+            "{shown} is in memory: {what} need up to {} MB and {} MB to spare; {} MB are \
              available\n  = {fewer}",
             count(needed / 1_000_000),
             count(SPARE_BYTES / 1_000_000),
@@ -143,7 +143,7 @@ fn check_room(folder: &Path, room: &Room<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Memory that could be used without swapping, where the system says.
+/// Memory that could be used without swapping, if the system reports it.
 fn available_memory_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_do_not_fit_are_refused_before_they_are_made() {
+    fn files_that_do_not_fit_are_refused_before_they_are_written() {
         let parent = tempfile::tempdir().unwrap();
         let room = Room {
             bytes: u64::MAX,
@@ -166,17 +166,17 @@ mod tests {
             option: "--rows",
         };
         let error = Folder::with_room(Some(parent.path()), &room).err().unwrap();
-        assert!(error.contains("take fewer --rows"), "{error}");
+        assert!(error.contains("use fewer --rows"), "{error}");
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn the_system_says_how_much_memory_is_there() {
+    fn the_system_reports_available_memory() {
         assert!(available_memory_bytes().is_some_and(|bytes| bytes > 1 << 20));
     }
 
     #[test]
-    fn the_folder_goes_with_what_is_in_it() {
+    fn the_folder_is_removed_with_its_files() {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::make(parent.path()).unwrap();
         let path = folder.path().to_path_buf();

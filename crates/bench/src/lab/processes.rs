@@ -1,8 +1,8 @@
-//! What processes and the whole machine have used, as the kernel counts it.
+//! CPU time of processes and of the whole machine, as the kernel counts it.
 
 use std::fs;
 
-/// The processes that a process has started and that are still there.
+/// The running processes that a process has started.
 pub fn children(parent: u32) -> Vec<u32> {
     let mut children = Vec::new();
     let tasks = fs::read_dir(format!("/proc/{parent}/task"));
@@ -15,24 +15,24 @@ pub fn children(parent: u32) -> Vec<u32> {
     children
 }
 
-/// CPU time of a process and of all that it has started, those included that have ended.
+/// CPU time of a process and of all processes that it started, including those that have ended.
 ///
 /// # Errors
 ///
-/// When the process is gone.
+/// If the process no longer exists.
 pub fn cpu_s(pid: u32) -> Result<f64, String> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let ticks = ticks(&text).ok_or_else(|| format!("{path}: it can't be read: {text}"))?;
+    let ticks = ticks(&text).ok_or_else(|| format!("{path}: can't parse: {text}"))?;
     let own_s = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
-    // One that has ended meanwhile is counted by its parent a moment later.
+    // A process that has ended in the meantime is counted by its parent a moment later.
     let theirs = children(pid).into_iter().filter_map(|pid| cpu_s(pid).ok());
     Ok(own_s + theirs.sum::<f64>())
 }
 
-/// Of itself and of those that it has waited for: in user space and in the kernel.
+/// Ticks of the process itself and of those that it has waited for, in user space and in the kernel.
 fn ticks(stat: &str) -> Option<u64> {
-    // The name may have spaces and brackets; what follows has none.
+    // The name may contain spaces and parentheses; the fields after it contain none.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields = fields.split_whitespace().skip(11).take(4);
     let ticks = fields.map(|ticks| ticks.parse::<u64>().ok());
@@ -45,21 +45,21 @@ fn ticks(stat: &str) -> Option<u64> {
 pub struct Ticks {
     /// All time.
     pub all: u64,
-    /// Time in which a core was not idle; other machines on the same hardware had some of it.
+    /// Time in which a core was not idle, including stolen time.
     pub busy: u64,
     /// Time that a hypervisor gave to other machines.
     pub stolen: u64,
 }
 
 impl Ticks {
-    /// The ticks up to now; zeros where the kernel doesn't count them.
+    /// The ticks up to now; zeros if the kernel doesn't count them.
     pub fn now() -> Ticks {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         Ticks::of(&text)
     }
 
-    /// The line of all cores: user, nice, system, idle, waiting for a disk (idle, too), interrupts of two
-    /// kinds, and stolen. The fields that follow are in user and nice already.
+    /// Parses the line of all cores: user, nice, system, idle, waiting for I/O (counted as idle), two
+    /// kinds of interrupts, and stolen. The fields after these are already included in user and nice.
     fn of(text: &str) -> Ticks {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "));
         let ticks = line.unwrap_or_default().split_whitespace().take(8);
@@ -75,7 +75,7 @@ impl Ticks {
     }
 }
 
-/// How long the cores of the machine were not idle so far; 0 where the kernel doesn't say.
+/// CPU seconds in which the cores of the machine were not idle so far; 0 if the kernel doesn't report it.
 pub fn busy_s() -> f64 {
     Ticks::now().busy as f64 / rustix::param::clock_ticks_per_second() as f64
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_does_not_hide_the_times() {
+    fn a_name_with_parentheses_does_not_hide_the_times() {
         let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 20 0";
         assert_eq!(ticks(stat), Some(127));
         assert_eq!(ticks("12 (a) S 1 2"), None);

@@ -1,19 +1,19 @@
-//! Rounds: all cases are measured in each of them, neighbors in time, every other round backwards.
+//! Rounds: each round measures all cases one after the other, every other round backwards.
 
 use std::fmt::Display;
 
-/// Of a round's points, how many may be measured again because they were disturbed.
+/// The share of a round's points that may be measured again because they were disturbed.
 pub const REPEATED_SHARE_MAX: f64 = 0.2;
 
 /// A round.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// The round's number, from 1 on.
+    /// The round's number, starting at 1.
     pub number: u32,
     count: u32,
 }
 
-/// So many rounds, each of which says when it begins.
+/// This many rounds, each of which is announced when it begins.
 pub fn rounds(count: u32) -> impl Iterator<Item = Round> {
     (1..=count).map(move |number| {
         let round = Round { number, count };
@@ -29,12 +29,12 @@ impl Display for Round {
 }
 
 impl Round {
-    /// Tells the user how far the round is.
+    /// Reports progress.
     pub fn note(&self, what: impl Display) {
         eprintln!("{self}: {what}");
     }
 
-    /// The places of so many cases in the order in which this round measures them.
+    /// The indexes of this many cases in the order in which this round measures them.
     pub fn places(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let is_backwards = self.number.is_multiple_of(2);
         (0..count).map(move |place| match is_backwards {
@@ -48,15 +48,15 @@ impl Round {
         self.places(cases.len()).map(|place| &cases[place])
     }
 
-    /// Measures the most disturbed points again, at most [`REPEATED_SHARE_MAX`] of them, and keeps the less
-    /// disturbed measurement of each; the number of points measured again.
+    /// Measures the most disturbed points again, at most [`REPEATED_SHARE_MAX`] of them, and keeps the
+    /// less disturbed measurement of each; returns the number of points measured again.
     ///
-    /// `disturbance` of a point is the share of its time in which others had what it wanted; up to
-    /// `disturbed_max` a point stays as it is.
+    /// `disturbance` returns the share of the time in which other processes used what the point needed;
+    /// points with up to `disturbed_max` are not measured again.
     ///
     /// # Errors
     ///
-    /// When a point can't be measured again.
+    /// If a point can't be measured again.
     pub fn repeat<P>(
         &self,
         points: &mut [P],
@@ -73,7 +73,7 @@ impl Round {
         let count = disturbed.len();
         if count > 0 {
             self.note(format!(
-                "{count} points again, since other processes disturbed them"
+                "measuring {count} points again that other processes disturbed"
             ));
         }
         for point in disturbed {
@@ -103,7 +103,7 @@ mod tests {
         let mut again = [0.9, 0.1].into_iter();
         let measure = |_: &f64| again.next().ok_or_else(|| "a third".to_string());
         let repeated = round.repeat(&mut points, 0.01, |&point| point, measure);
-        // Two of ten: the worst got no better, the second did.
+        // Two of ten: the worst did not improve, the second did.
         assert_eq!(repeated, Ok(2));
         assert_eq!(points[..5], [0.0, 0.1, 0.005, 0.5, 0.02]);
     }

@@ -1,13 +1,13 @@
-//! What is said of several measurements of the same.
+//! Statistics of several measurements of the same quantity.
 
 use slackwater::measure::Spread;
 
-/// Median, least and most of a figure; zeros where there is nothing.
+/// Median, minimum and maximum of a figure; zeros without any items.
 pub fn spread<T>(items: impl IntoIterator<Item = T>, figure: impl Fn(T) -> f64) -> Spread {
     Spread::of(items.into_iter().map(figure).collect())
 }
 
-/// The median of a figure; 0 where there is nothing.
+/// The median of a figure; 0 without any items.
 pub fn median<T>(items: impl IntoIterator<Item = T>, figure: impl Fn(T) -> f64) -> f64 {
     spread(items, figure).median
 }
@@ -18,7 +18,7 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
     (sum / values.len() as f64).exp()
 }
 
-/// Values of which each stands once, in the order in which they come first.
+/// The distinct values, in the order in which they first occur.
 pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     for value in values {
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_once_in_the_order_in_which_they_come() {
+    fn distinct_values_keep_the_order_in_which_they_first_occur() {
         assert_eq!(distinct([3, 1, 3, 2, 1]), [3, 1, 2]);
         assert_eq!(median(["aaa", "b"], |text| text.len() as f64), 2.0);
     }

@@ -1,9 +1,9 @@
-//! Tables, and numbers as people write them.
+//! Tables, and numbers as text.
 
 /// A table, line by line.
 pub struct Table {
     head: Vec<String>,
-    /// An empty line separates groups.
+    /// Rows of cells; an empty row separates groups.
     lines: Vec<Vec<String>>,
 }
 
@@ -16,12 +16,12 @@ impl Table {
         }
     }
 
-    /// Adds a line. Cells beyond the last column have no head.
+    /// Adds a row. Cells after the last column have no heading.
     pub fn line<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.lines.push(cells.into_iter().map(S::into).collect());
     }
 
-    /// Separates what follows, unless nothing came yet.
+    /// Starts a new group, unless the table is empty.
     pub fn gap(&mut self) {
         if !self.lines.is_empty() {
             self.lines.push(Vec::new());
@@ -37,7 +37,7 @@ impl Table {
         text
     }
 
-    /// In columns: names stand at the left of theirs, numbers at the right.
+    /// In columns: names are aligned to the left, numbers to the right.
     pub fn columns(&self) -> String {
         let cells = |column: usize| self.lines.iter().filter_map(move |line| line.get(column));
         let columns = self.head.iter().enumerate().map(|(column, head)| {
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_left_and_numbers_right() {
+    fn names_are_aligned_left_and_numbers_right() {
         let expected = "bytes  kind          p50\n   64  shm         0.170\n\n\
                         1,024  in-process      -  not measured\n";
         assert_eq!(table().columns(), expected);
     }
 
     #[test]
-    fn markdown_has_a_line_below_its_head() {
+    fn markdown_has_a_line_below_its_heading() {
         let mut table = Table::new(["a", "b"]);
         table.line(["1", "2"]);
         assert_eq!(table.markdown(), "| a | b |\n|---|---|\n| 1 | 2 |\n");

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a figure is held against.
+/// The limit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Bound {
@@ -10,33 +10,33 @@ enum Bound {
     AtLeast(f64),
 }
 
-/// A goal, and what became of it.
+/// A goal and its result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What was to be reached; for a comparison beside the goals, what was compared.
+    /// The goal; for a comparison that is not a goal, what is compared.
     pub goal: String,
-    /// Whether this is one of the goals.
+    /// Whether this is a goal, and not only a comparison.
     pub is_goal: bool,
-    /// What was measured; nothing where the points that the goal rests on were not measured.
+    /// The measured figure; `None` if the points that the goal needs were not measured.
     pub measured: Option<f64>,
-    /// What is shown beside it, such as its spread.
+    /// Text after the figure, such as its spread.
     pub note: String,
     #[serde(flatten)]
     bound: Bound,
-    /// Whether the goal is reached.
+    /// Whether the goal is met.
     pub met: Option<bool>,
-    /// What the verdict rests on.
+    /// The figures that the verdict is based on.
     pub details: String,
 }
 
 impl Verdict {
-    /// A goal that a figure is at most so much.
+    /// A goal with an upper limit.
     pub fn at_most(goal: impl Into<String>, measured: Option<f64>, limit: f64) -> Verdict {
         let met = measured.map(|measured| measured <= limit);
         Verdict::of(goal.into(), measured, Bound::AtMost(limit), met)
     }
 
-    /// A goal that a figure is at least so much.
+    /// A goal with a lower limit.
     pub fn at_least(goal: impl Into<String>, measured: Option<f64>, limit: f64) -> Verdict {
         let met = measured.map(|measured| measured >= limit);
         Verdict::of(goal.into(), measured, Bound::AtLeast(limit), met)
@@ -54,30 +54,30 @@ impl Verdict {
         }
     }
 
-    /// The same with what it rests on.
+    /// The verdict with the figures that it is based on.
     pub fn details(self, details: impl Into<String>) -> Verdict {
         let details = details.into();
         Verdict { details, ..self }
     }
 
-    /// The same with something beside what was measured.
+    /// The verdict with text after the figure.
     pub fn note(self, note: impl Into<String>) -> Verdict {
         let note = note.into();
         Verdict { note, ..self }
     }
 
-    /// The same, missed unless something else holds, too.
+    /// The verdict, which is missed unless another condition holds as well.
     pub fn only_if(self, holds: bool) -> Verdict {
         let met = self.met.map(|met| met && holds);
         Verdict { met, ..self }
     }
 
-    /// The same as a comparison beside the goals, unless it is one of them.
+    /// The verdict as a mere comparison, unless it is a goal.
     pub fn beside_unless(self, is_goal: bool) -> Verdict {
         Verdict { is_goal, ..self }
     }
 
-    /// As people read it.
+    /// The verdict as a line of text.
     pub fn line(&self) -> String {
         let (words, limit) = match self.bound {
             Bound::AtMost(limit) => ("at most", limit),
@@ -95,10 +95,10 @@ impl Verdict {
             (true, true, _) => "met".to_string(),
             (true, false, _) if beyond > 0.0 => format!("MISSED by {}", short(beyond)),
             (true, false, _) => "MISSED".to_string(),
-            (false, true, Bound::AtMost(_)) => "beside the goals, within".to_string(),
-            (false, false, Bound::AtMost(_)) => "beside the goals, beyond".to_string(),
-            (false, true, Bound::AtLeast(_)) => "beside the goals, reached".to_string(),
-            (false, false, Bound::AtLeast(_)) => "beside the goals, not reached".to_string(),
+            (false, true, Bound::AtMost(_)) => "comparison, within".to_string(),
+            (false, false, Bound::AtMost(_)) => "comparison, beyond".to_string(),
+            (false, true, Bound::AtLeast(_)) => "comparison, reached".to_string(),
+            (false, false, Bound::AtLeast(_)) => "comparison, not reached".to_string(),
         };
         let mut line = format!("{said}: {goal}: {}", figure(measured, limit));
         if !self.note.is_empty() {
@@ -112,7 +112,7 @@ impl Verdict {
     }
 }
 
-/// Numbers of points are whole, ratios are not.
+/// Counts are whole numbers, ratios are not.
 fn figure(measured: f64, limit: f64) -> String {
     let is_whole = |value: f64| (value - value.round()).abs() < 1e-9;
     match is_whole(measured) && is_whole(limit) {
@@ -121,7 +121,7 @@ fn figure(measured: f64, limit: f64) -> String {
     }
 }
 
-/// Up to three digits after the point, so that a near miss shows.
+/// Up to three digits after the point, so that a near miss is visible.
 fn short(value: f64) -> String {
     let text = format!("{value:.3}");
     match text.trim_end_matches('0').trim_end_matches('.') {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_was_measured_and_what_was_wanted() {
+    fn a_line_contains_the_measurement_and_the_limit() {
         let line = |verdict: Verdict| verdict.line();
         let goal = |measured| Verdict::at_most("CPU time", measured, 1.1);
         assert_eq!(line(goal(Some(0.5))), "met: CPU time: 0.50, at most 1.1");
@@ -153,10 +153,7 @@ mod tests {
         let points = Verdict::at_most("points", Some(3.0), 0.0);
         assert_eq!(line(points), "MISSED by 3: points: 3, at most 0");
         let beside = Verdict::at_least("ratio", Some(12.0), 10.0).beside_unless(false);
-        assert_eq!(
-            line(beside),
-            "beside the goals, reached: ratio: 12, at least 10"
-        );
+        assert_eq!(line(beside), "comparison, reached: ratio: 12, at least 10");
         let late = goal(Some(1.0)).only_if(false);
         assert_eq!(late.line(), "MISSED: CPU time: 1.00, at most 1.1");
         assert_eq!(goal(None).only_if(false).met, None);

@@ -12,20 +12,20 @@ use crate::lab::spread;
 pub struct Figures {
     /// The two cores.
     pub cores: Cores,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// How long each point was measured in a round.
+    /// How long each point was measured in a round, in milliseconds.
     pub point_ms: u64,
-    /// What the host itself allows.
+    /// The limits of the host.
     pub floor: FloorSpread,
     /// Each kind at each point.
     pub points: Vec<Measured>,
-    /// Each round, of which goals form ratios.
+    /// The measurements of each round, from which goals calculate ratios.
     #[serde(skip)]
     pub samples: Samples,
 }
 
-/// What the host itself allows, in one round.
+/// The limits of the host, in one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Floor {
     pub clock_ns: f64,
@@ -33,25 +33,25 @@ pub struct Floor {
     pub copy_gb_per_s: f64,
 }
 
-/// What the host itself allows.
+/// The limits of the host.
 #[derive(Debug, Serialize)]
 pub struct FloorSpread {
-    /// One reading of the clock.
+    /// Reading the clock once.
     pub clock_ns: Spread,
-    /// A cache line from one core to the other.
+    /// Moving a cache line from one core to the other.
     pub line_one_way_ns: Spread,
     /// Copying memory as large as a ring on one core.
     pub copy_gb_per_s: Spread,
 }
 
-/// What is measured at once.
+/// A measured point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// The kind.
     pub kind: String,
-    /// How messages flow.
+    /// The pattern of messages.
     pub pattern: Pattern,
-    /// What both sides do that have nothing to do.
+    /// How a side waits that has nothing to do.
     pub waiting: Waiting,
     /// Bytes of a message.
     pub size_bytes: usize,
@@ -83,18 +83,18 @@ pub struct Samples {
 pub struct Measured {
     #[serde(flatten)]
     pub point: Point,
-    /// Why this kind can't do that.
+    /// The reason, if the kind does not support this point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsupported: Option<String>,
-    /// One way latency; of ping-pong only.
+    /// One-way latency; for ping-pong only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencySpread>,
-    /// What flowed and what it cost; of both patterns.
+    /// Throughput and its cost; for both patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Flow>,
 }
 
-/// One way latency in nanoseconds.
+/// One-way latency in nanoseconds.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct LatencySpread {
     pub p50_ns: Spread,
@@ -104,7 +104,7 @@ pub struct LatencySpread {
     pub batched_ns: Spread,
 }
 
-/// Messages one way and their CPU time.
+/// Messages in one direction and their CPU time.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Flow {
     pub messages_per_s: Spread,
@@ -116,7 +116,7 @@ pub struct Flow {
 }
 
 impl Samples {
-    /// A figure of a kind at a point, in each round; `None` where it was not measured.
+    /// A figure of a kind at a point, in each round; `None` if it was not measured.
     pub fn each(&self, point: &Point, figure: impl Fn(&Sample) -> f64) -> Option<Vec<f64>> {
         let of_round = |round: &Round| {
             let (_, answer) = round.iter().find(|(of, _)| of == point)?;
@@ -138,7 +138,7 @@ impl Samples {
         }
     }
 
-    /// A kind at a point.
+    /// The medians of a kind at a point.
     pub fn measured(&self, point: Point) -> Measured {
         let answers = self.rounds.first().into_iter().flatten();
         let mut answers = answers.filter(|(of, _)| *of == point);
@@ -187,7 +187,7 @@ pub mod tests {
     use super::*;
     use slackwater::measure::Latency;
 
-    /// A round in which one point took so long and flowed so fast.
+    /// A round in which one point had this latency and number of messages.
     pub fn sample(latency_ns: f64, messages: u64) -> Answer {
         Answer::Sample(Sample {
             messages,

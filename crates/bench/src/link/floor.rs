@@ -1,4 +1,4 @@
-//! What the host itself allows: a cache line's way between two cores, a copy in memory.
+//! The limits of the host: moving a cache line between two cores, and copying memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,21 +9,21 @@ use slackwater::measure::{Cores, RING_BYTES, median, pin};
 /// Round trips in one timed batch.
 const BATCH: u64 = 1_000;
 
-/// Bytes that one copy moves.
+/// Bytes per copy.
 const COPY_BYTES: usize = 1 << 20;
 
 /// Alone in its pair of cache lines.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Half of the round trip of one cache line between two threads that poll it: the least that any
-/// message from core to core takes. The median over batches.
+/// Half of the round trip of one cache line between two threads that poll it: the shortest possible time
+/// of a message from core to core. The median over batches.
 pub fn line_one_way_ns(cores: Cores, time: Duration) -> Result<f64, String> {
     let (to, fro) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));
     std::thread::scope(|scope| {
         let following = scope.spawn(|| {
             let pinned = pin(cores.follower);
-            // Zero is nothing, and MAX the end.
+            // Zero means nothing, and MAX means the end.
             let mut last = 0;
             while last != u64::MAX {
                 let number = to.0.load(Ordering::Acquire);
@@ -59,8 +59,8 @@ pub fn line_one_way_ns(cores: Cores, time: Duration) -> Result<f64, String> {
     })
 }
 
-/// Bytes per second, in billions, of copying buffers as large as a ring on one core, a mebibyte at
-/// a time; the median over copies of the whole.
+/// Bandwidth of copying buffers as large as a ring on one core, one mebibyte at a time, in 10^9 bytes per
+/// second; the median over copies of the whole buffer.
 pub fn copy_bandwidth_gb_per_s(core: usize, time: Duration) -> Result<f64, String> {
     let copying = std::thread::spawn(move || -> Result<f64, String> {
         pin(core)?;

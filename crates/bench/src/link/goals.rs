@@ -1,11 +1,11 @@
-//! What the links have to reach, and whether they do. Ratios compare neighbors of one round.
+//! The goals of the links, and whether they are met. Ratios compare neighbors of one round.
 
 use super::figures::{Point, Samples};
 use crate::lab::Verdict;
 use slackwater::measure::order::{Pattern, Sample, Waiting};
 use slackwater::measure::{Kind, Spread};
 
-/// The peer that the link inside a process is held against.
+/// The peer that the link inside a process is compared with.
 const RING: &str = "rtrb";
 
 /// The goals with their verdicts.
@@ -38,19 +38,19 @@ pub fn verdicts(samples: &Samples) -> Vec<Verdict> {
             "ns",
         ),
         at_least(
-            "shared memory, polling, 1 MiB: bandwidth, of a copy in memory",
+            "shared memory, polling, 1 MiB: bandwidth, compared with a copy in memory",
             ratios(bandwidth, Some(copies.collect())),
             0.7,
             "times",
         ),
         at_most(
-            "in process, 64 B: one way latency, of rtrb's",
+            "in process, 64 B: one-way latency, compared with rtrb",
             ratios(batched(own), batched(RING)),
             1.2,
             "times",
         ),
         at_most(
-            "in process, 64 B: time per message, of rtrb's",
+            "in process, 64 B: time per message, compared with rtrb",
             ratios(rate(RING), rate(own)),
             1.2,
             "times",
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_are_judged_by_the_median_and_left_open_without_a_peer() {
+    fn goals_use_the_median_and_are_not_measured_without_a_peer() {
         let round = |latency_ns, rate| {
             let small = |kind| {
                 [

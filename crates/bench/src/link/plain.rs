@@ -1,8 +1,8 @@
-//! Sockets and pipes, read and written plainly: what a program does that has no link.
+//! Sockets and pipes, read and written plainly: what a program does without a link.
 //!
-//! Polling, descriptors don't block and are tried again at once; by interrupt, they block. A stream
-//! gathers small messages into one write and reads up to 64 KiB at a time, as any buffered reader
-//! and writer do; a socket that keeps messages apart gets each by itself.
+//! When polling, descriptors don't block and are tried again at once; by interrupt, they block. A stream
+//! gathers small messages into one write and reads up to 64 KiB at a time, as any buffered reader and
+//! writer do; a socket that keeps messages apart sends and receives each by itself.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,10 +16,10 @@ use slackwater::measure::control::Control;
 use slackwater::measure::order::{Order, Waiting};
 use slackwater::measure::side::{Aligned, Side, read_lines};
 
-/// Bytes that are read at once, or one message where that is more.
+/// Bytes per read, or one message if that is larger.
 const READ_BYTES: usize = 64 << 10;
 
-/// What a pipe is asked to hold: the most that anybody may ask for.
+/// The requested capacity of a pipe: the most that an unprivileged process may request.
 const PIPE_BYTES: usize = 1 << 20;
 
 /// The largest message that fits the default buffer of a Unix socket (208 KiB) with its overhead.
@@ -34,7 +34,7 @@ pub struct PlainSide {
     /// A batch of messages, of which the first `filled` bytes are to be written.
     batch: Aligned,
     filled: usize,
-    /// Bytes read, of which those from `start` to `end` were not looked at.
+    /// Bytes that were read; those from `start` to `end` were not processed yet.
     read: Aligned,
     start: usize,
     end: usize,
@@ -62,7 +62,7 @@ impl PlainSide {
             false => SocketType::STREAM,
         };
         let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-        let (ours, theirs) = pair.map_err(|error| format!("no pair of sockets: {error}"))?;
+        let (ours, theirs) = pair.map_err(|error| format!("can't create sockets: {error}"))?;
         control.send(&"socket", &[theirs.as_fd()])?;
         PlainSide::socket(ours, keeps_apart)
     }
@@ -71,8 +71,9 @@ impl PlainSide {
     pub fn pipe_leader(control: &Control) -> Result<PlainSide, String> {
         let pipe = || -> Result<(OwnedFd, OwnedFd), String> {
             let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
-            let (reading, writing) = pipe.map_err(|error| format!("no pipe: {error}"))?;
-            // A host may allow less; then a pipe holds what it held.
+            let (reading, writing) =
+                pipe.map_err(|error| format!("can't create a pipe: {error}"))?;
+            // A host may allow less; then the pipe keeps its capacity.
             let _ = rustix::pipe::fcntl_setpipe_size(&writing, PIPE_BYTES);
             Ok((reading, writing))
         };
@@ -98,7 +99,7 @@ impl PlainSide {
         match (descriptors.next(), descriptors.next()) {
             (Some(out), Some(input)) => Ok(PlainSide::new(out, input, keeps_apart)),
             (Some(socket), None) => PlainSide::socket(socket, keeps_apart),
-            (None, _) => Err("the other side handed over no socket".to_string()),
+            (None, _) => Err("the other side sent no socket".to_string()),
         }
     }
 
@@ -117,18 +118,18 @@ impl PlainSide {
         Ok(PlainSide::new(socket, input, keeps_apart))
     }
 
-    /// Reads once; returns whether there was something.
+    /// Reads once; returns whether there was anything to read.
     fn fill(&mut self) -> Result<bool, String> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.read.len() - self.start < self.size_bytes {
-            // The rest of the message doesn't fit behind its beginning.
+            // The rest of the message doesn't fit after its beginning.
             self.read.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
         let end = self.end;
         match rustix::io::read(&self.input, &mut self.read[end..]) {
-            Ok(0) => Err("the other side has left".to_string()),
+            Ok(0) => Err("the other side has disconnected".to_string()),
             Ok(count) => {
                 self.end += count;
                 Ok(true)
@@ -183,7 +184,7 @@ impl Side for PlainSide {
         Ok(true)
     }
 
-    /// Writes all that was gathered; the other side reads meanwhile, so this ends.
+    /// Writes everything that was gathered; the other side reads at the same time, so this ends.
     fn push(&mut self) -> Result<(), String> {
         let mut written = 0;
         while written < self.filled {

@@ -1,4 +1,4 @@
-//! One side of a kind that is measured, as a process of its own.
+//! One side of a measured kind, as a process of its own.
 
 use std::os::fd::RawFd;
 use std::process::Command;
@@ -57,14 +57,14 @@ impl Plain {
     }
 }
 
-/// The kinds that this program has: the links, and what they are compared with.
+/// All kinds of this program: the links, and what they are compared with.
 pub fn kinds() -> Vec<String> {
     let links = Kind::ALL.into_iter().map(Kind::name);
     let names = links.chain(Plain::ALL.into_iter().map(Plain::name));
     names.map(str::to_string).collect()
 }
 
-/// One side of a kind that is measured: the leader, which takes orders, or its follower.
+/// One side of a measured kind: the leader, which receives orders, or its follower.
 #[derive(Args)]
 pub struct PartArguments {
     /// The kind of link
@@ -79,7 +79,7 @@ pub struct PartArguments {
 }
 
 impl PartArguments {
-    /// Leads or follows until the other side is gone.
+    /// Leads or follows until the other side ends.
     pub fn run(&self) -> Result<(), String> {
         let cores = Cores {
             leader: self.leader,
@@ -95,7 +95,7 @@ impl PartArguments {
         }
         let mut kinds = Plain::ALL.into_iter();
         let kind = kinds.find(|kind| kind.name() == self.kind);
-        let kind = kind.ok_or_else(|| format!("no kind of link is called {}", self.kind))?;
+        let kind = kind.ok_or_else(|| format!("there is no kind of link '{}'", self.kind))?;
         if let Some(descriptor) = self.follow {
             pin(cores.follower)?;
             let control = inherit(descriptor)?;
@@ -105,13 +105,13 @@ impl PartArguments {
         let led = pin(cores.leader)
             .and_then(|()| kind.lead(&control))
             .and_then(|side| lead_all(side, &control));
-        // Its end is what ends the follower.
+        // Closing it ends the follower.
         drop(control);
         with_child(child, led)
     }
 }
 
-/// The command that leads a kind of this program.
+/// The command that starts the leader of a kind of this program.
 pub fn leader(kind: &str, cores: Cores) -> Result<Command, String> {
     let mut command = programs::itself()?;
     command.args(["link-part", kind]);

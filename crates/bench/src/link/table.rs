@@ -1,4 +1,4 @@
-//! The figures as people read them.
+//! The figures as text.
 
 use slackwater::measure::order::{Pattern, Waiting};
 use slackwater::report::count;
@@ -12,8 +12,8 @@ pub fn text(figures: &Figures) -> String {
     let (line, copy) = (floor.line_one_way_ns, floor.copy_gb_per_s);
     let mut text = format!(
         "links: sender on core {}, receiver on core {}; {} round(s), {} ms a point, medians\n\
-         floor: a cache line one way {:.0} ns ({:.0} to {:.0}), a copy in memory {:.2} GB/s ({:.2} to {:.2}), \
-         one reading of the clock {:.0} ns\n",
+         floor: a cache line one way {:.0} ns ({:.0} to {:.0}), \
+         a copy in memory {:.2} GB/s ({:.2} to {:.2}), one reading of the clock {:.0} ns\n",
         figures.cores.leader,
         figures.cores.follower,
         figures.rounds,
@@ -33,8 +33,8 @@ pub fn text(figures: &Figures) -> String {
         text.push_str(&format!("\n{title}\n{}", table(figures, waiting).columns()));
     }
     text.push_str(
-        "\nLatencies are one way: half of a round trip, each timed by itself, one reading of the clock\n\
-         included. Whoever receives reads every cache line. CPU time (ns per message, s per GB) and\n\
+        "\nLatencies are one way: half of a round trip, each timed separately, one reading of the clock\n\
+         included. The receiver reads every cache line. CPU time (ns per message, s per GB) and\n\
          throughput are those of the stream, one way.\n",
     );
     text

@@ -10,7 +10,7 @@ use super::queries::{Input, Query};
 use crate::lab::{Table, Verdict, geometric_mean, spread};
 use crate::programs::Cost;
 
-/// What Feldera publishes, in events per second and core: 16 workers, the same kind of file, another machine.
+/// Feldera's published events per second and core: 16 workers, the same kind of file, another machine.
 const FELDERA: [(&str, f64); 5] = [
     ("q0", 436e3),
     ("q4", 265e3),
@@ -19,7 +19,7 @@ const FELDERA: [(&str, f64); 5] = [
     ("q8", 415e3),
 ];
 
-/// How much less CPU time than Flink is wanted: in the geometric mean, and at least.
+/// The required ratio of events per CPU second to Flink's: the geometric mean, and the minimum.
 const GOAL: (f64, f64) = (10.0, 4.0);
 
 /// The runs of one query over one input at one parallelism.
@@ -28,24 +28,29 @@ pub struct Series {
     pub query: &'static Query,
     /// Where its events come from.
     pub input: Input,
-    /// Instances of each parallelisable subquery.
+    /// Instances of each parallelizable subquery.
     pub parallelism: usize,
-    /// Whether Flink runs it, too.
-    pub beside: bool,
-    /// One a round.
+    /// Whether Flink runs the query, too.
+    pub with_flink: bool,
+    /// The engine's runs, one per round.
     pub runs: Vec<Cost>,
-    /// Flink's, one a round, where it runs it.
+    /// Flink's runs, one per round; empty if it does not run the query.
     pub flink_runs: Vec<FlinkCost>,
 }
 
 impl Series {
-    /// Before the first run.
-    pub fn new(query: &'static Query, input: Input, parallelism: usize, beside: bool) -> Series {
+    /// A series without runs.
+    pub fn new(
+        query: &'static Query,
+        input: Input,
+        parallelism: usize,
+        with_flink: bool,
+    ) -> Series {
         Series {
             query,
             input,
             parallelism,
-            beside,
+            with_flink,
             runs: Vec::new(),
             flink_runs: Vec::new(),
         }
@@ -55,19 +60,19 @@ impl Series {
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Events of each run.
+    /// Number of events of each run.
     pub events: u64,
-    /// Bytes of an event as JSON, on average.
+    /// Mean size of an event as JSON, in bytes.
     pub event_bytes: f64,
-    /// Rounds.
+    /// Number of rounds.
     pub runs: u32,
-    /// What Flink takes to start.
+    /// Flink's start-up.
     pub flink_starts: Vec<FlinkStart>,
     /// Each query over each input at each parallelism.
     pub queries: Vec<Measured>,
 }
 
-/// CPU time of a run of Flink over few events, at a parallelism.
+/// The cost of Flink's start-up at a parallelism: that of a run over few events.
 #[derive(Debug, Clone, Serialize)]
 pub struct FlinkStart {
     /// Instances of each operator.
@@ -79,7 +84,7 @@ pub struct FlinkStart {
 }
 
 impl FlinkStart {
-    /// Of at least one run.
+    /// The medians of at least one run.
     pub fn of(parallelism: usize, costs: &[FlinkCost]) -> FlinkStart {
         FlinkStart {
             parallelism,
@@ -92,17 +97,17 @@ impl FlinkStart {
 /// A query over an input at a parallelism.
 #[derive(Debug, Serialize)]
 pub struct Measured {
-    /// `q0`.
+    /// The query's name, such as `q0`.
     pub query: &'static str,
     /// Where its events come from.
     pub input: Input,
-    /// Instances of each parallelisable subquery.
+    /// Instances of each parallelizable subquery.
     pub parallelism: usize,
     /// Events per second.
     pub events_per_s: Spread,
     /// Events per second of CPU time.
     pub events_per_cpu_s: Spread,
-    /// Cores × time: seconds of CPU.
+    /// CPU time in seconds.
     pub cpu_s: Spread,
     /// Largest resident size.
     pub peak_rss_bytes: Spread,
@@ -115,13 +120,14 @@ pub struct Measured {
 pub struct MeasuredFlink {
     /// Events per second of CPU time of the whole process.
     pub events_per_cpu_s: Spread,
-    /// The same without the CPU time of its start.
+    /// Events per second of CPU time, excluding start-up.
     pub events_per_cpu_s_behind_start: Spread,
     /// CPU time of the whole process.
     pub cpu_s: Spread,
-    /// The engine's events per CPU second, as a multiple of Flink's behind its start, of neighboring runs.
+    /// The engine's events per CPU second, as a multiple of Flink's excluding start-up, in neighboring
+    /// runs.
     pub ratio: Spread,
-    /// The same of whole processes.
+    /// The same ratio for whole processes.
     pub ratio_with_start: Spread,
 }
 
@@ -151,7 +157,8 @@ impl MeasuredFlink {
             .iter()
             .find(|start| start.parallelism == series.parallelism);
         let start_s = start.map_or(0.0, |start| start.cpu_s.median);
-        // A run that is shorter than the start says nothing; a thousandth keeps the figure finite.
+        // A run that is shorter than the start-up gives no information; a thousandth keeps the figure
+        // finite.
         let behind_start = |cost: &FlinkCost| (cost.cpu_s - start_s).max(cost.cpu_s / 1e3);
         let of = |pick: &dyn Fn(&FlinkCost) -> f64| spread(&series.flink_runs, pick);
         let ratio = |pick: &dyn Fn(&FlinkCost) -> f64| {
@@ -169,7 +176,7 @@ impl MeasuredFlink {
 }
 
 impl Figures {
-    /// Of all series, of which each has been run.
+    /// The figures of all series, each of which has been run.
     pub fn of(
         events: u64,
         bytes: u64,
@@ -189,7 +196,7 @@ impl Figures {
         }
     }
 
-    /// The medians as people read them.
+    /// The medians as text.
     pub fn text(&self) -> String {
         let mut text = format!(
             "Nexmark: {} events, {:.0} bytes each as JSON, {} round(s), medians\n\n",
@@ -219,7 +226,7 @@ impl Figures {
         text.push_str(&table.columns());
         for start in &self.flink_starts {
             text.push_str(&format!(
-                "\nFlink's start at parallelism {} takes {:.1} s of CPU time, {:.1} s in all.\n",
+                "\nFlink's start-up at parallelism {} takes {:.1} s of CPU time, {:.1} s in all.\n",
                 start.parallelism, start.cpu_s.median, start.wall_s.median
             ));
         }
@@ -229,22 +236,24 @@ impl Figures {
 
     /// The goals, where Flink was measured.
     pub fn verdicts(&self) -> Vec<Verdict> {
-        let beside = self
+        let with_flink = self
             .queries
             .iter()
             .filter_map(|measured| Some((measured, measured.flink.as_ref()?.ratio.median)));
-        let beside = beside.collect::<Vec<_>>();
-        let least = beside.iter().min_by(|one, other| one.1.total_cmp(&other.1));
+        let with_flink = with_flink.collect::<Vec<_>>();
+        let least = with_flink
+            .iter()
+            .min_by(|one, other| one.1.total_cmp(&other.1));
         let Some((query, least)) = least else {
             return Vec::new();
         };
-        let ratios = beside.iter().map(|(_, ratio)| *ratio);
+        let ratios = with_flink.iter().map(|(_, ratio)| *ratio);
         let mean = geometric_mean(&ratios.collect::<Vec<f64>>());
-        let goal = "events per CPU second, of Flink's excluding start-up";
+        let goal = "events per CPU second, compared with Flink excluding start-up";
         let place = format!("{} at parallelism {}", query.query, query.parallelism);
         vec![
             Verdict::at_least(format!("{goal}, geometric mean"), Some(mean), GOAL.0),
-            Verdict::at_least(format!("{goal}, least"), Some(*least), GOAL.1).details(place),
+            Verdict::at_least(format!("{goal}, minimum"), Some(*least), GOAL.1).details(place),
         ]
     }
 
@@ -304,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flink_is_compared_behind_its_start() {
+    fn flink_is_compared_excluding_start_up() {
         let cost = Cost {
             rows_in: 1_000_000,
             rows_bad: 0,

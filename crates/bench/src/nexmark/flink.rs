@@ -1,4 +1,4 @@
-//! Apache Flink, each run a process of its own.
+//! Apache Flink, each run in a process of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::lab::write;
 use crate::programs::finish;
 
-/// Apache Flink, as `crates/bench/peers/flink` makes it.
+/// Apache Flink, as `crates/bench/peers/flink` builds it.
 pub struct Flink {
     folder: PathBuf,
 }
@@ -23,14 +23,14 @@ pub struct FlinkCost {
     pub cpu_s: f64,
 }
 
-/// What the program says itself, of what the kernel counted for it.
+/// The program's own report of what the kernel counted for it.
 #[derive(Deserialize)]
 struct Said {
     cpu_s: f64,
 }
 
 impl Flink {
-    /// In this folder, or in `target/flink` if it is there.
+    /// Flink in this folder, or in `target/flink` if it exists.
     pub fn find(folder: Option<&Path>) -> Result<Option<Flink>, String> {
         let is_there = |folder: &Path| folder.join("slackwater-flink.jar").is_file();
         match folder {
@@ -38,7 +38,8 @@ impl Flink {
                 folder: folder.to_path_buf(),
             })),
             Some(folder) => Err(format!(
-                "--flink {}: there is no slackwater-flink.jar\n  = make peers-flink makes it in target/flink",
+                "--flink {}: there is no slackwater-flink.jar\n  \
+                     = make peers-flink creates it in target/flink",
                 folder.display()
             )),
             None => {
@@ -50,7 +51,7 @@ impl Flink {
         }
     }
 
-    /// Runs a text to its end.
+    /// Runs a query to its end.
     pub fn run(&self, folder: &Path, text: &str, parallelism: usize) -> Result<FlinkCost, String> {
         let query = folder.join("flink.sql");
         write(&query, text)?;
@@ -66,7 +67,7 @@ impl Flink {
         let said = String::from_utf8_lossy(&output.stdout);
         let last = said.lines().last().unwrap_or_default();
         let said = serde_json::from_str::<Said>(last)
-            .map_err(|error| format!("flink said '{last}': {error}"))?;
+            .map_err(|error| format!("can't parse Flink's report '{last}': {error}"))?;
         Ok(FlinkCost {
             wall_s,
             cpu_s: said.cpu_s,

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// Event time runs so fast: ten million events span 1,000 s, a hundred windows of ten.
+/// Events per second of event time: ten million events span 1,000 s, a hundred windows of ten seconds.
 const EVENTS_PER_SECOND: u64 = 10_000;
 
 /// Rows of the side input of q13.
@@ -13,7 +13,7 @@ const SIDE_INPUT: &str = include_str!("../../../../examples/nexmark/side_input.c
 
 /// A query of Nexmark.
 pub struct Query {
-    /// `q0`.
+    /// The query's name, such as `q0`.
     pub name: &'static str,
     text: &'static str,
 }
@@ -27,21 +27,21 @@ macro_rules! queries {
     };
 }
 
-/// All of them. There is no q6: Flink's set has none that runs.
+/// All queries. There is no q6, because Flink's own set can't run it.
 pub const QUERIES: &[Query] = queries!(0 1 2 3 4 5 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22);
 
 /// Where events come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Input {
-    /// Made up as they are read.
+    /// Events are generated as they are read.
     Generator,
     /// The same events, as JSON in a file.
     Json,
 }
 
 impl Input {
-    /// As on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Input::Generator => "generator",
@@ -51,7 +51,7 @@ impl Input {
 }
 
 impl Query {
-    /// Its text for the engine, over an input.
+    /// The query for the engine, over an input.
     pub fn over(&self, input: Input, file: &Path, events: u64, folder: &Path) -> String {
         let source = match input {
             Input::Generator => generator(events),
@@ -66,7 +66,7 @@ impl Query {
             .replace("'examples/nexmark/side_input.csv'", &side_input)
     }
 
-    /// Its text for Flink, over a file.
+    /// The query for Flink, over a file.
     pub fn for_flink(&self, file: &Path, folder: &Path) -> String {
         let source = format!(
             "'connector' = 'filesystem', 'format' = 'json', 'path' = {}",
@@ -110,7 +110,7 @@ fn generator(events: u64) -> String {
     )
 }
 
-/// An example with other options of its source.
+/// An example with other options for its source.
 fn with(text: &str, options: &str) -> String {
     let before = ") WITH (";
     let Some(begin) = text.find(before).map(|begin| begin + before.len()) else {
@@ -122,7 +122,7 @@ fn with(text: &str, options: &str) -> String {
     format!("{}{options}{}", &text[..begin], &text[end..])
 }
 
-/// A name that is a reserved word of Flink, wherever it stands by itself.
+/// Puts a name that is a reserved word of Flink into back quotes wherever it is a word.
 fn in_back_quotes(text: &str, name: &str) -> String {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     let mut quoted = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! The figures: what was predicted and measured beside what was published and wanted.
+//! The figures: predicted and measured ones compared with published ones and goals.
 
 use serde::Serialize;
 
@@ -7,18 +7,18 @@ use super::scaling::Scaling;
 use crate::lab::{Table, Verdict, rate};
 use slackwater::report::count;
 
-/// All that there is.
+/// All figures.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// What the predictions rest on.
+    /// The parameters of the predictions.
     pub parameters: Parameters,
-    /// On UPM-CEP's machine.
+    /// Predictions for UPM-CEP's machine.
     pub predictions: Vec<Prediction>,
-    /// On this machine.
+    /// Measurements on this machine.
     pub scaling: Option<Scaling>,
 }
 
-/// Rows per CPU second that a parallelism has to keep of those at one instance.
+/// The share of rows per CPU second at one instance that a parallelism must keep.
 const KEPT: [(usize, f64); 2] = [(2, 0.85), (8, 0.75)];
 
 /// The goals with their verdicts.
@@ -28,9 +28,10 @@ pub fn verdicts(predictions: &[Prediction], scaling: Option<&Scaling>) -> Vec<Ve
             workload, nodes, ..
         } = prediction;
         let (unaware, aware) = published(workload, *nodes)?;
-        let name = format!("predicted gain, {workload} on {nodes} node(s): P5's measured gain");
+        let name =
+            format!("predicted gain, {workload} on {nodes} node(s); limit: P5's measured gain");
         let gain = aware / unaware - 1.0;
-        // As many digits as are known of it.
+        // As many digits as are known.
         let gain = (gain * 1e3).round() / 1e3;
         Some(Verdict::at_least(name, Some(prediction.gain()), gain))
     });
@@ -39,7 +40,7 @@ pub fn verdicts(predictions: &[Prediction], scaling: Option<&Scaling>) -> Vec<Ve
         let limit = KEPT.iter().find(|(of, _)| *of == point.parallelism);
         if let Some((parallelism, limit)) = limit {
             let name = format!(
-                "rows per CPU second, {} at parallelism {parallelism}, of parallelism 1",
+                "rows per CPU second, {} at parallelism {parallelism}, compared with parallelism 1",
                 point.workload
             );
             goals.push(Verdict::at_least(name, Some(point.ratio.median), *limit));
@@ -49,7 +50,7 @@ pub fn verdicts(predictions: &[Prediction], scaling: Option<&Scaling>) -> Vec<Ve
 }
 
 impl Figures {
-    /// All of it as people read it.
+    /// The figures as text.
     pub fn text(&self) -> String {
         let mut text = self.predicted();
         if let Some(scaling) = &self.scaling {
@@ -74,7 +75,7 @@ impl Figures {
             "predicted on the {machine}: a prediction, not a reproduction\n\
              from P5: {workers_per_node} workers a node, the machine's distances, {} unaware on one \
              node (fixwindow)\n\
-             assumed: {line_local_ns} ns for a cache line of the own node, times distance / 10 for \
+             assumed: {line_local_ns} ns for a local cache line, times distance / 10 for \
              others; {lines_per_linked_row} lines\nof a row over a link, {lines_of_state} of state; \
              {:.1} GB/s in and out of a node; work per row as the planner assumes it\n\
              calibrated: {scale:.1} ns of CPU time for each assumed one\n\n",
@@ -88,7 +89,7 @@ impl Figures {
             "kept/s",
             "aware/s",
             "gain",
-            "of kept",
+            "over kept",
         ];
         let others = [
             "distance",
@@ -102,7 +103,7 @@ impl Figures {
         for prediction in &self.predictions {
             let published = published(prediction.workload, prediction.nodes);
             let per_s = |value: f64| count(value as u64);
-            // Without the sign of a zero.
+            // Without the sign of a negative zero.
             let percent = |value: f64| format!("{:+.1} %", (value * 1e3).round() / 10.0 + 0.0);
             let or = |value: Option<String>| value.unwrap_or_else(|| "-".to_string());
             table.line([
@@ -125,8 +126,8 @@ impl Figures {
         }
         text.push_str(&table.columns());
         text.push_str(
-            "\nunaware: the kernel moves threads over all 16 nodes. kept: over as many nodes as there \
-             are workers for.\ndistance: of a byte between instances, 0 on a core, 10 on a node. \
+            "\nunaware: the kernel moves threads over all 16 nodes. kept: over as many nodes as the \
+             workers need.\ndistance: of a byte between instances, 0 on a core, 10 on a node. \
              lines: over links per row, with which\nthe model would give P5's gain.\n",
         );
         text
@@ -134,13 +135,7 @@ impl Figures {
 }
 
 fn measured(scaling: &Scaling) -> String {
-    let head = [
-        "workload",
-        "parallelism",
-        "rows/s",
-        "rows/CPU s",
-        "of first",
-    ];
+    let head = ["workload", "parallelism", "rows/s", "rows/CPU s", "/ first"];
     let mut table = Table::new(head.into_iter().chain(["lowest", "highest"]));
     for point in &scaling.points {
         table.line([
@@ -167,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_predicted_gain_is_held_against_the_published_one() {
+    fn a_predicted_gain_is_compared_with_the_published_one() {
         let prediction = |gain: f64| Prediction {
             workload: "fixwindow",
             nodes: 1,
@@ -186,7 +181,7 @@ mod tests {
             line.starts_with("MISSED by 0.075: predicted gain"),
             "{line}"
         );
-        // What P5 has not measured is no goal.
+        // What P5 has not measured is not a goal.
         let other = Prediction {
             nodes: 2,
             ..prediction(0.1)

@@ -1,7 +1,7 @@
 //! A model of a query's throughput on a machine of many NUMA nodes.
 //!
-//! A row costs CPU time that does not depend on where anything is, and cache lines that do: those of
-//! rows that come over a link, read from where they were written, and those of state.
+//! A row costs CPU time that does not depend on the location of anything, and cache lines that do: those
+//! of rows that are sent over a link, read where they were written, and those of state.
 //!
 //! ```text
 //! CPU time per row    = work × scale + lines × local latency × distance / 10
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The scale is set so that the unaware fixed window on one node gives UPM-CEP's 570 k events/s
-//! (`papers.md` P5). Work per row is what the planner assumes before anything is measured, and
-//! placement is the planner's: the model adds nothing of its own but lines and latency.
+//! (`papers.md` P5). Work per row is what the planner assumes before anything is measured, and placement
+//! is the planner's: the model adds only cache lines and latency.
 
 use serde::Serialize;
 use slackwater_control::demand::{demand, rows_into};
@@ -27,23 +27,23 @@ use slackwater::machine::Machine;
 use slackwater::plan::Plan;
 use slackwater::planner::plan_on;
 
-/// What the prediction rests on.
+/// The parameters of the prediction.
 #[derive(Debug, Clone, Serialize)]
 pub struct Parameters {
-    /// The machine.
+    /// The machine's name.
     pub machine: &'static str,
-    /// Workers on each node, one a core (P5).
+    /// Workers on each node, one per core (P5).
     pub workers_per_node: usize,
-    /// What the unaware fixed window does on one node (P5).
+    /// Throughput of the unaware fixed window on one node (P5).
     pub unaware_one_node_per_s: f64,
-    /// Time until a cache line of the own node is there (assumed).
+    /// Time to read a cache line of the same node (assumed).
     pub line_local_ns: f64,
-    /// Cache lines of a row that comes over a link (assumed: an object for each of the 11 columns of
+    /// Cache lines of a row that is sent over a link (assumed: an object for each of the 11 columns of
     /// HiBench's record, and one for the row).
     pub lines_per_linked_row: f64,
     /// Cache lines of state that a row touches (assumed: bucket, group, accumulator).
     pub lines_of_state: f64,
-    /// What a node can send and get (assumed).
+    /// What a node can send and receive (assumed).
     pub node_bytes_per_s: f64,
     /// CPU time of a row for each nanosecond that the planner assumes; set by the calibration.
     pub scale: f64,
@@ -63,42 +63,41 @@ const ASSUMED: Parameters = Parameters {
     scale: 1.0,
 };
 
-/// What is predicted for a workload on some nodes, in events per second.
+/// The prediction for a workload on a number of nodes, in events per second.
 #[derive(Debug, Clone, Serialize)]
 pub struct Prediction {
     /// HiBench's name.
     pub workload: &'static str,
-    /// Nodes whose cores have a worker each.
+    /// Number of nodes whose cores have a worker each.
     pub nodes: usize,
-    /// Placed by the planner.
+    /// Throughput when placed by the planner.
     pub aware_per_s: f64,
-    /// Left to the kernel, which may use the whole machine.
+    /// Throughput when the kernel may use the whole machine.
     pub unaware_per_s: f64,
-    /// Left to the kernel, which is kept to the same nodes.
+    /// Throughput when the kernel is restricted to the same nodes.
     pub unaware_kept_per_s: f64,
-    /// How far a byte between instances travels on average when placed by the planner, 0 within a
-    /// core.
+    /// Average distance of a byte between instances when placed by the planner, 0 within a core.
     pub aware_distance: Option<f64>,
-    /// The same when left to the kernel.
+    /// The same distance when placed by the kernel.
     pub unaware_distance: f64,
-    /// Cache lines over links per row with which the model would give the gain that P5 measured;
-    /// `null` where P5 has none, or no number of lines does.
+    /// Cache lines over links per row with which the model would give the gain that P5 measured; `null`
+    /// if P5 has none, or no number of lines gives it.
     pub lines_for_published_gain: Option<f64>,
 }
 
 impl Prediction {
-    /// What placement gains over the kernel on the whole machine.
+    /// The gain of placement over the kernel on the whole machine.
     pub fn gain(&self) -> f64 {
         self.aware_per_s / self.unaware_per_s - 1.0
     }
 
-    /// What it gains over the kernel on the same nodes.
+    /// The gain of placement over the kernel on the same nodes.
     pub fn gain_over_kept(&self) -> f64 {
         self.aware_per_s / self.unaware_kept_per_s - 1.0
     }
 }
 
-/// What P5 measured for the fixed window: events per second unaware and aware.
+/// P5's measurements of the fixed window: events per second, unaware and aware.
 pub fn published(workload: &str, nodes: usize) -> Option<(f64, f64)> {
     match (workload, nodes) {
         ("fixwindow", 1) => Some((570e3, 670e3)),
@@ -133,7 +132,7 @@ fn calibrated(parameters: Parameters) -> Result<Parameters, String> {
     let scale = (per_row_ns - memory_ns) / work_ns * parameters.scale;
     if scale <= 0.0 {
         return Err(format!(
-            "a row takes {per_row_ns:.0} ns in all, and {memory_ns:.0} ns for memory alone"
+            "a row takes {per_row_ns:.0} ns in total, but {memory_ns:.0} ns for memory alone"
         ));
     }
     Ok(Parameters {
@@ -151,7 +150,7 @@ struct Case {
     topology: Topology,
     program: Program,
     plan: Plan,
-    /// By node of the query: rows that go in for each row that all sources read together.
+    /// By node of the query: input rows for each row that all sources read together.
     rows: Vec<f64>,
     /// CPU time of each instance for such a row in nanoseconds, as the planner assumes.
     work_ns: Vec<f64>,
@@ -221,7 +220,7 @@ impl Case {
         }
     }
 
-    /// Rows of state that an instance touches for each row that all sources read together.
+    /// Rows of state that an instance accesses for each row that all sources read together.
     fn state_rows(&self, subquery: usize) -> f64 {
         let part = &self.plan.subqueries.subqueries[subquery];
         let stateful = part.nodes.iter();
@@ -231,7 +230,7 @@ impl Case {
         stateful.sum::<f64>() / part.instances as f64
     }
 
-    /// Throughput as placed: the busiest worker decides, unless a node's way out is full before.
+    /// Throughput as placed: limited by the busiest worker, or by a node's outgoing bandwidth.
     fn aware_per_s(&self, parameters: &Parameters) -> f64 {
         let placement = &self.plan.placement;
         let node_of = |instance: usize| {
@@ -262,19 +261,19 @@ impl Case {
         bounded(1e9 / busiest_ns, parameters, fullest)
     }
 
-    /// Throughput where the kernel moves threads over the nodes of a machine.
+    /// Throughput if the kernel moves threads over the nodes of a machine.
     fn unaware_per_s(&self, parameters: &Parameters, machine: &Topology) -> f64 {
         let (work_ns, memory_ns) = self.unaware_ns(parameters, machine);
         let nodes = machine.nodes.len() as f64;
-        // Of all that is linked, what two places that are chosen at random have between them.
+        // Bytes per row that each node sends to others, if senders and receivers are on random nodes.
         let linked = self.linked.iter().sum::<f64>() * parameters.lines_per_linked_row;
         let sent = linked * LINE_BYTES * (1.0 - 1.0 / nodes) / nodes;
         let by_cpu = self.workers as f64 * 1e9 / (work_ns + memory_ns);
         bounded(by_cpu, parameters, sent)
     }
 
-    /// CPU time of a row for work and for memory, over all workers, where everything is as far away
-    /// as two nodes of a machine are on average.
+    /// CPU time of a row for work and for memory, over all workers, if everything is as far away as two
+    /// nodes of a machine are on average.
     fn unaware_ns(&self, parameters: &Parameters, machine: &Topology) -> (f64, f64) {
         let work_ns = self.work_ns.iter().sum::<f64>() * parameters.scale;
         let instances = self.plan.execution.instances.iter();
@@ -285,8 +284,8 @@ impl Case {
         (work_ns, memory_ns)
     }
 
-    /// Lines over links with which the model gives a gain, found by halving; everything else as
-    /// assumed, and calibrated anew.
+    /// Cache lines over links with which the model gives a gain, found by bisection; everything else as
+    /// assumed, with a new calibration.
     fn lines_for(&self, gain: f64) -> Result<Option<f64>, String> {
         let gain_with = |lines_per_linked_row: f64| {
             let parameters = calibrated(Parameters {
@@ -315,13 +314,13 @@ impl Case {
     }
 }
 
-/// More lines than this are no row any more.
+/// The largest number of lines that is tried; a row does not have more.
 const LINES_MAX: f64 = 256.0;
 
-/// To a hundredth of a line.
+/// Steps of the bisection: gives a hundredth of a line.
 const HALVINGS: usize = 16;
 
-/// A throughput, unless the way out of a node is full before: it sends so many bytes for each row.
+/// A throughput, limited by a node's outgoing bandwidth: it sends this many bytes for each row.
 fn bounded(per_s: f64, parameters: &Parameters, sent_bytes: f64) -> f64 {
     match sent_bytes > 0.0 {
         true => per_s.min(parameters.node_bytes_per_s / sent_bytes),
@@ -333,7 +332,7 @@ fn latency_ns(parameters: &Parameters, distance: f64) -> f64 {
     parameters.line_local_ns * distance / f64::from(DISTANCE_LOCAL)
 }
 
-/// The distance between two nodes chosen at random, which may be the same.
+/// The mean distance between two nodes chosen at random, which may be the same.
 fn distance_mean(machine: &Topology) -> f64 {
     let nodes = machine.nodes.len();
     let pairs = (0..nodes).flat_map(|one| (0..nodes).map(move |other| (one, other)));
@@ -344,7 +343,7 @@ fn distance_mean(machine: &Topology) -> f64 {
 }
 
 fn program(workload: Workload) -> Result<Program, String> {
-    // Compiling looks whether the file is there, and reads nothing: any file does.
+    // Compiling checks that the file exists, and does not read it: any file will do.
     let file = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let text = workload.sql(&file);
     let compiled = compile(&text, &[], &BuiltIn);
@@ -365,7 +364,7 @@ mod tests {
             (window.unaware_per_s / 570e3 - 1.0).abs() < 1e-9,
             "{window:?}"
         );
-        // Kept to one node nothing is far away, and placement brings only neighbors together.
+        // On a single node everything is near, and placement only moves neighbors together.
         assert!(window.gain_over_kept() < 0.05, "{window:?}");
         assert!(window.gain() > 0.0, "{window:?}");
         let lines = window.lines_for_published_gain.unwrap();
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_neither_links_nor_state_gains_nothing() {
+    fn without_links_and_state_nothing_is_gained() {
         let (_, predictions) = predict(&[2]).unwrap();
         let identity = predictions.iter().find(|p| p.workload == "identity");
         assert!(identity.unwrap().gain().abs() < 1e-9, "{identity:?}");
@@ -382,7 +381,7 @@ mod tests {
     #[test]
     fn two_nodes_at_random_are_mostly_far_apart() {
         let mean = distance_mean(&Topology::bullion_s16());
-        // One in sixteen is the same, one its partner, fourteen far.
+        // One in sixteen nodes is the same, one is the partner, fourteen are far.
         assert!(
             (mean - (10.0 + 15.0 + 14.0 * 40.0) / 16.0).abs() < 1e-9,
             "{mean}"

@@ -1,4 +1,4 @@
-//! Rows per CPU second at more instances than one, measured here.
+//! Rows per CPU second with more than one instance, measured on this machine.
 
 use std::path::Path;
 
@@ -13,17 +13,17 @@ use crate::hibench::workload::{self, Workload};
 use crate::lab::{self, spread};
 use crate::programs::Engine;
 
-/// Files that are read, a partition each: as many instances of a source have something to do.
+/// Number of files, one partition each: as many instances of a source have work.
 pub const FILES: u64 = 8;
 
-/// What was measured.
+/// Measurements on this machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Scaling {
-    /// Records of all files.
+    /// Number of records in all files.
     pub rows: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Rounds.
+    /// Number of rounds.
     pub runs: u32,
     /// Each workload at each parallelism.
     pub points: Vec<Point>,
@@ -34,13 +34,13 @@ pub struct Scaling {
 pub struct Point {
     /// HiBench's name.
     pub workload: &'static str,
-    /// Instances of each parallelisable subquery.
+    /// Instances of each parallelizable subquery.
     pub parallelism: usize,
     /// Rows per second of time.
     pub rows_per_s: Spread,
     /// Rows per second of CPU time.
     pub rows_per_cpu_s: Spread,
-    /// The same as a share of the first parallelism's in the same round.
+    /// Rows per CPU second as a share of the first parallelism's in the same round.
     pub ratio: Spread,
 }
 
@@ -122,7 +122,7 @@ pub fn measure(
     })
 }
 
-/// Fixwindow's result is the same at each parallelism: a fast wrong answer is an error here.
+/// Checks that fixwindow's result is the same at each parallelism: a fast wrong answer is an error here.
 fn check_answers(
     engine: &Engine,
     files: &Path,
@@ -136,7 +136,7 @@ fn check_answers(
         let answer = by_hand.checksum(results)?;
         if *expected.get_or_insert(answer.clone()) != answer {
             return Err(format!(
-                "fixwindow has another answer at parallelism {instances} than at {}",
+                "fixwindow has a different answer at parallelism {instances} than at {}",
                 parallelism[0]
             ));
         }

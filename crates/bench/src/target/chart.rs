@@ -1,4 +1,4 @@
-//! CPU time against rate, drawn.
+//! Charts of CPU time against rate.
 
 use super::comparison::targets_us;
 use super::figures::{Figures, Summary};
@@ -8,10 +8,10 @@ use super::table::belongs;
 use crate::lab::chart::{Axis, Chart, Mark, Scale, Series};
 use crate::lab::distinct;
 
-/// The least that is drawn, in per cent of a core.
+/// The lowest value shown, in percent of a core.
 const PERCENT_MIN: f64 = 0.05;
 
-/// Two cores: what a plan may take on a small machine.
+/// Two cores: what a plan may use on a small machine.
 const PERCENT_MAX: f64 = 200.0;
 
 /// A chart for each target of each query; a point that misses the target is hollow.
@@ -95,7 +95,7 @@ mod tests {
     use crate::target::table::tests::figures;
 
     #[test]
-    fn there_is_a_chart_for_each_target_and_what_misses_it_is_hollow() {
+    fn each_target_has_a_chart_whose_hollow_points_miss_it() {
         let figures = figures(vec![
             summary("auto:20ms", Query::Filter, 10_000, 1.5, 19_000.0),
             summary("auto:20ms", Query::Filter, 1_000, 0.5, 19_000.0),

@@ -1,4 +1,4 @@
-//! The process that runs the query: the engine with its settings, or the program written by hand.
+//! The process that runs the query: the engine with its settings, or the hand-written program.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use super::query::Addresses;
 use super::setting::Setting;
 use crate::programs;
 
-/// How long it may take to end behind its last row.
+/// How long the query may take to end after its last row.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where the programs are, and the core that the one written by hand is pinned to: the one that the
-/// engine's first worker takes.
+/// The paths of the programs, and the core that the hand-written one is pinned to: the core of the
+/// engine's first worker.
 pub struct Programs {
     engine: PathBuf,
     hand: PathBuf,
@@ -25,13 +25,13 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// This program, and the one beside it where that is needed.
+    /// The engine, and the hand-written program if it is needed.
     pub fn find(needs_hand: bool) -> Result<Programs, String> {
         let hand = needs_hand.then(programs::by_hand).transpose();
         Ok(Programs {
             engine: programs::engine()?,
             hand: hand
-                .map_err(|error| format!("{error}; --settings leaves it out"))?
+                .map_err(|error| format!("{error}; select other --settings to run without it"))?
                 .unwrap_or_default(),
             hand_core: slackwater_link::allowed_cores()[0],
         })
@@ -49,7 +49,7 @@ impl Programs {
             }
             setting => {
                 let mut command = Command::new(&self.engine);
-                // No folder has to be made for a report that goes to a pipe.
+                // A report that goes to a pipe needs no folder.
                 command.args(["run", "-", "--quiet", "--report", "/dev/stdout"]);
                 for setting in setting.settings() {
                     command.args(["--set", &setting]);
@@ -71,21 +71,21 @@ impl Programs {
         if let Some(mut text) = running.child.stdin.take()
             && running.is_engine
         {
-            // One that has ended before reading says why on its standard error.
+            // A process that has ended before reading it reports the reason on its standard error.
             let _ = text.write_all(spec.query.sql(addresses).as_bytes());
         }
         Ok(running)
     }
 }
 
-/// A query that runs; dropped, it is killed.
+/// A running query, which is killed when this is dropped.
 pub struct Running {
     child: Child,
     is_engine: bool,
 }
 
-/// The fields of the report that are read here. A field that it has not is no error: what counts is
-/// measured outside of the engine.
+/// The fields of the report that are read here. A missing field is not an error: the figures that count
+/// are measured outside the engine.
 #[derive(Deserialize)]
 struct Report {
     latency_ms: OwnLatency,
@@ -101,12 +101,12 @@ struct OwnLatency {
 }
 
 impl Running {
-    /// The process.
+    /// The query's process.
     pub fn child(&self) -> &Child {
         &self.child
     }
 
-    /// Waits for its end, which must be a good one; what the engine measured.
+    /// Waits until the query ends, which must be without an error; returns the engine's own measurements.
     pub fn finish(mut self) -> Result<Option<Own>, String> {
         let (status, out, said) = self.end(END_PATIENCE)?;
         if !status.success() {
@@ -127,7 +127,7 @@ impl Running {
         }))
     }
 
-    /// Of one that went wrong, or whose generator did: how it ended and what it said.
+    /// For a query that failed, or whose generator did: how it ended, and its standard error.
     pub fn last_words(mut self) -> String {
         match self.end(Duration::from_secs(1)) {
             Ok((status, _, said)) => format!("the query ended: {status}\n{said}"),
@@ -149,7 +149,7 @@ impl Running {
         if ended == 0 {
             let _ = self.child.kill();
         }
-        // It has ended, so both pipes have an end.
+        // The process has ended, so both pipes have an end.
         let (mut out, mut said) = (Vec::new(), Vec::new());
         if let Some(pipe) = &mut self.child.stdout {
             pipe.read_to_end(&mut out).map_err(failed)?;
@@ -171,7 +171,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended, or something is wrong with it or its generator.
+        // The process has ended, or it or its generator has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! `auto` beside the cheapest fixed setting that meets its target. Pure: from medians to ratios.
+//! `auto` compared with the cheapest fixed setting that meets its target, from medians to ratios. Pure.
 
 use serde::Serialize;
 
@@ -7,39 +7,39 @@ use super::query::Query;
 use super::setting::{Setting, duration};
 use crate::lab::{distinct, rate};
 
-/// How many times as much `auto` may cost at a single point, unless it is within
+/// The most that `auto` may cost at a single point, as a multiple, unless the difference is within
 /// [`MORE_PERCENT_MAX`].
 pub const RATIO_MAX: f64 = 1.3;
 
-/// Per cent of a core that `auto` may always cost more.
+/// Percent of a core that `auto` may always cost more.
 pub const MORE_PERCENT_MAX: f64 = 0.2;
 
-/// Per cent of a core below which nothing can be told apart: less counts as this.
+/// Percent of a core below which costs can't be distinguished: lower values count as this.
 const PERCENT_MIN: f64 = 0.01;
 
-/// `auto` at a target beside the cheapest fixed setting that meets it.
+/// `auto` at a target, compared with the cheapest fixed setting that meets it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What was run.
+    /// The query.
     pub query: Query,
     /// Records per second.
     pub rate_per_s: u64,
     /// The target.
     pub target_us: u64,
-    /// CPU time of `auto`, in per cent of a core.
+    /// CPU time of `auto`, in percent of a core.
     pub percent: f64,
-    /// Whether it met the target.
+    /// Whether `auto` met the target.
     pub met: bool,
-    /// The cheapest fixed setting that did; nothing if none did.
+    /// The cheapest fixed setting that met the target; `None` if none did.
     pub best: Option<Setting>,
-    /// Its CPU time.
+    /// CPU time of the cheapest fixed setting.
     pub best_percent: Option<f64>,
-    /// `auto` / best.
+    /// CPU time of `auto` / CPU time of the cheapest fixed setting.
     pub ratio: Option<f64>,
 }
 
 impl Comparison {
-    /// Whether `auto` failed where a fixed setting did not.
+    /// Whether `auto` missed a target that a fixed setting met.
     pub fn is_miss(&self) -> bool {
         self.best.is_some() && !self.met
     }
@@ -51,7 +51,7 @@ impl Comparison {
             && more.is_some_and(|more| more > MORE_PERCENT_MAX)
     }
 
-    /// Where it is.
+    /// The point and the target as text.
     pub fn place(&self) -> String {
         format!(
             "{} {} {}",
@@ -62,7 +62,7 @@ impl Comparison {
     }
 }
 
-/// Every `auto` beside what was measured of fixed settings at its query and rate.
+/// Every `auto` with the fixed settings at its query and rate.
 pub fn comparisons(summaries: &[Summary]) -> Vec<Comparison> {
     let autos = summaries.iter().filter_map(|auto| {
         let Setting::Auto { target_us } = auto.spec.setting else {
@@ -73,7 +73,8 @@ pub fn comparisons(summaries: &[Summary]) -> Vec<Comparison> {
             let spec = summary.spec;
             spec.setting.is_fixed() && spec.query == query && spec.rate_per_s == rate_per_s
         });
-        // Without any there is nothing to compare with; that none meets the target is a result.
+        // Without any fixed setting there is nothing to compare with; that none meets the target is a
+        // result.
         fixed.clone().next()?;
         let by_cost =
             |one: &&Summary, other: &&Summary| one.percent.median.total_cmp(&other.percent.median);
@@ -95,12 +96,12 @@ pub fn comparisons(summaries: &[Summary]) -> Vec<Comparison> {
     autos.collect()
 }
 
-/// How many times as much one costs.
+/// The cost of one as a multiple of the other's.
 pub fn ratio(one: &Summary, other: &Summary) -> f64 {
     one.percent.median.max(PERCENT_MIN) / other.percent.median.max(PERCENT_MIN)
 }
 
-/// The targets that were asked for, in the order in which they come.
+/// The targets of all summaries, in the order in which they occur.
 pub fn targets_us(summaries: &[Summary]) -> Vec<u64> {
     distinct(
         summaries
@@ -122,12 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_held_to_the_cheapest_fixed_setting_that_meets_the_target() {
+    fn auto_is_compared_with_the_cheapest_fixed_setting_that_meets_the_target() {
         let summaries = [
             filter("auto:20ms", 10_000, 1.05, 19_000.0),
             filter("poll", 10_000, 100.0, 100.0),
             filter("sleep:10ms", 10_000, 1.0, 10_500.0),
-            // Cheaper, and too late; cheaper, and no engine; cheaper, and another query's.
+            // Cheaper, but too late; cheaper, but not the engine; cheaper, but another query.
             filter("linger", 10_000, 0.5, 100_200.0),
             filter("hand", 10_000, 0.4, 100.0),
             summary("sleep:10ms", Query::Window, 10_000, 0.1, 100.0),
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_longer_than_the_target_is_no_way_to_meet_it() {
+    fn a_sleep_longer_than_the_target_does_not_meet_it() {
         let summaries = [
             summary("auto:1ms", Query::Window, 100, 1.0, 900.0),
             summary("sleep:10ms", Query::Window, 100, 0.2, 900.0),
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_both_many_times_as_much_and_more_in_itself() {
+    fn too_much_is_both_a_high_ratio_and_a_high_difference() {
         let too_much = |percent, best| {
             let summaries = [
                 filter("auto:20ms", 100, percent, 100.0),
@@ -162,7 +163,7 @@ mod tests {
         };
         assert!(!too_much(0.30, 0.12) && too_much(0.33, 0.12));
         assert!(!too_much(12.9, 10.0) && too_much(13.1, 10.0));
-        // Next to nothing is not divided by.
+        // Nearly zero is not used as a divisor.
         assert!(!too_much(0.1, 0.0));
     }
 }

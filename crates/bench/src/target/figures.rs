@@ -15,24 +15,24 @@ use slackwater::measure::Spread;
 pub struct Figures {
     /// The core of the process that sent and received.
     pub core: usize,
-    /// What the engine took waiting to cost.
+    /// The assumed cost of waiting.
     #[serde(flatten)]
     pub assumed: Assumed,
     /// Bytes of a record.
     pub record_bytes: usize,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// How long each point was measured in each of them.
+    /// How long each point was measured in each round.
     pub seconds: f64,
-    /// For how long records flowed before.
+    /// How long records flowed before that.
     pub warm_up_s: f64,
     /// Medians of each point.
     pub summaries: Vec<Summary>,
-    /// `auto` beside the cheapest fixed setting that meets its target.
+    /// `auto` compared with the cheapest fixed setting that meets its target.
     pub comparisons: Vec<Comparison>,
-    /// Points that were measured again because something else disturbed them.
+    /// Points that were measured again because other processes disturbed them.
     pub repeated: usize,
-    /// Points that are disturbed all the same.
+    /// Points that were disturbed nevertheless.
     pub disturbed: usize,
     /// Every point of every round.
     pub points: Vec<Point>,
@@ -41,36 +41,36 @@ pub struct Figures {
 /// A point: medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// What was measured.
+    /// The point.
     #[serde(flatten)]
     pub spec: Spec,
-    /// CPU time of the process that runs the query, in per cent of a core.
+    /// CPU time of the process that runs the query, in percent of a core.
     pub percent: Spread,
-    /// CPU time for a record.
+    /// CPU time per record, in microseconds.
     pub us_per_record: f64,
-    /// How often one of its threads went to sleep in a second.
+    /// How often per second a thread of the process went to sleep.
     pub wakeups_per_s: f64,
-    /// The share of the time in which something else had a core that it wanted.
+    /// The share of the time in which other processes had a core that this process needed.
     pub disturbed: f64,
-    /// What all others used, the generator excepted, in per cent of a core.
+    /// CPU time of all other processes except the generator, in percent of a core.
     pub others_percent: f64,
-    /// From the time that the last record of a row was due to the row's receipt; nothing without
+    /// Time from when the last record of a row was due to the row's receipt; `None` if there were no
     /// rows.
     pub latency: Option<Latency>,
-    /// Rows in the interval.
+    /// Number of rows in the interval.
     pub rows: f64,
     /// The engine's own p99, over the whole run.
     pub own_p99_us: Option<f64>,
-    /// How long after they were due records were sent (p99).
+    /// The 99th percentile of the time from when a record was due until it was sent.
     pub lag_p99_us: f64,
-    /// Whether all records were taken that were due.
+    /// Whether all records that were due were accepted.
     pub keeps_up: bool,
-    /// Of a setting with a target, whether the receiver saw it met.
+    /// Whether the receiver saw the target met; `None` for settings without a target.
     pub target_met: Option<bool>,
 }
 
 impl Summary {
-    /// Of a point's measurements, at least one.
+    /// The medians of a point's measurements, of which there must be at least one.
     pub fn of(spec: Spec, points: &[Point]) -> Option<Summary> {
         let of_it = points.iter().filter(|point| point.spec == spec);
         let of_it = of_it.collect::<Vec<_>>();
@@ -86,7 +86,7 @@ impl Summary {
         let mut summary = Summary {
             spec,
             percent,
-            // A per cent of a core is 10 ms in a second.
+            // One percent of a core is 10 ms in a second.
             us_per_record: percent.median * 1e4 / spec.rate_per_s as f64,
             wakeups_per_s: all(&|point| point.usage.voluntary_switches as f64 / point.usage.wall_s),
             disturbed: all(&|point| point.usage.disturbed()),
@@ -104,7 +104,7 @@ impl Summary {
         Some(summary)
     }
 
-    /// Whether its p99 is within a target.
+    /// Whether the p99 is within a target.
     pub fn meets(&self, target_us: u64) -> bool {
         let met = |latency: Latency| latency.p99_us <= target_us as f64;
         self.keeps_up && self.latency.is_some_and(met)
@@ -185,7 +185,7 @@ pub mod tests {
     }
 
     #[test]
-    fn whoever_keeps_the_machine_busy_disturbs() {
+    fn other_processes_disturb() {
         let mut point = point("poll", 0, 1.0, None);
         assert!(!point.is_disturbed());
         point.usage.waited_s = 0.021;
@@ -212,14 +212,14 @@ pub mod tests {
         assert_eq!(summary.own_p99_us, Some(18_900.0));
         assert_eq!(summary.target_met, Some(true));
         assert!(!summary.meets(18_999));
-        // Without rows nothing was met, and without a target nothing was to be met.
+        // Without rows no target was met, and without a target there is nothing to meet.
         let hand = Summary::of(points[1].spec, &points).unwrap();
         assert_eq!(
             (hand.target_met, hand.latency, hand.own_p99_us),
             (None, None, None)
         );
         assert!(!hand.meets(1_000_000));
-        // Nor where records were left.
+        // Nor is it met if records were left.
         points[4].generated.sent.unsent = 1;
         let behind = Summary::of(points[0].spec, &points).unwrap();
         assert_eq!((behind.keeps_up, behind.target_met), (false, Some(false)));

@@ -1,4 +1,4 @@
-//! What the generator is told and what it answers, and what a point comes to; all of it as JSON.
+//! Orders to the generator and its answers, and the measurements of a point; all of them as JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,38 +7,38 @@ use super::records::Schedule;
 use super::setting::Setting;
 use crate::common::{DISTURBED_MAX, Latency, Usage};
 
-/// CPU time of other processes, in per cent of a core, above which a point counts as disturbed: what
-/// an idle system does, and the noise of counting it, are far below.
+/// CPU time of other processes, in percent of a core, above which a point counts as disturbed: an idle
+/// system, and the noise of counting, stay far below.
 pub const OTHERS_PERCENT_MAX: f64 = 15.0;
 
-/// What is measured in a point.
+/// What distinguishes points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Who runs it, and how.
+    /// The program that runs the query, and its settings.
     pub setting: Setting,
-    /// What is run.
+    /// The query.
     pub query: Query,
     /// Records per second.
     pub rate_per_s: u64,
 }
 
-/// What the generator is to do.
+/// What the generator has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// What reads its records.
+    /// The query that reads the records.
     pub query: Query,
     /// Records per second.
     pub rate_per_s: u64,
-    /// Records flow for so long before it counts.
+    /// How long records flow before they are counted.
     pub warm_up_ns: u64,
-    /// How long it counts.
+    /// How long they are counted.
     pub time_ns: u64,
-    /// The core of its threads.
+    /// The core of the generator's threads.
     pub core: usize,
 }
 
 impl Order {
-    /// When its records are due.
+    /// The due times of the records.
     pub fn schedule(&self) -> Schedule {
         Schedule {
             rate_per_s: self.rate_per_s,
@@ -49,86 +49,87 @@ impl Order {
 /// What the sender did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
-    /// Records sent, those before and behind the interval included.
+    /// Records sent, including those before and after the interval.
     pub records: u64,
-    /// Records that were due and not sent, since those before them were not taken.
+    /// Records that were due and not sent, because earlier ones were not accepted.
     pub unsent: u64,
-    /// Of the records sent, how many the filter keeps,
+    /// Number of sent records that the filter keeps,
     pub kept: u64,
-    /// and the sum of their stamps, that wraps.
+    /// and the wrapping sum of their stamps.
     pub kept_stamps: u64,
 }
 
-/// What the receiver saw.
+/// What the receiver received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// The sum of their stamps, that wraps: of a filter's rows.
+    /// The wrapping sum of the stamps of a filter's rows.
     pub stamps: u64,
-    /// The records that they count: of a window's rows.
+    /// The number of records that a window's rows count.
     pub records: u64,
 }
 
-/// What the generator answers.
+/// The generator's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Generated {
-    /// What was sent.
+    /// What the sender did.
     pub sent: Sent,
-    /// What came back; all of it, or the generator fails.
+    /// What came back, which is complete; otherwise the generator fails.
     pub received: Received,
-    /// Rows that belong to the interval.
+    /// Number of rows that belong to the interval.
     pub rows: u64,
-    /// From the time that a row's last record was due to the row's receipt; nothing without rows.
+    /// Time from when the last record of a row was due to the row's receipt; `None` if there were no
+    /// rows.
     pub latency: Option<Latency>,
-    /// How long after they were due the sender's writes began.
+    /// Time from when records were due until the sender's writes began.
     pub lag: Latency,
-    /// Reads of the receiver, over the whole run.
+    /// Number of the receiver's reads, over the whole run.
     pub reads: u64,
 }
 
-/// What the engine says of itself, over the whole run.
+/// The engine's own measurements, over the whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Own {
-    /// Its p99, from the ingest time on.
+    /// The 99th percentile of its latency, from the ingest time on.
     pub p99_us: Option<f64>,
-    /// Its median.
+    /// The median of its latency.
     pub p50_us: Option<f64>,
-    /// Whether it thinks that it met its target, where it has one.
+    /// Whether the engine considers its target met, if it has one.
     pub target_met: Option<bool>,
-    /// How it ran.
+    /// The plan that it ran.
     pub plan: serde_json::Value,
-    /// What it said on standard error.
+    /// Its standard error.
     pub said: String,
 }
 
-/// A point as one round measured it.
+/// A point, as one round measured it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// What was measured.
+    /// The point.
     pub spec: Spec,
-    /// In which round.
+    /// The round.
     pub round: u32,
     /// What the process that runs the query used.
     pub usage: Usage,
-    /// What all others used meanwhile, the generator excepted, in per cent of a core.
+    /// CPU time of all other processes except the generator, in percent of a core.
     pub others_percent: f64,
     /// What the generator measured.
     pub generated: Generated,
-    /// What the engine measured; nothing of a program written by hand.
+    /// What the engine measured; `None` for the hand-written program.
     pub own: Option<Own>,
 }
 
 impl Point {
-    /// How much other processes disturbed, as a multiple of what passes: they had the core that the
-    /// query's process wanted, or kept the machine from being as it is alone. (A core that others
-    /// keep awake makes wake-ups cheaper.)
+    /// How much other processes disturbed the point, as a multiple of the limit: they used the core that
+    /// the query's process needed, or changed the machine's state. (A core that others keep awake makes
+    /// wake-ups cheaper.)
     pub fn disturbance(&self) -> f64 {
         let waited = self.usage.disturbed() / DISTURBED_MAX;
         waited.max(self.others_percent / OTHERS_PERCENT_MAX)
     }
 
-    /// Whether that was too much.
+    /// Whether the disturbance is above the limit.
     pub fn is_disturbed(&self) -> bool {
         self.disturbance() > 1.0
     }

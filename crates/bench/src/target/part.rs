@@ -6,11 +6,12 @@
 //!      ├── starts the engine, which connects to both
 //!      │    ◄── interval ───  sends until its end and a little longer, then closes
 //!      │ reads what the engine used at the interval's two ends
-//!      │    ◄── figures ────  when the engine has closed, and every row was accounted for
+//!      │    ◄── figures ────  when the engine has disconnected, and every row was checked
 //! ```
 //!
-//! Shutdown: it answers and ends, or says why on standard error and ends. The end of either
-//! connection, or nothing for [`PATIENCE`], ends it; and it does not outlive who started it.
+//! Shutdown: the generator answers and ends, or reports the reason of a failure on standard error and
+//! ends. It also ends when one of the connections ends, after [`PATIENCE`] without data, and with the
+//! process that started it.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::RawFd;
@@ -30,15 +31,15 @@ use crate::party::Party;
 use slackwater::measure;
 use slackwater::measure::program::inherit;
 
-/// Between the connections and the first record: the engine opens the rest of its parts.
+/// Time between the connections and the first record, in which the engine opens the rest of its parts.
 const LEAD_NS: u64 = 50_000_000;
 
 /// Runs the generator.
 pub fn run(descriptor: RawFd) -> Result<(), String> {
     let control = inherit(descriptor)?;
-    // Whoever measures may be killed, and then nobody wants the figures.
+    // If the parent process is killed, the figures are no longer needed.
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| format!("the end of the parent can't be watched: {error}"))?;
+        .map_err(|error| format!("can't arrange to end with the parent process: {error}"))?;
     let (order, _) = control.expect::<Order>()?;
     measure::pin(order.core)?;
     let (records, rows) = (listen()?, listen()?);
@@ -63,7 +64,7 @@ pub fn run(descriptor: RawFd) -> Result<(), String> {
     });
     set_timer_slack_ns(1);
     let sending = send(&order, start_ns, interval, &mut to_engine);
-    // The end of the records, also of those that were not taken.
+    // Ends the records, including those that were not accepted.
     drop(to_engine);
     let receiving = receiving.join().map_err(|_| "the receiver panicked")?;
     let (sent, lag) = sending?;
@@ -88,7 +89,7 @@ fn listen() -> Result<TcpListener, String> {
 
 fn address(listener: &TcpListener) -> Result<SocketAddr, String> {
     let address = listener.local_addr();
-    address.map_err(|error| format!("a socket without an address: {error}"))
+    address.map_err(|error| format!("can't read a socket's address: {error}"))
 }
 
 fn accept(listener: &TcpListener, what: &str) -> Result<TcpStream, String> {
@@ -111,21 +112,21 @@ fn accept(listener: &TcpListener, what: &str) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// The generator as whoever measures sees it; dropped, it takes its process with it.
+/// The generator, as the parent process sees it. Dropping this ends its process.
 pub struct Generator(Party);
 
 impl Generator {
-    /// Starts one, and gives it an order; where it listens.
+    /// Starts a generator with an order; returns the addresses at which it listens.
     pub fn start(order: &Order) -> Result<(Generator, Addresses), String> {
         let party = Party::start("target-part")?;
         party.tell(order, &[])?;
         let addresses = party.hear::<Addresses>()?;
-        let addresses = addresses.ok_or("the generator has ended; the reason is above")?;
+        let addresses = addresses.ok_or("the generator has ended; see above for the reason")?;
         Ok((Generator(party), addresses))
     }
 
-    /// When it counts: known as soon as the query has connected. Until then the process that runs
-    /// it may end; `None` when it does.
+    /// The measured interval, which is known as soon as the query has connected. `None` if the process
+    /// that runs the query ends before that.
     pub fn interval(&self, query: &Child) -> Result<Option<Interval>, String> {
         let failed = |error: rustix::io::Errno| format!("the process of the query: {error}");
         let pid = rustix::process::Pid::from_child(query);
@@ -146,12 +147,12 @@ impl Generator {
         self.0.hear::<Interval>()
     }
 
-    /// Its process.
+    /// The generator's process id.
     pub fn pid(&self) -> u32 {
         self.0.pid()
     }
 
-    /// What it measured; `None` when it failed, and said why on standard error.
+    /// The generator's measurements; `None` if it failed and reported the reason on standard error.
     pub fn finish(&self) -> Result<Option<Generated>, String> {
         self.0.hear::<Generated>()
     }

@@ -1,4 +1,4 @@
-//! What is to be measured, read from the command line.
+//! What will be measured, from the command line.
 
 use clap::Args;
 
@@ -14,7 +14,7 @@ use slackwater::calibrate;
 const RATES: [u64; 5] = [100, 1_000, 10_000, 100_000, 500_000];
 const TARGETS_US: [u64; 4] = [1_000, 5_000, 20_000, 100_000];
 
-/// The points that `--quick` takes: those of the goals at 20 ms, and a look at windows.
+/// The points of `--quick`: those of the goals at 20 ms, and some of windows.
 const QUICK: [(Query, u64, &[&str]); 4] = [
     (
         Query::Filter,
@@ -29,17 +29,17 @@ const QUICK: [(Query, u64, &[&str]); 4] = [
 const SECONDS: f64 = 15.0;
 const SECONDS_QUICK: f64 = 8.0;
 
-/// A controller needs some corrections before its choice is the one to be measured.
+/// Time that a controller needs for some corrections before its choice is measured.
 const WARM_UP_S: f64 = 3.0;
 const WARM_UP_QUICK_S: f64 = 2.0;
 
-/// What a point takes beside its records: two processes start and end.
+/// What a point takes in addition to its records: starting and ending two processes.
 const POINT_OVERHEAD_S: f64 = 0.4;
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
-    /// Twelve points that the goals at 20 ms rest on, 8 s each: about two minutes. With --rates,
+    /// The twelve points that the goals at 20 ms need, 8 s each: about two minutes. With --rates,
     /// --targets, --queries or --settings: those points, 8 s each
     #[arg(long)]
     quick: bool,
@@ -52,8 +52,8 @@ pub struct Arguments {
     /// filter (and project), window (of a second, keyed) [default: both]
     #[arg(long, value_name = "QUERY,..", value_delimiter = ',')]
     queries: Option<Vec<Query>>,
-    /// auto (the target is all that the engine is told), poll, interrupt, spin, sleep (at every hop,
-    /// for half of each target), linger (100 ms), hand (no engine; filter only) [default: all]
+    /// auto (the target is the engine's only setting), poll, interrupt, spin, sleep (at every hop, for
+    /// half of each target), linger (100 ms), hand (no engine; filter only) [default: all]
     #[arg(long, value_name = "SETTING,..", value_delimiter = ',')]
     settings: Option<Vec<Kind>>,
     /// Rounds; the medians are printed
@@ -62,11 +62,11 @@ pub struct Arguments {
     /// How long each point is measured in each round, in seconds [default: 15]
     #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
-    /// For how long records flow before it counts, in seconds [default: 3]
+    /// How long records flow before they are counted, in seconds [default: 3]
     #[arg(long, value_parser = parse_seconds)]
     warm_up: Option<f64>,
-    /// The core of the process that sends records and receives rows [default: one that the engine's
-    /// first worker is not on]
+    /// The core of the process that sends records and receives rows [default: a core other than that of
+    /// the engine's first worker]
     #[arg(long)]
     core: Option<usize>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ fn whole_rate(text: &str) -> Result<u64, String> {
     let rate = parse_rate(text)?;
     match rate.fract() == 0.0 && rate <= RATE_MAX as f64 {
         true => Ok(rate as u64),
-        false => Err("a rate is a whole number of records up to 2M".to_string()),
+        false => Err("expected a whole number of records per second, at most 2M".to_string()),
     }
 }
 
@@ -88,25 +88,25 @@ fn target(text: &str) -> Result<u64, String> {
     let us = number.parse::<f64>().ok().map(|ms| (ms * 1e3).round());
     us.filter(|us| (10.0..=1e7).contains(us))
         .map(|us| us as u64)
-        .ok_or_else(|| "a target is a number of milliseconds from 0.01 to 10000".to_string())
+        .ok_or_else(|| "expected a number of milliseconds from 0.01 to 10000".to_string())
 }
 
-/// What is to be done.
+/// The plan of the experiment.
 pub struct Plan {
-    /// The points of a round: those of a query and rate stand together.
+    /// The points of a round, grouped by query and rate.
     pub groups: Vec<Vec<Spec>>,
-    /// How often.
+    /// Number of rounds.
     pub rounds: u32,
     /// How long each point is measured in a round.
     pub seconds: f64,
-    /// And how long before.
+    /// How long records flow before that.
     pub warm_up_s: f64,
     /// The generator's core.
     pub core: usize,
 }
 
 impl Plan {
-    /// Reads it.
+    /// The plan for these arguments.
     pub fn of(arguments: &Arguments) -> Result<Plan, String> {
         let quick = arguments.quick;
         let chosen = arguments.rates.is_some()
@@ -118,7 +118,7 @@ impl Plan {
             false => groups(arguments),
         };
         if groups.is_empty() {
-            return Err("nothing is left to measure: hand is there for filter only".to_string());
+            return Err("nothing is left to measure: hand only supports filter".to_string());
         }
         let (seconds, warm_up_s) = match quick {
             true => (SECONDS_QUICK, WARM_UP_QUICK_S),
@@ -135,34 +135,34 @@ impl Plan {
         })
     }
 
-    /// Points of a round.
+    /// Number of points of a round.
     pub fn points_per_round(&self) -> usize {
         self.groups.iter().map(Vec::len).sum()
     }
 
-    /// Points of all rounds.
+    /// Number of points of all rounds.
     pub fn points(&self) -> usize {
         self.points_per_round() * self.rounds as usize
     }
 
-    /// Whether the program written by hand is among them.
+    /// Whether the hand-written program is among the settings.
     pub fn needs_hand(&self) -> bool {
         let mut specs = self.groups.iter().flatten();
         specs.any(|spec| spec.setting == Setting::Hand)
     }
 
-    /// How long it takes.
+    /// Expected duration.
     pub fn expected_s(&self) -> f64 {
         let flow_s = self.warm_up_s + self.seconds + TAIL_NS as f64 / 1e9;
         self.points() as f64 * (flow_s + POINT_OVERHEAD_S)
     }
 
-    /// With all repetitions.
+    /// Duration with all repetitions.
     pub fn expected_max_s(&self) -> f64 {
         self.expected_s() * (1.0 + REPEATED_SHARE_MAX)
     }
 
-    /// What the generator of a point is told.
+    /// The order to the generator of a point.
     pub fn order(&self, spec: &Spec) -> Order {
         Order {
             query: spec.query,
@@ -242,9 +242,9 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_every_setting_and_a_quick_look_twelve_points() {
+    fn a_full_run_has_every_setting_and_a_quick_one_twelve_points() {
         let all = plan(&[]).unwrap();
-        // Four autos, four sleeps, four others; by hand for one of the queries.
+        // Four autos, four sleeps, four others; the hand-written program for one of the queries.
         assert_eq!(all.points(), 5 * (12 + 13));
         assert!(all.needs_hand());
         assert!((15.0..=3_600.0).contains(&all.expected_max_s()));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_measured() {
+    fn the_requested_points_are_measured() {
         let line = "--quick --rates 500,2k --targets 20,0.5 --queries window --settings auto,poll \
                     --rounds 2 --warm-up 0.5";
         let some = plan(&line.split(' ').collect::<Vec<_>>()).unwrap();

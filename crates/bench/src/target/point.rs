@@ -1,4 +1,4 @@
-//! One point: the generator, the query between its two connections, and what that used.
+//! One point: the generator, the query between its two connections, and what the query used.
 
 use super::child::{Programs, Running};
 use super::order::{Generated, Order, Own, Point, Spec};
@@ -24,11 +24,11 @@ pub fn measure(
     };
     let (used, generated) = match follow(&generator, &running) {
         Ok(Some(measured)) => measured,
-        // One of the two failed, and the other for want of it.
+        // One of the two failed, and the other one because of it.
         Ok(None) => {
             let said = running.last_words();
             return Err(at(format!(
-                "the measurement broke off; what its sender and receiver say is above, {said}"
+                "the measurement failed; see above for messages of the sender and receiver; {said}"
             )));
         }
         Err(error) => return Err(at(format!("{error}\n{}", running.last_words()))),

@@ -11,7 +11,7 @@ use super::records::READING_MIN_DROPPED;
 /// The length of the windows.
 pub const WINDOW_NS: u64 = 1_000_000_000;
 
-/// A query.
+/// A measured query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Query {
@@ -21,20 +21,20 @@ pub enum Query {
     Window,
 }
 
-/// Where records come from and rows go to: a program that listens at both.
+/// Where records come from and where rows go: a program that listens at both addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
-    /// Of the records.
+    /// Address of the records.
     pub records: SocketAddr,
-    /// Of the rows.
+    /// Address of the rows.
     pub rows: SocketAddr,
 }
 
 impl Query {
-    /// Both.
+    /// All queries.
     pub const ALL: [Query; 2] = [Query::Filter, Query::Window];
 
-    /// Its name on the command line.
+    /// The query's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Query::Filter => "filter",
@@ -42,7 +42,7 @@ impl Query {
         }
     }
 
-    /// What it does, for headings.
+    /// What the query does, for headings.
     pub fn title(self) -> &'static str {
         match self {
             Query::Filter => "filter and project",
@@ -50,7 +50,8 @@ impl Query {
         }
     }
 
-    /// The statements. A record that the engine can't read fails the query: here all are good.
+    /// The SQL statements. A record that the engine can't read fails the query: all records here are
+    /// valid.
     pub fn sql(self, addresses: &Addresses) -> String {
         let Addresses { records, rows } = addresses;
         let (event_time, columns, select) = match self {
@@ -91,7 +92,7 @@ impl FromStr for Query {
 
     fn from_str(text: &str) -> Result<Query, String> {
         let named = Query::ALL.into_iter().find(|query| query.name() == text);
-        named.ok_or_else(|| "a query is filter or window".to_string())
+        named.ok_or_else(|| "expected filter or window".to_string())
     }
 }
 

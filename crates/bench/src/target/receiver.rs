@@ -1,4 +1,4 @@
-//! The receiver: blocking reads, the time behind each, and a tally of the rows.
+//! The receiver: blocking reads, the time after each read, and a tally of the rows.
 
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use super::query::{Query, WINDOW_NS};
 use super::records::{STAMP_BASE, Schedule, TIME_BASE_MS};
 use crate::common::{Interval, histogram};
 
-/// Bytes asked for at once: more than any setting writes in a millisecond.
+/// Bytes per read: more than any setting writes in a millisecond.
 const READ_BYTES: usize = 256 << 10;
 
-/// How long nothing may come before the process that runs the query counts as stuck: windows close
-/// once a second, records flow at least once a second.
+/// The time without any row after which the query counts as stuck: windows close once a second, and
+/// records flow at least once a second.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Windows begin before this: a day is longer than any point lasts.
+/// Windows start before this time: a day is longer than any point lasts.
 const START_MAX_MS: u64 = 86_400_000;
 
-/// Reads rows to their end.
+/// Reads all rows.
 pub fn receive(stream: &mut impl Read, mut tally: Tally) -> Result<Tally, String> {
     let mut bytes = vec![0; READ_BYTES];
     let mut end = 0;
@@ -30,9 +30,9 @@ pub fn receive(stream: &mut impl Read, mut tally: Tally) -> Result<Tally, String
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Err(format!("no row came for {} s", PATIENCE.as_secs()));
+                return Err(format!("no row arrived within {} s", PATIENCE.as_secs()));
             }
-            Err(error) => return Err(format!("rows could not be read: {error}")),
+            Err(error) => return Err(format!("can't read rows: {error}")),
         };
         if count == 0 {
             return match end {
@@ -56,21 +56,21 @@ pub fn receive(stream: &mut impl Read, mut tally: Tally) -> Result<Tally, String
     }
 }
 
-/// What came, and when.
+/// The rows that arrived, and when.
 pub struct Tally {
     query: Query,
     schedule: Schedule,
     start_ns: u64,
     interval: Interval,
     latencies: Histogram<u64>,
-    /// What came in all.
+    /// Totals over the whole run.
     pub received: Received,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
 }
 
 impl Tally {
-    /// Of an order whose first record is due at `start_ns`.
+    /// A tally for an order whose first record is due at `start_ns`.
     pub fn new(order: &Order, start_ns: u64, interval: Interval) -> Tally {
         Tally {
             query: order.query,
@@ -83,14 +83,19 @@ impl Tally {
         }
     }
 
-    /// From the time that a row's last record was due to the row's receipt, in the interval.
+    /// Times from when the last record of a row was due to the row's receipt, within the interval.
     pub fn latencies(&self) -> &Histogram<u64> {
         &self.latencies
     }
 
     #[inline]
     fn take(&mut self, row: &[u8], now_ns: u64) -> Result<(), String> {
-        let wrong = || format!("'{}' is no row of this query", String::from_utf8_lossy(row));
+        let wrong = || {
+            format!(
+                "'{}' is not a valid row of this query",
+                String::from_utf8_lossy(row)
+            )
+        };
         let mut fields = row.split(|&byte| byte == b',').map(number);
         let (Some(Some(first)), Some(Some(_sensor)), Some(Some(third)), None) =
             (fields.next(), fields.next(), fields.next(), fields.next())
@@ -119,7 +124,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Whether that is what the records must give.
+    /// Checks that the rows are those that the records must produce.
     pub fn check(&self, sent: &Sent) -> Result<(), String> {
         let Received {
             rows,
@@ -135,21 +140,21 @@ impl Tally {
         };
         if rows != rows_due {
             return Err(format!(
-                "{rows} rows came, and {} records make {rows_due}",
+                "{rows} rows arrived, but {} records produce {rows_due}",
                 sent.records
             ));
         }
         match as_sent {
             true => Ok(()),
             false => Err(format!(
-                "{rows} rows came, as many as {} records make, and they are not of those records",
+                "{rows} rows arrived, as many as {} records produce, but from other records",
                 sent.records
             )),
         }
     }
 }
 
-/// A number without a sign, as the engine writes it.
+/// Parses a number without a sign, as the engine writes it.
 #[inline]
 fn number(digits: &[u8]) -> Option<u64> {
     // 19 digits always fit.
@@ -183,7 +188,7 @@ mod tests {
         Tally::new(&order, START_NS, interval)
     }
 
-    /// Hands out a few bytes at a time.
+    /// A reader that returns a few bytes at a time.
     struct Pieces<'a>(&'a [u8]);
 
     impl Read for Pieces<'_> {
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_put_together_and_counted_from_when_they_were_due() {
+    fn split_rows_are_joined_and_timed_from_when_they_were_due() {
         let text =
             "1000000000995000,103,1400\n1000001000000000,100,1001\n1000001995000000,199,1499\n";
         let tally = receive(&mut Pieces(text.as_bytes()), tally(Query::Filter)).unwrap();
@@ -210,16 +215,21 @@ mod tests {
         };
         assert_eq!(tally.check(&sent), Ok(()));
         sent.kept_stamps += 1;
-        assert!(tally.check(&sent).unwrap_err().contains("not of those"));
+        assert!(
+            tally
+                .check(&sent)
+                .unwrap_err()
+                .contains("from other records")
+        );
         sent.kept = 4;
         let lost = tally.check(&sent).unwrap_err();
-        assert_eq!(lost, "3 rows came, and 6 records make 4");
+        assert_eq!(lost, "3 rows arrived, but 6 records produce 4");
     }
 
     #[test]
-    fn a_windows_rows_count_from_the_record_that_closed_it() {
+    fn a_windows_rows_are_timed_from_the_record_that_closed_it() {
         let mut tally = tally(Query::Window);
-        // It ends at 1 s, where a record is due; the next one ends behind the interval.
+        // The window ends at 1 s, where a record is due; the next one ends after the interval.
         let closed_ns = START_NS + 1_000_000_000;
         tally
             .take(b"1000000000000,100,2", closed_ns + 5_000)
@@ -231,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_an_error() {
+    fn an_invalid_row_is_an_error() {
         for row in [
             "",
             "1,2",
@@ -241,7 +251,7 @@ mod tests {
             "1,2,3,4",
         ] {
             let taken = tally(Query::Filter).take(row.as_bytes(), 0);
-            assert!(taken.unwrap_err().contains("is no row"), "{row}");
+            assert!(taken.unwrap_err().contains("is not a valid row"), "{row}");
         }
         let cut = receive(&mut Pieces(b"1000001000000000,1,2"), tally(Query::Filter));
         assert!(cut.err().unwrap().contains("in the middle"));

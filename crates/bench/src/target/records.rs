@@ -1,47 +1,46 @@
-//! The records that all settings get: 200 bytes each, at a regular rate, and what a query must make
-//! of them.
+//! The records, the same for all settings: 200 bytes each, at a regular rate, and the rows that a query
+//! must produce from them.
 //!
 //! ```text
 //! 1000000012000000,1000000000012,137,1482,oystercatcher-point,ok,.............\n
 //! due (ns)         event time (ms) sensor reading
 //! ```
 //!
-//! - **Due times** are absolute and the same for all settings. From 1,000 records a second on, all
-//!   records of a millisecond are due at its beginning, so that what is measured from the due time
-//!   on is the engine's doing and not the spacing of the sender's writes. Below, each is due by
-//!   itself.
-//! - **Stamps** count from the first record on, from a power of ten: so they have the same digits
-//!   throughout, and a program that copies bytes prints the same as one that prints numbers.
-//! - **Event time** is the due time, so a window is closed by the first record that is due at its
-//!   end or behind it ([`Schedule::closes_ns`]).
+//! - **Due times** are absolute and the same for all settings. From 1,000 records per second on, all
+//!   records of a millisecond are due at its beginning, so that the time since a record was due does not
+//!   include the spacing of the sender's writes. Below that rate, each record has its own due time.
+//! - **Stamps** count from a power of ten at the first record, so they always have the same number of
+//!   digits, and a program that copies bytes writes the same as one that formats numbers.
+//! - **Event time** is the due time, so a window is closed by the first record that is due at or after
+//!   its end ([`Schedule::closes_ns`]).
 
 use super::query::WINDOW_NS;
 
-/// Bytes of a record, the line end included.
+/// Bytes of a record, including the line end.
 pub const RECORD_BYTES: usize = 200;
 
-/// What due times are added to.
+/// The stamp of a record that is due at time 0.
 pub const STAMP_BASE: u64 = 1_000_000_000_000_000;
 
-/// What event times in milliseconds are added to: whole windows.
+/// The event time in milliseconds at time 0: a multiple of the window.
 pub const TIME_BASE_MS: u64 = 1_000_000_000_000;
 
-/// Keys, and the first one.
+/// Number of keys, and the first one.
 pub const SENSORS: u64 = 100;
 const SENSOR_BASE: u64 = 100;
 
-/// Readings are this and up to 999 more.
+/// The lowest reading; readings go up to 999 more.
 const READING_BASE: u64 = 1_000;
 
 /// Readings below it are kept: half of them.
 pub const READING_MIN_DROPPED: u64 = 1_500;
 
-/// From this rate on what is due in a millisecond is due at once.
+/// From this rate on, all records of a millisecond are due at once.
 const RATE_PER_TICK_MIN: u64 = 1_000;
 const TICK_NS: u64 = 1_000_000;
 
-/// Highest rate that can be asked for: 400 MB a second, more than a loopback connection carries on
-/// the machines that we know. With it and [`super::plan::SECONDS_MAX`] no product overflows.
+/// The highest allowed rate: 400 MB per second, more than a loopback connection carries on the machines
+/// that we know. With it and [`super::plan::SECONDS_MAX`] no product overflows.
 pub const RATE_MAX: u64 = 2_000_000;
 
 const TEXT: &[u8] = b",oystercatcher-point,ok,";
@@ -64,17 +63,17 @@ impl Schedule {
         }
     }
 
-    /// The first record that is due then or later; `offset_ns` is a whole tick.
+    /// The first record that is due at this time or later; `offset_ns` is a multiple of a tick.
     pub fn first_at(self, offset_ns: u64) -> u64 {
         (offset_ns * self.rate_per_s).div_ceil(1_000_000_000)
     }
 
-    /// When the record is due that closes the window that ends at `end_ns`.
+    /// When the record that closes the window ending at `end_ns` is due.
     pub fn closes_ns(self, end_ns: u64) -> u64 {
         self.offset_ns(self.first_at(end_ns))
     }
 
-    /// How many rows windows of these first records have, over all keys.
+    /// Number of rows, over all keys, that windows over these first records have.
     pub fn window_rows(self, records: u64) -> u64 {
         let mut rows = 0;
         for window in 0.. {
@@ -83,7 +82,7 @@ impl Schedule {
                 break;
             }
             let end = self.first_at((window + 1) * WINDOW_NS).min(records);
-            // Keys go round, so that so many records in a row have so many keys.
+            // Keys come in turn, so this many consecutive records have this many keys.
             rows += (end - first).min(SENSORS);
         }
         rows
@@ -93,24 +92,24 @@ impl Schedule {
 /// The reading of a record.
 #[inline]
 pub fn reading(number: u64) -> u64 {
-    // No pattern that a branch predictor could learn, and the same on both sides.
+    // No pattern that a branch predictor could learn, and the same in sender and receiver.
     READING_BASE + fastrand::Rng::with_seed(number).u64(..1_000)
 }
 
-/// Whether a query that filters keeps a reading.
+/// Whether the filter keeps a reading.
 #[inline]
 pub fn is_kept(reading: u64) -> bool {
     reading < READING_MIN_DROPPED
 }
 
-/// Writes records: most of their bytes stay the same.
+/// Writes records, most of whose bytes stay the same.
 pub struct RecordWriter {
     record: [u8; RECORD_BYTES],
     offset_ns: Option<u64>,
 }
 
 impl RecordWriter {
-    /// A writer.
+    /// A writer that has not written anything.
     pub fn new() -> RecordWriter {
         let mut record = [b'.'; RECORD_BYTES];
         record[16] = b',';
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_have_as_many_rows_as_keys_came() {
+    fn windows_have_as_many_rows_as_keys_arrived() {
         for (rate_per_s, records) in [(100, 250), (30, 100), (1_000, 3_001), (7, 0)] {
             let schedule = Schedule { rate_per_s };
             let mut keys = std::collections::BTreeSet::new();

@@ -6,17 +6,17 @@ use super::order::{Order, Sent};
 use super::records::{RECORD_BYTES, RecordWriter, is_kept, reading};
 use crate::common::{Interval, Latency, histogram, sleep_until};
 
-/// Records flow on for so long behind the interval, so that its last ones are not the last of all,
-/// which the end of the stream would push out.
+/// Time for which records continue after the interval, so that its last records are not the last ones of
+/// the stream, which the end of the stream would flush.
 pub const TAIL_NS: u64 = 300_000_000;
 
-/// A write of a sender that was held up carries so much at most: what a socket takes at once.
+/// Bytes of a write, at most, after the sender was held up: what a socket accepts at once.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// A sender that is so far behind after the last deadline sends no more.
+/// A sender that is this far behind after the last deadline stops.
 const BEHIND_MAX_NS: u64 = 2_000_000_000;
 
-/// Sends what the order asks for from `start_ns` on, and says how late it was.
+/// Sends what the order requests from `start_ns` on, and returns how late it was.
 pub fn send(
     order: &Order,
     start_ns: u64,
@@ -57,7 +57,7 @@ pub fn send(
         }
         stream
             .write_all(&batch)
-            .map_err(|error| format!("record {} could not be sent: {error}", sent.records))?;
+            .map_err(|error| format!("can't send record {}: {error}", sent.records))?;
         batch.clear();
     }
     sent.unsent = schedule
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_due_goes_out_in_whole_ticks() {
+    fn everything_due_is_sent_in_whole_ticks() {
         let (sent, writes) = run(now_ns());
         assert_eq!((sent.records, sent.unsent), (1_600, 0));
         assert!(
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_far_behind_gives_up_and_says_how_much_is_missing() {
-        // Everything was due three seconds ago.
+    fn a_sender_that_is_far_behind_stops_and_counts_what_is_missing() {
+        // All records were due three seconds ago.
         let (sent, writes) = run(now_ns() - 3_000_000_000);
         assert_eq!((sent.records, sent.unsent), (0, 1_600));
         assert!(writes.is_empty());
-        // Some tenths of a second ago it still goes out, as fast as it is taken.
+        // Records that were due less than a second ago are still sent, as fast as they are accepted.
         let (sent, writes) = run(now_ns() - 400_000_000);
         assert_eq!((sent.unsent, writes), (0, vec![1_600 * RECORD_BYTES]));
     }

@@ -1,42 +1,42 @@
-//! What is compared: the latency target as the one input, fixed ways of waiting and collecting, and
-//! a program written by hand.
+//! What is compared: the latency target as the only setting, fixed settings for waiting and collecting,
+//! and a hand-written program.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How long the source collects in the setting that stands for other engines: the time-out of
-/// output buffers there is 100 ms.
+/// How long the source collects in the setting that represents other engines, whose output buffers have a
+/// time-out of 100 ms.
 const LINGER_MS: u64 = 100;
 
-/// One of the things compared.
+/// One of the variants that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Setting {
-    /// The engine is told the target, and nothing else.
+    /// The engine, with the target as its only setting.
     Auto {
         /// The target.
         target_us: u64,
     },
-    /// Looks again at once.
+    /// The engine polls.
     Poll,
-    /// Is woken for whatever comes, and collects nothing.
+    /// The engine is woken by each arrival, and does not collect.
     Interrupt,
-    /// Looks for 50 µs, then waits to be woken; collects nothing.
+    /// The engine polls for 50 µs, then waits to be woken; it does not collect.
     Spin,
-    /// Sleeps at every hop, and collects nothing.
+    /// The engine sleeps at every hop, and does not collect.
     Sleep {
-        /// For how long.
+        /// The length of the sleep.
         delay_us: u64,
     },
-    /// Is woken, and collects for 100 ms at the source.
+    /// The engine is woken, and collects for 100 ms at the source.
     Linger,
-    /// No engine: blocking reads, a parser and a filter written by hand.
+    /// No engine: a hand-written program with blocking reads, a parser and a filter.
     Hand,
 }
 
-/// Settings as `--settings` names them; some of them stand for one per target.
+/// Settings as `--settings` names them; some of them stand for one setting per target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// [`Setting::Auto`] of each target.
@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 7] = [
         Kind::Auto,
         Kind::One(Setting::Poll),
@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// The settings that it stands for.
+    /// The settings that this kind stands for.
     pub fn settings(self, targets_us: &[u64]) -> Vec<Setting> {
         let targets = targets_us.iter();
         match self {
@@ -93,20 +93,20 @@ impl FromStr for Kind {
 }
 
 impl Setting {
-    /// The sleep that is meant for a target: half of it is left for a second hop or for the work.
+    /// The sleep for a target: half of it, which leaves the other half for a second hop or for work.
     pub fn sleep_for(target_us: u64) -> Setting {
         Setting::Sleep {
             delay_us: (target_us / 2).max(1),
         }
     }
 
-    /// Whether its user has chosen how to wait; what the latency target is measured against.
+    /// Whether the user chose how to wait; the latency target is compared with these.
     pub fn is_fixed(self) -> bool {
         !matches!(self, Setting::Auto { .. } | Setting::Hand)
     }
 
-    /// Whether it can meet a target but by luck: a window closes once a second, and a sleep that is
-    /// longer than the target may happen to end in time for a few of them.
+    /// Whether it can meet a target other than by luck: a window closes once a second, and a sleep that
+    /// is longer than the target may happen to end in time for a few of them.
     pub fn can_meet(self, target_us: u64) -> bool {
         match self {
             Setting::Sleep { delay_us } => delay_us <= target_us,
@@ -115,7 +115,7 @@ impl Setting {
         }
     }
 
-    /// What `slackwater run --set` is told.
+    /// The arguments of `slackwater run --set`.
     pub fn settings(self) -> Vec<String> {
         let fixed = |wait: &str, linger: &str| vec![format!("wait={wait}"), linger.to_string()];
         let no_linger = "linger=0 ms";
@@ -155,7 +155,7 @@ impl FromStr for Setting {
             ("sleep", Some(delay_us)) => Ok(Setting::Sleep { delay_us }),
             _ => match text.parse()? {
                 Kind::One(setting) => Ok(setting),
-                _ => Err(format!("'{text}' takes a time, such as '{text}:10ms'")),
+                _ => Err(format!("'{text}' needs a time, such as '{text}:10ms'")),
             },
         }
     }
@@ -175,7 +175,7 @@ impl From<Setting> for String {
     }
 }
 
-/// Whole milliseconds as such, others in microseconds.
+/// Formats whole milliseconds as such, other times in microseconds.
 pub fn duration(us: u64) -> String {
     match us.is_multiple_of(1_000) {
         true => format!("{}ms", us / 1_000),
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_as_they_are_written() {
+    fn settings_are_parsed_as_they_are_written() {
         let texts = ["auto:20ms", "sleep:2500us", "poll", "linger", "hand"];
         for text in texts {
             assert_eq!(text.parse::<Setting>().unwrap().to_string(), text);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_longer_than_the_target_can_not_meet_it() {
+    fn a_sleep_longer_than_the_target_can_not_meet_it() {
         let can =
             |setting: &str, target_us| setting.parse::<Setting>().unwrap().can_meet(target_us);
         assert!(can("sleep:10ms", 20_000) && can("sleep:500us", 100_000));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_understands_what_it_is_told() {
+    fn the_engine_accepts_the_settings() {
         use slackwater_sql::settings::Settings;
         for kind in Kind::ALL {
             for setting in kind.settings(&[1_000, 5_000]) {

@@ -1,4 +1,4 @@
-//! The medians as people read them.
+//! The medians as text.
 
 use super::comparison::{Comparison, targets_us};
 use super::figures::{Figures, Summary, at};
@@ -37,7 +37,7 @@ impl Figures {
         table.markdown()
     }
 
-    /// `auto` beside the cheapest fixed setting: a row for each target of each query.
+    /// `auto` compared with the cheapest fixed setting: a row for each target of each query.
     fn comparison_table(&self) -> String {
         let mut table = self.head("target");
         for query in self.queries() {
@@ -56,7 +56,7 @@ impl Figures {
         table.markdown()
     }
 
-    /// A table whose columns are rates.
+    /// An empty table whose columns are rates.
     fn head(&self, second: &str) -> Table {
         let names = ["query".to_string(), second.to_string()];
         let rates = self.rates().into_iter();
@@ -64,7 +64,7 @@ impl Figures {
         Table::new(names.into_iter().chain(rates))
     }
 
-    /// The medians as people read them.
+    /// The medians as text.
     pub fn text(&self) -> String {
         let mut text = format!(
             "records of {} bytes over TCP, due in one write per millisecond; {} round(s) of {} s a \
@@ -153,11 +153,11 @@ fn compared(comparison: &Comparison) -> String {
         (Some(best), Some(best_percent), Some(ratio)) => {
             format!("{percent:.2} / {best_percent:.2} ({best}) = {ratio:.2}{missed}")
         }
-        _ => format!("{percent:.2} / none meets it{missed}"),
+        _ => format!("{percent:.2} / none met it{missed}"),
     }
 }
 
-/// Whether a setting belongs beside `auto` at a target: sleeps meant for others don't.
+/// Whether a setting is compared with `auto` at a target: sleeps for other targets are not.
 pub fn belongs(setting: Setting, target_us: u64) -> bool {
     match setting {
         Setting::Auto { target_us: own } => own == target_us,
@@ -174,7 +174,7 @@ pub mod tests {
     use crate::target::figures::tests::{point, summary};
     use crate::target::verdict::verdicts;
 
-    /// Of one rate, two rounds' worth of nothing else.
+    /// Figures of one rate and two rounds, with these summaries.
     pub fn figures(summaries: Vec<Summary>) -> Figures {
         let comparisons = comparisons(&summaries);
         Figures {
@@ -218,7 +218,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_sleep_belongs_to_its_target() {
+    fn a_sleep_is_only_compared_at_its_target() {
         let sleep = Setting::Sleep { delay_us: 10_000 };
         assert!(belongs(sleep, 20_000) && !belongs(sleep, 100_000));
         assert!(belongs(Setting::Poll, 1_000));

@@ -1,8 +1,8 @@
-//! What the query's process uses between two moments, as the kernel counts it for each thread, and
-//! what all others on the machine do meanwhile.
+//! CPU time of the query's process between two moments, as the kernel counts it for each thread, and of
+//! all other processes on the machine.
 //!
-//! A thread that runs while it is looked at is counted up to the last tick of the kernel: some
-//! milliseconds of a whole core are missing at either end, which is a thousandth of a point.
+//! A thread that is running when it is read is counted up to the last tick of the kernel: some
+//! milliseconds of a full core are missing at either end, which is a thousandth of a point.
 
 use std::path::{Path, PathBuf};
 
@@ -23,14 +23,14 @@ struct Reading {
 /// What was used in an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Used {
-    /// By the process of the query.
+    /// What the process of the query used.
     pub query: Usage,
-    /// CPU time of all but it and the generator, other machines on the same hardware included, in
-    /// per cent of a core. The kernel counts it in ticks: some per cent are noise.
+    /// CPU time of all processes except it and the generator, including other machines on the same
+    /// hardware, in percent of a core. The kernel counts it in ticks: a few percent are noise.
     pub others_percent: f64,
 }
 
-/// Sleeps through the interval, and says what was used in it.
+/// Sleeps through the interval, and returns what was used in it.
 pub fn over(query_pid: u32, generator_pid: u32, interval: Interval) -> Result<Used, String> {
     let tasks = |pid: u32| PathBuf::from(format!("/proc/{pid}/task"));
     let (query, generator) = (tasks(query_pid), tasks(generator_pid));
@@ -58,7 +58,7 @@ impl Reading {
         let mut threads = 0;
         for task in std::fs::read_dir(tasks).map_err(failed)? {
             let task = task.map_err(failed)?.path();
-            // A thread that has ended meanwhile has no files any more.
+            // A thread that has ended in the meantime no longer has files.
             let Ok(status) = std::fs::read_to_string(task.join("status")) else {
                 continue;
             };
@@ -82,7 +82,7 @@ impl Reading {
     }
 
     fn until(&self, end: &Reading) -> Usage {
-        // What a thread that has ended used is no longer there: no figure goes below zero.
+        // What ended threads used is no longer included: no figure goes below zero.
         let seconds = |begin_ns: u64, end_ns: u64| end_ns.saturating_sub(begin_ns) as f64 / 1e9;
         Usage {
             cpu_s: seconds(self.cpu_ns, end.cpu_ns),
@@ -95,7 +95,7 @@ impl Reading {
     }
 }
 
-/// Time on a core and time of waiting for one: the first two numbers of `schedstat`.
+/// Time on a core and time waiting for one: the first two numbers of `schedstat`.
 fn times_of(text: &str) -> Option<(u64, u64)> {
     let mut numbers = text.split_whitespace().map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -142,10 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_an_error() {
+    fn a_process_that_does_not_exist_is_an_error() {
         let nowhere = Reading::of(Path::new("/proc/0/task"));
         assert!(nowhere.unwrap_err().starts_with("/proc/0/task: "));
-        // The kernel counts our own threads while they are measured.
+        // The kernel counts this process's threads while they are measured.
         let own = Reading::of(Path::new("/proc/self/task")).unwrap();
         assert!(own.cpu_ns > 0);
     }

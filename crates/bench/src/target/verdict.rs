@@ -1,4 +1,4 @@
-//! The goals, met or missed. Pure: from medians to lines.
+//! The goals, met or missed, from medians to lines. Pure.
 
 use super::comparison::{Comparison, MORE_PERCENT_MAX, RATIO_MAX, ratio};
 use super::figures::{Summary, at};
@@ -6,18 +6,18 @@ use super::query::Query;
 use super::setting::Setting;
 use crate::lab::{Verdict, geometric_mean, rate};
 
-/// CPU time of `auto` against the cheapest fixed setting that meets the target, in the geometric
-/// mean over queries, rates and targets.
+/// The highest CPU time of `auto` compared with the cheapest fixed setting that meets the target, in the
+/// geometric mean over queries, rates and targets.
 const MEAN_MAX: f64 = 1.10;
 
-/// The target of the goals that name one.
+/// The target of the goals that refer to a single one.
 const TARGET_US: u64 = 20_000;
 
-/// Against interrupts without linger: at this rate, and at most so much.
+/// Compared with interrupts without linger: the rate, and the highest ratio.
 const INTERRUPT_RATE: u64 = 10_000;
 const INTERRUPT_RATIO_MAX: f64 = 0.5;
 
-/// Against the program written by hand: rates, and the most at each.
+/// Compared with the hand-written program: rates, and the highest ratio at each.
 const HAND_RATIOS_MAX: [(u64, f64); 3] = [(10_000, 0.5), (100_000, 0.8), (500_000, 1.2)];
 
 /// All goals.
@@ -39,7 +39,7 @@ pub fn verdicts(summaries: &[Summary], comparisons: &[Comparison]) -> Vec<Verdic
     verdicts
 }
 
-/// Where `auto` fails and a fixed setting does not.
+/// Targets that `auto` missed and a fixed setting met.
 fn targets(comparisons: &[Comparison]) -> Verdict {
     let goal = "targets missed by auto that a fixed setting meets".to_string();
     if comparisons.is_empty() {
@@ -53,10 +53,10 @@ fn targets(comparisons: &[Comparison]) -> Verdict {
         nobody.clone().count(),
         nobody.filter(|each| each.met).count(),
     );
-    let mut details = format!("{} targets that one meets", possible.count());
+    let mut details = format!("{} targets that a fixed setting met", possible.count());
     if nobody > 0 {
         details.push_str(&format!(
-            ", {nobody} that none meets ({by_auto} of them auto)"
+            ", {nobody} that none met ({by_auto} of them met by auto)"
         ));
     }
     if !misses.is_empty() {
@@ -114,7 +114,7 @@ fn each(comparisons: &[Comparison]) -> Verdict {
     Verdict::at_most(goal, Some(beyond.len() as f64), 0.0).details(details)
 }
 
-/// `auto` at 20 ms against one other at one rate.
+/// `auto` at 20 ms compared with another setting at one rate.
 fn against(
     summaries: &[Summary],
     other: Setting,
@@ -134,7 +134,7 @@ fn against(
         return Verdict::at_most(goal, None, at_most);
     };
     let measured = ratio(one, other);
-    // What is cheap because it is late, or because records were left, is no saving.
+    // Costs that are low because the target was missed, or because records were left, are not a saving.
     let in_time = one.meets(TARGET_US);
     let details = format!(
         "{:.2} % / {:.2} %{}{}",
@@ -187,7 +187,7 @@ mod tests {
         assert!(
             verdict
                 .details
-                .contains("1 that none meets (0 of them auto)")
+                .contains("1 that none met (0 of them met by auto)")
         );
         // Nor is there a ratio then.
         assert_eq!(met(&summaries)[1], None);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn one_point_may_cost_a_fifth_of_a_per_cent_more_but_the_mean_counts_all() {
+    fn one_point_may_cost_a_fifth_of_a_percent_more_but_the_mean_counts_all() {
         let mut summaries = vec![
             filter("auto:20ms", 100, 0.30, 100.0),
             filter("interrupt", 100, 0.12, 100.0),
@@ -215,7 +215,7 @@ mod tests {
             verdict.details.contains("0.33 % / 0.12 % = 2.75"),
             "{verdict:?}"
         );
-        // Many good ones keep the mean, and the bad one stays.
+        // Many good ratios keep the mean low, but the bad one is reported.
         for rate in 0..20 {
             summaries.push(filter("auto:20ms", 1_000 + rate, 1.0, 100.0));
             summaries.push(filter("interrupt", 1_000 + rate, 1.0, 100.0));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goals_at_20_ms_have_their_own_partners() {
+    fn the_goals_at_20_ms_name_what_they_are_compared_with() {
         let mut summaries = vec![
             filter("auto:20ms", 10_000, 1.0, 19_000.0),
             filter("interrupt", 10_000, 2.0, 100.0),
@@ -234,7 +234,7 @@ mod tests {
         ];
         let expected = [Some(true), None, Some(false), None, Some(true)];
         assert_eq!(met(&summaries)[3..], expected);
-        // Cheap and late is no saving.
+        // Cheap but late is not a saving.
         summaries[0] = filter("auto:20ms", 10_000, 1.0, 20_100.0);
         let verdict = &judged(&summaries)[3];
         assert_eq!(verdict.met, Some(false));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_nothing_reached() {
+    fn without_measurements_no_goal_is_met() {
         assert!(met(&[]).iter().all(Option::is_none));
         let line = judged(&[])[7].line();
         assert!(

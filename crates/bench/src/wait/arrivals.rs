@@ -1,17 +1,17 @@
-//! When messages are due: at random or regularly, and the same for every mode.
+//! Due times of messages: at random or regular, and the same for every mode.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How messages are spread over the time.
+/// How messages are distributed over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// Independently of each other, at a mean rate.
+    /// Independent of each other, at a mean rate.
     Poisson,
-    /// At equal distances.
+    /// At equal intervals.
     Regular,
 }
 
@@ -22,7 +22,7 @@ impl FromStr for Arrivals {
         match text {
             "poisson" => Ok(Arrivals::Poisson),
             "regular" => Ok(Arrivals::Regular),
-            _ => Err("arrivals are poisson or regular".to_string()),
+            _ => Err("expected poisson or regular".to_string()),
         }
     }
 }
@@ -36,18 +36,18 @@ impl fmt::Display for Arrivals {
     }
 }
 
-/// The times at which messages are due, one after the other, in nanoseconds from `start_ns` on.
+/// The due times of messages, one after the other, in nanoseconds from `start_ns` on.
 pub struct Schedule {
     arrivals: Arrivals,
     start_ns: u64,
     interval_ns: f64,
-    /// Since the start. A double counts nanoseconds exactly for a hundred days.
+    /// Nanoseconds since the start. A double counts nanoseconds exactly for a hundred days.
     offset_ns: f64,
     random: fastrand::Rng,
 }
 
 impl Schedule {
-    /// Messages at a mean rate above zero.
+    /// A schedule with a mean rate above zero.
     pub fn new(arrivals: Arrivals, rate_per_s: f64, seed: u64, start_ns: u64) -> Schedule {
         Schedule {
             arrivals,
@@ -58,7 +58,7 @@ impl Schedule {
         }
     }
 
-    /// When the next one is due.
+    /// When the next message is due.
     #[inline]
     pub fn next_due_ns(&mut self) -> u64 {
         self.offset_ns += match self.arrivals {
@@ -96,11 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn random_messages_keep_the_rate_and_come_exponentially() {
+    fn random_messages_keep_the_rate_with_exponential_intervals() {
         let intervals = intervals_ns(Arrivals::Poisson, 7);
         let count = intervals.len() as f64;
         let mean = intervals.iter().sum::<f64>() / count;
-        // Three standard errors of 100,000 exponential intervals are one per cent.
+        // Three standard errors of 100,000 exponential intervals are one percent.
         assert!((mean / 100_000.0 - 1.0).abs() < 0.01, "{mean}");
         let longer = intervals.iter().filter(|&&ns| ns > 100_000.0).count() as f64 / count;
         assert!((longer - (-1.0f64).exp()).abs() < 0.01, "{longer}");

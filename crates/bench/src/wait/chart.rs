@@ -1,4 +1,4 @@
-//! CPU time against rate, drawn.
+//! Charts of CPU time against rate.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::way::{Mode, Transport, Way};
 use crate::lab::chart::{Axis, Chart, Mark, Scale, Series};
 use crate::lab::distinct;
 
-/// The least that is drawn, in per cent of a core: below it the measurement has no digits.
+/// The lowest value shown, in percent of a core: below it the measurement is not significant.
 const PERCENT_MIN: f64 = 0.1;
 
-/// A core for each side.
+/// One core for each side.
 const PERCENT_MAX: f64 = 200.0;
 
-/// A chart for each kind of link, each with plain TCP beside it.
+/// A chart for each kind of link, with plain TCP for comparison.
 pub fn charts(figures: &Figures) -> Vec<Chart> {
     let links = [Transport::Shm, Transport::Tcp];
     let charts = links.map(|transport| chart(figures, transport));
@@ -69,7 +69,7 @@ fn series(figures: &Figures, way: Way) -> Series {
     }
 }
 
-/// `auto` has the color of the sleep that it may take, and is dashed.
+/// `auto` has the color of the sleep that it may use, and is dashed.
 fn color(way: Way) -> usize {
     if way.transport == Transport::Plain {
         return 0;

@@ -1,4 +1,4 @@
-//! The two ends of what carries messages in one direction, between two processes.
+//! The two ends of a channel that sends messages in one direction between two processes.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,16 +17,16 @@ use super::way::Transport;
 use slackwater::measure::RING_BYTES;
 use slackwater::measure::control::Control;
 
-/// Any one will do, as long as both sides have it.
+/// Any value will do, as long as both sides use the same.
 const EPOCH: u64 = 1;
 
-/// Bytes that a plain reader asks for at once.
+/// Bytes per read of a plain reader.
 const READ_BYTES: usize = 64 << 10;
 
-/// Nothing here takes so long: who sleeps that long was not woken.
+/// Nothing here takes this long: a process that sleeps for this time was not woken.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A message: its number, when it was due, when its sending began, and filler.
+/// A message: its number, when it was due, when its sending began, and padding.
 #[derive(Clone, Copy)]
 pub struct Message([u8; MESSAGE_BYTES]);
 
@@ -52,11 +52,11 @@ impl Deref for Message {
 
 /// The sender's end.
 pub enum SendingEnd {
-    /// None: for the baseline.
+    /// No end, for the baseline.
     Nothing,
     /// A link.
     Link(Box<SendingLink>),
-    /// A socket, and what is to be written to it.
+    /// A socket, and the bytes to write to it.
     Plain(TcpStream, Vec<u8>),
 }
 
@@ -64,7 +64,8 @@ pub enum SendingEnd {
 pub struct SendingLink {
     sender: FrameSender<Message>,
     waiter: Waiter,
-    /// Shared memory: marks the other process's end, and the socket by which that one sees ours.
+    /// Shared memory: detects that the other process has ended, and the socket by which the other process
+    /// detects our end.
     _watch: Option<(Watch, Control)>,
 }
 
@@ -82,7 +83,7 @@ fn identity() -> Identity {
 impl SendingEnd {
     /// Connects; the receiver connects at the same time.
     pub fn connect(transport: Transport, control: Option<&Control>) -> Result<SendingEnd, String> {
-        let no_control = || "the sender was given no socket to its receiver".to_string();
+        let no_control = || "the sender received no socket to its receiver".to_string();
         let control = control.ok_or_else(no_control);
         match transport {
             Transport::Nothing => Ok(SendingEnd::Nothing),
@@ -117,7 +118,7 @@ impl SendingEnd {
         drop(their_leash);
         let (_, descriptors) = control.expect::<String>()?;
         let Ok([flag, bell, watched, inbox]) = <[_; 4]>::try_from(descriptors) else {
-            return Err("the receiver handed over no inbox".to_string());
+            return Err("the receiver sent no inbox".to_string());
         };
         let reader = Waker::import(flag, bell).map_err(failed)?;
         let peer = Peer::new("the receiver");
@@ -130,7 +131,7 @@ impl SendingEnd {
         })))
     }
 
-    /// Sends a message, waiting for room where there is none. It may stay here until the push.
+    /// Sends a message, waiting for room if there is none. The message may remain here until the push.
     #[inline]
     pub fn send(&mut self, message: &Message) -> Result<(), String> {
         match self {
@@ -146,7 +147,7 @@ impl SendingEnd {
         }
     }
 
-    /// Moves on what was sent, and tells the reader.
+    /// Pushes what was sent, and wakes the reader.
     pub fn push(&mut self) -> Result<(), String> {
         match self {
             SendingEnd::Nothing => {}
@@ -159,7 +160,7 @@ impl SendingEnd {
         Ok(())
     }
 
-    /// Says the end, and waits until everything is on its way for good.
+    /// Sends the end, and waits until everything has been sent.
     pub fn finish(self) -> Result<(), String> {
         let SendingEnd::Link(mut link) = self else {
             return Ok(());
@@ -186,7 +187,11 @@ impl SendingLink {
         loop {
             let SendError::Full(frame) = refused else {
                 let error = self.sender.error();
-                return Err(error.map_or("the receiver has left".to_string(), |e| e.to_string()));
+                return Err(
+                    error.map_or("the receiver has disconnected".to_string(), |e| {
+                        e.to_string()
+                    }),
+                );
             };
             self.wait_until(|sender| {
                 sender.push(false);
@@ -199,7 +204,7 @@ impl SendingLink {
         }
     }
 
-    /// Announce, look, sleep, until `look` finds what it looks for.
+    /// Announces, looks and sleeps, until `look` finds something.
     fn wait_until(
         &mut self,
         mut look: impl FnMut(&mut FrameSender<Message>) -> bool,
@@ -224,15 +229,15 @@ impl SendingLink {
 pub enum ReceivingEnd {
     /// A link.
     Link(Box<ReceivingLink>),
-    /// A socket, and what was read from it.
+    /// A socket, and the bytes read from it.
     Plain(PlainReader),
 }
 
 /// The receiver's end of a link.
 pub struct ReceivingLink {
-    /// Where its frames come from.
+    /// The link's receiver.
     pub receiver: FrameReceiver,
-    /// Where its reader sleeps.
+    /// The waiter on which the reader sleeps.
     pub waiter: Waiter,
     _watch: Option<(Watch, Control)>,
     _acceptor: Option<Acceptor>,
@@ -242,7 +247,7 @@ impl ReceivingEnd {
     /// Connects; the sender connects at the same time.
     pub fn connect(transport: Transport, control: &Control) -> Result<ReceivingEnd, String> {
         match transport {
-            Transport::Nothing => Err("nothing has no receiver".to_string()),
+            Transport::Nothing => Err("the baseline has no receiver".to_string()),
             Transport::Shm => ReceivingEnd::shared_memory(control),
             Transport::Tcp => {
                 let waiter = Waiter::new().map_err(failed)?;
@@ -282,7 +287,7 @@ impl ReceivingEnd {
         drop(their_leash);
         let (_, descriptors) = control.expect::<String>()?;
         let Ok([flag, bell, watched]) = <[_; 3]>::try_from(descriptors) else {
-            return Err("the sender handed over no waker".to_string());
+            return Err("the sender sent no waker".to_string());
         };
         let writer = Waker::import(flag, bell).map_err(failed)?;
         let peer = Peer::new("the sender");
@@ -301,12 +306,12 @@ impl ReceivingEnd {
 pub struct PlainReader {
     stream: TcpStream,
     bytes: Vec<u8>,
-    /// Bytes that were read and not yet taken.
+    /// End of the bytes that were read and not yet processed.
     end: usize,
 }
 
 impl PlainReader {
-    /// Reads once and hands out the messages that are whole; `false` at the end.
+    /// Reads once and passes on complete messages; `false` at the end.
     pub fn read(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<(), String>,
@@ -316,7 +321,7 @@ impl PlainReader {
         if count == 0 {
             return match self.end {
                 0 => Ok(false),
-                _ => Err("the sender left in the middle of a message".to_string()),
+                _ => Err("the sender disconnected in the middle of a message".to_string()),
             };
         }
         let filled = self.end + count;
@@ -330,7 +335,7 @@ impl PlainReader {
     }
 }
 
-/// How long it is until then.
+/// The time until then.
 pub fn until(due_ns: u64) -> Duration {
     Duration::from_nanos(due_ns.saturating_sub(slackwater_engine::time::now_ns()))
 }
@@ -340,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_reader_puts_split_messages_together() {
+    fn a_plain_reader_joins_split_messages() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut writer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut reader = PlainReader {

@@ -10,7 +10,7 @@ use crate::common::{Assumed, Latency};
 use crate::lab::{median, spread};
 use slackwater::measure::{Cores, Spread};
 
-/// The least share of what was due that must have been received: below it the throughput was lower.
+/// The smallest share of the due messages that must be received; with less, the throughput was lower.
 pub const SHARE_MIN: f64 = 0.99;
 
 /// All that was measured.
@@ -18,83 +18,83 @@ pub const SHARE_MIN: f64 = 0.99;
 pub struct Figures {
     /// The sender's core and the receiver's.
     pub cores: Cores,
-    /// How messages came.
+    /// How messages arrived.
     pub arrivals: Arrivals,
-    /// Of the arrivals.
+    /// Seed of the arrivals.
     pub seed: u64,
-    /// What `auto` took waiting to cost.
+    /// The assumed cost of waiting for `auto`.
     #[serde(flatten)]
     pub assumed: Assumed,
     /// Bytes of a message.
     pub message_bytes: usize,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// How long each point was measured in each of them.
+    /// How long each point was measured in each round.
     pub seconds: f64,
     /// How late sleeps end: medians.
     pub oversleeps: Vec<Oversleep>,
-    /// The sender alone, rate by rate.
+    /// The sender alone, at each rate.
     pub baselines: Vec<Baseline>,
     /// Medians of each way at each rate.
     pub summaries: Vec<Summary>,
     /// Points that were measured again because other processes disturbed them.
     pub repeated: usize,
-    /// Points that are disturbed all the same.
+    /// Points that were disturbed nevertheless.
     pub disturbed: usize,
     /// Every point of every round.
     pub points: Vec<Point>,
 }
 
-/// A sender that does all but send.
+/// A sender that does everything except sending.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Baseline {
     /// Messages per second.
     pub rate_per_s: f64,
-    /// CPU time in per cent of a core.
+    /// CPU time in percent of a core.
     pub percent: Spread,
-    /// How long after they were due messages would have been sent.
+    /// The 99th percentile of the time from when messages were due until they would have been sent.
     pub lag_p99_us: f64,
 }
 
 /// A way at a rate: medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// What was measured.
+    /// The way that was measured.
     pub way: Way,
     /// Messages per second.
     pub rate_per_s: f64,
-    /// CPU time of the sender in per cent of a core, its waiting included.
+    /// CPU time of the sender in percent of a core, including its waiting.
     pub sender_percent: f64,
-    /// CPU time of the receiver in per cent of a core.
+    /// CPU time of the receiver in percent of a core.
     pub receiver_percent: f64,
-    /// Of both.
+    /// CPU time of both.
     pub total_percent: Spread,
-    /// Of both, less the sender alone.
+    /// CPU time of both, less the sender alone.
     pub net_percent: f64,
-    /// CPU time of the sender for a message, less that of the sender alone.
+    /// CPU time of the sender per message, less that of the sender alone.
     pub sender_us_per_message: f64,
-    /// CPU time of the receiver for a message.
+    /// CPU time of the receiver per message.
     pub receiver_us_per_message: f64,
     /// CPU time of both for 1 GB of messages, less that of the sender alone.
     pub cpu_s_per_gb: f64,
-    /// How often the sender's threads went to sleep in a second.
+    /// How often per second a thread of the sender went to sleep.
     pub sender_switches_per_s: f64,
-    /// And the receiver's.
+    /// How often per second a thread of the receiver went to sleep.
     pub receiver_switches_per_s: f64,
     /// Messages received, as a share of those due.
     pub received_share: f64,
     /// The share of the time in which other processes kept a side from its core.
     pub disturbed: f64,
-    /// From the time that a message was due.
+    /// Latency since messages were due.
     pub since_due: Latency,
-    /// From the beginning of its sending.
+    /// Latency since their sending began.
     pub since_sent: Latency,
-    /// How often `auto` changed its mode in a second.
+    /// How often per second `auto` changed its mode.
     pub changes_per_s: f64,
 }
 
 impl Baseline {
-    /// Of the points of a rate, which are the sender's alone.
+    /// The medians of a rate's points, which must be of the sender alone.
     pub fn of(rate_per_s: f64, points: &[Point]) -> Option<Baseline> {
         let alone = points
             .iter()
@@ -109,7 +109,7 @@ impl Baseline {
 }
 
 impl Summary {
-    /// Of a way's points at the baseline's rate.
+    /// The medians of a way's points at the baseline's rate.
     pub fn of(way: Way, baseline: &Baseline, points: &[Point]) -> Option<Summary> {
         let rate_per_s = baseline.rate_per_s;
         let of_it = points.iter().filter(|point| point.way == way);
@@ -137,8 +137,8 @@ impl Summary {
         });
         let sender_percent = sent(|sent| sent.usage.percent());
         let receiver_percent = received(|received| received.usage.percent());
-        // A per cent of a core is 10 ms in a second. Where hardly anything came, the figure is
-        // large, but a number.
+        // One percent of a core is 10 ms in a second. If hardly anything arrived, the figure is large,
+        // but finite.
         let messages_per_s = rate_per_s * received_share.max(0.01);
         let us_per_message = |percent: f64| percent * 1e4 / messages_per_s;
         let sender_us_per_message = us_per_message(sender_percent - baseline.percent.median);
@@ -164,7 +164,7 @@ impl Summary {
             disturbed: median(&of_both, |point| point.disturbed()),
             since_due: latency(|received| received.since_due),
             since_sent: latency(|received| received.since_sent),
-            // Over the run and not the interval, for what there is to see in it.
+            // Over the whole run and not the interval, because changes are rare.
             changes_per_s: both
                 .iter()
                 .map(|(_, received)| received.changes as f64 / received.usage.wall_s)
@@ -173,7 +173,7 @@ impl Summary {
         })
     }
 
-    /// Whether it received what was due.
+    /// Whether the receiver received the messages that were due.
     pub fn keeps_up(&self) -> bool {
         self.received_share >= SHARE_MIN
     }

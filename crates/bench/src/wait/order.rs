@@ -1,4 +1,4 @@
-//! What the two sides are told and what they answer; all of it travels as JSON.
+//! Orders to the two sides and their answers; all of them are sent as JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,18 +11,18 @@ use slackwater::calibrate::WaitCosts;
 /// Bytes of a message, as in P1's experiment and about those of a HiBench visit.
 pub const MESSAGE_BYTES: usize = 200;
 
-/// How long after the measured interval a message due within it still counts as received: the
-/// longest sleep, and a half of it to spare.
+/// How long after the measured interval a message that was due within it still counts as received: one
+/// and a half times the longest sleep.
 pub const GRACE_NS: u64 = 15_000_000;
 
-/// Above this rate the sender sends what is due per tick: a sleep costs some 15 µs of CPU time, so
+/// Above this rate the sender sends due messages once per tick: a sleep costs some 15 µs of CPU time, so
 /// one per message would take the whole core.
 const RATE_PER_DEADLINE_MAX: f64 = 10_000.0;
 
 /// The tick.
 pub const TICK_NS: u64 = 100_000;
 
-/// Which side.
+/// A side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -32,37 +32,37 @@ pub enum Part {
     Receiver,
 }
 
-/// One point, for one side.
+/// The order for one point and one side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// Which side.
+    /// The side.
     pub part: Part,
     /// The core it is pinned to.
     pub core: usize,
-    /// What is measured.
+    /// The way that is measured.
     pub way: Way,
-    /// What waiting costs here, for a reader that chooses how to wait.
+    /// The assumed cost of waiting, for a reader that chooses how to wait.
     pub costs: WaitCosts,
     /// Messages per second.
     pub rate_per_s: f64,
-    /// How they come.
+    /// How messages arrive.
     pub arrivals: Arrivals,
-    /// Of the arrivals.
+    /// Seed of the arrivals.
     pub seed: u64,
-    /// Messages flow for so long before it counts.
+    /// How long messages flow before they are counted.
     pub warm_up_ns: u64,
-    /// How long it counts.
+    /// How long they are counted.
     pub time_ns: u64,
 }
 
 impl Order {
-    /// The least time between two of the sender's wake-ups.
+    /// The shortest time between two wake-ups of the sender.
     pub fn tick_ns(&self) -> u64 {
         tick_ns(self.rate_per_s)
     }
 }
 
-/// The sender's tick at a rate; none at low ones, where it sleeps until each deadline.
+/// The sender's tick at a rate; 0 at low rates, at which it sleeps until each deadline.
 pub fn tick_ns(rate_per_s: f64) -> u64 {
     if rate_per_s > RATE_PER_DEADLINE_MAX {
         TICK_NS
@@ -71,33 +71,34 @@ pub fn tick_ns(rate_per_s: f64) -> u64 {
     }
 }
 
-/// What the sender measured.
+/// The sender's measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sent {
-    /// What it used.
+    /// CPU time and waiting.
     pub usage: Usage,
-    /// Messages due within the interval.
+    /// Number of messages due within the interval.
     pub due: u64,
-    /// How long after they were due their sending began.
+    /// Time from when messages were due until their sending began.
     pub lag: Latency,
 }
 
-/// What the receiver measured.
+/// The receiver's measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Received {
-    /// What it used.
+    /// CPU time and waiting.
     pub usage: Usage,
-    /// Messages due within the interval and received before it was over, or [`GRACE_NS`] later.
+    /// Number of messages due within the interval and received before its end, or within [`GRACE_NS`]
+    /// after it.
     pub in_time: u64,
-    /// From the time that a message was due to its receipt.
+    /// Time from when a message was due until its receipt.
     pub since_due: Latency,
-    /// From the beginning of its sending to its receipt.
+    /// Time from the beginning of a message's sending until its receipt.
     pub since_sent: Latency,
-    /// Timed sleeps, over the whole run, warm-up included.
+    /// Number of timed sleeps, over the whole run, including the warm-up.
     pub sleeps: u64,
-    /// Those that a ring ended.
+    /// Number of timed sleeps that a wake-up ended.
     pub sleeps_ended_early: u64,
-    /// Waits for everything.
+    /// Number of waits without a time limit.
     pub parks: u64,
     /// How often `auto` changed its mode.
     pub changes: u64,
@@ -106,15 +107,15 @@ pub struct Received {
 /// A point as one round measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// What was measured.
+    /// The way that was measured.
     pub way: Way,
-    /// Messages per second that were asked for.
+    /// Requested messages per second.
     pub rate_per_s: f64,
-    /// In which round.
+    /// The round.
     pub round: u32,
     /// The sender's side.
     pub sent: Sent,
-    /// The receiver's, unless the sender was alone.
+    /// The receiver's side, unless the sender was alone.
     pub received: Option<Received>,
 }
 

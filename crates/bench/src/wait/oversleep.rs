@@ -1,4 +1,4 @@
-//! How late the host's sleeps end, measured beside everything else.
+//! How late the host's sleeps end.
 
 use std::time::{Duration, Instant};
 
@@ -8,20 +8,20 @@ use slackwater_link::{Listen, Sources, Waiter, set_timer_slack_ns};
 use super::order::{Latency, histogram};
 use slackwater::measure;
 
-/// For how long sleeps of one length are measured in each round, and how many at most.
+/// How long sleeps of one length are measured in each round, and their largest number.
 const OVERSLEEP_TIME: Duration = Duration::from_millis(700);
 const OVERSLEEPS_MAX: u32 = 1_000;
 
 /// How late sleeps end.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Oversleep {
-    /// How long they were to last.
+    /// The requested length.
     pub sleep_us: f64,
-    /// How much longer they lasted.
+    /// How much longer the sleeps lasted.
     pub late: Latency,
 }
 
-/// Measures sleeps of such lengths, as a worker sleeps.
+/// Measures sleeps of these lengths, in the same way as a worker sleeps.
 pub fn oversleeps(core: usize, sleeps: &[Duration]) -> Result<Vec<Oversleep>, String> {
     let sleeps = sleeps.to_vec();
     let measuring = std::thread::spawn(move || -> Result<Vec<Oversleep>, String> {

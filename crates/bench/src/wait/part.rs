@@ -1,13 +1,13 @@
-//! The processes: whoever measures starts two for each point, and they connect with each other.
+//! The processes: the parent starts two for each point, and they connect with each other.
 //!
 //! ```text
 //! bench wait ── control ── sender   ═══ link or socket ═══ receiver ── control ── bench wait
 //!                             └── socket: addresses, descriptors, the interval ──┘
 //! ```
 //!
-//! Shutdown: each process answers once and ends. One that fails says why on standard error; the
-//! other one sees its end of the link or of the socket and fails as well. A [`Party`] that is
-//! dropped takes its process with it.
+//! Shutdown: each process answers once and ends. A process that fails reports the reason on standard
+//! error; the other one sees the end of the link or of the socket and fails as well. Dropping a [`Party`]
+//! ends its process.
 
 use std::os::fd::{AsFd, RawFd};
 
@@ -24,13 +24,13 @@ use slackwater::measure;
 use slackwater::measure::control::Control;
 use slackwater::measure::program::inherit;
 
-/// Between the two sides' agreement and the first message.
+/// Time between the two sides' agreement and the first message.
 const LEAD_NS: u64 = 5_000_000;
 
-/// What the receiver says when it is about to look.
+/// What the receiver sends when it is about to start.
 const READY: &str = "ready";
 
-/// One side, in this process.
+/// Runs one side in this process.
 pub fn run(descriptor: RawFd) -> Result<(), String> {
     let control = inherit(descriptor)?;
     let (order, peers) = control.expect::<Order>()?;
@@ -40,7 +40,7 @@ pub fn run(descriptor: RawFd) -> Result<(), String> {
     match order.part {
         Part::Sender => control.send(&run_sender(&order, peer.as_ref())?, &[]),
         Part::Receiver => {
-            let peer = peer.ok_or("the receiver was given no socket to its sender")?;
+            let peer = peer.ok_or("the receiver received no socket to its sender")?;
             control.send(&run_receiver(&order, &peer)?, &[])
         }
     }
@@ -71,12 +71,12 @@ fn run_receiver(order: &Order, peer: &Control) -> Result<Received, String> {
     receiver::receive(order, interval, &mut end)
 }
 
-/// What a side answers.
+/// The answer of a side.
 fn answer<T: DeserializeOwned>(side: &Party, name: &str, way: Way) -> Result<T, String> {
     let answer = side.hear::<T>()?;
     answer.ok_or_else(|| {
         let Way { transport, mode } = way;
-        format!("the {name} failed over {transport} with {mode}; the reason is above")
+        format!("the {name} failed over {transport} with {mode}; see above for the reason")
     })
 }
 
@@ -97,7 +97,7 @@ pub fn measure(order: Order, receiver_core: usize, round: u32) -> Result<Point, 
     }
     let receiver = Party::start("wait-part")?;
     {
-        // Nobody but the two holds the socket: each sees the other's end by it.
+        // Only these two processes hold the socket: each detects by it that the other has ended.
         let (one, other) = pair()?;
         let receiving = Order {
             part: Part::Receiver,

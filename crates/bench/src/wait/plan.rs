@@ -1,4 +1,4 @@
-//! What is to be measured, read from the command line.
+//! What will be measured, from the command line.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::lab::{Drawing, Files, REPEATED_SHARE_MAX};
 use slackwater::calibrate;
 use slackwater::measure::Cores;
 
-/// All modes, of which `auto` for three permitted delays.
+/// All modes, including `auto` for three allowed delays.
 const MODES: &str = "poll,interrupt,sleep:50us,sleep:200us,sleep:1ms,sleep:10ms,spin:50us,backoff,\
                      auto:200us,auto:1ms,auto:10ms";
 const MODES_QUICK: &str = "interrupt,sleep:200us,sleep:1ms,auto:200us,auto:1ms";
@@ -31,16 +31,16 @@ const WARM_UP_QUICK: Duration = Duration::from_millis(200);
 
 const ROUNDS: u32 = 3;
 
-/// What a point takes beside: the start of two processes, and the way to its last message.
+/// What a point takes in addition: starting two processes, and sending the last messages.
 const POINT_OVERHEAD_S: f64 = 0.05;
 
-/// What is measured.
+/// Arguments of the experiment.
 #[derive(Args)]
 pub struct Arguments {
     /// Fewer modes and rates, one round of a second each: about 50 s
     #[arg(long)]
     quick: bool,
-    /// What carries messages: shm, tcp (the link), plain (a socket with blocking calls)
+    /// How messages are sent: shm, tcp (the link), plain (a socket with blocking calls)
     #[arg(
         long,
         value_name = "KIND,..",
@@ -61,13 +61,13 @@ pub struct Arguments {
     /// How long each point is measured in each round, in seconds [default: 2.3]
     #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
-    /// How messages come: poisson (at random) or regular
+    /// How messages arrive: poisson (at random) or regular
     #[arg(long, default_value = "poisson")]
     arrivals: Arrivals,
-    /// Of the random arrivals
+    /// Seed of the random arrivals
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The sender's core and the receiver's [default: two that are not threads of one]
+    /// The sender's core and the receiver's [default: two that are not threads of one physical core]
     #[arg(long, value_name = "CORE,CORE", value_delimiter = ',', num_args = 1)]
     cores: Option<Vec<usize>>,
     #[command(flatten)]
@@ -76,30 +76,30 @@ pub struct Arguments {
     pub drawing: Drawing,
 }
 
-/// What is to be done.
+/// The plan of the experiment.
 pub struct Plan {
-    /// What is compared.
+    /// The ways that are compared.
     pub ways: Vec<Way>,
-    /// At which rates, in messages per second.
+    /// The rates, in messages per second.
     pub rates: Vec<f64>,
-    /// How often.
+    /// Number of rounds.
     pub rounds: u32,
     /// How long each point is measured in a round.
     pub seconds: f64,
-    /// And how long before.
+    /// How long messages flow before that.
     pub warm_up: Duration,
-    /// How messages come.
+    /// How messages arrive.
     pub arrivals: Arrivals,
-    /// Of the arrivals.
+    /// Seed of the arrivals.
     pub seed: u64,
-    /// The sender's and the receiver's.
+    /// The sender's and the receiver's core.
     pub cores: Cores,
-    /// What `auto` takes waiting to cost.
+    /// The assumed cost of waiting for `auto`.
     pub assumed: Assumed,
 }
 
 impl Plan {
-    /// Reads it.
+    /// The plan for these arguments.
     pub fn of(arguments: &Arguments) -> Result<Plan, String> {
         let quick = arguments.quick;
         let modes = match &arguments.modes {
@@ -113,7 +113,7 @@ impl Plan {
         let mut ways = Vec::new();
         for &transport in &arguments.kinds {
             let modes: &[Mode] = match transport {
-                // Blocking calls are the one way in which it waits.
+                // Plain sockets always wait in blocking calls.
                 Transport::Plain => &[Way::PLAIN.mode],
                 _ => &modes,
             };
@@ -127,7 +127,7 @@ impl Plan {
         let cores = match arguments.cores.as_deref() {
             None => calibrate::cores(),
             Some(&[leader, follower]) => Cores { leader, follower },
-            Some(_) => return Err("--cores: write two cores, such as 0,1".to_string()),
+            Some(_) => return Err("--cores: expected two cores, such as 0,1".to_string()),
         };
         if cores.leader == cores.follower {
             return Err("two cores are needed, one for each side".to_string());
@@ -147,12 +147,12 @@ impl Plan {
         })
     }
 
-    /// Points of a round, the sender alone included.
+    /// Number of points of a round, including the sender alone.
     pub fn points_per_round(&self) -> usize {
         (self.ways.len() + 1) * self.rates.len()
     }
 
-    /// Points of all rounds.
+    /// Number of points of all rounds.
     pub fn points(&self) -> usize {
         self.points_per_round() * self.rounds as usize
     }
@@ -163,13 +163,13 @@ impl Plan {
         part::measure(order, self.cores.follower, round)
     }
 
-    /// How long it takes.
+    /// Expected duration.
     pub fn expected_s(&self) -> f64 {
         let point_s = self.seconds + self.warm_up.as_secs_f64() + POINT_OVERHEAD_S;
         self.points() as f64 * point_s
     }
 
-    /// With all repetitions.
+    /// Duration with all repetitions.
     pub fn expected_max_s(&self) -> f64 {
         self.expected_s() * (1.0 + REPEATED_SHARE_MAX)
     }
@@ -182,14 +182,14 @@ impl Plan {
             costs: self.assumed.costs,
             rate_per_s,
             arrivals: self.arrivals,
-            // Other messages in each round, and the same ones in all modes.
+            // Each round has other messages, and all modes have the same ones.
             seed: self.seed.wrapping_add(u64::from(round)),
             warm_up_ns: self.warm_up.as_nanos() as u64,
             time_ns: (self.seconds * 1e9) as u64,
         }
     }
 
-    /// The permitted delays of `auto`, of which the host's oversleep is needed.
+    /// The allowed delays of `auto`, for which the host's oversleep is needed.
     pub fn delays(&self) -> Vec<Duration> {
         let mut delays = Vec::new();
         for way in &self.ways {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_takes_less_than_twenty_minutes_and_a_quick_look_less_than_one() {
+    fn a_full_run_takes_less_than_twenty_minutes_and_a_quick_one_less_than_one() {
         let all = plan(&[]);
         // Eleven modes of two links, plain TCP, and the sender alone.
         assert_eq!(all.points(), 24 * 5 * 3);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_measured() {
+    fn the_requested_points_are_measured() {
         let some = plan(&[
             "--kinds",
             "tcp,plain",

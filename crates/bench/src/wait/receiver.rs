@@ -1,4 +1,4 @@
-//! The receiver: what a worker does, with a tally in the place of operators.
+//! The receiver: does what a worker does, with a tally instead of operators.
 
 use hdrhistogram::Histogram;
 use slackwater_engine::time::now_ns;
@@ -12,7 +12,7 @@ use super::usage::Meter;
 /// Messages of one look that share a reading of the clock: some microseconds of receiving.
 const MESSAGES_PER_READING: u32 = 32;
 
-/// Receives until the sender has finished, and says what that took.
+/// Receives until the sender has finished; returns the measurements.
 pub fn receive(
     order: &Order,
     interval: Interval,
@@ -33,8 +33,8 @@ pub fn receive(
     Ok(tally.finish(counters))
 }
 
-/// The loop of a worker: look; nothing found, as the strategy says, look again or announce, look
-/// once more, and wait.
+/// The loop of a worker: look; if there was nothing, look again, or announce, look once more and wait, as
+/// the strategy decides.
 fn work(
     order: &Order,
     link: &mut ReceivingLink,
@@ -77,7 +77,7 @@ fn work(
     }
 }
 
-/// Takes all that is there; returns whether there was something.
+/// Receives everything available; returns whether there was anything.
 #[inline]
 fn look(link: &mut ReceivingLink, tally: &mut Tally) -> Result<bool, String> {
     tally.look();
@@ -89,13 +89,13 @@ fn look(link: &mut ReceivingLink, tally: &mut Tally) -> Result<bool, String> {
     Ok(found)
 }
 
-/// What came, and when.
+/// The messages that arrived, and when.
 struct Tally {
     interval: Interval,
     meter: Meter,
     next_number: u64,
     now_ns: u64,
-    /// Messages until the clock is read again.
+    /// Messages until the next reading of the clock.
     until_reading: u32,
     in_time: u64,
     since_due: Histogram<u64>,
@@ -116,7 +116,7 @@ impl Tally {
         }
     }
 
-    /// The next message comes after a pause.
+    /// Notes that the next message follows a pause.
     #[inline]
     fn look(&mut self) {
         self.until_reading = 0;
@@ -125,7 +125,7 @@ impl Tally {
     #[inline]
     fn take(&mut self, message: &[u8]) -> Result<(), String> {
         let Some((stamps, _)) = message.split_first_chunk::<24>() else {
-            return Err(format!("a message of {} bytes arrived", message.len()));
+            return Err(format!("received a message of {} bytes", message.len()));
         };
         let word = |at: usize| {
             let bytes = stamps[at..at + 8].try_into().expect("eight bytes");
@@ -134,7 +134,7 @@ impl Tally {
         let (number, due_ns, sent_ns) = (word(0), word(8), word(16));
         if number != self.next_number || message.len() != MESSAGE_BYTES {
             return Err(format!(
-                "message {number} of {} bytes came where {} was due",
+                "received message {number} of {} bytes instead of message {}",
                 message.len(),
                 self.next_number
             ));
@@ -147,7 +147,7 @@ impl Tally {
         self.until_reading -= 1;
         self.meter.at(due_ns);
         if self.interval.contains(due_ns) {
-            // A message may come after the reading that it shares: by microseconds.
+            // A message may arrive up to some microseconds after the reading that it shares.
             self.since_due
                 .saturating_record(self.now_ns.saturating_sub(due_ns));
             self.since_sent
@@ -190,7 +190,7 @@ mod tests {
             assert_eq!(tally.take(&message), Ok(()));
         }
         let again = tally.take(&Message::new(2, now_ns, now_ns));
-        assert!(again.unwrap_err().contains("where 3 was due"));
+        assert!(again.unwrap_err().contains("instead of message 3"));
         let received = tally.finish(IdleCounters::default());
         assert_eq!(received.in_time, 2);
         let (due_us, sent_us) = (received.since_due.p50_us, received.since_sent.p50_us);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_another_length_is_refused() {
+    fn a_message_of_a_wrong_length_is_rejected() {
         let mut tally = Tally::new(Interval {
             begin_ns: 0,
             end_ns: 1,

@@ -1,8 +1,8 @@
 //! The sender: an open loop over absolute deadlines.
 //!
-//! Its waiting is the same whatever is measured: it sleeps until the next message is due, and at
-//! high rates, not to sleep for each one, until the next tick. A message that it was late for, or
-//! that found no room, counts from the time it was due.
+//! It waits in the same way whatever is measured: it sleeps until the next message is due or, at high
+//! rates, until the next tick, to avoid a sleep per message. The latency of a message that it sent late,
+//! or that found no room, counts from the time at which it was due.
 
 use slackwater_engine::time::now_ns;
 
@@ -15,10 +15,10 @@ use crate::common::sleep_until;
 /// Messages between two readings of the clock while more are due: some microseconds of sending.
 const MESSAGES_PER_READING: u32 = 32;
 
-/// A sender that is this far behind after the interval's end sends no more.
+/// A sender that is this far behind after the interval's end stops.
 const BEHIND_MAX_NS: u64 = 500_000_000;
 
-/// Sends what the order asks for, and says what that took.
+/// Sends what the order requests; returns the measurements.
 pub fn send(order: &Order, interval: Interval, end: &mut SendingEnd) -> Result<Sent, String> {
     let start_ns = interval.begin_ns - order.warm_up_ns;
     let mut schedule = Schedule::new(order.arrivals, order.rate_per_s, order.seed, start_ns);
@@ -28,8 +28,8 @@ pub fn send(order: &Order, interval: Interval, end: &mut SendingEnd) -> Result<S
     let (mut number, mut due, mut beyond) = (0, 0, false);
     let mut now_ns = now_ns();
     loop {
-        // Messages flow on behind the interval, so that its last ones are not the last ones of all;
-        // the first one beyond it, which ends the measurement on both sides, always comes.
+        // Messages continue after the interval, so that its last ones are not the last of all; the first
+        // one after it, which ends the measurement on both sides, is always sent.
         let over = due_ns >= interval.end_ns + GRACE_NS && beyond;
         if over || now_ns >= interval.end_ns + BEHIND_MAX_NS {
             break;
@@ -48,7 +48,7 @@ pub fn send(order: &Order, interval: Interval, end: &mut SendingEnd) -> Result<S
             due_ns = schedule.next_due_ns();
             unread += 1;
             if unread == MESSAGES_PER_READING {
-                // The rest of a backlog is not sent now, and what it waits for may be long.
+                // The rest of a backlog is not sent now, and waiting for room may take long.
                 unread = 0;
                 now_ns = self::now_ns();
                 end.push()?;

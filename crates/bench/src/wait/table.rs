@@ -1,4 +1,4 @@
-//! The medians as people read them.
+//! The medians as text.
 
 use super::figures::{Figures, Summary};
 use super::order::tick_ns;
@@ -37,7 +37,7 @@ impl Figures {
         table.markdown()
     }
 
-    /// The medians as people read them.
+    /// The medians as text.
     pub fn text(&self) -> String {
         let mut text = format!(
             "messages of {} bytes, {} arrivals; {} round(s) of {} s a point, medians; sender on core \
@@ -108,8 +108,8 @@ impl Figures {
             )
         }));
         text.push_str(
-            "\nLatency since due, p50 and p99.9; times a second that the sender + the receiver went \
-             to sleep\n\n",
+            "\nLatency since due, p50 and p99.9; how often per second the sender + the receiver \
+             went to sleep\n\n",
         );
         text.push_str(&self.table(None, |summary| {
             format!(
@@ -121,7 +121,7 @@ impl Figures {
             )
         }));
         text.push_str(
-            "\nGoals are about CPU time of sender and receiver less the sender alone; raw: nothing \
+            "\nGoals refer to CPU time of sender and receiver less the sender alone; raw: nothing \
              subtracted\n",
         );
         text

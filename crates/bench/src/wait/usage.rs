@@ -3,7 +3,7 @@
 use super::order::{Interval, Usage};
 use slackwater::machine;
 
-/// Reads the process's clocks at the first message of an interval and at the first one behind it.
+/// Reads the clocks of the process at the first message of an interval and at the first one after it.
 pub struct Meter {
     interval: Interval,
     begin: Option<Reading>,
@@ -19,7 +19,7 @@ struct Reading {
 }
 
 impl Meter {
-    /// For an interval.
+    /// A meter for an interval.
     pub fn new(interval: Interval) -> Meter {
         Meter {
             interval,
@@ -28,8 +28,8 @@ impl Meter {
         }
     }
 
-    /// It is this time now, or a message has come that was due then. To be called with increasing
-    /// times.
+    /// Notes the present time, or that a message has arrived that was due then. Must be called with
+    /// increasing times.
     #[inline]
     pub fn at(&mut self, time_ns: u64) {
         let next_ns = match self.begin {
@@ -44,7 +44,7 @@ impl Meter {
     #[cold]
     fn read(&mut self) {
         match self.begin {
-            // Files of the process take a while to read: outside of what is measured.
+            // Reading the files of the process takes a while, and is not included in the measurement.
             None => {
                 let voluntary_switches = machine::voluntary_switches();
                 let waited_s = waited_s();
@@ -70,7 +70,7 @@ impl Meter {
         }
     }
 
-    /// What was used: up to now, if nothing came behind the interval; nothing if nothing came at
+    /// What was used: up to now, if no message arrived after the interval; zeros if no message arrived at
     /// all.
     pub fn finish(mut self) -> Usage {
         if self.begin.is_some() && self.usage.is_none() {
@@ -83,13 +83,13 @@ impl Meter {
     }
 }
 
-/// How long the process's threads waited for a core so far; 0 where the kernel doesn't count it.
+/// How long threads of this process have waited for a core so far; 0 if the kernel doesn't count it.
 fn waited_s() -> f64 {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
         return 0.0;
     };
     let waited_ns = tasks.flatten().filter_map(|task| {
-        // Time on a core, time waiting for one, and how often, the first two in nanoseconds.
+        // Time on a core, time waiting for one, and number of time slices; the first two in nanoseconds.
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_whitespace().nth(1)?.parse::<u64>().ok()
     });
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_meter_reads_at_the_first_time_within_and_the_first_one_behind() {
+    fn a_meter_reads_at_the_first_time_within_and_the_first_one_after() {
         let interval = Interval {
             begin_ns: 100,
             end_ns: 200,

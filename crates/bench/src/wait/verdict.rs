@@ -1,4 +1,4 @@
-//! The goals, met or missed. Pure: from medians to lines.
+//! The goals, met or missed, from medians to lines. Pure.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use super::oversleep::Oversleep;
 use super::way::{Mode, Transport, Way};
 use crate::lab::{Verdict, distinct, geometric_mean, rate};
 
-/// P1 saves up to 40 %.
+/// The highest ratio: P1 saves up to 40 %.
 const TCP_RATIO_MAX: f64 = 0.6;
 
-/// From this rate on.
+/// The lowest rate that the goal refers to.
 const TCP_RATE_MIN: f64 = 1e4;
 
-/// The sleeps that are held to it.
+/// The sleeps that the goal refers to.
 const SLEEPS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(1)];
 
-/// `auto` against the best fixed mode, in the geometric mean over the rates.
+/// The highest ratio of `auto` to the best fixed mode, in the geometric mean over the rates.
 const AUTO_MEAN_MAX: f64 = 1.15;
 
-/// And at each rate, unless it is within [`AUTO_PERCENT_MAX`].
+/// The highest ratio at each rate, unless the difference is within [`AUTO_PERCENT_MAX`].
 const AUTO_RATIO_MAX: f64 = 1.3;
 
-/// Per cent of a core that `auto` may always cost more.
+/// Percent of a core that `auto` may always cost more.
 const AUTO_PERCENT_MAX: f64 = 0.3;
 
-/// Per cent of a core below which two measurements can't be told apart: less counts as this.
+/// Percent of a core below which measurements can't be distinguished: lower values count as this.
 const PERCENT_MIN: f64 = 0.05;
 
-/// All that can be said of these medians.
+/// All verdicts for these medians.
 pub fn verdicts(summaries: &[Summary], oversleeps: &[Oversleep]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for sleep in SLEEPS {
@@ -55,7 +55,7 @@ fn net(summary: &Summary) -> f64 {
     summary.net_percent.max(PERCENT_MIN)
 }
 
-/// Sleeping against TCP with interrupts: the largest ratio of the rates counts.
+/// Sleeping compared with TCP and interrupts: the largest ratio of the rates counts.
 fn against_tcp(
     summaries: &[Summary],
     sleep: Duration,
@@ -84,7 +84,8 @@ fn against_tcp(
         let ratio = net(summary) / net(interrupted);
         measured = measured.max(ratio);
         raw = raw.max(summary.total_percent.median / interrupted.total_percent.median);
-        // No lower throughput: what was due, or as much of it as TCP brought.
+        // The throughput must not be lower: the messages that were due, or as many of them as TCP
+        // delivered.
         let as_much = summary.received_share >= interrupted.received_share.min(SHARE_MIN);
         met &= ratio <= TCP_RATIO_MAX && as_much;
         details.push(format!(
@@ -105,19 +106,19 @@ fn against_tcp(
     Some(raw_beside(verdict, raw).details(details.join(", ")))
 }
 
-/// What the figure would be with nothing subtracted.
+/// The verdict with the figure if nothing were subtracted.
 fn raw_beside(verdict: Verdict, raw: f64) -> Verdict {
     verdict.note(format!("raw {raw:.2}"))
 }
 
-/// `auto` against the cheapest fixed mode that keeps its delay.
+/// `auto` compared with the cheapest fixed mode that keeps its delay.
 fn auto(summaries: &[Summary], oversleeps: &[Oversleep], way: Way) -> Option<Verdict> {
     let WaitMode::Auto { delay } = way.mode.0 else {
         return None;
     };
     let delay_us = delay.as_nanos() as f64 / 1e3;
     let oversleep = oversleeps.iter().find(|late| late.sleep_us == delay_us)?;
-    // From the beginning of its sending: how late the sender is, is not the reader's doing.
+    // Since the beginning of sending, because the reader does not cause the sender's delays.
     let keeps = |summary: &Summary| {
         summary.since_sent.p99_us <= delay_us + oversleep.late.p99_us && summary.keeps_up()
     };
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_rate_decides_against_tcp_and_lower_ones_do_not_count() {
+    fn the_most_expensive_rate_decides_against_tcp_and_lower_rates_do_not_count() {
         let mut summaries = vec![
             shm("sleep:200us", 1e3, 9.0),
             summary(Transport::Plain, "interrupt", 1e3, 9.0),
@@ -253,10 +254,10 @@ mod tests {
                 .line()
                 .starts_with("met: sleep:200us over shared memory")
         );
-        // Less received is no saving.
+        // Receiving less is not a saving.
         summaries[4].received_share = 0.9;
         assert!(!is_met(&only(verdicts(&summaries, &[]))));
-        // Unless TCP does no better.
+        // Unless TCP receives no more.
         summaries[5].received_share = 0.8;
         assert!(is_met(&only(verdicts(&summaries, &[]))));
         summaries[4].net_percent = 7.0;
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_held_to_the_cheapest_mode_that_keeps_the_delay() {
+    fn auto_is_compared_with_the_cheapest_mode_that_keeps_the_delay() {
         let mut late = shm("sleep:10ms", 1e4, 0.1);
         late.since_sent.p99_us = 251.0;
         let mut slow = shm("backoff", 1e4, 0.1);
@@ -282,17 +283,17 @@ mod tests {
         assert!(is_met(&verdict), "{verdict:?}");
         assert!((measured(&verdict) - 1.1).abs() < 1e-9);
         assert!(verdict.details.contains("(sleep:200us)"), "{verdict:?}");
-        // The sleep is cheap, but the mean is above its bound: 0.3 % excuse one rate, not the mean.
+        // The sleep is cheap, but the mean is above its limit: 0.3 % excuses a single rate, not the mean.
         summaries[3].net_percent = 1.0;
         summaries[4].net_percent = 1.29;
         let verdict = only(verdicts(&summaries, &oversleeps()));
         assert!(!is_met(&verdict) && !verdict.details.contains("too much"));
-        // Without its oversleep nothing can be said.
+        // Without oversleeps there is no verdict.
         assert!(verdicts(&summaries, &[]).is_empty());
     }
 
     #[test]
-    fn one_bad_rate_is_too_much_even_where_the_mean_is_kept() {
+    fn one_bad_rate_is_too_much_even_if_the_mean_is_kept() {
         let mut summaries = Vec::new();
         for (rate_per_s, best, chosen) in [(1e2, 10.0, 10.0), (1e3, 10.0, 10.0), (1e4, 10.0, 14.0)]
         {
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn next_to_nothing_is_not_divided_by() {
+    fn a_cost_near_zero_is_not_a_divisor() {
         let summaries = [shm("interrupt", 1e2, -0.2), shm("auto:200us", 1e2, 0.01)];
         let verdict = only(verdicts(&summaries, &oversleeps()));
         assert_eq!((verdict.measured, verdict.met), (Some(1.0), Some(true)));

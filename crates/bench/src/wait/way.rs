@@ -1,4 +1,4 @@
-//! What is compared: how messages travel, and how their reader waits.
+//! What is compared: how messages are sent, and how their reader waits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use slackwater_engine::runtime::WaitMode;
 
-/// How messages travel.
+/// How messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// Not at all: the sender does everything but send.
+    /// Not at all: the sender does everything except sending.
     Nothing,
     /// The link through shared memory.
     Shm,
@@ -21,10 +21,10 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Those that carry messages.
+    /// The transports that send messages.
     pub const ALL: [Transport; 3] = [Transport::Shm, Transport::Tcp, Transport::Plain];
 
-    /// Its name on the command line and in tables.
+    /// The transport's name on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Transport::Nothing => "nothing",
@@ -34,7 +34,7 @@ impl Transport {
         }
     }
 
-    /// What it is, for headings.
+    /// The transport's name in headings.
     pub fn title(self) -> &'static str {
         match self {
             Transport::Nothing => "no messages",
@@ -56,17 +56,17 @@ impl FromStr for Transport {
 
     fn from_str(text: &str) -> Result<Transport, String> {
         let named = Transport::ALL.into_iter().find(|kind| kind.name() == text);
-        named.ok_or_else(|| "a kind is shm, tcp or plain".to_string())
+        named.ok_or_else(|| "expected shm, tcp or plain".to_string())
     }
 }
 
-/// A mode of waiting, written with the delay of `auto`: `auto:200us`.
+/// A wait mode; `auto` is written with its delay: `auto:200us`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mode(pub WaitMode);
 
 impl Mode {
-    /// Whether it is chosen while it runs.
+    /// Whether the mode is chosen at run time.
     pub fn is_auto(self) -> bool {
         matches!(self.0, WaitMode::Auto { .. })
     }
@@ -93,7 +93,7 @@ impl FromStr for Mode {
         };
         match format!("sleep:{time}").parse::<WaitMode>() {
             Ok(WaitMode::Sleep(delay)) => Ok(Mode(WaitMode::Auto { delay })),
-            _ => Err("'auto:' takes a time, such as 'auto:200us'".to_string()),
+            _ => Err("'auto:' needs a time, such as 'auto:200us'".to_string()),
         }
     }
 }
@@ -112,10 +112,10 @@ impl From<Mode> for String {
     }
 }
 
-/// One of the things compared.
+/// One of the variants that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
-    /// How messages travel.
+    /// How messages are sent.
     pub transport: Transport,
     /// How the reader waits.
     pub mode: Mode,
@@ -128,7 +128,7 @@ impl Way {
         mode: Mode(WaitMode::Interrupt),
     };
 
-    /// What P1 compares with: blocking reads and writes.
+    /// P1's baseline: blocking reads and writes.
     pub const PLAIN: Way = Way {
         transport: Transport::Plain,
         mode: Mode(WaitMode::Interrupt),
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_read_as_they_are_written() {
+    fn modes_are_parsed_as_they_are_written() {
         for text in ["poll", "sleep:200us", "auto:200us", "auto:10ms", "backoff"] {
             assert_eq!(text.parse::<Mode>().unwrap().to_string(), text);
         }

@@ -15,8 +15,8 @@ import org.apache.flink.table.api.TableResult;
  * Runs the statements of a file in this process, until their inputs end: java … slackwater.RunSql FILE PARALLELISM.
  *
  * <p>Settings are Flink's defaults, except that objects are reused between chained operators, which is what Flink's
- * documentation advises for speed. Statements are separated by a semicolon at the end of a line. The last line that it
- * prints says what CPU time the kernel has counted for the process.
+ * documentation advises for speed. Statements are separated by a semicolon at the end of a line. The last line of
+ * output contains the CPU time that the kernel has counted for the process.
  */
 public final class RunSql {
   private RunSql() {}
@@ -45,7 +45,7 @@ public final class RunSql {
     OperatingSystemMXBean system =
         (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     System.out.printf(Locale.ROOT, "%n{\"cpu_s\": %.3f}%n", system.getProcessCpuTime() / 1e9);
-    // Threads of the cluster would keep the process for seconds.
+    // Threads of the cluster would keep the process running for seconds.
     System.exit(0);
   }
 }
