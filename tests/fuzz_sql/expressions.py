@@ -1,6 +1,6 @@
 """Random expressions, each in our dialect and in DuckDB's.
 
-Where the two differ by design, the translation accounts for it; no comparison leaves anything out because of
+Where the two differ by design, the translation handles that; no comparison leaves anything out because of
 it.
 """
 
@@ -164,7 +164,7 @@ class Maker:
         return None
 
     def function(self, family, depth):
-        """One of the functions that are defined only by their texts."""
+        """One of the functions that are defined only by their SQL."""
         rng = self.rng
         if family == "time" and rng.random() < 0.5:
             a = self.column("time")

@@ -1,4 +1,4 @@
-"""The functions of docs/functions.md that are not in `expressions`: a table of their texts, by the type of
+"""The functions of docs/functions.md that are not in `expressions`: a table of their SQL, by the type of
 their result.
 
 Each entry is (result type, families of its arguments, our text, DuckDB's text, largest magnitude or None).

@@ -85,7 +85,7 @@ use plan::{Experiment, Plan, REGION_BYTES, RESERVE};
 use sweep::Sweep;
 
 use crate::lab::{self, Chart, Experiment as Kind, Verdict};
-use crate::party::PartArguments;
+use crate::part_process::PartArguments;
 
 /// Runs one stage of a pipeline.
 pub fn run_part(arguments: &PartArguments) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::party::PartArguments;
+use crate::part_process::PartArguments;
 use crate::{
     balance, broadcast, checkpoint, chunking, fleet, hibench, line, link, nexmark, placement,
     target, wait,

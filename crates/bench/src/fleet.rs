@@ -34,7 +34,7 @@ pub use namespaces::are_allowed as namespaces_are_allowed;
 pub use parent::{Links, Seen, Setup, run};
 pub use shape::Shape;
 
-use crate::party::PartArguments;
+use crate::part_process::PartArguments;
 
 /// Runs one process of a fleet.
 pub fn run_part(arguments: &PartArguments) -> Result<(), String> {

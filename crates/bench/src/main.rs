@@ -20,7 +20,7 @@ mod lab;
 mod line;
 mod link;
 mod nexmark;
-mod party;
+mod part_process;
 mod placement;
 mod programs;
 mod target;

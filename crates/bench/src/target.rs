@@ -58,7 +58,7 @@ use plan::Plan;
 
 use crate::common::Assumed;
 use crate::lab::{self, Chart, Experiment, Verdict, distinct, rate};
-use crate::party::PartArguments;
+use crate::part_process::PartArguments;
 
 /// Runs the generator.
 pub fn run_part(arguments: &PartArguments) -> Result<(), String> {

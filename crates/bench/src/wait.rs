@@ -52,7 +52,7 @@ use way::Way;
 
 use crate::common::{DISTURBED_MAX, Latency};
 use crate::lab::{self, Chart, Experiment, Verdict, rate};
-use crate::party::PartArguments;
+use crate::part_process::PartArguments;
 
 /// Runs one side of a point.
 pub fn run_part(arguments: &PartArguments) -> Result<(), String> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::output::Output;
 use super::plan::Plan;
 use super::query::{Place, Spec, text};
-use super::running::{OUTPUT, PATIENCE, Running};
+use super::running::{OUTPUT, Running, TIMEOUT};
 use crate::lab::folder::Folder;
 use crate::lab::processes::children;
 
@@ -19,7 +19,7 @@ const INTERVAL_MS: u64 = 1_000;
 const PROCESSES: usize = 2;
 
 /// Interval between two looks at the query's output.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Times after the death of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -59,8 +59,8 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
     let folder = Folder::make(&plan.folder)?;
     let text = text(&spec, plan.rate_per_s, &folder.file(OUTPUT), false);
     let count = PROCESSES.to_string();
-    // The query ends by itself if this process can't end it.
-    let duration_s = plan.warm_up_s(keys) + PATIENCE.as_secs_f64() * 3.0;
+    // A limit for the query, in case this process can't end it.
+    let duration_s = plan.warm_up_s(keys) + TIMEOUT.as_secs_f64() * 3.0;
     let duration = format!("{duration_s:.0}s");
     let arguments = [
         "--duration",
@@ -94,7 +94,7 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
     let due_rows = ((killed - begun.0).as_secs_f64() * plan.rate_per_s as f64) as u64;
     let mut noticed = None;
     let back = wait(&mut running, |running| {
-        while let Some(said) = running.hear() {
+        while let Some(said) = running.next_line() {
             // Earlier lines are not about this death.
             if said.at >= killed {
                 noticed.get_or_insert(said.at);
@@ -124,7 +124,7 @@ fn wait<T>(
     running: &mut Running,
     mut look: impl FnMut(&mut Running) -> Option<T>,
 ) -> Result<(Instant, T), String> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         if let Some(seen) = look(running) {
             return Ok((Instant::now(), seen));
@@ -135,6 +135,6 @@ fn wait<T>(
         if Instant::now() > until {
             return Err(running.failed("the query did not recover"));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

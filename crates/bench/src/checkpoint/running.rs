@@ -9,7 +9,7 @@ use crate::lab::folder::Folder;
 use crate::programs;
 
 /// How long the query may take to end after its last row, and to recover.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Names of the files in a point's folder: the query's report, checkpoints and rows.
 pub const REPORT: &str = "report.json";
@@ -17,10 +17,10 @@ pub const STATE: &str = "state";
 pub const OUTPUT: &str = "out";
 
 /// Interval between two checks whether the process has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A line of the query's standard error, and its time.
-pub struct Said {
+pub struct StderrLine {
     /// When the line arrived.
     pub at: Instant,
     /// The text of the line.
@@ -30,9 +30,9 @@ pub struct Said {
 /// A running query, which is killed when this is dropped.
 pub struct Running {
     child: Child,
-    lines: Receiver<Said>,
+    lines: Receiver<StderrLine>,
     /// All lines that were read so far.
-    heard: String,
+    stderr: String,
 }
 
 impl Running {
@@ -70,7 +70,7 @@ impl Running {
             std::thread::spawn(move || {
                 for line in BufReader::new(pipe).lines().map_while(Result::ok) {
                     let at = Instant::now();
-                    if sender.send(Said { at, line }).is_err() {
+                    if sender.send(StderrLine { at, line }).is_err() {
                         return;
                     }
                 }
@@ -79,7 +79,7 @@ impl Running {
         Ok(Running {
             child,
             lines,
-            heard: String::new(),
+            stderr: String::new(),
         })
     }
 
@@ -89,10 +89,10 @@ impl Running {
     }
 
     /// The next line of standard error, if there is one now.
-    pub fn hear(&mut self) -> Option<Said> {
+    pub fn next_line(&mut self) -> Option<StderrLine> {
         let said = self.lines.try_recv().ok()?;
-        self.heard.push_str(&said.line);
-        self.heard.push('\n');
+        self.stderr.push_str(&said.line);
+        self.stderr.push('\n');
         Some(said)
     }
 
@@ -105,21 +105,21 @@ impl Running {
     pub fn failed(&mut self, why: &str) -> String {
         let _ = self.child.kill();
         // The end of the process closes the pipe.
-        while let Ok(said) = self.lines.recv_timeout(PATIENCE) {
-            self.heard.push_str(&said.line);
-            self.heard.push('\n');
+        while let Ok(said) = self.lines.recv_timeout(TIMEOUT) {
+            self.stderr.push_str(&said.line);
+            self.stderr.push('\n');
         }
-        format!("{why}\n{}", self.heard.trim_end())
+        format!("{why}\n{}", self.stderr.trim_end())
     }
 
     /// Waits until the query ends, which must be without an error.
     pub fn finish(mut self) -> Result<(), String> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
                 Ok(Some(status)) => return Err(self.failed(&format!("the query failed: {status}"))),
-                Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
+                Ok(None) if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
                 Ok(None) => return Err(self.failed("the query did not end")),
                 Err(error) => return Err(self.failed(&error.to_string())),
             }

@@ -7,7 +7,7 @@
 //!
 //! Shutdown: each process answers at the end of the interval and continues, so that the others' figures
 //! are not affected; when all have answered, the parent kills all of them. A process that fails reports
-//! the reason on standard error and ends, which ends its neighbors. Dropping a [`Party`] ends its
+//! the reason on standard error and ends, which ends its neighbors. Dropping a [`PartProcess`] ends its
 //! process, the kernel ends the processes with their parent, and a process that is not ended gives up a
 //! while after its interval.
 
@@ -27,7 +27,7 @@ use super::others::Others;
 use super::queries::Schedule;
 use super::stage::{self, Filter, Source, Stage, Viewer};
 use super::tally::Tally;
-use crate::party::{Party, pair};
+use crate::part_process::{PartProcess, pair};
 use slackwater::machine;
 use slackwater::measure;
 use slackwater::measure::control::Control;
@@ -219,9 +219,9 @@ pub struct Times {
 pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Point, String> {
     let order = *order;
     // Starts all of them before the first receives an order: if one can't be started, the others end.
-    let mut parties = Vec::new();
+    let mut children = Vec::new();
     for _ in 0..STAGES {
-        parties.push(Party::start("chunking-part")?);
+        children.push(PartProcess::start("chunking-part")?);
     }
     {
         let mut pairs = Vec::new();
@@ -229,16 +229,16 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
             pairs.push(pair()?);
         }
         // One end of each pair goes to a stage and the other end to the next stage.
-        for (stage, party) in parties.iter().enumerate() {
+        for (stage, child) in children.iter().enumerate() {
             let core = cores[stage];
             let part = Part { stage, core, order };
             let (_, before) = &pairs[(stage + STAGES - 1) % STAGES];
             let (after, _) = &pairs[stage];
-            party.tell(&part, &[before.as_fd(), after.as_fd()])?;
+            child.send(&part, &[before.as_fd(), after.as_fd()])?;
         }
     }
-    for (stage, party) in parties.iter_mut().enumerate() {
-        expect::<String>(party, stage)?;
+    for (stage, child) in children.iter_mut().enumerate() {
+        expect::<String>(child, stage)?;
     }
     let others = Others::start();
     let start_ns = now_ns() + LEAD_NS;
@@ -249,14 +249,14 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
         end_ns: begin_ns + times.time.as_nanos() as u64,
         grace_ns: times.grace.as_nanos() as u64,
     };
-    for party in &parties {
-        party.tell(&interval, &[])?;
+    for child in &children {
+        child.send(&interval, &[])?;
     }
     let mut cores_used = 0.0;
     let mut seen = Seen::default();
     // The viewer comes last: it waits for answers, and the others have theirs by then.
-    for (stage, party) in parties.iter_mut().enumerate() {
-        let answer = expect::<Answer>(party, stage)?;
+    for (stage, child) in children.iter_mut().enumerate() {
+        let answer = expect::<Answer>(child, stage)?;
         cores_used += answer.cores;
         seen = answer.seen;
     }
@@ -268,14 +268,17 @@ pub fn measure(order: &Order, cores: [usize; STAGES], times: Times) -> Result<Po
     })
 }
 
-fn expect<T: serde::de::DeserializeOwned>(party: &mut Party, stage: usize) -> Result<T, String> {
-    match party.hear::<T>()? {
+fn expect<T: serde::de::DeserializeOwned>(
+    child: &mut PartProcess,
+    stage: usize,
+) -> Result<T, String> {
+    match child.receive::<T>()? {
         Some(answer) => Ok(answer),
         // Its end of the socket is closed, so it has ended.
         None => Err(format!(
             "{} failed ({}); see above for the reason, if it reported one",
             NAMES[stage],
-            party.ending()
+            child.ending()
         )),
     }
 }

@@ -16,7 +16,7 @@ struct Open {
 }
 
 /// The queries of one kind that were due in the interval.
-struct Account {
+struct KindTally {
     times: Histogram<u64>,
     sum_ns: f64,
     /// Queries that are under way.
@@ -24,11 +24,11 @@ struct Account {
     left_out: u64,
 }
 
-impl Account {
-    fn new() -> Account {
+impl KindTally {
+    fn new() -> KindTally {
         // Up to 100 s, with three digits.
         let times = Histogram::new_with_bounds(1, 100_000_000_000, 3);
-        Account {
+        KindTally {
             times: times.expect("these bounds are possible"),
             sum_ns: 0.0,
             open: 0,
@@ -65,8 +65,8 @@ pub struct Tally {
     open: HashMap<u64, Open>,
     under_way: UnderWay,
     next_id: u64,
-    complete: Account,
-    partial: Account,
+    complete: KindTally,
+    partial: KindTally,
     /// Bytes of complete updates that arrived within the interval.
     complete_bytes: u64,
 }
@@ -81,8 +81,8 @@ impl Tally {
             open: HashMap::new(),
             under_way: UnderWay::default(),
             next_id: 0,
-            complete: Account::new(),
-            partial: Account::new(),
+            complete: KindTally::new(),
+            partial: KindTally::new(),
             complete_bytes: 0,
         }
     }
@@ -97,12 +97,12 @@ impl Tally {
         let counts = self.interval.contains(query.due_ns);
         let id = self.next_id;
         self.next_id += 1;
-        let account = self.account(query.kind);
+        let tally = self.tally_of(query.kind);
         if query.left_out {
-            account.left_out += u64::from(counts);
+            tally.left_out += u64::from(counts);
             return id;
         }
-        account.open += u64::from(counts);
+        tally.open += u64::from(counts);
         *self.count(query.kind) += 1;
         let open = Open {
             kind: query.kind,
@@ -127,11 +127,11 @@ impl Tally {
             self.open.remove(&id);
             *self.count(kind) -= 1;
             if self.interval.contains(due_ns) {
-                let account = self.account(kind);
+                let tally = self.tally_of(kind);
                 let time_ns = now_ns.saturating_sub(due_ns);
-                account.open -= 1;
-                account.sum_ns += time_ns as f64;
-                account.times.saturating_record(time_ns);
+                tally.open -= 1;
+                tally.sum_ns += time_ns as f64;
+                tally.times.saturating_record(time_ns);
             }
         }
         true
@@ -152,7 +152,7 @@ impl Tally {
         })
     }
 
-    fn account(&mut self, kind: Kind) -> &mut Account {
+    fn tally_of(&mut self, kind: Kind) -> &mut KindTally {
         match kind {
             Kind::Complete => &mut self.complete,
             Kind::Partial => &mut self.partial,

@@ -9,9 +9,9 @@ use slackwater_engine::protocol::{Attached, EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::time::now_ns;
 
-use super::load::{Desk, Makes, Note, Pace, Phase};
+use super::load::{Factory, Note, Pace, Phase, PhaseControl};
 use super::namespaces;
-use super::parent::{Account, Links, Order, PATIENCE, Start, Word};
+use super::parent::{Links, Measured, Order, Report, Start, TIMEOUT};
 use crate::common::sleep_until;
 use slackwater::hosts::channel::Channel;
 use slackwater::hosts::connect::{self, Part};
@@ -46,13 +46,13 @@ fn receive(channel: &Channel) -> Result<(Order, Vec<OwnedFd>), String> {
 }
 
 fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), String> {
-    let say = |word: Word| channel.send(&word, &[]).map_err(|error| error.to_string());
+    let say = |word: Report| channel.send(&word, &[]).map_err(|error| error.to_string());
     let deployment = start.shape.deployment()?;
     let mut address = Ipv4Addr::LOCALHOST;
     if start.links == Links::Namespaces {
         // Before the first thread, which would stay in the old namespace.
         namespaces::leave()?;
-        say(Word::Apart)?;
+        say(Report::Apart)?;
         let (Order::Attached, _) = receive(channel)? else {
             return Err("was not attached to the shared network".to_string());
         };
@@ -78,7 +78,7 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
     let (ends, _watch, _acceptor);
     if start.links != Links::SharedMemory {
         let listening = connect::Listening::at(address, &part, [0; 16]).map_err(failed)?;
-        say(Word::Listens(listening.address()))?;
+        say(Report::Listens(listening.address()))?;
         let (Order::Connect(addresses), _) = receive(channel)? else {
             return Err("did not receive the addresses of the other processes".to_string());
         };
@@ -92,12 +92,12 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
         (ends, _watch) = connect::shared_memory(&part, others.collect()).map_err(failed)?;
     }
     let (notes_sender, notes) = mpsc::channel();
-    let desk = Arc::new(Desk::new(start.phases.clone(), notes_sender));
-    let makes = Makes(desk.clone());
-    let deployed = runtime.deploy_part(&deployment, start.process, &makes, ends);
+    let control = Arc::new(PhaseControl::new(start.phases.clone(), notes_sender));
+    let factory = Factory(control.clone());
+    let deployed = runtime.deploy_part(&deployment, start.process, &factory, ends);
     deployed.map_err(|error| error.to_string())?;
     std::thread::spawn(move || end_with_the_first_failure(&events));
-    say(Word::Ready)?;
+    say(Report::Ready)?;
     let sinks = start.shape.sinks(&deployment, start.process);
     let has_source = start.process == 0;
     loop {
@@ -106,28 +106,28 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
         };
         let cpu_s = machine::process_cpu_s();
         if has_source {
-            send(&desk, phase, start.phases[phase]);
+            send(&control, phase, start.phases[phase]);
         }
-        let mut account = Account::default();
+        let mut measured = Measured::default();
         for _ in 0..sinks + usize::from(has_source) {
-            let note = notes.recv_timeout(PATIENCE);
-            account.add(note.map_err(|_| "messages were lost")?);
+            let note = notes.recv_timeout(TIMEOUT);
+            measured.add(note.map_err(|_| "messages were lost")?);
         }
-        account.cpu_s = machine::process_cpu_s() - cpu_s;
-        say(Word::Done(account))?;
+        measured.cpu_s = machine::process_cpu_s() - cpu_s;
+        say(Report::Done(measured))?;
     }
 }
 
 /// Lets the source send at its pace.
-fn send(desk: &Desk, number: usize, phase: Phase) {
-    desk.begin(number);
+fn send(control: &PhaseControl, number: usize, phase: Phase) {
+    control.begin(number);
     match phase.pace {
-        Pace::Flat { .. } => desk.allow(u64::MAX),
+        Pace::Flat { .. } => control.allow(u64::MAX),
         Pace::Spaced { messages, gap_ns } => {
             let begin_ns = now_ns() + LEAD_NS;
             for message in 0..messages {
                 sleep_until(begin_ns + message * gap_ns);
-                desk.allow(message + 1);
+                control.allow(message + 1);
             }
         }
     }
@@ -147,7 +147,7 @@ fn end_with_the_first_failure(events: &mpsc::Receiver<(WorkerEvent, Attached)>) 
     }
 }
 
-impl Account {
+impl Measured {
     fn add(&mut self, note: Note) {
         match note {
             Note::Sent { times_ns, messages } => {

@@ -83,7 +83,7 @@ pub enum Note {
 
 /// What the main thread and the instances of this process share: the present phase, and how much of it
 /// may be sent.
-pub struct Desk {
+pub struct PhaseControl {
     phases: Vec<Phase>,
     /// The present phase, counted from 1; 0 before the first.
     phase: AtomicU64,
@@ -93,10 +93,10 @@ pub struct Desk {
     notes: mpsc::Sender<Note>,
 }
 
-impl Desk {
-    /// A desk for these phases; the instances send their reports through `notes`.
-    pub fn new(phases: Vec<Phase>, notes: mpsc::Sender<Note>) -> Desk {
-        Desk {
+impl PhaseControl {
+    /// Starts before the first of these phases; the instances send their reports through `notes`.
+    pub fn new(phases: Vec<Phase>, notes: mpsc::Sender<Note>) -> PhaseControl {
+        PhaseControl {
             phases,
             phase: AtomicU64::new(0),
             allowed: AtomicU64::new(0),
@@ -136,10 +136,10 @@ fn schema() -> SchemaRef {
     )]))
 }
 
-/// Creates sources and sinks that share one desk.
-pub struct Makes(pub Arc<Desk>);
+/// Creates sources and sinks that share one control.
+pub struct Factory(pub Arc<PhaseControl>);
 
-impl Catalog for Makes {
+impl Catalog for Factory {
     fn source(&self, _: usize, _: usize, _: usize) -> Result<SourceParts> {
         let column: Arc<dyn Expression> = Arc::new(Column::new(0, DataType::Int64));
         Ok(SourceParts {
@@ -148,7 +148,7 @@ impl Catalog for Makes {
             recorder: None,
             notices: None,
             source: Box::new(Numbers {
-                desk: self.0.clone(),
+                control: self.0.clone(),
                 running: None,
                 done: 0,
             }),
@@ -174,7 +174,7 @@ impl Catalog for Makes {
 
     fn sink(&self, _: usize, _: usize, _: usize) -> Result<Box<dyn Sink>> {
         Ok(Box::new(Arrivals {
-            desk: self.0.clone(),
+            control: self.0.clone(),
             times_ns: Vec::new(),
         }))
     }
@@ -196,7 +196,7 @@ impl DeadLetters for NoLetters {
 }
 
 struct Numbers {
-    desk: Arc<Desk>,
+    control: Arc<PhaseControl>,
     running: Option<Running>,
     /// Number of phases that have ended.
     done: u64,
@@ -215,7 +215,7 @@ struct Running {
 impl Source for Numbers {
     fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
         let mut waker = self
-            .desk
+            .control
             .waker
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -227,14 +227,14 @@ impl Source for Numbers {
     }
 
     fn poll(&mut self) -> Result<SourcePoll> {
-        let phase = self.desk.phase.load(Ordering::Acquire);
-        let allowed = self.desk.allowed.load(Ordering::Acquire);
+        let phase = self.control.phase.load(Ordering::Acquire);
+        let allowed = self.control.allowed.load(Ordering::Acquire);
         if phase == self.done || allowed == 0 {
             return Ok(SourcePoll::Pending);
         }
         let now_ns = now_ns();
         if self.running.is_none() {
-            let phase = self.desk.phases[phase as usize - 1];
+            let phase = self.control.phases[phase as usize - 1];
             let numbers = Int64Array::from_iter_values(0..phase.rows() as i64);
             self.running = Some(Running {
                 phase,
@@ -274,7 +274,7 @@ impl Source for Numbers {
         if last {
             self.done = phase;
             let running = self.running.take().expect("it is running");
-            self.desk.say(Note::Sent {
+            self.control.say(Note::Sent {
                 times_ns: running.times_ns,
                 messages: running.sent,
             });
@@ -287,7 +287,7 @@ impl Source for Numbers {
 
 /// Notes when messages arrive.
 struct Arrivals {
-    desk: Arc<Desk>,
+    control: Arc<PhaseControl>,
     times_ns: Vec<u64>,
 }
 
@@ -302,7 +302,7 @@ impl Sink for Arrivals {
         let lost = || Error::new("a message", "was lost on the way");
         let origin = chunk.origin.as_ref().ok_or_else(lost)?;
         let position = origin.positions.at(chunk.rows() - 1);
-        let phase = self.desk.phases.get((position >> PHASE_SHIFT) as usize);
+        let phase = self.control.phases.get((position >> PHASE_SHIFT) as usize);
         let phase = phase.ok_or_else(lost)?;
         let place = position & ((1 << PHASE_SHIFT) - 1);
         if !(place + 1).is_multiple_of(phase.rows() as u64) {
@@ -315,7 +315,7 @@ impl Sink for Arrivals {
         }
         if last {
             let times_ns = std::mem::take(&mut self.times_ns);
-            self.desk.say(Note::Received { times_ns });
+            self.control.say(Note::Received { times_ns });
         }
         Ok(())
     }

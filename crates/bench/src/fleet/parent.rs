@@ -15,7 +15,7 @@ use slackwater::hosts::channel::Channel;
 use slackwater::hosts::mesh;
 
 /// The longest time that a phase may take: far longer than any does.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What connects processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ pub struct Start {
 
 /// A message from a process.
 #[derive(Serialize, Deserialize)]
-pub enum Word {
+pub enum Report {
     /// It has left the parent's network namespace.
     Apart,
     /// The address at which it listens, if others send to it.
@@ -88,12 +88,12 @@ pub enum Word {
     /// It is connected.
     Ready,
     /// The phase has ended in this process.
-    Done(Account),
+    Done(Measured),
 }
 
 /// Measurements of a phase in one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Account {
+pub struct Measured {
     /// When messages were sent, from the process with the source.
     pub sent_ns: Vec<u64>,
     /// Number of messages.
@@ -104,7 +104,7 @@ pub struct Account {
     pub cpu_s: f64,
 }
 
-impl Account {
+impl Measured {
     /// Adds the times at which a sink, or all sinks of a process, had the messages.
     pub fn receive(&mut self, times_ns: &[u64]) {
         let more = self.received_ns.len().max(times_ns.len());
@@ -117,13 +117,13 @@ impl Account {
 
 impl Seen {
     /// The measurements of all processes together.
-    fn of(phase: &Phase, accounts: &[Account]) -> Result<Seen, String> {
-        let mut all = Account::default();
-        for account in accounts {
-            all.receive(&account.received_ns);
-            all.messages += account.messages;
-            all.cpu_s += account.cpu_s;
-            all.sent_ns.extend(&account.sent_ns);
+    fn of(phase: &Phase, all_measured: &[Measured]) -> Result<Seen, String> {
+        let mut all = Measured::default();
+        for measured in all_measured {
+            all.receive(&measured.received_ns);
+            all.messages += measured.messages;
+            all.cpu_s += measured.cpu_s;
+            all.sent_ns.extend(&measured.sent_ns);
         }
         if all.sent_ns.is_empty() || all.sent_ns.len() != all.received_ns.len() {
             return Err(format!(
@@ -150,13 +150,13 @@ impl Seen {
 }
 
 /// A process, which ends when this is dropped.
-struct Party {
+struct ChildProcess {
     channel: Channel,
     child: Child,
 }
 
-impl Party {
-    fn start() -> Result<Party, String> {
+impl ChildProcess {
+    fn start() -> Result<ChildProcess, String> {
         let failed = |error: std::io::Error| format!("can't start a process: {error}");
         let (channel, theirs) = Channel::pair().map_err(failed)?;
         // A copy without the flag that closes it when the program is started.
@@ -164,26 +164,26 @@ impl Party {
         let mut command = programs::part("fleet-part", inherited.as_raw_fd())?;
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().map_err(failed)?;
-        Ok(Party { channel, child })
+        Ok(ChildProcess { channel, child })
     }
 
-    fn tell(&self, order: &Order, sockets: &[OwnedFd]) -> Result<(), String> {
+    fn send(&self, order: &Order, sockets: &[OwnedFd]) -> Result<(), String> {
         let sockets = sockets.iter().map(AsFd::as_fd).collect::<Vec<_>>();
-        let told = self.channel.send(order, &sockets);
-        told.map_err(|error| format!("a process has ended ({error}); see above for the reason"))
+        let sent = self.channel.send(order, &sockets);
+        sent.map_err(|error| format!("a process has ended ({error}); see above for the reason"))
     }
 
-    fn hear(&self) -> Result<Word, String> {
-        let heard = self
+    fn receive(&self) -> Result<Report, String> {
+        let received = self
             .channel
-            .receive::<Word>()
+            .receive::<Report>()
             .map_err(|error| error.to_string())?;
-        let (word, _) = heard.ok_or("a process has failed; see above for the reason")?;
-        Ok(word)
+        let (report, _) = received.ok_or("a process has failed; see above for the reason")?;
+        Ok(report)
     }
 }
 
-impl Drop for Party {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -191,12 +191,12 @@ impl Drop for Party {
 }
 
 /// All processes, which end together: one that outlived the others would report their end as an error.
-struct Parties(Vec<Party>);
+struct ChildProcesses(Vec<ChildProcess>);
 
-impl Drop for Parties {
+impl Drop for ChildProcesses {
     fn drop(&mut self) {
-        for party in &mut self.0 {
-            let _ = party.child.kill();
+        for child in &mut self.0 {
+            let _ = child.child.kill();
         }
     }
 }
@@ -208,15 +208,15 @@ impl Drop for Parties {
 /// If a process can't be started, or fails.
 pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
     let processes = setup.shape.processes();
-    let mut fleet = Parties(Vec::new());
+    let mut fleet = ChildProcesses(Vec::new());
     for _ in 0..processes {
-        fleet.0.push(Party::start()?);
+        fleet.0.push(ChildProcess::start()?);
     }
-    let parties = &fleet.0;
-    let pids = parties.iter().map(|party| party.child.id());
+    let children = &fleet.0;
+    let pids = children.iter().map(|child| child.child.id());
     let pids = pids.collect::<Vec<u32>>();
     let sockets = mesh(processes).map_err(|error| format!("can't create sockets: {error}"))?;
-    for (process, (party, sockets)) in parties.iter().zip(sockets).enumerate() {
+    for (process, (child, sockets)) in children.iter().zip(sockets).enumerate() {
         let start = Start {
             shape: setup.shape.clone(),
             links: setup.links,
@@ -224,56 +224,56 @@ pub fn run(setup: &Setup) -> Result<Vec<Seen>, String> {
             process,
             pids: pids.clone(),
         };
-        party.tell(&Order::Start(start), &sockets)?;
+        child.send(&Order::Start(start), &sockets)?;
     }
     // Dropped before the processes: the bridge can be removed with or without its cables.
     let _network = match setup.links {
-        Links::Namespaces => Some(attach(parties, &pids)?),
+        Links::Namespaces => Some(attach(children, &pids)?),
         _ => None,
     };
     if setup.links != Links::SharedMemory {
         let mut addresses = Vec::new();
-        for party in parties {
-            let Word::Listens(address) = party.hear()? else {
+        for child in children {
+            let Report::Listens(address) = child.receive()? else {
                 return Err(out_of_turn());
             };
             addresses.push(address);
         }
-        for party in parties {
-            party.tell(&Order::Connect(addresses.clone()), &[])?;
+        for child in children {
+            child.send(&Order::Connect(addresses.clone()), &[])?;
         }
     }
-    for party in parties {
-        let Word::Ready = party.hear()? else {
+    for child in children {
+        let Report::Ready = child.receive()? else {
             return Err(out_of_turn());
         };
     }
     let phases = setup.phases.iter().enumerate();
     let seen = phases.map(|(number, phase)| {
-        for party in parties {
-            party.tell(&Order::Begin(number), &[])?;
+        for child in children {
+            child.send(&Order::Begin(number), &[])?;
         }
-        let mut accounts = Vec::new();
-        for party in parties {
-            let Word::Done(account) = party.hear()? else {
+        let mut all_measured = Vec::new();
+        for child in children {
+            let Report::Done(measured) = child.receive()? else {
                 return Err(out_of_turn());
             };
-            accounts.push(account);
+            all_measured.push(measured);
         }
-        Seen::of(phase, &accounts)
+        Seen::of(phase, &all_measured)
     });
     seen.collect()
 }
 
 /// Gives each process its cable, once it has left the parent's network namespace.
-fn attach(parties: &[Party], pids: &[u32]) -> Result<Network, String> {
+fn attach(children: &[ChildProcess], pids: &[u32]) -> Result<Network, String> {
     let network = Network::create()?;
-    for (party, &pid) in parties.iter().zip(pids) {
-        let Word::Apart = party.hear()? else {
+    for (child, &pid) in children.iter().zip(pids) {
+        let Report::Apart = child.receive()? else {
             return Err(out_of_turn());
         };
         network.attach(pid)?;
-        party.tell(&Order::Attached, &[])?;
+        child.send(&Order::Attached, &[])?;
     }
     Ok(network)
 }
@@ -288,15 +288,15 @@ mod tests {
 
     #[test]
     fn a_message_has_arrived_when_the_last_sink_has_it() {
-        let account = |sent: &[u64], received: &[u64]| {
-            let mut account = Account {
+        let measured = |sent: &[u64], received: &[u64]| {
+            let mut measured = Measured {
                 sent_ns: sent.to_vec(),
                 messages: sent.len() as u64,
                 cpu_s: 1e-6,
-                ..Account::default()
+                ..Measured::default()
             };
-            account.receive(received);
-            account
+            measured.receive(received);
+            measured
         };
         let phase = Phase {
             size_bytes: 64,
@@ -305,14 +305,14 @@ mod tests {
                 gap_ns: 1,
             },
         };
-        let accounts = [
-            account(&[1_000, 2_000], &[1_500, 9_000]),
-            account(&[], &[4_000, 3_000]),
+        let measured = [
+            measured(&[1_000, 2_000], &[1_500, 9_000]),
+            measured(&[], &[4_000, 3_000]),
         ];
-        let seen = Seen::of(&phase, &accounts).expect("all came");
+        let seen = Seen::of(&phase, &measured).expect("all came");
         assert_eq!(seen.latencies_us, [3.0, 7.0]);
         assert_eq!(seen.cpu_us_per_message, 1.0);
-        let error = Seen::of(&phase, &[accounts[0].clone(), accounts[0].clone()])
+        let error = Seen::of(&phase, &[measured[0].clone(), measured[0].clone()])
             .expect_err("messages are missing");
         assert!(
             error.contains("4 messages were sent, and 2 arrived"),

@@ -2,7 +2,7 @@
 //!
 //! When polling, descriptors don't block and are tried again at once; by interrupt, they block. A stream
 //! gathers small messages into one write and reads up to 64 KiB at a time, as any buffered reader and
-//! writer do; a socket that keeps messages apart sends and receives each by itself.
+//! writer do; a socket that keeps messages apart sends and receives each one separately.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -25,7 +25,7 @@ pub struct FlinkCost {
 
 /// The program's own report of what the kernel counted for it.
 #[derive(Deserialize)]
-struct Said {
+struct FlinkReport {
     cpu_s: f64,
 }
 
@@ -64,13 +64,13 @@ impl Flink {
         let begun = Instant::now();
         let output = finish(command, text, None)?;
         let wall_s = begun.elapsed().as_secs_f64();
-        let said = String::from_utf8_lossy(&output.stdout);
-        let last = said.lines().last().unwrap_or_default();
-        let said = serde_json::from_str::<Said>(last)
+        let report = String::from_utf8_lossy(&output.stdout);
+        let last = report.lines().last().unwrap_or_default();
+        let report = serde_json::from_str::<FlinkReport>(last)
             .map_err(|error| format!("can't parse Flink's report '{last}': {error}"))?;
         Ok(FlinkCost {
             wall_s,
-            cpu_s: said.cpu_s,
+            cpu_s: report.cpu_s,
         })
     }
 }

@@ -14,7 +14,7 @@ use super::setting::Setting;
 use crate::programs;
 
 /// How long the query may take to end after its last row.
-const END_PATIENCE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The paths of the programs, and the core that the hand-written one is pinned to: the core of the
 /// engine's first worker.
@@ -108,7 +108,7 @@ impl Running {
 
     /// Waits until the query ends, which must be without an error; returns the engine's own measurements.
     pub fn finish(mut self) -> Result<Option<Own>, String> {
-        let (status, out, said) = self.end(END_PATIENCE)?;
+        let (status, out, said) = self.end(END_TIMEOUT)?;
         if !status.success() {
             return Err(format!("the query failed: {status}\n{said}"));
         }
@@ -128,7 +128,7 @@ impl Running {
     }
 
     /// For a query that failed, or whose generator did: how it ended, and its standard error.
-    pub fn last_words(mut self) -> String {
+    pub fn failure(mut self) -> String {
         match self.end(Duration::from_secs(1)) {
             Ok((status, _, said)) => format!("the query ended: {status}\n{said}"),
             Err(error) => error,

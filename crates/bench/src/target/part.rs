@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Shutdown: the generator answers and ends, or reports the reason of a failure on standard error and
-//! ends. It also ends when one of the connections ends, after [`PATIENCE`] without data, and with the
+//! ends. It also ends when one of the connections ends, after [`TIMEOUT`] without data, and with the
 //! process that started it.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -24,10 +24,10 @@ use slackwater_link::set_timer_slack_ns;
 
 use super::order::{Generated, Order};
 use super::query::Addresses;
-use super::receiver::{PATIENCE, Tally, receive};
+use super::receiver::{TIMEOUT, Tally, receive};
 use super::sender::send;
 use crate::common::{Interval, Latency};
-use crate::party::Party;
+use crate::part_process::PartProcess;
 use slackwater::measure;
 use slackwater::measure::program::inherit;
 
@@ -95,34 +95,34 @@ fn address(listener: &TcpListener) -> Result<SocketAddr, String> {
 fn accept(listener: &TcpListener, what: &str) -> Result<TcpStream, String> {
     let failed = |error: std::io::Error| format!("the connection for {what}: {error}");
     let patience = Timespec {
-        tv_sec: PATIENCE.as_secs() as i64,
+        tv_sec: TIMEOUT.as_secs() as i64,
         tv_nsec: 0,
     };
     let polled = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience));
     if polled.map_err(|error| failed(error.into()))? == 0 {
-        let seconds = PATIENCE.as_secs();
+        let seconds = TIMEOUT.as_secs();
         return Err(format!(
             "the query did not connect for {what} within {seconds} s"
         ));
     }
     let (stream, _) = listener.accept().map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+    stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
     Ok(stream)
 }
 
 /// The generator, as the parent process sees it. Dropping this ends its process.
-pub struct Generator(Party);
+pub struct Generator(PartProcess);
 
 impl Generator {
     /// Starts a generator with an order; returns the addresses at which it listens.
     pub fn start(order: &Order) -> Result<(Generator, Addresses), String> {
-        let party = Party::start("target-part")?;
-        party.tell(order, &[])?;
-        let addresses = party.hear::<Addresses>()?;
+        let child = PartProcess::start("target-part")?;
+        child.send(order, &[])?;
+        let addresses = child.receive::<Addresses>()?;
         let addresses = addresses.ok_or("the generator has ended; see above for the reason")?;
-        Ok((Generator(party), addresses))
+        Ok((Generator(child), addresses))
     }
 
     /// The measured interval, which is known as soon as the query has connected. `None` if the process
@@ -144,7 +144,7 @@ impl Generator {
         if ends[0].revents().is_empty() {
             return Ok(None);
         }
-        self.0.hear::<Interval>()
+        self.0.receive::<Interval>()
     }
 
     /// The generator's process id.
@@ -154,6 +154,6 @@ impl Generator {
 
     /// The generator's measurements; `None` if it failed and reported the reason on standard error.
     pub fn finish(&self) -> Result<Option<Generated>, String> {
-        self.0.hear::<Generated>()
+        self.0.receive::<Generated>()
     }
 }

@@ -26,12 +26,12 @@ pub fn measure(
         Ok(Some(measured)) => measured,
         // One of the two failed, and the other one because of it.
         Ok(None) => {
-            let said = running.last_words();
+            let said = running.failure();
             return Err(at(format!(
                 "the measurement failed; see above for messages of the sender and receiver; {said}"
             )));
         }
-        Err(error) => return Err(at(format!("{error}\n{}", running.last_words()))),
+        Err(error) => return Err(at(format!("{error}\n{}", running.failure()))),
     };
     let own: Option<Own> = running.finish().map_err(at)?;
     Ok(Point {

@@ -16,7 +16,7 @@ const READ_BYTES: usize = 256 << 10;
 
 /// The time without any row after which the query counts as stuck: windows close once a second, and
 /// records flow at least once a second.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Windows start before this time: a day is longer than any point lasts.
 const START_MAX_MS: u64 = 86_400_000;
@@ -30,7 +30,7 @@ pub fn receive(stream: &mut impl Read, mut tally: Tally) -> Result<Tally, String
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Err(format!("no row arrived within {} s", PATIENCE.as_secs()));
+                return Err(format!("no row arrived within {} s", TIMEOUT.as_secs()));
             }
             Err(error) => return Err(format!("can't read rows: {error}")),
         };

@@ -24,7 +24,7 @@ const EPOCH: u64 = 1;
 const READ_BYTES: usize = 64 << 10;
 
 /// Nothing here takes this long: a process that sleeps for this time was not woken.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A message: its number, when it was due, when its sending began, and padding.
 #[derive(Clone, Copy)]
@@ -216,9 +216,9 @@ impl SendingLink {
                 return Ok(());
             }
             let due = self.sender.due_ns().map(until);
-            let timeout = due.map_or(PATIENCE, |due| due.min(PATIENCE));
+            let timeout = due.map_or(TIMEOUT, |due| due.min(TIMEOUT));
             let woken = self.waiter.wait(Some(timeout), Sources::All);
-            if woken.map_err(failed)? == Woken::TimedOut && timeout == PATIENCE {
+            if woken.map_err(failed)? == Woken::TimedOut && timeout == TIMEOUT {
                 return Err("the sender was not woken: a wake-up was lost".to_string());
             }
         }

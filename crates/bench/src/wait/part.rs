@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Shutdown: each process answers once and ends. A process that fails reports the reason on standard
-//! error; the other one sees the end of the link or of the socket and fails as well. Dropping a [`Party`]
+//! error; the other one sees the end of the link or of the socket and fails as well. Dropping a [`PartProcess`]
 //! ends its process.
 
 use std::os::fd::{AsFd, RawFd};
@@ -19,7 +19,7 @@ use super::ends::{ReceivingEnd, SendingEnd};
 use super::order::{Interval, Order, Part, Point, Received, Sent};
 use super::way::{Transport, Way};
 use super::{receiver, sender};
-use crate::party::{Party, pair};
+use crate::part_process::{PartProcess, pair};
 use slackwater::measure;
 use slackwater::measure::control::Control;
 use slackwater::measure::program::inherit;
@@ -72,8 +72,8 @@ fn run_receiver(order: &Order, peer: &Control) -> Result<Received, String> {
 }
 
 /// The answer of a side.
-fn answer<T: DeserializeOwned>(side: &Party, name: &str, way: Way) -> Result<T, String> {
-    let answer = side.hear::<T>()?;
+fn answer<T: DeserializeOwned>(side: &PartProcess, name: &str, way: Way) -> Result<T, String> {
+    let answer = side.receive::<T>()?;
     answer.ok_or_else(|| {
         let Way { transport, mode } = way;
         format!("the {name} failed over {transport} with {mode}; see above for the reason")
@@ -83,9 +83,9 @@ fn answer<T: DeserializeOwned>(side: &Party, name: &str, way: Way) -> Result<T, 
 /// Measures a point: `order` is the sender's, and its receiver is on `receiver_core`.
 pub fn measure(order: Order, receiver_core: usize, round: u32) -> Result<Point, String> {
     let (way, rate_per_s) = (order.way, order.rate_per_s);
-    let sender = Party::start("wait-part")?;
+    let sender = PartProcess::start("wait-part")?;
     if way.transport == Transport::Nothing {
-        sender.tell(&order, &[])?;
+        sender.send(&order, &[])?;
         let sent = answer(&sender, "sender", way)?;
         return Ok(Point {
             way,
@@ -95,7 +95,7 @@ pub fn measure(order: Order, receiver_core: usize, round: u32) -> Result<Point, 
             received: None,
         });
     }
-    let receiver = Party::start("wait-part")?;
+    let receiver = PartProcess::start("wait-part")?;
     {
         // Only these two processes hold the socket: each detects by it that the other has ended.
         let (one, other) = pair()?;
@@ -104,8 +104,8 @@ pub fn measure(order: Order, receiver_core: usize, round: u32) -> Result<Point, 
             core: receiver_core,
             ..order
         };
-        receiver.tell(&receiving, &[other.as_fd()])?;
-        sender.tell(&order, &[one.as_fd()])?;
+        receiver.send(&receiving, &[other.as_fd()])?;
+        sender.send(&order, &[one.as_fd()])?;
     }
     let sent = answer(&sender, "sender", way)?;
     let received = answer(&receiver, "receiver", way)?;

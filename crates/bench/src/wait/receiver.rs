@@ -5,7 +5,7 @@ use slackwater_engine::time::now_ns;
 use slackwater_link::idle::IdleCounters;
 use slackwater_link::{Idle, IdleStrategy, Woken};
 
-use super::ends::{PATIENCE, ReceivingEnd, ReceivingLink, until};
+use super::ends::{ReceivingEnd, ReceivingLink, TIMEOUT, until};
 use super::order::{GRACE_NS, Interval, Latency, MESSAGE_BYTES, Order, Received, histogram};
 use super::usage::Meter;
 
@@ -67,7 +67,7 @@ fn work(
             return Ok(idle.counters());
         }
         let wait = wait.bounded(link.receiver.due_ns().map(until), true);
-        let timeout = wait.timeout.unwrap_or(PATIENCE);
+        let timeout = wait.timeout.unwrap_or(TIMEOUT);
         let woken = link.waiter.wait(Some(timeout), wait.sources);
         let woken = woken.map_err(|error| error.to_string())?;
         if wait.timeout.is_none() && woken == Woken::TimedOut {

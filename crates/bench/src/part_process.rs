@@ -21,20 +21,20 @@ pub struct PartArguments {
 }
 
 /// A part, as the parent process sees it. Dropping this ends the process.
-pub struct Party {
+pub struct PartProcess {
     control: Control,
     child: Child,
 }
 
-impl Party {
+impl PartProcess {
     /// Starts this program as a part with this name.
     ///
     /// # Errors
     ///
     /// If it can't be started.
-    pub fn start(name: &str) -> Result<Party, String> {
+    pub fn start(name: &str) -> Result<PartProcess, String> {
         let (control, child) = start_follower(|socket| programs::part(name, socket))?;
-        Ok(Party { control, child })
+        Ok(PartProcess { control, child })
     }
 
     /// Sends an order, with sockets.
@@ -42,7 +42,7 @@ impl Party {
     /// # Errors
     ///
     /// If the part has ended.
-    pub fn tell(&self, order: &impl Serialize, sockets: &[BorrowedFd<'_>]) -> Result<(), String> {
+    pub fn send(&self, order: &impl Serialize, sockets: &[BorrowedFd<'_>]) -> Result<(), String> {
         self.control.send(order, sockets)
     }
 
@@ -51,9 +51,9 @@ impl Party {
     /// # Errors
     ///
     /// If it sends something else.
-    pub fn hear<T: DeserializeOwned>(&self) -> Result<Option<T>, String> {
-        let heard = self.control.receive::<T>()?;
-        Ok(heard.map(|(heard, _)| heard))
+    pub fn receive<T: DeserializeOwned>(&self) -> Result<Option<T>, String> {
+        let received = self.control.receive::<T>()?;
+        Ok(received.map(|(received, _)| received))
     }
 
     /// How the process ended, once it has closed its socket.
@@ -69,13 +69,13 @@ impl Party {
 }
 
 /// For waiting for the part's messages together with other events.
-impl AsFd for Party {
+impl AsFd for PartProcess {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 }
 
-impl Drop for Party {
+impl Drop for PartProcess {
     fn drop(&mut self) {
         // The process has answered and is ending, or it or another part has failed.
         let _ = self.child.kill();
