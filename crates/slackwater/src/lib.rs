@@ -23,6 +23,7 @@ macro_rules! eprintln {
 // What all others may use: the report, this machine, and what the program says.
 pub mod machine;
 pub mod measure;
+mod probe;
 pub mod report;
 pub mod script;
 pub mod signals;

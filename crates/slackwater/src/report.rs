@@ -3,9 +3,12 @@
 //! Field names are fixed, because scripts read them.
 
 mod sinks;
+mod tuning;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+
+pub use tuning::TuningReport;
 
 /// The result of a run.
 #[derive(Debug, Clone, Serialize)]
@@ -272,29 +275,6 @@ pub struct ThreadReport {
     pub slept_ms: f64,
 }
 
-/// How a query was kept to its latency target.
-#[derive(Debug, Clone, Serialize)]
-pub struct TuningReport {
-    /// How long the sources' workers could sleep at last; 0 is interrupts.
-    pub delay_ms: f64,
-    /// Rows per chunk at most, at last.
-    pub chunk_rows: usize,
-    /// Corrections.
-    pub corrections: u64,
-    /// Those that changed something.
-    pub changes: u64,
-    /// Instances that went to another worker.
-    pub moves: u64,
-    /// The most workers that were in use at once.
-    pub workers_used_max: usize,
-    /// Predicted by the model with what was learned: CPU time of the workers in % of a core.
-    pub predicted_cpu_percent: Option<f64>,
-    /// The same as measured, while something was done.
-    pub measured_cpu_percent: Option<f64>,
-    /// Predicted: latency that 99 of 100 rows keep.
-    pub predicted_p99_ms: Option<f64>,
-}
-
 /// A worker process.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProcessReport {
@@ -308,6 +288,10 @@ pub struct ProcessReport {
     pub peak_rss_bytes: u64,
     /// Voluntary context switches of all its threads.
     pub wakeups: u64,
+    /// How often it was asked what it had done, for a latency target.
+    pub looks: u64,
+    /// How often one of its workers was told how to wait, or a source how to cut its rows into chunks.
+    pub settings: u64,
 }
 
 /// A link between processes.

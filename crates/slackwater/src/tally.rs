@@ -87,6 +87,8 @@ impl Tally<'_> {
             cpu_s: counts.usage.cpu_s,
             peak_rss_bytes: counts.usage.peak_rss_bytes,
             wakeups: counts.usage.wakeups,
+            looks: counts.usage.looks,
+            settings: counts.usage.settings,
         });
         reports.collect()
     }
@@ -391,6 +393,7 @@ impl TuningReport {
     /// As the tuner says.
     fn of(tuned: &Tuned) -> TuningReport {
         TuningReport {
+            delay_first_ms: tuned.delay_first_ns as f64 / 1e6,
             delay_ms: tuned.delay_ns.unwrap_or(0) as f64 / 1e6,
             chunk_rows: tuned.chunk_rows,
             corrections: tuned.corrections,

@@ -2,27 +2,32 @@
 //!
 //! ```text
 //! program, calibration ─► paths, planner ─► first setting ──► tunings of sources, waits of workers
-//! counters of the engine ─► tick: controller, elastic ─┬────► the same, and moves of instances
-//!                                                      └────► Tuned, for the report
+//! each process: probe ─► Seen ─► running, elastic (decisions, here) ─┬─► the same, and moves of instances
+//!                                                                    └─► Tuned, for the report
 //! ```
 //!
+//! Threads of this process are looked at by a call. Worker processes are asked, at most once a tick, and
+//! what they have seen is decided on as soon as all have answered; whoever doesn't answer in time holds
+//! nobody up, and counts when it does.
+//!
 //! Invariants:
-//! - Decisions are `slackwater_control`'s; here are the clock, the counters and the commands.
+//! - Decisions are `slackwater_control`'s and those of `running`; here are the clock and the commands.
 //! - A tick costs some tens of microseconds. There are ten a second while something changes, two
 //!   otherwise, and none in a silence: the first worker that does something ends it.
 //! - What the user has set (`wait`, `linger`, `chunk_rows`) is left alone.
 
 mod elastic;
 mod paths;
-mod watch;
+mod planned;
+mod predicted;
+mod running;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use slackwater_control::latency::controller::{Controller, Goal, Observation, Setting};
-use slackwater_control::latency::fit::Fit;
-use slackwater_control::latency::model::{HostCosts, UTILISATION_MAX, Waiting, Work};
-use slackwater_control::latency::planner::{Planned, Question, plan};
+use slackwater_control::latency::controller::{Goal, Setting};
+use slackwater_control::latency::model::HostCosts;
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::protocol::Command;
 use slackwater_engine::runtime::{Costs, WaitMode};
@@ -32,10 +37,13 @@ use slackwater_sql::program::Program;
 use crate::catalog::ProgramCatalog;
 use crate::hosts::{HostCommand, LocalHost};
 use crate::plan::Plan;
+use crate::probe::{Probe, Seen};
 
 use elastic::Elastic;
-pub use paths::{Path, paths};
-use watch::{PathWatch, WorkerWatch};
+pub use planned::{PathPlan, host_costs, plan_paths, warnings};
+use planned::{TARGET_NS_MAX, first_setting};
+use predicted::Predicted;
+use running::{Around, PathControl, WorkerState};
 
 /// Ticks while something changes, and otherwise.
 const SOON: Duration = Duration::from_millis(100);
@@ -44,137 +52,22 @@ const LATER: Duration = Duration::from_millis(500);
 /// Quick ticks at the beginning and after each change of more than [`CHANGE_MIN`].
 const SOON_TICKS: u32 = 10;
 
-/// Targets beyond this are kept as if they were this: a wake-up in ten seconds costs nothing, and what
-/// comes meanwhile has to fit a buffer.
-const TARGET_NS_MAX: u64 = 10_000_000_000;
-
 /// A delay that differs less from the last one is not worth a command, which wakes a worker.
 const CHANGE_MIN: f64 = 0.02;
 
-/// A path with how it is planned: for `explain`, and to begin with.
-pub struct PathPlan {
-    /// The path.
-    pub path: Path,
-    /// The planner's answer.
-    pub planned: Planned,
-    /// Rows per second that were reckoned with.
-    pub rows_per_s: f64,
-    /// The sources say so themselves.
-    pub rate_known: bool,
-}
-
-/// Costs of waiting as the model wants them. The engine's have no time until a look; a wake-up
-/// takes about as long as it costs both sides, and twice that in one of a hundred.
-pub fn host_costs(costs: Costs) -> HostCosts {
-    HostCosts {
-        wake_ns: costs.wake_ns as f64,
-        wake_until_look_p99_ns: 2.0 * costs.wake_ns as f64,
-        sleep_ns: costs.sleep_ns as f64,
-        oversleep_p50_ns: costs.oversleep_p50_ns as f64,
-        oversleep_p99_ns: costs.oversleep_p99_ns as f64,
-    }
-}
-
-/// Plans all paths to sinks with a target.
-pub fn plan_paths(program: &Program, plan_: &Plan, costs: Costs) -> Vec<PathPlan> {
-    let paths = paths(program, plan_).into_iter();
-    let plans = paths.filter(|path| !path.sources.is_empty()).map(|path| {
-        let (load, rate_known) = paths::load(program, &path);
-        let planned = plan(&Question {
-            target_ns: path.target_ns.min(TARGET_NS_MAX) as f64,
-            stages: paths::guesses(program, plan_, &path),
-            load,
-            workers: plan_.placement.cores.len(),
-            costs: host_costs(costs),
-        });
-        PathPlan {
-            path,
-            planned,
-            rows_per_s: load.rows_per_s,
-            rate_known,
-        }
-    });
-    plans.collect()
-}
-
-/// Warnings of targets that no plan keeps, with the number that one would.
-pub fn warnings(plans: &[PathPlan]) -> Vec<String> {
-    let missed = plans.iter().filter(|plan| !plan.planned.meets_target);
-    let lines = missed.map(|plan| {
-        let target_ms = plan.path.target_ns as f64 / 1e6;
-        let floor_ms = plan.planned.floor_ns / 1e6;
-        let busy = plan.planned.chosen.prediction.utilisation;
-        let rate = plan.rows_per_s;
-        let least = floor_ms / (1.0 - slackwater_control::latency::planner::MARGIN);
-        format!(
-            "a latency target of {target_ms} ms can't be promised on this host: at {rate:.0} rows/s \
-             the fastest plan takes {floor_ms:.2} ms for 99 of 100 rows and keeps a worker {:.0} % busy\n  \
-             = a target of {least:.2} ms could be met; slackwater explain shows the plan",
-            busy * 100.0
-        )
-    });
-    lines.collect()
-}
-
-/// How workers of several processes wait: the tightest target, shared out evenly over the workers
-/// that a row can pass, since nobody sees both ends of a path there. Nothing without a target.
-/// Sources are set to collect rows for the same share.
-pub fn spread_evenly(program: &Program, plan: &Plan, costs: Costs) -> Vec<HostCommand> {
-    let settings = &program.settings;
-    let targets_ns = paths(program, plan).into_iter().map(|path| path.target_ns);
-    let Some(target_ns) = targets_ns.min() else {
-        return Vec::new();
-    };
-    let mut hops = vec![1u64; plan.execution.instances.len()];
-    let worker_of = &plan.placement.worker_of;
-    // Links lead from earlier instances to later ones.
-    for link in &plan.execution.links {
-        let crosses = u64::from(worker_of[link.from] != worker_of[link.to]);
-        hops[link.to] = hops[link.to].max(hops[link.from] + crosses);
-    }
-    let shares = hops.into_iter().max().unwrap_or(1);
-    let margin = 1.0 - slackwater_control::latency::planner::MARGIN;
-    let share_ns = (target_ns as f64 * margin) as u64 / shares;
-    let delay_ns = share_ns.saturating_sub(costs.oversleep_p99_ns + costs.wake_ns);
-    let mut commands = Vec::new();
-    for (node, spec) in program.nodes.iter().enumerate() {
-        if spec.is_source() && !settings.linger_set {
-            let paced = paths::is_paced(program, node);
-            let linger_ns = if paced { delay_ns } else { 0 };
-            commands.push(HostCommand::Tune {
-                node,
-                linger_ns,
-                chunk_rows: settings.chunk_rows,
-            });
-        }
-    }
-    if let WaitMode::Auto { .. } = settings.wait_mode() {
-        let mode = match delay_ns {
-            0 => WaitMode::Interrupt,
-            delay_ns => WaitMode::Auto {
-                delay: Duration::from_nanos(delay_ns),
-            },
-        };
-        let workers = 0..plan.placement.cores.len();
-        commands.extend(workers.map(|worker| {
-            HostCommand::Workers(Command::Wait {
-                worker,
-                mode,
-                found_ns: 0,
-            })
-        }));
-    }
-    commands
-}
+/// What finding something costs is told again when it has changed by so much.
+const FOUND_CHANGE: u64 = 4;
 
 /// What came of tuning, for the report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tuned {
+    /// The first delay that was permitted, in nanoseconds.
+    pub delay_first_ns: u64,
     /// The last delay that was permitted, in nanoseconds; `None` where nothing was tuned.
     pub delay_ns: Option<u64>,
     /// Rows per chunk at last.
     pub chunk_rows: usize,
-    /// Corrections, and those that changed something.
+    /// Corrections.
     pub corrections: u64,
     /// Corrections that changed something.
     pub changes: u64,
@@ -188,41 +81,43 @@ pub struct Tuned {
     pub measured_cores: Option<f64>,
 }
 
-/// Tunes the paths of a query in one process.
+/// Who looks at what is done.
+enum Looks {
+    /// Threads of this process do it.
+    Here(Box<Probe>),
+    /// Worker processes do, and are asked.
+    There(Asked),
+}
+
+/// What worker processes were asked and have answered.
+struct Asked {
+    /// By process: it has not answered yet.
+    waiting: Vec<bool>,
+    /// What has come since the last correction, at most one from each process.
+    seen: Vec<Seen>,
+}
+
+/// Tunes the paths of a query.
 pub struct Tuner<'a> {
     program: &'a Program,
     plan: &'a Plan,
-    catalog: &'a ProgramCatalog<'a>,
     host: &'a LocalHost,
+    looks: Looks,
     /// How long each source was told to wait for rows, and for how many.
     told: HashMap<usize, (u64, usize)>,
-    paths: Vec<Tuning>,
-    workers: Vec<WorkerWatch>,
+    /// How each worker was told to wait, and what finding something costs it.
+    told_waits: Vec<Option<(WaitMode, u64)>>,
+    paths: Vec<PathControl>,
+    workers: Vec<WorkerState>,
     elastic: Elastic,
     costs: HostCosts,
     ticked_ns: u64,
+    corrected_ns: u64,
     soon: u32,
     silent: bool,
+    delay_first_ns: u64,
     corrections: u64,
     predicted: Predicted,
-}
-
-/// The model's predictions for every interval in which something was done.
-#[derive(Default)]
-struct Predicted {
-    /// CPU time, and the intervals' time, in seconds.
-    cpu_s: f64,
-    active_s: f64,
-    /// The p99 of each interval in nanoseconds times its rows, and the rows.
-    p99_rows: f64,
-    rows: f64,
-}
-
-/// One path while it runs.
-struct Tuning {
-    path: Path,
-    controller: Controller,
-    watch: PathWatch,
 }
 
 impl<'a> Tuner<'a> {
@@ -230,15 +125,11 @@ impl<'a> Tuner<'a> {
     pub fn new(
         program: &'a Program,
         plan: &'a Plan,
-        catalog: &'a ProgramCatalog<'a>,
-        deployment: &'a Deployment,
+        catalog: &ProgramCatalog<'_>,
+        deployment: &Deployment,
         host: &'a LocalHost,
         costs: Costs,
     ) -> Option<Tuner<'a>> {
-        // Elsewhere nobody sees both ends of a path.
-        if host.worker_processes() > 0 {
-            return None;
-        }
         let costs_ = host_costs(costs);
         let paths = plan_paths(program, plan, costs).into_iter().map(|plan_| {
             let target_ns = plan_.path.target_ns.min(TARGET_NS_MAX);
@@ -247,34 +138,47 @@ impl<'a> Tuner<'a> {
                 target_ns,
                 costs: costs_,
             };
-            Tuning {
-                watch: PathWatch::new(deployment, plan, &plan_.path, host.counters()),
-                controller: Controller::new(goal, setting),
-                path: plan_.path,
-            }
+            PathControl::new(paths::parts(program, plan, &plan_.path), goal, setting)
         });
-        let paths = paths.collect::<Vec<Tuning>>();
-        if paths.is_empty() {
-            return None;
-        }
-        let workers = host.workers().into_iter().map(WorkerWatch::new);
-        let tuner = Tuner {
+        let paths = paths.collect::<Vec<PathControl>>();
+        let first = paths.iter().map(|path| path.setting().delay_ns).min()?;
+        let processes = host.worker_processes();
+        let looks = match processes {
+            0 => {
+                let (counters, workers) = (host.counters(), host.workers());
+                let controls = catalog.controls();
+                let sources = controls.tunings();
+                let sources = sources.map(|(node, tuning)| (node, Arc::clone(tuning)));
+                let sources = sources.collect();
+                let probe = Probe::new(deployment, 0, counters, &workers, sources);
+                Looks::Here(Box::new(probe))
+            }
+            processes => Looks::There(Asked {
+                waiting: vec![false; processes],
+                seen: Vec::new(),
+            }),
+        };
+        let workers = plan.placement.cores.len();
+        let now_ns = now_ns();
+        Some(Tuner {
             program,
             plan,
-            catalog,
             host,
+            looks,
             told: HashMap::new(),
+            told_waits: vec![None; workers],
             paths,
-            workers: workers.collect(),
-            elastic: Elastic::new(deployment, plan, host.counters()),
+            workers: vec![WorkerState::default(); workers],
+            elastic: Elastic::new(deployment, plan),
             costs: costs_,
-            ticked_ns: now_ns(),
+            ticked_ns: now_ns,
+            corrected_ns: now_ns,
             soon: SOON_TICKS,
             silent: false,
+            delay_first_ns: first,
             corrections: 0,
             predicted: Predicted::default(),
-        };
-        Some(tuner)
+        })
     }
 
     /// When the next tick is due; `None` in a silence.
@@ -288,9 +192,11 @@ impl<'a> Tuner<'a> {
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.silent) {
             self.ticked_ns = now_ns();
+            self.corrected_ns = self.ticked_ns;
             self.soon = SOON_TICKS;
-            for worker in &mut self.workers {
-                worker.skip();
+            // Worker processes do so by themselves.
+            if let Looks::Here(probe) = &mut self.looks {
+                probe.skip();
             }
         }
     }
@@ -316,78 +222,157 @@ impl<'a> Tuner<'a> {
         self.elastic.is_settled()
     }
 
-    /// Looks at the counters and corrects; `may_move` says whether instances may change workers.
+    /// Looks at what was done and corrects, or asks for it; `may_move` says whether instances may change
+    /// workers.
     pub fn tick(&mut self, may_move: bool) {
         let now_ns = now_ns();
-        let interval_ns = now_ns.saturating_sub(self.ticked_ns);
-        if interval_ns < SOON.as_nanos() as u64 / 2 {
+        if now_ns.saturating_sub(self.ticked_ns) < SOON.as_nanos() as u64 / 2 {
             return;
         }
         self.ticked_ns = now_ns;
         self.soon = self.soon.saturating_sub(1);
-        let rows = self.elastic.rows_taken(self.workers.len());
-        for (worker, rows) in self.workers.iter_mut().zip(rows) {
-            worker.look(interval_ns, rows);
-        }
-        let busiest = self.workers.iter().map(|worker| worker.utilisation);
-        let utilisation = busiest.fold(0.0, f64::max);
-        let sleeps = self.elastic.sleeps_in_a_row(self.plan);
-        let mut something = self.workers.iter().any(|worker| worker.activations > 0);
-        let mut rows_seen = 0;
-        let in_use = self.tightest();
-        for tuning in &mut self.paths {
-            let seen = tuning.watch.look();
-            something |= seen.rows > 0;
-            if seen.rows == 0 && seen.latencies.is_empty() {
-                continue;
+        match &mut self.looks {
+            Looks::Here(probe) => {
+                let seen = probe.look();
+                self.correct(&[seen], may_move);
             }
-            let source_workers = self.elastic.workers_of(&tuning.path.sources, self.plan);
-            let paced = tuning.path.sources.iter();
-            let mut paced = paced.map(|&node| paths::is_paced(self.program, node));
-            let slept = source_workers
-                .iter()
-                .any(|&worker| self.workers[worker].slept);
-            let fills = tuning.path.sources.iter();
-            let fill = fills.map(|&node| self.catalog.tuning(node).take_fill());
-            let before = tuning.controller.setting();
-            let after = tuning.controller.correct(&Observation {
-                interval_ns,
-                latencies: &seen.latencies,
-                rows: seen.rows,
-                utilisation,
-                per_row_ns: seen.per_row_ns,
-                slept: slept || paced.any(|paced| paced),
-                sleeps,
-                fill: fill.fold(0.0, f64::max),
-            });
+            Looks::There(asked) => {
+                // Somebody has not answered the last tick: the others' answers don't wait any longer.
+                let seen = std::mem::take(&mut asked.seen);
+                for (process, waiting) in asked.waiting.iter_mut().enumerate() {
+                    if !std::mem::replace(waiting, true) {
+                        self.host.tell(HostCommand::Observe { process });
+                    }
+                }
+                if !seen.is_empty() {
+                    self.correct(&seen, false);
+                }
+            }
+        }
+    }
+
+    /// A worker process has answered; corrects when all have.
+    pub fn observed(&mut self, seen: Seen) {
+        let Looks::There(asked) = &mut self.looks else {
+            return;
+        };
+        // Each answers once.
+        match asked.waiting.get_mut(seen.process) {
+            Some(waiting) if *waiting => *waiting = false,
+            _ => return,
+        }
+        asked.seen.push(seen);
+        if asked.waiting.contains(&true) {
+            return;
+        }
+        let seen = std::mem::take(&mut asked.seen);
+        // Instances stay in their processes.
+        self.correct(&seen, false);
+    }
+
+    /// Corrects by what processes have seen.
+    fn correct(&mut self, seen: &[Seen], may_move: bool) {
+        let now_ns = now_ns();
+        let interval_ns = now_ns.saturating_sub(std::mem::replace(&mut self.corrected_ns, now_ns));
+        let rows = self.elastic.rows_taken(seen, self.workers.len());
+        for seen in seen {
+            for worker in &seen.workers {
+                if let Some(state) = self.workers.get_mut(worker.worker) {
+                    state.see(worker, rows[worker.worker], seen.interval_ns);
+                }
+            }
+        }
+        let busiest = self.workers.iter().map(|worker| worker.utilization);
+        let utilization = busiest.fold(0.0, f64::max);
+        let sleeps = self.elastic.sleeps_in_a_row(self.plan);
+        let in_use = self.tightest();
+        let mut rows_seen = 0;
+        for path in &mut self.paths {
+            let sources = path.parts().sources.iter().copied();
+            let sources = sources.collect::<Vec<usize>>();
+            let source_workers = self.elastic.workers_of(&sources, self.plan);
+            let corrected = path.correct(
+                seen,
+                &Around {
+                    interval_ns,
+                    utilization,
+                    slept: source_workers
+                        .iter()
+                        .any(|&worker| self.workers[worker].slept),
+                    sleeps,
+                },
+            );
+            let Some(corrected) = corrected else {
+                continue;
+            };
             self.corrections += 1;
-            rows_seen += seen.rows;
-            if differs(before.delay_ns, after.delay_ns) {
+            rows_seen += corrected.rows;
+            if differs(corrected.before.delay_ns, corrected.after.delay_ns) {
                 self.soon = SOON_TICKS;
             }
         }
+        if let Some(setting) = in_use
+            && rows_seen > 0
+        {
+            let shares = self.shares(setting, rows_seen, interval_ns);
+            self.predicted
+                .add(&shares, &self.costs, rows_seen, interval_ns);
+        }
         let cores = self.workers.iter().map(|worker| worker.cores);
         let cores = cores.collect::<Vec<f64>>();
-        if let Some((setting, _)) = in_use {
-            self.predict(setting, rows_seen, interval_ns);
-        }
-        for (instance, worker) in self.elastic.look(interval_ns, &cores, may_move) {
+        for (instance, worker) in self.elastic.look(seen, interval_ns, &cores, may_move) {
             self.host.tell(HostCommand::Relocate { instance, worker });
             self.soon = SOON_TICKS;
         }
         self.apply();
-        if !something && self.elastic.is_settled() {
+        let all_answered = match &self.looks {
+            Looks::Here(_) => true,
+            Looks::There(asked) => seen.len() == asked.waiting.len(),
+        };
+        let nothing = all_answered && seen.iter().all(Seen::is_silent);
+        if nothing && self.elastic.is_settled() {
             self.silent = true;
             self.host
                 .tell(HostCommand::Workers(Command::ReportActivity));
         }
     }
 
+    /// What workers do of the work that is predicted. In one process the busiest is taken for all.
+    fn shares(&self, setting: Setting, rows: u64, interval_ns: u64) -> Vec<predicted::Share> {
+        let active = self.workers.iter().enumerate();
+        let active = active.filter(|(_, worker)| worker.activations > 0);
+        if let Looks::Here(_) = &self.looks {
+            let per_row_ns = |worker: &WorkerState| worker.work().per_row_ns;
+            let busiest =
+                active.max_by(|(_, one), (_, other)| per_row_ns(one).total_cmp(&per_row_ns(other)));
+            let share = busiest.map(|(_, worker)| {
+                predicted::Share::of_source(worker.work(), rows, interval_ns, setting)
+            });
+            return share.into_iter().collect();
+        }
+        let sources = (0..self.program.nodes.len()).filter(|&node| self.is_source(node));
+        let sources = self
+            .elastic
+            .workers_of(&sources.collect::<Vec<usize>>(), self.plan);
+        let shares = active.map(|(number, worker)| match sources.contains(&number) {
+            true => {
+                predicted::Share::of_source(worker.work(), worker.rows, worker.interval_ns, setting)
+            }
+            false => predicted::Share::woken(
+                worker.work(),
+                worker.rows,
+                worker.activations,
+                worker.interval_ns,
+            ),
+        });
+        shares.collect()
+    }
+
     /// The tightest delay of the paths that a source feeds, and the smallest chunks.
     fn setting_of(&self, node: usize) -> Option<Setting> {
         let paths = self.paths.iter();
-        let paths = paths.filter(|tuning| tuning.path.sources.contains(&node));
-        let settings = paths.map(|tuning| tuning.controller.setting());
+        let paths = paths.filter(|path| path.parts().sources.contains(&node));
+        let settings = paths.map(PathControl::setting);
         settings.reduce(|one, other| Setting {
             delay_ns: one.delay_ns.min(other.delay_ns),
             chunk_rows: one.chunk_rows.min(other.chunk_rows),
@@ -442,12 +427,14 @@ impl<'a> Tuner<'a> {
                 Some(delay_ns) => WaitMode::Auto {
                     delay: Duration::from_nanos(delay_ns),
                 },
-                // A source without a target, or the same as any worker behind a source: rung.
+                // A source without a target, or the same as any worker after a source: woken.
                 None if hosts_source[worker] => settings.wait_mode(),
                 None => WaitMode::Interrupt,
             };
-            if self.workers[worker].tell(mode) {
-                let found_ns = self.workers[worker].found_ns();
+            let found_ns = self.workers[worker].found_ns();
+            let told = &mut self.told_waits[worker];
+            if told.is_none_or(|told| !same_wait(told, (mode, found_ns))) {
+                *told = Some((mode, found_ns));
                 self.host.tell(HostCommand::Workers(Command::Wait {
                     worker,
                     mode,
@@ -468,99 +455,40 @@ impl<'a> Tuner<'a> {
 
     /// What came of it.
     pub fn tuned(&self) -> Tuned {
-        let tightest = self.tightest().map(|(setting, _)| setting);
-        let changes = self.paths.iter().map(|tuning| tuning.controller.changes());
-        let cores = self.workers.iter().map(WorkerWatch::mean_cores);
+        let tightest = self.tightest();
+        let changes = self.paths.iter().map(PathControl::changes);
+        let cores = self.workers.iter().map(WorkerState::mean_cores);
         Tuned {
+            delay_first_ns: self.delay_first_ns,
             delay_ns: tightest.map(|setting| setting.delay_ns),
             chunk_rows: tightest.map_or(0, |setting| setting.chunk_rows),
             corrections: self.corrections,
             changes: changes.sum(),
             moves: self.elastic.moves(),
             workers_used_max: self.elastic.workers_used_max(),
-            predicted: (self.predicted.rows > 0.0).then(|| {
-                let Predicted {
-                    cpu_s,
-                    active_s,
-                    p99_rows,
-                    rows,
-                } = self.predicted;
-                (cpu_s / active_s, p99_rows / rows)
-            }),
+            predicted: self.predicted.mean(),
             measured_cores: Some(cores.sum()),
         }
     }
 
-    /// The setting of the path with the shortest delay, and the number of that path.
-    fn tightest(&self) -> Option<(Setting, usize)> {
-        let paths = self.paths.iter().enumerate();
-        let settings = paths.map(|(number, tuning)| (tuning.controller.setting(), number));
-        settings.min_by_key(|(setting, _)| setting.delay_ns)
-    }
-
-    /// Adds what the model says of an interval, with learned costs and the rate that was measured.
-    fn predict(&mut self, setting: Setting, rows: u64, interval_ns: u64) {
-        use slackwater_control::latency::model::{Load, Shape, predict};
-        if rows == 0 {
-            return;
-        }
-        let seconds = interval_ns as f64 / 1e9;
-        let rows_per_s = rows as f64 / seconds;
-        let shape = Shape {
-            groups: vec![1],
-            source: match setting.delay_ns {
-                0 => Waiting::Interrupt,
-                ns => Waiting::Sleep(ns as f64),
-            },
-            between: Waiting::Interrupt,
-            // What the fit calls a chunk is an activation, however many chunks it has.
-            chunk_rows: f64::MAX,
-        };
-        let load = Load {
-            rows_per_s,
-            arrivals_per_s: rows_per_s.min(1_000.0),
-        };
-        let works = self.workers.iter().filter(|worker| worker.activations > 0);
-        let works = works.map(|worker| worker.work());
-        let busiest = |one: &Work, other: &Work| one.per_row_ns.total_cmp(&other.per_row_ns);
-        let Some(work) = works.max_by(busiest) else {
-            return;
-        };
-        let prediction = predict(&shape, &[work], &load, &self.costs);
-        // Of a worker that falls behind the model says nothing.
-        if prediction.utilisation > UTILISATION_MAX {
-            return;
-        }
-        self.predicted.cpu_s += prediction.cores * seconds;
-        self.predicted.active_s += seconds;
-        self.predicted.p99_rows += prediction.p99_ns * rows as f64;
-        self.predicted.rows += rows as f64;
+    /// The setting of the path with the shortest delay.
+    fn tightest(&self) -> Option<Setting> {
+        let settings = self.paths.iter().map(PathControl::setting);
+        settings.min_by_key(|setting| setting.delay_ns)
     }
 }
 
-/// What the planner's answer is to begin with.
-fn first_setting(planned: &Planned, target_ns: u64) -> Setting {
-    let delay_ns = match planned.chosen.shape.source {
-        Waiting::Sleep(time_ns) => time_ns as u64,
-        // Interrupts cost least at the rate that was assumed; a busier source may sleep all the
-        // same, and what chooses between the two is the worker itself.
-        _ if planned.meets_target => target_ns / 2,
-        _ => 0,
-    };
-    Setting {
-        delay_ns,
-        chunk_rows: planned.chosen.shape.chunk_rows as usize,
+/// Whether a worker need not be told that it should wait in another way.
+fn same_wait((told, told_ns): (WaitMode, u64), (mode, found_ns): (WaitMode, u64)) -> bool {
+    let near = found_ns.abs_diff(told_ns) <= found_ns.max(told_ns) / FOUND_CHANGE;
+    near && match (told, mode) {
+        (WaitMode::Auto { delay: one }, WaitMode::Auto { delay: other }) => {
+            !differs(one.as_nanos() as u64, other.as_nanos() as u64)
+        }
+        (one, other) => one == other,
     }
 }
 
 fn differs(one: u64, other: u64) -> bool {
     one.abs_diff(other) as f64 > CHANGE_MIN * one.max(other) as f64
-}
-
-/// A guess of what finding something costs a worker, before anything was measured.
-fn first_fit() -> Fit {
-    Fit::new(Work {
-        per_chunk_ns: 30_000.0,
-        per_row_ns: 100.0,
-    })
 }

@@ -229,6 +229,60 @@ fn a_silent_pipeline_makes_no_wake_ups() {
     }
 }
 
+/// Who keeps a latency target asks worker processes what they have done, and stops to ask when they have done
+/// nothing.
+#[test]
+fn a_target_over_several_processes_makes_no_wake_ups_in_a_silence() {
+    for link in ["shm", "tcp"] {
+        let arguments = [
+            "--processes",
+            "2",
+            "--parallelism",
+            "2",
+            "--link",
+            link,
+            "--set",
+            "latency_target=20 ms",
+        ];
+        let mut pipeline = connecting("two processes", "", WINDOW, &arguments);
+        pipeline.send("1000,a\n1500,b\n2500,c\n");
+        assert!(pipeline.running.line().contains('k'), "the header");
+        pipeline.running.line();
+        let children = crate::processes::children(pipeline.running.id());
+        let numbers = children.iter().map(|pid| pid.as_raw_nonzero().get());
+        let mut processes = numbers.map(|pid| pid as u32).collect::<Vec<u32>>();
+        assert_eq!(processes.len(), 2, "{link}");
+        processes.push(pipeline.running.id());
+        processes.iter().for_each(|&process| {
+            settled(process);
+        });
+        let before = processes.iter().map(|&process| activity(process));
+        let before = before.collect::<Vec<_>>();
+        std::thread::sleep(SILENCE / 2);
+        for (&process, before) in processes.iter().zip(&before) {
+            assert_eq!(activity(process), *before, "{link}: process {process}");
+        }
+        // The first row ends the silence, and the processes are asked again.
+        for row in 0..20 {
+            pipeline.send(&format!("{},again\n", 10_000 + row * 1_000));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        eventually("rows", || {
+            pipeline.running.line().contains("again").then_some(())
+        });
+        let report = pipeline._folder.path("report.json");
+        pipeline.running.interrupt();
+        pipeline.running.finish(PATIENCE).ok();
+        let report = std::fs::read_to_string(report).unwrap();
+        let report = serde_json::from_str::<serde_json::Value>(&report).unwrap();
+        let plan = &report["plan"];
+        assert!(plan["tuning"]["corrections"].as_u64() > Some(1), "{plan}");
+        for process in plan["processes"].as_array().unwrap() {
+            assert!(process["looks"].as_u64() > Some(1), "{process}");
+        }
+    }
+}
+
 /// A worker that polls hears sockets, its peer and Ctrl-C without being woken, and one in a long
 /// sleep is woken by what can't wait.
 #[test]

@@ -1,6 +1,8 @@
 //! Latency targets from end to end: planned, kept, explained and reported. How fast anything was is
 //! asserted nowhere.
 
+mod processes;
+
 use std::io::Write;
 use std::net::TcpListener;
 use std::time::Duration;

@@ -28,7 +28,7 @@ fn endless(rate: &str) -> String {
 }
 
 /// Processes whose parent is `parent`, by number.
-fn children(parent: u32) -> Vec<Pid> {
+pub fn children(parent: u32) -> Vec<Pid> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let name = entry.file_name();

@@ -74,7 +74,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         &[
             (
                 "base",
-                "machine measure report script signals slow terminal",
+                "machine measure probe report script signals slow terminal",
             ),
             ("figures", "calibrate costs"),
             ("connectors and checkpoints", "catalog checkpoints notices"),

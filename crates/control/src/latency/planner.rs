@@ -32,6 +32,9 @@ pub struct Question {
     pub load: Load,
     /// Workers there are.
     pub workers: usize,
+    /// How many workers in a row a row passes, where that is settled: those after the source's are woken.
+    /// `None` where instances go where the plan wants them.
+    pub in_a_row: Option<usize>,
     /// What waiting costs.
     pub costs: HostCosts,
 }
@@ -96,7 +99,14 @@ pub fn plan(question: &Question) -> Planned {
     let per_row_ns = stages.iter().map(|stage| stage.per_row_ns).sum::<f64>();
     let rows = chunk_rows(question.target_ns, per_row_ns) as f64;
     let mut options = Vec::new();
-    for groups in 1..=GROUPS_MAX.min(question.workers).min(stages.len()) {
+    let groups = match question.in_a_row {
+        None => 1..=GROUPS_MAX.min(question.workers).min(stages.len()),
+        Some(workers) => {
+            let workers = workers.clamp(1, stages.len());
+            workers..=workers
+        }
+    };
+    for groups in groups {
         let groups = cut(stages, groups, rows);
         let sleeps = (1..=TIMES)
             .map(|part| Waiting::Sleep(question.target_ns * f64::from(part) / f64::from(TIMES)));
@@ -108,6 +118,7 @@ pub fn plan(question: &Question) -> Planned {
                 _ if groups.len() == 1 => &[Waiting::Interrupt],
                 Waiting::Poll => &[Waiting::Poll],
                 Waiting::Interrupt => &[Waiting::Interrupt],
+                Waiting::Sleep(_) if question.in_a_row.is_some() => &[Waiting::Interrupt],
                 Waiting::Sleep(_) => &[Waiting::Interrupt, source],
             };
             for &between in between {
@@ -187,8 +198,32 @@ mod tests {
                 arrivals_per_s: rows_per_s.min(1_000.0),
             },
             workers: 4,
+            in_a_row: None,
             costs: COSTS,
         }
+    }
+
+    #[test]
+    fn where_workers_in_a_row_are_settled_the_source_sleeps_for_what_the_hops_leave() {
+        let at = |in_a_row: Option<usize>| {
+            plan(&Question {
+                in_a_row,
+                ..question(20.0, 1e4)
+            })
+        };
+        let (free, one, three) = (at(None), at(Some(1)), at(Some(3)));
+        assert_eq!(free.chosen, one.chosen);
+        let shape = &three.chosen.shape;
+        assert_eq!(shape.groups, [1, 1, 1]);
+        assert_eq!(shape.between, Waiting::Interrupt);
+        let Waiting::Sleep(time_ns) = shape.source else {
+            panic!("{shape:?}");
+        };
+        assert!(three.meets_target && time_ns > 15e6, "{shape:?}");
+        assert!(three.chosen.prediction.cores > one.chosen.prediction.cores);
+        assert!(three.floor_ns > one.floor_ns);
+        // More workers than stages: no row passes as many.
+        assert_eq!(at(Some(9)).chosen, three.chosen);
     }
 
     #[test]

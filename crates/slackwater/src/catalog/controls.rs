@@ -24,6 +24,11 @@ impl Controls {
         }
     }
 
+    /// How each source cuts its rows, and how full its buffer was, by node.
+    pub fn tunings(&self) -> impl Iterator<Item = (usize, &Arc<Tuning>)> {
+        self.tunings.iter().map(|(&node, tuning)| (node, tuning))
+    }
+
     /// Rows are aggregated before they are sent to the aggregation at `node`, where its plan allows it.
     pub fn combine(&self, node: usize) {
         if let Some(combining) = self.combining.get(node) {

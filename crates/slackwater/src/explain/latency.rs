@@ -128,8 +128,8 @@ pub fn targets(program: &Program, plan: &Plan) -> String {
     }
     if plan.processes > 1 && !paths.is_empty() {
         text.push_str(
-            "  (not used: between several processes the tightest target is shared out evenly over the \
-             workers that a row passes, and nothing is corrected while the query runs)\n",
+            "  (instances stay with their workers in several processes; how long sources sleep and how \
+             large chunks are is corrected while the query runs)\n",
         );
     }
     if !text.is_empty() && !matches!(program.settings.wait_mode(), WaitMode::Auto { .. }) {

@@ -127,6 +127,10 @@ pub struct ProcessUsage {
     pub peak_rss_bytes: u64,
     /// Voluntary context switches.
     pub wakeups: u64,
+    /// How often it was asked what it had done, for a latency target.
+    pub looks: u64,
+    /// How often a worker was told how to wait, or a source how to cut its rows into chunks.
+    pub settings: u64,
 }
 
 /// What a worker process came to.

@@ -18,6 +18,7 @@ use slackwater_engine::worker::{Listener, Unheard};
 use super::protocol::{HostCommand, HostEvent};
 use crate::catalog::Controls;
 use crate::checkpoints::{CheckpointAgent, JobDone};
+use crate::probe::Probe;
 
 /// What the thread of an executor hears; `H` is what its host says.
 pub enum Heard<H> {
@@ -77,6 +78,18 @@ pub struct Executor {
     /// Instances that are taken away from their workers, and the workers that they go to.
     relocating: HashMap<usize, usize>,
     is_removed: bool,
+    /// Looks at what is done here, where nobody else can.
+    probe: Option<Probe>,
+    steered: Steered,
+}
+
+/// What an executor was told by whoever keeps latency targets.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Steered {
+    /// How often it was asked what was done.
+    pub looks: u64,
+    /// How often a worker was told how to wait, or a source how to cut its rows into chunks.
+    pub settings: u64,
 }
 
 impl Executor {
@@ -87,6 +100,7 @@ impl Executor {
         process: usize,
         controls: Controls,
         agent: Option<CheckpointAgent>,
+        probe: Option<Probe>,
     ) -> Executor {
         let mut heads = heads(deployment);
         heads.retain(|_, instance| deployment.process(*instance) == process);
@@ -97,7 +111,14 @@ impl Executor {
             heads,
             relocating: HashMap::new(),
             is_removed: false,
+            probe,
+            steered: Steered::default(),
         }
+    }
+
+    /// What it was told by whoever keeps latency targets.
+    pub fn steered(&self) -> Steered {
+        self.steered
     }
 
     /// Does what the host is told; `report` hears what there is to say at once.
@@ -110,6 +131,7 @@ impl Executor {
         match command {
             HostCommand::Workers(command) => {
                 self.is_removed |= command == Command::Remove;
+                self.steered.settings += u64::from(matches!(command, Command::Wait { .. }));
                 self.runtime.tell(command, attached);
             }
             HostCommand::Relocate { instance, worker } => {
@@ -121,7 +143,16 @@ impl Executor {
                 node,
                 linger_ns,
                 chunk_rows,
-            } => self.controls.tune(node, linger_ns, chunk_rows),
+            } => {
+                self.steered.settings += 1;
+                self.controls.tune(node, linger_ns, chunk_rows);
+            }
+            HostCommand::Observe { .. } => {
+                if let Some(probe) = &mut self.probe {
+                    self.steered.looks += 1;
+                    report(HostEvent::Observed(probe.look()), Attached::Nothing);
+                }
+            }
             HostCommand::Combine { node } => self.controls.combine(node),
             HostCommand::Commit { barrier } => {
                 let event = self.agent.as_mut().and_then(|agent| agent.commit(barrier));
@@ -159,10 +190,14 @@ impl Executor {
                     None => report(HostEvent::Worker(event), attached),
                 }
             }
+            WorkerEvent::Active => {
+                // Its interval begins with what has ended the silence.
+                self.probe.iter_mut().for_each(Probe::skip);
+                report(HostEvent::Worker(event), Attached::Nothing);
+            }
             WorkerEvent::Ended { .. }
             | WorkerEvent::Failed { .. }
             | WorkerEvent::OverBudget { .. }
-            | WorkerEvent::Active
             | WorkerEvent::Moved { .. } => report(HostEvent::Worker(event), Attached::Nothing),
         }
     }

@@ -127,7 +127,6 @@ impl Processes {
                 binds_memory: work.machine.binds_memory,
                 learned: work.learned.clone(),
                 costs: work.costs.into(),
-                first: work.first.clone(),
                 process: number,
                 pids: pids.clone(),
                 // Processes of an earlier incarnation may still be there.
@@ -248,6 +247,7 @@ impl Processes {
                 | WorkerCommand::ReportActivity => None,
             },
             HostCommand::Relocate { instance, .. } => self.process_of_instance.get(*instance),
+            HostCommand::Observe { process } => Some(process),
             HostCommand::Tune { .. } | HostCommand::Combine { .. } | HostCommand::Commit { .. } => {
                 None
             }

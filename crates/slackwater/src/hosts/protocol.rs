@@ -20,6 +20,7 @@ use crate::checkpoints::{AgentEvent, Incarnation};
 use crate::costs::Learned;
 use crate::machine::Described;
 use crate::notices::Said;
+use crate::probe::Seen;
 
 /// What a host is told about the query that it runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,6 +49,11 @@ pub enum HostCommand {
         /// The aggregation's node in the query graph.
         node: usize,
     },
+    /// Report what a process has done since it was last asked ([`HostEvent::Observed`]).
+    Observe {
+        /// The process.
+        process: usize,
+    },
     /// Sinks commit what they have prepared up to a barrier of a checkpoint.
     Commit {
         /// The barrier.
@@ -65,6 +71,8 @@ pub enum HostEvent {
         /// The instance's number.
         instance: usize,
     },
+    /// What one of its processes has done ([`HostCommand::Observe`]).
+    Observed(Seen),
     /// From its checkpoint agents.
     Checkpoint(AgentEvent),
 }
@@ -134,9 +142,6 @@ pub struct Start {
     pub learned: Learned,
     /// What waiting costs on this host.
     pub costs: WaitCosts,
-    /// What the process is told as soon as it runs: how its workers wait, and how its sources cut their
-    /// rows into chunks.
-    pub first: Vec<HostCommand>,
     /// Its number.
     pub process: usize,
     /// Process ids of all, by number.

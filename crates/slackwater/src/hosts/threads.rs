@@ -63,7 +63,7 @@ impl Threads {
         let workers = runtime.counters();
         let deployed = runtime.deploy(work.deployment, catalog)?;
         let controls = catalog.controls();
-        let executor = Executor::new(runtime, work.deployment, 0, controls, agent);
+        let executor = Executor::new(runtime, work.deployment, 0, controls, agent, None);
         let thread = std::thread::Builder::new()
             .name("executor".to_string())
             .spawn(move || serve(executor, heard, &report))

@@ -7,7 +7,7 @@ use slackwater_engine::deploy::Deployment;
 use slackwater_engine::runtime::Costs;
 use slackwater_sql::program::Program;
 
-use super::protocol::{HostCommand, HostEvent};
+use super::protocol::HostEvent;
 use crate::checkpoints::{Incarnation, Members};
 use crate::costs::Learned;
 use crate::machine::Machine;
@@ -34,8 +34,6 @@ pub struct Work<'a> {
     pub deployment: &'a Deployment,
     /// What waiting costs on this host.
     pub costs: Costs,
-    /// What worker processes are told as soon as they run.
-    pub first: Vec<HostCommand>,
     /// The program that worker processes run; `None` for this one.
     pub worker_program: Option<&'a Path>,
     /// Where checkpoints are kept, if the query takes any.

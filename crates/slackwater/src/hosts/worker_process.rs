@@ -19,7 +19,7 @@ use slackwater_sql::settings::LinkKind;
 use super::channel::Channel;
 use super::connect::{self, Part};
 use super::counts::{Counts, FinalCounts, InstanceCounts, LinkCounts, ProcessUsage};
-use super::executor::{Executor, Heard, Inbox, heads, inbox};
+use super::executor::{Executor, Heard, Inbox, Steered, heads, inbox};
 use super::handover;
 use super::phases;
 use super::protocol::{HostCommand, HostEvent, ProcessCommand, ProcessEvent, Start};
@@ -30,6 +30,7 @@ use crate::machine::{self, Machine};
 use crate::notices::{Kind, Said};
 use crate::plan::{Plan, deployment, fingerprint};
 use crate::planner::plan_on;
+use crate::probe::Probe;
 
 /// How long sinks may take to discard what they wrote when the parent has died.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
@@ -149,7 +150,23 @@ fn work(
     });
     let agent = agent.transpose()?;
     let controls = catalog.controls();
-    let executor = Executor::new(runtime, &deployment, start.process, controls, agent);
+    let sources = controls.tunings();
+    let sources = sources.map(|(node, tuning)| (node, Arc::clone(tuning)));
+    let probe = Probe::new(
+        &deployment,
+        start.process,
+        &deployed.counters,
+        &runtime.counters(),
+        sources.collect(),
+    );
+    let executor = Executor::new(
+        runtime,
+        &deployment,
+        start.process,
+        controls,
+        agent,
+        Some(probe),
+    );
     let worker = WorkerProcess {
         start,
         program: &program,
@@ -255,9 +272,6 @@ impl WorkerProcess<'_> {
             running: Cell::new(self.own_counters().count()),
         };
         let report = &mut |event, attached| reporter.report(event, attached);
-        for command in &self.start.first {
-            executor.tell(command.clone(), Attached::Nothing, report);
-        }
         loop {
             let received = match orphaned {
                 None => heard.recv().ok(),
@@ -286,7 +300,8 @@ impl WorkerProcess<'_> {
                     ProcessCommand::CountSteps => self.say_changes(),
                     ProcessCommand::Finish => {
                         self.say_changes();
-                        self.say(&ProcessEvent::Finished(Box::new(self.final_counts())));
+                        let counts = self.final_counts(executor.steered());
+                        self.say(&ProcessEvent::Finished(Box::new(counts)));
                         // Not by returning: a worker that is stuck in a write would be waited for.
                         exit(0);
                     }
@@ -361,7 +376,7 @@ impl WorkerProcess<'_> {
         }
     }
 
-    fn final_counts(&self) -> FinalCounts {
+    fn final_counts(&self, steered: Steered) -> FinalCounts {
         FinalCounts {
             process: self.start.process,
             counts: self.counts(),
@@ -373,6 +388,8 @@ impl WorkerProcess<'_> {
                 cpu_s: machine::process_cpu_s(),
                 peak_rss_bytes: machine::peak_rss_bytes(),
                 wakeups: machine::voluntary_switches(),
+                looks: steered.looks,
+                settings: steered.settings,
             },
         }
     }

@@ -20,7 +20,7 @@ use crate::rebalancer::Rebalancer;
 use crate::report::DeadLetterFile;
 use crate::report::{CheckpointReport, Report};
 use crate::tally::Tally;
-use crate::tuner::{self, Tuner};
+use crate::tuner::Tuner;
 
 /// Operators that are named when all hold too much.
 const OPERATORS_NAMED: usize = 3;
@@ -283,7 +283,6 @@ impl Query<'_> {
             plan: self.plan,
             deployment: self.deployment,
             costs: self.costs,
-            first: tuner::spread_evenly(self.program, self.plan, self.costs),
             worker_program: self.worker_program,
             incarnation,
             members: &self.members,

@@ -218,6 +218,11 @@ impl Watch<'_> {
                     tuner.relocated(instance);
                 }
             }
+            RunEvent::Host(HostEvent::Observed(seen)) => {
+                if let Some(tuner) = &mut self.tuner {
+                    tuner.observed(seen);
+                }
+            }
             RunEvent::Host(HostEvent::Checkpoint(event)) => {
                 if let Some(coordinator) = &mut self.coordinator {
                     coordinator.hear(event, self.host);

@@ -1,14 +1,13 @@
-//! Where instances run, and who goes where when the load changes.
+//! Where instances run, and who goes where when the load changes: within one process, since an instance
+//! moves with its state and its ends of links.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use slackwater_control::latency::elastic::{Resident, moves};
-use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::Deployment;
 
-use super::watch::busy_ns;
 use crate::plan::Plan;
+use crate::probe::Seen;
 
 /// Instances gather only after the load was low for so long: spreading again costs the rows that
 /// come meanwhile.
@@ -18,9 +17,6 @@ const GATHER_AFTER_NS: u64 = 3_000_000_000;
 const WEIGHT_PER_S: f64 = 2.0;
 
 pub struct Elastic {
-    counters: Vec<Arc<InstanceCounters>>,
-    last_ns: Vec<u64>,
-    last_rows: Vec<u64>,
     residents: Vec<Resident>,
     /// Who is on the way, and where to.
     moving: HashMap<usize, usize>,
@@ -31,11 +27,7 @@ pub struct Elastic {
 }
 
 impl Elastic {
-    pub fn new(
-        deployment: &Deployment,
-        plan: &Plan,
-        counters: &[Arc<InstanceCounters>],
-    ) -> Elastic {
+    pub fn new(deployment: &Deployment, plan: &Plan) -> Elastic {
         let residents = deployment.instances.iter().map(|instance| Resident {
             busy: 0.0,
             worker: instance.worker,
@@ -43,9 +35,6 @@ impl Elastic {
         });
         let residents = residents.collect::<Vec<Resident>>();
         let mut elastic = Elastic {
-            counters: counters.to_vec(),
-            last_ns: vec![0; residents.len()],
-            last_rows: vec![0; residents.len()],
             residents,
             moving: HashMap::new(),
             low_ns: 0,
@@ -74,16 +63,23 @@ impl Elastic {
     /// time of each worker per second, which its instances share as the clock around their work
     /// says: that clock also runs while another program has the core, and misses what a source does
     /// before it has something.
-    pub fn look(&mut self, interval_ns: u64, cores: &[f64], may_move: bool) -> Vec<(usize, usize)> {
+    pub fn look(
+        &mut self,
+        seen: &[Seen],
+        interval_ns: u64,
+        cores: &[f64],
+        may_move: bool,
+    ) -> Vec<(usize, usize)> {
         let seconds = interval_ns as f64 / 1e9;
         let weight = (WEIGHT_PER_S * seconds).min(1.0);
-        let mut spent = Vec::with_capacity(self.residents.len());
+        let mut spent = vec![0.0; self.residents.len()];
         let mut of_worker = vec![0.0; cores.len()];
-        for (number, slots) in self.counters.iter().enumerate() {
-            let now_ns = busy_ns(slots);
-            let busy = now_ns.wrapping_sub(std::mem::replace(&mut self.last_ns[number], now_ns));
-            of_worker[self.residents[number].worker] += busy as f64;
-            spent.push(busy as f64);
+        for instance in seen.iter().flat_map(|seen| &seen.instances) {
+            let Some(resident) = self.residents.get(instance.instance) else {
+                continue;
+            };
+            of_worker[resident.worker] += instance.busy_ns as f64;
+            spent[instance.instance] = instance.busy_ns as f64;
         }
         for (resident, spent) in self.residents.iter_mut().zip(spent) {
             let share = spent / of_worker[resident.worker].max(1.0);
@@ -120,19 +116,18 @@ impl Elastic {
         relocated.collect()
     }
 
-    /// Rows that came to each worker since the last call: from its sources, or, where it has none,
-    /// over links.
-    pub fn rows_taken(&mut self, workers: usize) -> Vec<u64> {
+    /// Rows that came to each worker: from its sources, or, where it has none, over links.
+    pub fn rows_taken(&self, seen: &[Seen], workers: usize) -> Vec<u64> {
         let (mut read, mut linked) = (vec![0; workers], vec![0; workers]);
-        for (number, slots) in self.counters.iter().enumerate() {
-            let first = slots.steps.first();
-            let ports = first.map_or(0, |step| InstanceCounters::read(&step.rows));
-            let source = InstanceCounters::read(&slots.source.rows);
-            let now = source.max(ports);
-            let last = std::mem::replace(&mut self.last_rows[number], now);
-            let worker = self.residents[number].worker;
-            let taken = if source > 0 { &mut read } else { &mut linked };
-            taken[worker] += now.wrapping_sub(last);
+        for instance in seen.iter().flat_map(|seen| &seen.instances) {
+            let taken = if instance.reads {
+                &mut read
+            } else {
+                &mut linked
+            };
+            if let Some(resident) = self.residents.get(instance.instance) {
+                taken[resident.worker] += instance.rows_taken;
+            }
         }
         let both = read.into_iter().zip(linked);
         both.map(|(read, linked)| if read > 0 { read } else { linked })

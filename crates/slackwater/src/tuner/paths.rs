@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use slackwater_control::latency::model::{Load, Work};
 use slackwater_sql::program::Program;
 
+use super::running::PathParts;
 use crate::plan::Plan;
 
 /// What is taken to arrive at a source that doesn't say, in rows per second.
@@ -46,6 +47,44 @@ pub fn paths(program: &Program, plan: &Plan) -> Vec<Path> {
         }
     });
     paths.collect()
+}
+
+/// What a path consists of in this plan.
+pub fn parts(program: &Program, plan: &Plan, path: &Path) -> PathParts {
+    let of = |wanted: &dyn Fn(usize) -> bool| {
+        let instances = plan.execution.instances.iter().enumerate();
+        let wanted = instances.filter(|(_, instance)| wanted(instance.subquery));
+        wanted
+            .map(|(number, _)| number)
+            .collect::<BTreeSet<usize>>()
+    };
+    let sources = path.sources.iter();
+    let sources = sources.map(|&node| plan.subqueries.of_node[node]);
+    let sources = sources.collect::<Vec<usize>>();
+    let mut paced = path.sources.iter();
+    PathParts {
+        sources: path.sources.iter().copied().collect(),
+        source_instances: of(&|subquery| sources.contains(&subquery)),
+        instances: of(&|subquery| path.subqueries.contains(&subquery)),
+        sink: path.sink,
+        is_paced: paced.any(|&node| is_paced(program, node)),
+    }
+}
+
+/// How many workers a row of the path passes in a row at most, as the plan has its instances.
+pub fn workers_in_a_row(plan: &Plan, path: &Path) -> usize {
+    let instances = &plan.execution.instances;
+    let worker_of = &plan.placement.worker_of;
+    let mut passed = vec![1; instances.len()];
+    // Links lead from earlier instances to later ones.
+    for link in &plan.execution.links {
+        let is_of_path = |instance: usize| path.subqueries.contains(&instances[instance].subquery);
+        if is_of_path(link.from) && is_of_path(link.to) {
+            let crosses = usize::from(worker_of[link.from] != worker_of[link.to]);
+            passed[link.to] = passed[link.to].max(passed[link.from] + crosses);
+        }
+    }
+    passed.into_iter().max().unwrap_or(1)
 }
 
 /// The work of each subquery of a path, as guessed.

@@ -1,0 +1,194 @@
+//! Looks at what a process has done: the counters of its workers, instances and sinks between two looks.
+//!
+//! A look costs some tens of microseconds, and only whoever wants to decide something asks for one: a process
+//! that nobody asks runs no timer (I7).
+
+mod seen;
+
+use std::sync::Arc;
+
+use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
+use slackwater_engine::deploy::{Deployment, StepKind};
+use slackwater_engine::latency::{SLOTS, upper_ns};
+use slackwater_engine::source::Tuning;
+use slackwater_engine::time::now_ns;
+
+use crate::machine;
+
+pub use seen::{InstanceSeen, Seen, SinkSeen, WorkerSeen};
+
+/// Looks at one process.
+pub struct Probe {
+    process: usize,
+    workers: Vec<WorkerProbe>,
+    instances: Vec<InstanceProbe>,
+    /// Instances of sinks with a latency target.
+    sinks: Vec<SinkProbe>,
+    /// How full the buffers of sources are, by node.
+    sources: Vec<(usize, Arc<Tuning>)>,
+    looked_ns: u64,
+}
+
+struct WorkerProbe {
+    worker: usize,
+    counters: Arc<WorkerCounters>,
+    last: [u64; 3],
+    cpu_s: Option<f64>,
+}
+
+struct InstanceProbe {
+    instance: usize,
+    counters: Arc<InstanceCounters>,
+    last: [u64; 4],
+}
+
+struct SinkProbe {
+    node: usize,
+    counters: Arc<InstanceCounters>,
+    step: usize,
+    last: Box<[u64; SLOTS]>,
+}
+
+impl Probe {
+    /// A probe of `process`, whose workers count in `workers`, in order; `counters` are those of all
+    /// instances, `sources` say how full their buffers are. The first look is at what is done from now on.
+    pub fn new(
+        deployment: &Deployment,
+        process: usize,
+        counters: &[Arc<InstanceCounters>],
+        workers: &[Arc<WorkerCounters>],
+        sources: Vec<(usize, Arc<Tuning>)>,
+    ) -> Probe {
+        let of_process = deployment.process_of.iter().enumerate();
+        let own = of_process.filter(|(_, owner)| **owner == process);
+        let workers = own.zip(workers).map(|((worker, _), counters)| WorkerProbe {
+            worker,
+            counters: Arc::clone(counters),
+            last: [0; 3],
+            cpu_s: None,
+        });
+        let (mut instances, mut sinks) = (Vec::new(), Vec::new());
+        for (instance, (plan, counters)) in deployment.instances.iter().zip(counters).enumerate() {
+            if deployment.process(instance) != process {
+                continue;
+            }
+            instances.push(InstanceProbe {
+                instance,
+                counters: Arc::clone(counters),
+                last: [0; 4],
+            });
+            for (step, plan) in plan.steps.iter().enumerate() {
+                if counters.steps[step].latency.is_some()
+                    && matches!(plan.kind, StepKind::Sink { .. })
+                {
+                    sinks.push(SinkProbe {
+                        node: plan.node,
+                        counters: Arc::clone(counters),
+                        step,
+                        last: Box::new([0; SLOTS]),
+                    });
+                }
+            }
+        }
+        Probe {
+            process,
+            workers: workers.collect(),
+            instances,
+            sinks,
+            sources,
+            looked_ns: now_ns(),
+        }
+    }
+
+    /// What was done since the last look.
+    pub fn look(&mut self) -> Seen {
+        let now_ns = now_ns();
+        let last_ns = std::mem::replace(&mut self.looked_ns, now_ns);
+        let instances = self.instances.iter_mut().map(InstanceProbe::look);
+        let fills = self.sources.iter();
+        let fills = fills.map(|(node, tuning)| (*node, tuning.take_fill()));
+        Seen {
+            process: self.process,
+            interval_ns: now_ns.saturating_sub(last_ns),
+            workers: self.workers.iter_mut().map(WorkerProbe::look).collect(),
+            instances: instances
+                .filter(|seen| *seen != InstanceSeen::nothing(seen))
+                .collect(),
+            sinks: self.sinks.iter_mut().filter_map(SinkProbe::look).collect(),
+            fills: fills.filter(|(_, fill)| *fill > 0.0).collect(),
+        }
+    }
+
+    /// What workers have done until now is not looked at: it was a silence, and says nothing of what follows.
+    pub fn skip(&mut self) {
+        self.looked_ns = now_ns();
+        for worker in &mut self.workers {
+            worker.look();
+        }
+    }
+}
+
+impl WorkerProbe {
+    fn look(&mut self) -> WorkerSeen {
+        let read = InstanceCounters::read;
+        let counters = &self.counters;
+        let now = [&counters.busy_ns, &counters.activations, &counters.sleeps];
+        let [busy_ns, activations, sleeps] = since(&mut self.last, now.map(read));
+        let now_s = machine::thread_cpu_s(read(&counters.thread));
+        let cpu_s = now_s.zip(std::mem::replace(&mut self.cpu_s, now_s));
+        WorkerSeen {
+            worker: self.worker,
+            busy_ns,
+            activations,
+            sleeps,
+            cpu_ns: cpu_s.map(|(now_s, last_s)| ((now_s - last_s).max(0.0) * 1e9) as u64),
+        }
+    }
+}
+
+impl InstanceProbe {
+    fn look(&mut self) -> InstanceSeen {
+        let read = InstanceCounters::read;
+        let counters = &self.counters;
+        let from_source = read(&counters.source.rows);
+        let first = counters.steps.first();
+        let from_links = first.map_or(0, |step| read(&step.rows));
+        let steps = counters.steps.iter().map(|step| read(&step.busy_ns));
+        let now = [
+            read(&counters.rows_in),
+            read(&counters.chunks),
+            from_source.max(from_links),
+            read(&counters.source.busy_ns) + steps.sum::<u64>(),
+        ];
+        let [rows_in, chunks, rows_taken, busy_ns] = since(&mut self.last, now);
+        InstanceSeen {
+            instance: self.instance,
+            rows_in,
+            chunks,
+            rows_taken,
+            reads: from_source > 0,
+            busy_ns,
+        }
+    }
+}
+
+impl SinkProbe {
+    fn look(&mut self) -> Option<SinkSeen> {
+        let mut new = Box::new([0; SLOTS]);
+        let latency = self.counters.steps[self.step].latency.as_ref()?;
+        latency.add_new(&mut self.last, &mut new);
+        let filled = new.iter().enumerate().filter(|(_, rows)| **rows > 0);
+        let latencies = filled.map(|(slot, rows)| (upper_ns(slot), *rows));
+        let latencies = latencies.collect::<Vec<(u64, u64)>>();
+        (!latencies.is_empty()).then_some(SinkSeen {
+            node: self.node,
+            latencies,
+        })
+    }
+}
+
+/// What was counted since the last look.
+fn since<const N: usize>(last: &mut [u64; N], now: [u64; N]) -> [u64; N] {
+    let last = std::mem::replace(last, now);
+    std::array::from_fn(|slot| now[slot].wrapping_sub(last[slot]))
+}

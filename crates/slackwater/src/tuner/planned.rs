@@ -1,0 +1,95 @@
+//! How the paths to sinks with a latency target are planned, before anything was measured.
+
+use slackwater_control::latency::controller::Setting;
+use slackwater_control::latency::model::{HostCosts, Waiting};
+use slackwater_control::latency::planner::{Planned, Question, plan};
+use slackwater_engine::runtime::Costs;
+use slackwater_sql::program::Program;
+
+use super::paths::{self, Path, paths};
+use crate::plan::Plan;
+
+/// Targets beyond this are kept as if they were this: a wake-up in ten seconds costs nothing, and what
+/// comes meanwhile has to fit a buffer.
+pub const TARGET_NS_MAX: u64 = 10_000_000_000;
+
+/// A path with how it is planned: for `explain`, and to begin with.
+pub struct PathPlan {
+    /// The path.
+    pub path: Path,
+    /// The planner's answer.
+    pub planned: Planned,
+    /// Rows per second that were reckoned with.
+    pub rows_per_s: f64,
+    /// The sources say so themselves.
+    pub rate_known: bool,
+}
+
+/// Costs of waiting as the model wants them. The engine's have no time until a look; a wake-up
+/// takes about as long as it costs both sides, and twice that in one of a hundred.
+pub fn host_costs(costs: Costs) -> HostCosts {
+    HostCosts {
+        wake_ns: costs.wake_ns as f64,
+        wake_until_look_p99_ns: 2.0 * costs.wake_ns as f64,
+        sleep_ns: costs.sleep_ns as f64,
+        oversleep_p50_ns: costs.oversleep_p50_ns as f64,
+        oversleep_p99_ns: costs.oversleep_p99_ns as f64,
+    }
+}
+
+/// Plans all paths to sinks with a target.
+pub fn plan_paths(program: &Program, plan_: &Plan, costs: Costs) -> Vec<PathPlan> {
+    let paths = paths(program, plan_).into_iter();
+    let plans = paths.filter(|path| !path.sources.is_empty()).map(|path| {
+        let (load, rate_known) = paths::load(program, &path);
+        let planned = plan(&Question {
+            target_ns: path.target_ns.min(TARGET_NS_MAX) as f64,
+            stages: paths::guesses(program, plan_, &path),
+            load,
+            workers: plan_.placement.cores.len(),
+            in_a_row: (plan_.processes > 1).then(|| paths::workers_in_a_row(plan_, &path)),
+            costs: host_costs(costs),
+        });
+        PathPlan {
+            path,
+            planned,
+            rows_per_s: load.rows_per_s,
+            rate_known,
+        }
+    });
+    plans.collect()
+}
+
+/// Warnings of targets that no plan keeps, with the number that one would.
+pub fn warnings(plans: &[PathPlan]) -> Vec<String> {
+    let missed = plans.iter().filter(|plan| !plan.planned.meets_target);
+    let lines = missed.map(|plan| {
+        let target_ms = plan.path.target_ns as f64 / 1e6;
+        let floor_ms = plan.planned.floor_ns / 1e6;
+        let busy = plan.planned.chosen.prediction.utilisation;
+        let rate = plan.rows_per_s;
+        let least = floor_ms / (1.0 - slackwater_control::latency::planner::MARGIN);
+        format!(
+            "a latency target of {target_ms} ms can't be promised on this host: at {rate:.0} rows/s \
+             the fastest plan takes {floor_ms:.2} ms for 99 of 100 rows and keeps a worker {:.0} % busy\n  \
+             = a target of {least:.2} ms could be met; slackwater explain shows the plan",
+            busy * 100.0
+        )
+    });
+    lines.collect()
+}
+
+/// What the planner's answer is to begin with.
+pub fn first_setting(planned: &Planned, target_ns: u64) -> Setting {
+    let delay_ns = match planned.chosen.shape.source {
+        Waiting::Sleep(time_ns) => time_ns as u64,
+        // Interrupts cost least at the rate that was assumed; a busier source may sleep all the
+        // same, and what chooses between the two is the worker itself.
+        _ if planned.meets_target => target_ns / 2,
+        _ => 0,
+    };
+    Setting {
+        delay_ns,
+        chunk_rows: planned.chosen.shape.chunk_rows as usize,
+    }
+}

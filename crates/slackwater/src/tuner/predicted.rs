@@ -1,0 +1,106 @@
+//! What the model predicts of a running query, with learned costs and measured rates.
+
+use slackwater_control::latency::controller::Setting;
+use slackwater_control::latency::model::{
+    HostCosts, Load, Shape, UTILISATION_MAX, Waiting, Work, predict,
+};
+
+/// Interrupts that rows bring at most, per second: what comes together wakes once.
+const ARRIVALS_PER_S_MAX: f64 = 1_000.0;
+
+/// One worker's part of the work.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    work: Work,
+    load: Load,
+    waiting: Waiting,
+    is_woken: bool,
+}
+
+impl Share {
+    /// A worker that runs a source: it waits as long as was set, and read so many rows in an interval.
+    pub fn of_source(work: Work, rows: u64, interval_ns: u64, setting: Setting) -> Share {
+        let rows_per_s = per_second(rows, interval_ns);
+        Share {
+            work,
+            load: Load {
+                rows_per_s,
+                arrivals_per_s: rows_per_s.min(ARRIVALS_PER_S_MAX),
+            },
+            waiting: match setting.delay_ns {
+                0 => Waiting::Interrupt,
+                ns => Waiting::Sleep(ns as f64),
+            },
+            is_woken: false,
+        }
+    }
+
+    /// A worker that others wake; so often it was.
+    pub fn woken(work: Work, rows: u64, activations: u64, interval_ns: u64) -> Share {
+        Share {
+            work,
+            load: Load {
+                rows_per_s: per_second(rows, interval_ns),
+                arrivals_per_s: per_second(activations, interval_ns),
+            },
+            waiting: Waiting::Interrupt,
+            is_woken: true,
+        }
+    }
+}
+
+fn per_second(count: u64, interval_ns: u64) -> f64 {
+    count as f64 * 1e9 / interval_ns.max(1) as f64
+}
+
+/// The model's predictions for every interval in which something was done.
+#[derive(Debug, Default)]
+pub struct Predicted {
+    /// CPU time, and the intervals' time, in seconds.
+    cpu_s: f64,
+    active_s: f64,
+    /// The p99 of each interval in nanoseconds times its rows, and the rows.
+    p99_rows: f64,
+    rows: f64,
+}
+
+impl Predicted {
+    /// Adds what the model says of an interval in which sources read so many rows. The CPU time is that of
+    /// all shares; the latency that of the slowest source's worker, and then of the slowest that is woken.
+    pub fn add(&mut self, shares: &[Share], costs: &HostCosts, rows: u64, interval_ns: u64) {
+        let (mut cores, mut first_ns, mut then_ns) = (0.0, 0.0f64, 0.0f64);
+        for share in shares {
+            let shape = Shape {
+                groups: vec![1],
+                source: share.waiting,
+                between: Waiting::Interrupt,
+                // What the fit calls a chunk is an activation, however many chunks it has.
+                chunk_rows: f64::MAX,
+            };
+            let prediction = predict(&shape, &[share.work], &share.load, costs);
+            // Of a worker that falls behind the model says nothing.
+            if prediction.utilisation > UTILISATION_MAX {
+                return;
+            }
+            cores += prediction.cores;
+            match share.is_woken {
+                true => then_ns = then_ns.max(prediction.p99_ns),
+                false => first_ns = first_ns.max(prediction.p99_ns),
+            }
+        }
+        if shares.is_empty() {
+            return;
+        }
+        let seconds = interval_ns as f64 / 1e9;
+        self.cpu_s += cores * seconds;
+        self.active_s += seconds;
+        self.p99_rows += (first_ns + then_ns) * rows as f64;
+        self.rows += rows as f64;
+    }
+
+    /// CPU time per second, and the p99 in nanoseconds, if anything was predicted.
+    pub fn mean(&self) -> Option<(f64, f64)> {
+        let mean = || (self.cpu_s / self.active_s, self.p99_rows / self.rows);
+        (self.rows > 0.0).then(mean)
+    }
+}

@@ -1,0 +1,239 @@
+//! A path through two processes in simulated time: a source that sleeps in the first, a sink that is woken in
+//! the second, and answers of both that may come a round or more late.
+
+use proptest::prelude::*;
+use slackwater_control::latency::model::HostCosts;
+
+use super::*;
+use crate::probe::{InstanceSeen, SinkSeen};
+
+const TARGET_NS: u64 = 20_000_000;
+const INTERVAL_NS: u64 = 500_000_000;
+const ROUNDS: usize = 60;
+
+/// Corrections that the controller may take: the delay falls at once, but what it falls by is learned.
+const SETTLED: usize = 20;
+
+#[derive(Debug, Clone, Copy)]
+struct World {
+    seed: u64,
+    rows_per_s: f64,
+    /// What the sink's process needs for what comes together, and the way to it.
+    sink_ns: f64,
+    hop_ns: f64,
+    /// The share of rounds in which a process does not answer in time.
+    unanswered: [f64; 2],
+}
+
+fn path() -> PathControl {
+    let parts = PathParts {
+        sources: [0].into(),
+        source_instances: [0].into(),
+        instances: [0, 1].into(),
+        sink: 3,
+        is_paced: false,
+    };
+    let goal = Goal {
+        target_ns: TARGET_NS,
+        costs: HostCosts {
+            wake_ns: 30_000.0,
+            wake_until_look_p99_ns: 70_000.0,
+            sleep_ns: 22_000.0,
+            oversleep_p50_ns: 27_000.0,
+            oversleep_p99_ns: 53_000.0,
+        },
+    };
+    let setting = Setting {
+        delay_ns: 17_500_000,
+        chunk_rows: 8_192,
+    };
+    PathControl::new(parts, goal, setting)
+}
+
+/// What a process has done since it has answered last.
+fn nothing(process: usize) -> Seen {
+    Seen {
+        process,
+        workers: vec![WorkerSeen {
+            worker: process,
+            ..WorkerSeen::default()
+        }],
+        instances: vec![InstanceSeen {
+            instance: process,
+            ..InstanceSeen::default()
+        }],
+        sinks: vec![SinkSeen {
+            node: 3,
+            latencies: Vec::new(),
+        }],
+        ..Seen::default()
+    }
+}
+
+/// The setting of each round, and the share of its rows that was late.
+fn run(world: &World) -> Vec<(Setting, f64)> {
+    let mut random = fastrand::Rng::with_seed(world.seed);
+    let mut path = path();
+    let mut workers = [WorkerState::default(), WorkerState::default()];
+    let mut pending = [nothing(0), nothing(1)];
+    let mut rounds = Vec::new();
+    let mut since_ns = 0;
+    for _ in 0..ROUNDS {
+        let setting = path.setting();
+        let (mut round_ns, mut late, mut rows_in) = (0, 0, 0);
+        while round_ns < INTERVAL_NS {
+            let wait_ns = match setting.delay_ns {
+                0 => 1_000_000.0,
+                delay_ns => delay_ns as f64 + 60_000.0 * random.f64(),
+            };
+            let rows = (world.rows_per_s * wait_ns / 1e9).ceil() as u64;
+            let read_ns = 10_000.0 + 200.0 * rows as f64;
+            let way_ns = world.hop_ns * (1.0 + random.f64());
+            let sink_ns = world.sink_ns + 100.0 * rows as f64;
+            let waited_ns = if setting.delay_ns == 0 {
+                30_000.0
+            } else {
+                wait_ns
+            };
+            let latency_ns = (waited_ns + read_ns + way_ns + sink_ns) as u64;
+            round_ns += (wait_ns + read_ns) as u64;
+            late += if latency_ns > TARGET_NS { rows } else { 0 };
+            rows_in += rows;
+            pending[0].instances[0].rows_in += rows;
+            for (seen, busy_ns) in pending.iter_mut().zip([read_ns, sink_ns]) {
+                seen.instances[0].chunks += 1;
+                seen.instances[0].rows_taken += rows;
+                seen.instances[0].busy_ns += busy_ns as u64;
+                seen.workers[0].activations += 1;
+                seen.workers[0].busy_ns += busy_ns as u64;
+            }
+            pending[0].workers[0].sleeps += u64::from(setting.delay_ns > 0);
+            pending[1].sinks[0].latencies.push((latency_ns, rows));
+        }
+        rounds.push((setting, late as f64 / rows_in as f64));
+        let mut answers = Vec::new();
+        for (process, pending) in pending.iter_mut().enumerate() {
+            pending.interval_ns += round_ns;
+            if random.f64() >= world.unanswered[process] {
+                answers.push(std::mem::replace(pending, nothing(process)));
+            }
+        }
+        since_ns += round_ns;
+        if answers.is_empty() {
+            continue;
+        }
+        for seen in &answers {
+            let (worker, rows) = (&seen.workers[0], seen.instances[0].rows_taken);
+            workers[worker.worker].see(worker, rows, seen.interval_ns);
+        }
+        let utilization = workers.iter().map(|worker| worker.utilization);
+        let around = Around {
+            interval_ns: std::mem::take(&mut since_ns),
+            utilization: utilization.fold(0.0, f64::max),
+            slept: workers[0].slept,
+            sleeps: 1.0,
+        };
+        path.correct(&answers, &around);
+    }
+    rounds
+}
+
+fn steady() -> World {
+    World {
+        seed: 1,
+        rows_per_s: 1e4,
+        sink_ns: 6e6,
+        hop_ns: 100_000.0,
+        unanswered: [0.0; 2],
+    }
+}
+
+fn late(rounds: &[(Setting, f64)]) -> f64 {
+    rounds.iter().map(|(_, late)| late).sum::<f64>() / rounds.len() as f64
+}
+
+#[test]
+fn what_the_sinks_process_takes_shortens_the_sleep_in_the_sources() {
+    let rounds = run(&steady());
+    assert!(
+        rounds[0].1 > 0.9,
+        "the plan knows nothing of the sink: {rounds:?}"
+    );
+    assert!(late(&rounds[SETTLED..]) <= 0.01, "{rounds:?}");
+    let (last, _) = rounds[ROUNDS - 1];
+    assert!(
+        (2_000_000..14_000_000).contains(&last.delay_ns),
+        "no shorter than need be: {last:?}"
+    );
+}
+
+#[test]
+fn nothing_is_known_of_a_sink_whose_process_never_answers() {
+    let rounds = run(&World {
+        unanswered: [0.0, 1.0],
+        ..steady()
+    });
+    assert!(late(&rounds[SETTLED..]) > 0.9, "{rounds:?}");
+}
+
+proptest! {
+    /// Half of the target is left with the delay at its floor.
+    #[test]
+    fn a_target_is_met_across_processes_though_answers_are_missed(
+        seed: u64,
+        rows_per_s in 1e3f64..1e5,
+        sink_ns in 0.0f64..5e6,
+        hop_ns in 10_000.0f64..1e6,
+        unanswered in prop::array::uniform2(0.0f64..0.5),
+    ) {
+        let world = World { seed, rows_per_s, sink_ns, hop_ns, unanswered };
+        let rounds = run(&world);
+        let settled = &rounds[SETTLED..];
+        prop_assert!(late(settled) <= 0.02, "{settled:?}");
+        prop_assert!(settled.iter().all(|(setting, _)| setting.delay_ns > 1_000_000), "{settled:?}");
+    }
+
+    /// What processes have seen comes to the same as if one process had seen it.
+    #[test]
+    fn the_same_is_decided_wherever_it_was_seen(
+        rows in 0u64..100_000,
+        latencies in prop::collection::vec((0u64..60_000_000, 1u64..1_000), 0..20),
+        busy_ns in prop::array::uniform2(0u64..400_000_000),
+        fill in 0.0f64..1.0,
+    ) {
+        let half = latencies.len() / 2;
+        let source = InstanceSeen { instance: 0, rows_in: rows, chunks: 10, rows_taken: rows, reads: true,
+            busy_ns: busy_ns[0] };
+        let sink = InstanceSeen { instance: 1, chunks: 10, rows_taken: rows, busy_ns: busy_ns[1],
+            ..InstanceSeen::default() };
+        let of_sink = |latencies: &[(u64, u64)]| SinkSeen { node: 3, latencies: latencies.to_vec() };
+        let one = [Seen {
+            instances: vec![source, sink],
+            sinks: vec![of_sink(&latencies)],
+            fills: vec![(0, fill)],
+            ..Seen::default()
+        }];
+        let several = [
+            Seen { instances: vec![source], fills: vec![(0, fill), (7, 1.0)], ..Seen::default() },
+            Seen { process: 1, sinks: vec![of_sink(&latencies[..half])], ..Seen::default() },
+            Seen { process: 2, instances: vec![sink], sinks: vec![of_sink(&latencies[half..])],
+                ..Seen::default() },
+        ];
+        let around = Around { interval_ns: INTERVAL_NS, utilization: 0.3, slept: true, sleeps: 1.0 };
+        let (mut by_one, mut by_several) = (path(), path());
+        prop_assert_eq!(by_one.correct(&one, &around), by_several.correct(&several, &around));
+        prop_assert_eq!(by_one.setting(), by_several.setting());
+    }
+}
+
+#[test]
+fn a_report_crosses_a_socket_and_is_bounded() {
+    let mut seen = nothing(1);
+    let slots = slackwater_engine::latency::SLOTS;
+    let latencies = (0..slots).map(|slot| (slackwater_engine::latency::upper_ns(slot), u64::MAX));
+    seen.sinks[0].latencies = latencies.collect();
+    seen.fills = vec![(0, 0.123)];
+    let written = serde_json::to_string(&seen).unwrap();
+    assert_eq!(serde_json::from_str::<Seen>(&written).unwrap(), seen);
+    assert!(written.len() < 48 << 10, "{} bytes", written.len());
+}
