@@ -46,7 +46,7 @@ pub fn connect(from: &str, to: &str) -> Result<Counts, String> {
 pub fn pin(core: &str) -> Result<(), String> {
     let number = core.parse().ok();
     let number = number.filter(|&number: &usize| number < CpuSet::MAX_CPU);
-    let number = number.ok_or_else(|| format!("--core {core}: write a core's number"))?;
+    let number = number.ok_or_else(|| format!("--core {core}: expected a core's number"))?;
     let mut cores = CpuSet::new();
     cores.set(number);
     sched_setaffinity(None, &cores).map_err(|error| format!("--core {core}: {error}"))

@@ -83,7 +83,7 @@ impl CommandLine {
     /// Runs the experiment.
     pub fn run(self) -> Result<(), String> {
         if cfg!(debug_assertions) && !matches!(self.command, Command::Part(_)) {
-            eprintln!("warning: this is a debug build; its figures mean nothing");
+            eprintln!("warning: this is a debug build; its figures are not meaningful");
         }
         match self.command {
             Command::Balance(arguments) => balance::run(&arguments),

@@ -3,7 +3,7 @@
 //! ```text
 //! slackwater bench NAME ─► slackwater-bench NAME ─┬─ slackwater run …          the engine
 //!                                                 ├─ slackwater-bench … -part  parts of an experiment
-//!                                                 └─ slackwater-limit, -peers  what it is held against
+//!                                                 └─ slackwater-limit, -peers  what it is compared with
 //! ```
 //!
 //! Nothing of the product depends on this crate.

@@ -215,7 +215,7 @@ impl Bench<'_> {
         all
     }
 
-    /// The CPU time of Flink's start-up, for each of its parallelisms.
+    /// The CPU time for starting Flink, at each of its parallelisms.
     fn starts(&self, all: &[Series]) -> Result<Vec<FlinkStart>, String> {
         let (Some(flink), Some(first)) = (
             &self.plan.flink,

@@ -309,7 +309,7 @@ mod tests {
             measured(&[1_000, 2_000], &[1_500, 9_000]),
             measured(&[], &[4_000, 3_000]),
         ];
-        let seen = Seen::of(&phase, &measured).expect("all came");
+        let seen = Seen::of(&phase, &measured).expect("all arrived");
         assert_eq!(seen.latencies_us, [3.0, 7.0]);
         assert_eq!(seen.cpu_us_per_message, 1.0);
         let error = Seen::of(&phase, &[measured[0].clone(), measured[0].clone()])

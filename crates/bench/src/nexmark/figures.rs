@@ -72,7 +72,7 @@ pub struct Figures {
     pub queries: Vec<Measured>,
 }
 
-/// The cost of Flink's start-up at a parallelism: that of a run over few events.
+/// The cost of starting Flink at a parallelism: that of a run over few events.
 #[derive(Debug, Clone, Serialize)]
 pub struct FlinkStart {
     /// Instances of each operator.
@@ -124,7 +124,7 @@ pub struct MeasuredFlink {
     pub events_per_cpu_s_behind_start: Spread,
     /// CPU time of the whole process.
     pub cpu_s: Spread,
-    /// The engine's events per CPU second, as a multiple of Flink's excluding start-up, in neighboring
+    /// The engine's events per CPU second divided by those of Flink excluding start-up, in neighboring
     /// runs.
     pub ratio: Spread,
     /// The same ratio for whole processes.

@@ -6,7 +6,7 @@
 //! ```text
 //! CPU time per row    = work × scale + lines × local latency × distance / 10
 //! aware               every worker on its core; the busiest one decides:  1 / max over workers
-//! unaware             the kernel moves threads, so nobody is busier than others, and everything is
+//! unaware             the kernel moves threads, so no worker is busier than others; everything is
 //!                     as far away as two nodes are on average:            workers / sum
 //! ```
 //!

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Shutdown: each process answers once and ends. A process that fails reports the reason on standard
-//! error; the other one sees the end of the link or of the socket and fails as well. Dropping a [`PartProcess`]
-//! ends its process.
+//! error; the other one sees the end of the link or of the socket and fails as well. Dropping a
+//! [`PartProcess`] ends its process.
 
 use std::os::fd::{AsFd, RawFd};
 
