@@ -16,6 +16,7 @@ use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
 use crate::connector::{Alias, ConnectorKind};
+use crate::dead_letters::{self, FileDeadLetters};
 use crate::file_format::{FORMATS, FormatKind, Formats};
 use crate::options::{OptionError, Options, listed, nearest};
 use crate::sink::{blackhole, print};
@@ -72,6 +73,14 @@ pub fn lookup(table: &TableDefinition) -> Result<Option<Arc<dyn LookupConnector>
     };
     kind.check(Use::Lookup, table, &options)?;
     make(table, &options).map(Some)
+}
+
+/// The dead letters of a table that is read, from its options `on_error` and `dead_letter`. Without a
+/// connector they are those of rows that no table has.
+pub fn dead_letters(table: &TableDefinition) -> Result<FileDeadLetters, OptionError> {
+    let options = Options::new(&table.options);
+    let kind = ConnectorKind::named(options.text("connector").unwrap_or_default());
+    dead_letters::dead_letters(table, kind.map_or(Formats::None, |kind| kind.formats))
 }
 
 impl ConnectorKind {
@@ -138,7 +147,7 @@ impl ConnectorKind {
 
     fn check_settings(&self, table: &TableDefinition) -> Result<(), OptionError> {
         let settings = table_settings(table)?;
-        crate::dead_letters(table)?;
+        dead_letters(table)?;
         if settings.unit_of_work_file && self.formats != Formats::Files {
             return Err(OptionError::new(
                 "unit_of_work",

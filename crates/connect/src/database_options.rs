@@ -6,18 +6,18 @@ use crate::options::{OptionKind, option};
 pub(crate) const LOOKUP_OPTIONS: &[OptionKind] = &[
     option(
         "lookup.cache.max_rows",
-        "no cache; 10,000 if only the time is set",
-        "rows that each instance keeps, those of keys that have none included; from 2",
+        "no cache; 10,000 if only `lookup.cache.ttl` is set",
+        "how many rows each instance caches, at least 2. A key without rows counts as one",
     ),
     option(
         "lookup.cache.ttl",
         "never",
-        "how long an answer is used, as `'10 s'`",
+        "how long a cached answer is used: `'10 s'`",
     ),
     option(
         "lookup.cache",
-        "`partial` where one of these is set, else `none`",
-        "`none` or `partial` (Flink); `full` is a join without `FOR SYSTEM_TIME`",
+        "`partial` if one of these is set, else `none`",
+        "`none` or `partial` (Flink). For Flink's `full`, write a join without `FOR SYSTEM_TIME`",
     ),
     option(
         "lookup.partial-cache.max-rows",
@@ -35,9 +35,9 @@ pub(crate) const LOOKUP_OPTIONS: &[OptionKind] = &[
 pub(crate) const SINK_OPTIONS: &[OptionKind] = &[option(
     "sink.name",
     "the declared name",
-    "the name by which the tables `slackwater_staged` and `slackwater_committed` know the sink. \
-         Each query needs its own: two that write with one name to one database forget each other's \
-         rows",
+    "the sink's name in the tables `slackwater_staged` and `slackwater_committed`. Each query \
+             needs its own: two queries that write to one database under the same name lose each other's \
+             rows",
 )];
 
 /// Other names of the option `max-retries`.

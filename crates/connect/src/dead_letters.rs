@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::source::{DeadLetters, Rejected};
 
+use crate::file_format::Formats;
 use crate::options::{OptionError, Options};
 use crate::table::{TableDefinition, table_settings};
 
@@ -48,8 +49,12 @@ struct State {
     file: Option<File>,
 }
 
-/// Makes the dead letters of a source table from its options `on_error` and `dead_letter`.
-pub fn dead_letters(table: &TableDefinition) -> std::result::Result<FileDeadLetters, OptionError> {
+/// Makes the dead letters of a source table from its options `on_error` and `dead_letter`. `formats` are those
+/// of its connector: they say what a record's position is.
+pub(crate) fn dead_letters(
+    table: &TableDefinition,
+    formats: Formats,
+) -> std::result::Result<FileDeadLetters, OptionError> {
     let options = Options::new(&table.options);
     let fail = table_settings(table)?.on_error_fail;
     let path = match options.text("dead_letter") {
@@ -70,12 +75,13 @@ pub fn dead_letters(table: &TableDefinition) -> std::result::Result<FileDeadLett
     Ok(FileDeadLetters {
         table: table.name.clone(),
         path,
-        separator: match options.text("connector") {
-            Some("kafka") => '@',
-            _ => ':',
+        separator: match formats {
+            // A message's offset or number is not a line.
+            Formats::Messages => '@',
+            Formats::None | Formats::Lines | Formats::Files => ':',
         },
         fail,
-        of_first: may_have_header(&options)
+        of_first: may_have_header(&options, formats)
             .then_some("if the first line names the columns: 'csv.header' = 'true'"),
         count: AtomicU64::new(0),
         state: Mutex::default(),
@@ -83,16 +89,15 @@ pub fn dead_letters(table: &TableDefinition) -> std::result::Result<FileDeadLett
 }
 
 /// Whether the first record may be a header although the options don't say so.
-fn may_have_header(options: &Options<'_>) -> bool {
+fn may_have_header(options: &Options<'_>, formats: Formats) -> bool {
+    let has_lines = match formats {
+        Formats::Lines | Formats::Files => true,
+        Formats::None | Formats::Messages => false,
+    };
     let is_csv = options
         .text("format")
         .is_none_or(|format| format.eq_ignore_ascii_case("csv"));
-    let is_text = ["file", "stdin", "tcp"].iter().any(|name| {
-        options
-            .text("connector")
-            .is_some_and(|of| of.eq_ignore_ascii_case(name))
-    });
-    is_csv && is_text && options.text("csv.header").is_none()
+    has_lines && is_csv && options.text("csv.header").is_none()
 }
 
 impl FileDeadLetters {
@@ -217,6 +222,7 @@ impl DeadLetters for FileDeadLetters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dead_letters;
     use crate::table::tests::table;
 
     fn rejected(position: u64) -> Rejected {
@@ -247,6 +253,21 @@ mod tests {
             assert_eq!(line["place"], "flights.csv:812");
             assert_eq!(line["record"], "a,\"b\"\u{fffd}\n");
             assert_eq!(line["table"], "t");
+        }
+    }
+
+    #[test]
+    fn a_message_has_no_line() {
+        let place = |connector: &str| {
+            let letters = dead_letters(&table(&[], &[("connector", connector)])).unwrap();
+            letters.name_partition(3, "name");
+            letters.place_of(3, 42)
+        };
+        for connector in ["kafka", "Kafka", "mqtt"] {
+            assert_eq!(place(connector), "name@42", "{connector}");
+        }
+        for connector in ["file", "stdin", "tcp", "sqlite", "datagen"] {
+            assert_eq!(place(connector), "name:42", "{connector}");
         }
     }
 

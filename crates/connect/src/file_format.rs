@@ -71,15 +71,14 @@ const CSV: FormatKind = FormatKind {
         option(
             "csv.header",
             "`false`",
-            "`true`: the first record of each file is a header. Sources skip it: columns go by position, \
-             in the order of the file, and all must be declared; in another order values end up in the \
-             wrong columns, and no record is bad where they fit there. A header that has the table's \
-             columns in another order is warned of. Without the option a header is a record like others. \
-             Sinks write it",
+            "`true`: the first record of each file is a header. Sources skip it: columns are matched by position, so all must be declared, in the order of \
+             the file. In another order, values end up in the wrong columns, and records are only bad if \
+             a value does not fit there; there is a warning if the header has the table's columns in \
+             another order. Without the option, a header is read as a record. Sinks write it",
         ),
         option(
             "csv.null",
-            "the empty field",
+            "an empty field",
             "an unquoted field equal to this is NULL: `'NA'`",
         ),
     ],
@@ -161,9 +160,10 @@ const REGEX: FormatKind = FormatKind {
     source_options: &[option(
         "regex.pattern",
         "required",
-        "an expression as the [`regex` library](https://docs.rs/regex/latest/regex/#syntax) reads it. \
-             Each column needs a group `(?<name>…)` of its name, case matters; other groups are for the \
-             expression alone. A quote is written twice, as in all of SQL",
+        "an expression in the [syntax of Rust's \
+             `regex`](https://docs.rs/regex/latest/regex/#syntax). Each column needs a group \
+             `(?<name>…)` with its name (case matters); other groups are ignored. A quote is written \
+             twice, as always in SQL",
     )],
     sink_options: &[],
     not_of_messages: &[],

@@ -15,7 +15,7 @@ use crate::options::Options;
 /// The separator between two messages of an input.
 const BETWEEN: u8 = 0;
 
-/// Formats, with an option that changes how they read.
+/// Formats, each with an option that changes how it is read.
 const FORMATS: &[&[(&str, &str)]] = &[
     &[("format", "csv")],
     &[("format", "csv"), ("csv.delimiter", "|"), ("csv.null", "-")],
@@ -38,8 +38,8 @@ fn schema(format: &str) -> Arc<Schema> {
     Arc::new(Schema::new(fields))
 }
 
-/// Reads `bytes` in every format: as messages of a topic, and as lines that come in pieces. Every record is
-/// a row or is rejected, and it is the same ones however the bytes come.
+/// Reads `bytes` in every format: as messages of a topic, and as lines that arrive in pieces. Every record is
+/// a row or is rejected, and the result does not depend on the pieces.
 pub fn fuzz_record(bytes: &[u8]) {
     for options in FORMATS {
         let owned = options.iter();
@@ -76,10 +76,10 @@ fn messages(format: &Format, schema: &Schema, bytes: &[u8]) {
     }
     let rows = decoder.decode_messages(&Buffer::from(block), &places);
     let found = rows.batch.num_rows() + rows.rejected.len();
-    assert_eq!(found, places.len(), "a message is a row or is refused");
+    assert_eq!(found, places.len(), "a message is a row or is rejected");
 }
 
-/// What becomes of the bytes as lines: rows as text, and rejections.
+/// The result of reading the bytes as lines: rows as text, and rejections.
 fn lines(format: &Format, schema: &Schema, bytes: &[u8], piece: usize) -> Vec<String> {
     let all = (0..schema.fields().len()).collect::<Vec<usize>>();
     let mut reader = RecordReader::new(format.decoder(schema, &all), &BlockPool::new(64));
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The inputs that are kept, and each with a byte changed.
+    /// The stored inputs, and each of them with one byte changed.
     #[test]
     fn the_corpus_of_records_and_mutations_of_it_are_survived() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/record");
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_rows_or_refused(bytes: Vec<u8>) {
+        fn any_bytes_are_rows_or_rejected(bytes: Vec<u8>) {
             fuzz_record(&bytes);
         }
     }

@@ -68,8 +68,8 @@ use std::sync::Arc;
 use slackwater_engine::sink::SinkConnector;
 
 pub use connector::ConnectorKind;
-pub use connectors::{CONNECTORS, known_table_options, lookup, sink, source};
-pub use dead_letters::{FileDeadLetters, dead_letters};
+pub use connectors::{CONNECTORS, dead_letters, known_table_options, lookup, sink, source};
+pub use dead_letters::FileDeadLetters;
 pub use elsewhere::{Renamed, renamed};
 pub use file_format::{FORMATS, FormatKind};
 pub use options::{OptionError, OptionKind};

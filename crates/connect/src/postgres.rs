@@ -27,30 +27,30 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "url",
             "required",
-            "`postgresql://user@host:port/database`, or libpq's `host=… dbname=…`; `jdbc:postgresql://…` \
-             (Flink) too. Several hosts are tried in turn",
+            "`postgresql://user@host:port/database`, libpq's `host=… dbname=…`, or \
+             `jdbc:postgresql://…` (Flink). Several hosts are tried in turn",
         ),
         option(
             "username",
-            "from the URL, or who runs the program",
-            "the user",
+            "from the URL, or the user who runs the program",
+            "the user name",
         ),
         option(
             "password",
-            "from the URL, or the variable `PGPASSWORD`",
-            "the password; no message shows it",
+            "from the URL, or the environment variable `PGPASSWORD`",
+            "the password. It is never shown",
         ),
         option(
             "table-name",
             "the declared name",
-            "the table's name, with its schema in front where that is needed: `'sales.orders'`; a view \
-             can be read and looked up",
+            "the table's name, with its schema if needed: `'sales.orders'`. A view can be read and used \
+             for lookups",
         ),
         option(
             "max-retries",
             "`5`",
-            "how often an attempt is repeated that failed in a way that may pass: after 0.1 s, then twice \
-             as long each time, 5 s at most, so 3.1 s in all",
+            "how often to retry after a temporary error: after 0.1 s, then twice as long each time, at \
+             most 5 s; by default 3.1 s in total",
         ),
         described::RETRIES[0],
         described::RETRIES[1],

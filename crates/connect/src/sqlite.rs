@@ -26,13 +26,13 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "table-name",
             "the declared name",
-            "the table's name in the database; a view can be read and looked up",
+            "the table's name in the database. A view can be read and used for lookups",
         ),
         option(
             "max-retries",
             "`5`",
-            "how often an attempt is repeated that failed in a way that may pass (somebody holds the \
-             file's lock): after 0.1 s, then twice as long each time, 5 s at most",
+            "how often to retry after a temporary error (another program holds the file's lock): after \
+             0.1 s, then twice as long each time, at most 5 s",
         ),
         described::RETRIES[0],
         described::RETRIES[1],

@@ -50,29 +50,28 @@ pub(crate) const SOURCE_OPTIONS: &[OptionKind] = &[
     option(
         "dead_letter",
         "`slackwater-dead-letter/<table>.jsonl`",
-        "where bad records are kept, one JSON object per line: `table`, `place` (`file:line`), `reason`, \
-         `record` \
-         (its first 4 KiB). Created at the first bad record; later runs append to it",
+        "the file in which bad records are kept, one JSON object per line: `table`, `place` (such \
+             as `file:line`), `reason`, `record` (its first 4 KiB). It is created at the first bad \
+             record; later runs append to it",
     ),
     option(
         "idle_timeout",
         "never",
-        "a partition without a row for this long no longer holds the watermark back: `'5 s'`",
+        "a partition that had no row for this long no longer holds the watermark back: `'5 s'`",
     ),
     option(
         "unit_of_work",
         "`none`",
-        "`file` (only with connector `file`): each file is a unit of work; files are read one after the \
-         other, and \
-         windows and running results end with each",
+        "`file` (only with connector `file`): each file is a unit of work. Files are read one after \
+             the other; windows and running results end at the end of each file",
     ),
 ];
 
 /// Options of every sink table.
 pub(crate) const SINK_OPTIONS: &[OptionKind] = &[option(
     "latency_target",
-    "that of the query",
-    "how soon rows are to leave ([more](../sql.md#settings))",
+    "the query's",
+    "how soon rows should leave ([more](../sql.md#settings))",
 )];
 
 /// Options of tables that the query acts on, not the connector.

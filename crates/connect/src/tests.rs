@@ -1,4 +1,4 @@
-//! Options of tables, as the DDL's author meets their errors.
+//! Options of tables, and the errors that their author sees.
 
 use arrow_schema::DataType;
 use slackwater_engine::sink::Delivery;
@@ -112,7 +112,7 @@ fn errors_say_what_to_write() {
 }
 
 #[test]
-fn formats_refuse_columns_that_they_can_not_give() {
+fn formats_refuse_columns_that_they_can_not_represent() {
     let row = DataType::Struct(vec![arrow_schema::Field::new("x", DataType::Int64, true)].into());
     let error = |column: (&str, DataType), format| {
         let table = table(&[column], &[("connector", "stdin"), ("format", format)]);

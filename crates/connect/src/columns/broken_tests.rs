@@ -1,5 +1,5 @@
-//! Files of columns that are cut, damaged, empty or something else: an error that says where, what was
-//! read before it, and no panic.
+//! Files of columns that are truncated, damaged, empty or something else: the rows before the damage are
+//! read, the error says where it is, and nothing panics.
 
 use std::fs;
 use std::path::Path;
@@ -68,12 +68,12 @@ fn whole(path: &Path, kind: Kind) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_byte_is_wrong_there_is_no_panic_and_errors_name_the_file() {
+fn a_wrong_byte_never_panics_and_errors_name_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.data");
     for kind in kinds() {
         let bytes = whole(&path, kind);
-        // Every byte would take minutes; the step is no divisor of what lengths are multiples of.
+        // Every byte would take minutes. The step does not divide what lengths are multiples of.
         for (nth, at) in (0..bytes.len()).step_by(23).enumerate() {
             let mut damaged = bytes.clone();
             damaged[at] = [0, 0x7f, 0xff, bytes[at] ^ 1][nth % 4];
@@ -85,14 +85,14 @@ fn whatever_byte_is_wrong_there_is_no_panic_and_errors_name_the_file() {
                 let is_said = !error.reason.is_empty() && !error.mend.is_empty();
                 assert!(is_said, "{kind:?}, byte {at}: {error}");
             }
-            // No length that stands in the file makes more of it.
+            // A length in the file never makes more rows.
             assert!(drained.texts.len() <= 60, "{kind:?}, byte {at}");
         }
     }
 }
 
 #[test]
-fn whatever_is_cut_off_is_missed() {
+fn a_truncated_file_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.data");
     for kind in kinds() {
@@ -117,7 +117,7 @@ fn whatever_is_cut_off_is_missed() {
 }
 
 #[test]
-fn rows_before_the_damage_are_kept_and_it_is_said_where_it_is() {
+fn rows_before_the_damage_are_kept_and_the_error_names_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.data");
     for kind in ARROW.iter().copied() {
@@ -144,7 +144,7 @@ fn rows_before_the_damage_are_kept_and_it_is_said_where_it_is() {
     }
 }
 
-/// Writes row groups of this many rows each; returns where each begins.
+/// Writes row groups of this many rows each; returns the offset of each.
 #[cfg(feature = "parquet")]
 fn write_groups(path: &Path, rows: usize) -> Vec<usize> {
     use parquet::arrow::ArrowWriter;
@@ -171,7 +171,7 @@ fn write_groups(path: &Path, rows: usize) -> Vec<usize> {
 
 #[cfg(feature = "parquet")]
 #[test]
-fn the_row_group_that_is_damaged_is_named() {
+fn the_damaged_row_group_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.data");
     let kind: Kind = &[("format", "parquet")];

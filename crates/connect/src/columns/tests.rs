@@ -74,7 +74,7 @@ pub(super) fn columns() -> Columns {
     ]
 }
 
-/// A batch of the columns, made from numbers: every value has its NULLs.
+/// A batch of the columns, generated from numbers. Every column has NULLs.
 pub(super) fn batch(seeds: &[i64]) -> RecordBatch {
     fn primitive<T: ArrowPrimitiveType>(
         seeds: &[i64],
@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn rows_come_back_whatever_is_read_of_them_and_wherever_it_is_cut(
+    fn rows_come_back_for_any_projection_and_any_chunks(
         batches in proptest::collection::vec(proptest::collection::vec(any::<i64>(), 0..40), 0..5),
         kind in prop::sample::select(kinds()),
         columns_read in proptest::collection::btree_set(0usize..12, 0..6),
@@ -244,7 +244,7 @@ pub(super) fn try_read(table: &TableDefinition) -> Result<usize, String> {
     }
 }
 
-/// Writes a file with the library alone: columns that no sink of ours writes.
+/// Writes a file with the library itself: columns that our sinks never write.
 fn write_foreign(path: &Path, batch: &RecordBatch) {
     let file = fs::File::create(path).unwrap();
     #[cfg(feature = "parquet")]
@@ -280,7 +280,7 @@ fn read(path: &Path, format: &str, columns: &[(&str, DataType)]) -> Drained {
     read_all(&mut *source.unwrap())
 }
 
-/// A file with types that tables don't have, or have in another form.
+/// A file with types that tables don't have, or represent differently.
 fn foreign_batch() -> RecordBatch {
     let words = vec![Some("red"), None, Some("red"), Some("blue")];
     let micros = PrimitiveArray::<TimestampMicrosecondType>::from(vec![
@@ -339,7 +339,7 @@ fn columns_become_those_of_the_table() {
             ("n", DataType::Decimal128(10, 1)),
         ];
         let drained = read(&path, format, &rest);
-        // The last time is beyond what can be shown.
+        // The last time is outside the range that can be shown.
         assert_eq!(drained.texts.len(), 4);
         assert_eq!(
             drained.texts[..3],
@@ -443,7 +443,7 @@ fn values_that_do_not_fit_reject_their_rows() {
 }
 
 #[test]
-fn columns_that_are_not_there_or_do_not_fit_are_said() {
+fn missing_columns_and_wrong_types_are_named() {
     let folder = tempfile::tempdir().unwrap();
     for (path, format) in foreign(folder.path(), &foreign_batch()) {
         let error = |name, data_type| {
@@ -475,7 +475,7 @@ fn columns_that_are_not_there_or_do_not_fit_are_said() {
 }
 
 #[test]
-fn what_is_no_such_file_is_said() {
+fn a_file_of_another_format_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.data");
     for kind in kinds().into_iter().filter(|kind| kind.len() > 1) {
@@ -490,7 +490,7 @@ fn what_is_no_such_file_is_said() {
 }
 
 #[test]
-fn a_file_that_became_shorter_is_said() {
+fn a_file_that_became_shorter_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.data");
     let name = path.display().to_string();
@@ -530,7 +530,7 @@ fn a_file_that_became_shorter_is_said() {
 }
 
 #[test]
-fn options_and_limits_are_said() {
+fn wrong_options_and_limits_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name);
     let n = [("n", DataType::Int64)];
@@ -585,7 +585,7 @@ fn options_and_limits_are_said() {
 }
 
 #[test]
-fn a_large_batch_is_handed_on_in_chunks() {
+fn a_large_batch_is_passed_on_in_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.data");
     let seeds = (0..20_000).collect::<Vec<i64>>();

@@ -42,7 +42,7 @@ fn format_row(kind: &ConnectorKind, usage: Use) -> Option<String> {
     is_any.then(|| format!("| `format` | `{default}` | {names}; each has options of its own |\n"))
 }
 
-/// What stands below `<!-- options of NAME: SECTION -->`.
+/// The text below `<!-- options of NAME: SECTION -->`.
 fn expected(name: &str, section: &str) -> String {
     if let Some(format) = FORMATS.iter().find(|format| format.name == name) {
         let options = match section {
@@ -126,14 +126,14 @@ fn the_pages_of_connectors_and_formats_have_all_options() {
         if update {
             std::fs::write(&path, written).unwrap();
         } else {
-            let what = "the options have changed: UPDATE_EXPECTED=1 writes the page again";
+            let what = "the options have changed; UPDATE_EXPECTED=1 writes the page again";
             assert!(written == text, "{name}: {what}");
         }
     }
 }
 
 #[test]
-fn connectors_are_complete_and_each_there_once() {
+fn connectors_are_complete_and_unique() {
     for (index, kind) in CONNECTORS.iter().enumerate() {
         assert!(
             kind.can(Use::Source) || kind.can(Use::Sink),

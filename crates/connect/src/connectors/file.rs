@@ -25,28 +25,28 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "path",
             "required",
-            "a file, or a pattern: `*` any characters, `?` one, `[ab]` a choice, `**` any folders. A name \
-             that \
-             ends in `.gz` or `.zst` is unpacked, except for formats of columns, which are packed inside",
+            "a file, or a pattern: `*` matches any characters, `?` one, `[ab]` one of a set, `**` any \
+             folders. Files whose names end in `.gz` or `.zst` are decompressed (formats of lines only)",
         ),
         option(
             "replay_rate",
             "as fast as possible",
-            "rows handed on per second over the whole source: `'10000/s'`, `'30/min'`",
+            "rows per second of the whole source: `'10000/s'`, `'30/min'`",
         ),
     ],
     sink_options: &[
         option(
             "path",
             "required",
-            "with an extension: one file, written by one instance (a name that ends in `.gz` or `.zst` is \
-             packed). \
-             Without: a folder of part files `part-<instance>.csv`, `.json`, `.parquet` or `.arrow`",
+            "with an extension: one file, written by one instance, compressed if the name ends in `.gz` \
+             or `.zst`. Without: a folder of part files `part-<instance>.csv`, `.json`, `.parquet` or \
+             `.arrow`",
         ),
         option(
             "overwrite",
             "`false`",
-            "`true` replaces the file, or the part files of the folder, when the query has ended well",
+            "`true` replaces the file, or the part files of the folder, when the query ends without an \
+             error",
         ),
     ],
     lookup_options: &[],

@@ -34,12 +34,12 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "topic",
             "required",
-            "the topic; a source reads several: `'orders;returns'`",
+            "the topic. A source can read several: `'orders;returns'`",
         ),
         option(
             "properties.bootstrap.servers",
             "required",
-            "`'host:port'`, several with commas",
+            "`'host:port'`; several are separated by commas",
         ),
         option(
             "properties.",
@@ -47,60 +47,62 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
             "any [property of \
              librdkafka](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md): \
              `'properties.fetch.wait.max.ms' = '5000'`, `'properties.security.protocol' = 'SASL_SSL'`. \
-             Those of Java alone (JAAS, key stores) are rejected, and so are those that the engine sets \
-             itself (groups, commits, acknowledgements), each with what to write instead",
+             Properties that only Java clients have (JAAS, key stores) are rejected, and so are those \
+             that the engine sets (groups, commits, acknowledgements); the message says what to write \
+             instead",
         ),
     ],
     source_options: &[
         option(
             "scan.startup.mode",
             "`earliest-offset`",
-            "also `latest-offset`, `timestamp`, `specific-offsets`",
+            "where reading starts: `earliest-offset`, `latest-offset`, `timestamp`, `specific-offsets`",
         ),
         option(
             "scan.startup.timestamp-millis",
             "–",
-            "with `timestamp`: the first message of this time (milliseconds since 1970) or later",
+            "for `timestamp`: reading starts at the first message of this time (milliseconds since \
+             1970) or later",
         ),
         option(
             "scan.startup.specific-offsets",
             "–",
-            "with `specific-offsets`: `'partition:0,offset:42;partition:1,offset:300'`; other partitions \
-             begin at their first message",
+            "for `specific-offsets`: `'partition:0,offset:42;partition:1,offset:300'`. Other partitions \
+             are read from their first message",
         ),
         option(
             "scan.bounded.mode",
             "`unbounded`",
-            "`latest-offset`: the source ends with what is there when it begins",
+            "`latest-offset`: the source ends at the messages that are last when it starts",
         ),
         option(
             "scan.topic-partition-discovery.interval",
             "`5 min`",
-            "how often new partitions are looked for; `'0'`: never. A bounded source never does",
+            "how often to look for new partitions; `'0'`: never. A bounded source never does",
         ),
     ],
     sink_options: &[
         option(
             "key.fields",
             "no key",
-            "columns of the message's key: `'customer'`, `'customer;region'`",
+            "the columns of the message's key: `'customer'`, `'customer;region'`",
         ),
         option(
             "key.format",
             "`format`",
-            "`csv` or `json`; a key of one column as `csv` is its text",
+            "`csv` or `json`. A key of one column in `csv` is the plain value",
         ),
         option(
             "delivery",
             "`exactly_once`",
-            "`exactly_once`, `at_least_once`: what becomes of rows when a query resumes from a \
-             checkpoint. Written out, `exactly_once` refuses to run without checkpoints",
+            "`exactly_once` or `at_least_once`: how often a reader sees each row if the query fails and \
+             resumes. If `exactly_once` is set explicitly, the query refuses to run without checkpoints",
         ),
         option(
             "transactional.id.prefix",
             "`slackwater.TOPIC.TABLE`",
-            "how the names of the sink's transactions begin, and the name of the group that notes the \
-             last of them. Each query needs its own",
+            "the prefix of the sink's transactional ids, and the name of the consumer group that \
+             records the last transaction. Each query needs its own",
         ),
     ],
     lookup_options: &[],

@@ -25,44 +25,44 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "address",
             "required",
-            "`'host:port'`, or `'mqtt://host:port'`; the port is 1883 where it is left out; IPv6 as \
-             `'[::1]:1883'`",
+            "`'host:port'` or `'mqtt://host:port'`; the default port is 1883; IPv6 as `'[::1]:1883'`",
         ),
         option(
             "qos",
             "`1`",
-            "`0`, `1`, `2`: how a message comes or goes, at most, at least or exactly once",
+            "delivery of messages: `0` at most once, `1` at least once, `2` exactly once",
         ),
         option(
             "client_id",
             "a random name",
-            "the name by which the broker knows us. Each table and query needs its own: a broker has one \
-             client of a name, and closes the other one's connection. Where it says so that is an error; \
-             where it doesn't (Mosquitto 2.0) both come back in turn, with warnings",
+            "the client identifier. Each table and query needs its own: if two clients have the same \
+             identifier, the broker closes the connection of the first. The query then ends with an \
+             error if the broker gives the reason; if it doesn't (Mosquitto 2.0), the two clients keep \
+             replacing each other, with warnings",
         ),
-        option("username", "none", "the user"),
+        option("username", "none", "the user name"),
         option(
             "password",
             "none",
-            "the password, which needs a `username`; it is never shown",
+            "the password; requires `username`. It is never shown",
         ),
     ],
     source_options: &[
         option(
             "topic",
             "required",
-            "topic filters: `'plant/+/temperature;plant/#'`, 64 at most. `$share/group/filter` shares the \
-             messages with other clients of the group",
+            "topic filters, separated by `;`, at most 64: `'plant/+/temperature;plant/#'`. \
+             `$share/group/filter` shares the messages with other clients of the group",
         ),
         option(
             "session",
-            "`persistent` with `client_id`, else `clean`",
-            "`persistent`: the broker keeps what arrives while we are away",
+            "`persistent` if `client_id` is set, else `clean`",
+            "`persistent`: the broker keeps messages that arrive while the query is not connected",
         ),
         option(
             "session_expiry",
             "`1 d`",
-            "for how long, with `persistent`; in whole seconds, rounded up",
+            "how long the broker keeps a persistent session; rounded up to whole seconds",
         ),
     ],
     sink_options: &[
@@ -74,13 +74,13 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "topic_column",
             "none",
-            "a STRING column that has each row's topic. A row without one, or with wildcards in it, ends \
-             the query. The column is in the message, too",
+            "a STRING column with the topic of each row. A topic that is NULL or contains wildcards \
+             ends the query. The column is also written to the message",
         ),
         option(
             "retain",
             "`false`",
-            "the broker keeps the last message of each topic, for clients that subscribe later",
+            "`true`: the broker keeps the last message of each topic, for clients that subscribe later",
         ),
     ],
     lookup_options: &[],

@@ -30,19 +30,20 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "mode",
             "`connect`",
-            "`connect` calls the peer when the query starts; `listen` waits for peers",
+            "`connect` connects to the peer when the query starts; `listen` accepts connections of \
+             peers",
         ),
         option(
             "on_close",
             "see below",
-            "what follows when a connection is over: `reconnect` waits for the next one; `end` (sources) \
-             ends the table, `fail` (sinks) ends the query with an error",
+            "what to do when a connection ends: `reconnect` waits for the next one; `end` (sources) \
+             ends the table; `fail` (sinks) ends the query with an error",
         ),
     ],
     source_options: &[option(
         "connections_max",
         "`256`",
-        "listening sources: connections at a time, up to 65536 ([arithmetic](#as-a-source))",
+        "for `listen`: how many connections at a time, at most 65536 ([memory](#as-a-source))",
     )],
     sink_options: &[],
     lookup_options: &[],

@@ -1,4 +1,4 @@
-//! Tables of a database through the public entry points, with SQLite: everything but the server.
+//! Tables of a database through the public entry points, with SQLite: everything that needs no server.
 
 mod crashes;
 
@@ -39,7 +39,7 @@ pub(super) fn of(
 const NUMBER_AND_TEXT: [(&str, DataType); 2] =
     [("id", DataType::Int64), ("name", DataType::Utf8View)];
 
-/// Rows of `id` and `name`, and what each does.
+/// Rows of `id` and `name`, and the change that each makes.
 pub(super) fn chunk(rows: &[(Option<i64>, &str, RowKind)]) -> Chunk {
     let ids: ArrayRef = Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>());
     let names = rows.iter().map(|row| Some(row.1));
@@ -66,7 +66,7 @@ fn open_sink(table: &TableDefinition) -> Box<dyn Sink> {
 }
 
 #[test]
-fn every_type_there_and_back() {
+fn every_type_is_written_and_read_back() {
     let types = [
         ("i", DataType::Int64),
         ("s", DataType::Int16),
@@ -98,7 +98,7 @@ fn every_type_there_and_back() {
     ];
     assert_eq!(read.texts, expected);
     assert_eq!(read.ended, [0]);
-    // What is written is the same, with SQLite's own types.
+    // Written values are the same, in SQLite's own types.
     let mut sink = open_sink(&of(folder.path(), &types, &[("table-name", "u")]));
     let mut reader = connector.source(request(&columns)).unwrap();
     let mut waiter = Waiter::new().unwrap();
@@ -126,7 +126,7 @@ fn every_type_there_and_back() {
 }
 
 #[test]
-fn bad_rows_are_refused_alone_and_chunks_have_their_length() {
+fn only_bad_rows_are_rejected_and_chunks_have_their_length() {
     let (folder, _connection) = database(
         "CREATE TABLE t (id, name); INSERT INTO t
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500)
@@ -160,7 +160,7 @@ fn bad_rows_are_refused_alone_and_chunks_have_their_length() {
             (2501, seven, "id=seven, name=name 2007"),
         ]
     );
-    // No column at all, and a column alone.
+    // No column at all, and one column.
     let mut counted = connector.source(request(&[])).unwrap();
     let mut waiter = Waiter::new().unwrap();
     counted.open(&mut waiter).unwrap();
@@ -209,7 +209,7 @@ fn the_last_row_of_a_key_counts() {
     assert!(error.to_string().ends_with(
         "table t: column 'id' of the primary key is NULL (leave such rows out: WHERE id IS NOT NULL)"
     ), "{error}");
-    // Without a key nothing can be taken back.
+    // Without a key nothing can be retracted.
     table.primary_key.clear();
     let mut sink = open_sink(&table);
     let error = sink.write(&chunk(&[(Some(1), "x", Delete)])).unwrap_err();
@@ -254,13 +254,13 @@ fn rows_by_their_keys() {
             .1
             .contains("table t: column 'name' (STRING): not valid UTF-8")
     );
-    // What somebody else writes is seen, and nothing keeps them from it.
+    // Another program can write meanwhile, and what it writes is seen.
     connection
         .execute_batch("UPDATE t SET name = 'uno' WHERE id = 1")
         .unwrap();
     let found = lookup.look_up(&[keys]).unwrap();
     assert_eq!(texts(&found.rows), ["two", "zwei", "uno"]);
-    // Two keys, one of them a text.
+    // Two keys, one of them a string.
     let by = LookupRequest {
         keys: vec![1, 0],
         columns: vec![0],

@@ -103,7 +103,7 @@ mod naive {
     }
 }
 
-/// What the reference makes of columns STRING, BIGINT, STRING.
+/// What the reference reads for columns STRING, BIGINT, STRING.
 fn expected(bytes: &[u8], projection: &[usize], null: &[u8]) -> Read {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let mut read = Read::default();
@@ -160,7 +160,7 @@ fn expected(bytes: &[u8], projection: &[usize], null: &[u8]) -> Read {
     read
 }
 
-/// Text that is mostly sensible CSV, with all that is special in it, and invalid UTF-8.
+/// Text that is mostly sensible CSV, with all special characters and invalid UTF-8.
 fn csv_text() -> impl Strategy<Value = Vec<u8>> {
     let field = prop_oneof![
         4 => "[a-z]{0,20}",

@@ -1,4 +1,4 @@
-//! Decoders: types, rejections, and the same answer however the bytes are cut.
+//! Decoders: types, rejections, and the same answer however the bytes are split.
 
 use arrow_schema::{DataType, Field, TimeUnit};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn other_formats_do_not_depend_on_cuts(
+    fn other_formats_do_not_depend_on_how_bytes_are_split(
         lines in proptest::collection::vec(prop_oneof![
             "\\{\"a\": ?[0-9]{1,20}, \"e\": \\{\"x\": \"[a-zé]{0,20}\"\\}\\}",
             "\\{\"e\": \\{\"x\": [0-9.]{1,4}\\}, \"z\": \\[1, \\{\\}\\]\\}",
@@ -72,7 +72,7 @@ fn log_table() -> TableDefinition {
 }
 
 #[test]
-fn csv_types_and_their_refusals() {
+fn csv_types_and_their_rejections() {
     let columns = [
         ("b", DataType::Boolean),
         ("i8", DataType::Int8),

@@ -11,7 +11,7 @@ use crate::{sink, source};
 
 const COLUMNS: &[(&str, DataType)] = &[("a", DataType::Int64), ("b", DataType::Utf8View)];
 
-/// A kafka table with these options too.
+/// A kafka table with these options added.
 fn kafka(options: &[(&str, &str)]) -> TableDefinition {
     let servers = "127.0.0.1:1";
     let mut table = table(
@@ -34,7 +34,7 @@ fn scan(options: &[(&str, &str)]) -> Result<Scan, String> {
 }
 
 #[test]
-fn a_source_begins_at_the_first_offset_and_goes_on() {
+fn a_source_starts_at_the_first_offset_and_is_unbounded() {
     let scan = scan(&[]).unwrap();
     assert_eq!(scan.startup, Startup::Earliest);
     assert!(!scan.bounded);

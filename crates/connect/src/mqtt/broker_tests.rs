@@ -1,5 +1,5 @@
-//! Source and sink against a broker: Mosquitto, which `make test-mqtt` installs. The tests start one of
-//! their own, on a free port of the loopback address with its data in a temporary folder, and end it.
+//! Source and sink against a broker: Mosquitto, which `make test-mqtt` installs. The tests start and stop
+//! their own brokers, each on a free port of the loopback address, with its data in a temporary folder.
 
 use std::fs;
 use std::io::Write;
@@ -34,7 +34,7 @@ struct Broker {
 }
 
 impl Broker {
-    /// A broker that does not run yet, with lines for its configuration; `None` where there is none.
+    /// A broker that is not running yet, with lines for its configuration; `None` if it is not installed.
     fn new(settings: &str) -> Option<Broker> {
         let Some(program) = std::env::var_os("SLACKWATER_MOSQUITTO") else {
             eprintln!("skipped: no broker; run make test-mqtt");
@@ -54,7 +54,7 @@ impl Broker {
         fs::write(folder.path().join("mosquitto.conf"), own).unwrap();
         if fs::metadata("/proc/self").is_ok_and(|of| std::os::unix::fs::MetadataExt::uid(&of) == 0)
         {
-            // As root it becomes another user, who has to read and write its folder.
+            // As root it switches to another user, who must be able to read and write its folder.
             let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
             fs::set_permissions(folder.path(), everybody).unwrap();
         }
@@ -110,7 +110,7 @@ impl Broker {
         );
     }
 
-    /// Ends it with the signal and waits for that.
+    /// Stops the broker with the signal, and waits until it has ended.
     fn end(&mut self, signal: &str) {
         self.signal(signal);
         self.process.take().unwrap().wait().unwrap();
@@ -227,7 +227,7 @@ impl Reader {
         })
     }
 
-    /// The numbers of rows, which are the first column, until all of `wanted` were there.
+    /// Reads until all of `wanted` have arrived; returns the numbers of the rows, which are the first column.
     fn read_all(&mut self, wanted: std::ops::Range<i64>) -> Vec<i64> {
         let mut numbers = vec![];
         let begin = Instant::now();
@@ -260,10 +260,10 @@ fn numbers_of(drained: &Drained) -> Vec<i64> {
     numbers.map(|text| text.parse().unwrap()).collect()
 }
 
-/// A session that is there before anything is written.
+/// A session that exists before anything is written.
 fn subscribe(table: &TableDefinition) {
     let mut reader = Reader::new(table, true);
-    // Whatever comes of it: subscriptions are there when a message of our own comes back.
+    // Any result will do: once our own message arrives, the subscriptions exist.
     let name = table.options["client_id"].as_str();
     let topic = format!("{}/begun", table.options["topic"].trim_end_matches("/#"));
     let options = table.options.iter();
@@ -307,7 +307,7 @@ fn mqtt_rows_come_back() {
         of_source.schema = Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<_>>()));
         of_source.metadata = [(2, "topic".to_string())].into();
         let mut reader = Reader::new(&of_source, false);
-        // Without a promise nothing is kept for who is not there.
+        // With qos 0 nothing is kept for clients that are not connected.
         std::thread::sleep(Duration::from_millis(if qos == "0" { 500 } else { 0 }));
         let options = [("topic_column", "place"), ("qos", qos)];
         let mut writer = Writer::new(&broker.table(&options));
@@ -324,7 +324,7 @@ fn mqtt_rows_come_back() {
 }
 
 #[test]
-fn mqtt_waits_for_a_broker_that_is_away() {
+fn mqtt_waits_for_a_broker_that_is_not_available() {
     let Some(mut broker) = Broker::new("allow_anonymous true") else {
         return;
     };
@@ -338,7 +338,7 @@ fn mqtt_waits_for_a_broker_that_is_away() {
 }
 
 #[test]
-fn mqtt_survives_brokers_that_end_or_are_killed_or_stand_still() {
+fn mqtt_survives_brokers_that_are_stopped_or_killed_or_stalled() {
     let Some(mut broker) = Broker::running("") else {
         return;
     };
@@ -359,10 +359,10 @@ fn mqtt_survives_brokers_that_end_or_are_killed_or_stand_still() {
     std::thread::sleep(Duration::from_millis(300));
     broker.signal("-CONT");
     numbers.extend(reader.read_all(1_000..1_500));
-    // Each at least once: of what was on its way when it ended, Mosquitto keeps the numbers of only
-    // twenty messages, and sends the others again as new ones.
+    // Each message at least once: of those in flight when it was stopped, Mosquitto keeps the identifiers of
+    // only twenty, and sends the others again as new ones.
     assert!(numbers.len() >= 1_500);
-    // Killed: it forgets what it has not saved, and what is on its way is sent again.
+    // Killed: the broker forgets what it has not saved, and messages in flight are sent again.
     writer.write(1_500..2_000, "x");
     broker.end("-KILL");
     broker.start();
@@ -372,7 +372,7 @@ fn mqtt_survives_brokers_that_end_or_are_killed_or_stand_still() {
 }
 
 #[test]
-fn mqtt_a_broker_that_stands_still_holds_the_sink_back() {
+fn mqtt_a_stalled_broker_holds_the_sink_back() {
     let Some(broker) = Broker::running("") else {
         return;
     };
@@ -384,7 +384,7 @@ fn mqtt_a_broker_that_stands_still_holds_the_sink_back() {
     while writer.sink.ready().unwrap() {
         writer.write(0..1_000, &"y".repeat(1_000));
         chunks += 1;
-        // 4 MiB that wait, 8 MiB on their way, and what sockets hold: a chunk has one.
+        // 4 MiB that wait, 8 MiB in flight, and what sockets hold; a chunk has one.
         assert!(chunks < 40, "nothing holds it back");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -394,7 +394,7 @@ fn mqtt_a_broker_that_stands_still_holds_the_sink_back() {
 }
 
 #[test]
-fn mqtt_messages_that_no_checkpoint_has_come_again() {
+fn mqtt_messages_that_are_in_no_checkpoint_are_sent_again() {
     let Some(broker) = Broker::running("") else {
         return;
     };
@@ -409,7 +409,7 @@ fn mqtt_messages_that_no_checkpoint_has_come_again() {
         writer.checkpoint().unwrap();
         let mut reader = Reader::new(&of_source, true);
         assert_eq!(numbers_of(&reader.read(30)), (0..30).collect::<Vec<i64>>());
-        // A checkpoint that has the first ten.
+        // A checkpoint that contains the first ten.
         reader.connector.stored(&topic, 11);
         reader.close();
         let mut reader = Reader::new(&of_source, true);
@@ -425,7 +425,7 @@ fn mqtt_messages_that_no_checkpoint_has_come_again() {
 }
 
 #[test]
-fn mqtt_refusals_name_the_broker_and_the_option_and_no_password() {
+fn mqtt_errors_name_the_broker_and_the_option_but_no_password() {
     let Some(mut broker) = Broker::new("") else {
         return;
     };
@@ -487,7 +487,7 @@ fn mqtt_refusals_name_the_broker_and_the_option_and_no_password() {
 }
 
 #[test]
-fn mqtt_what_is_no_broker_is_said() {
+fn mqtt_a_server_that_does_not_speak_mqtt_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let web = std::thread::spawn(move || {
@@ -495,7 +495,7 @@ fn mqtt_what_is_no_broker_is_said() {
         stream
             .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             .unwrap();
-        // Until the other side has read it.
+        // Wait until the other side has read it.
         let _ = std::io::Read::read(&mut stream, &mut [0; 100]);
         std::thread::sleep(Duration::from_millis(200));
     });

@@ -1,4 +1,4 @@
-//! Both sides of a connection, without a socket: the packets that they send in answer to others.
+//! Both sides of a connection, without a socket: the packets that they send in reply to others.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn said(out: &mut Vec<u8>) -> Vec<String> {
     let mut texts = vec![];
     let mut at = 0;
     while at < out.len() {
-        // Packets that only clients send are told apart by their first byte.
+        // Packets that only clients send are recognized by their first byte.
         let kind = out[at] >> 4;
         let length = out[at + 1] as usize + 2;
         let text = match kind {
@@ -129,7 +129,7 @@ impl Source {
 }
 
 #[test]
-fn messages_are_acknowledged_in_their_order_as_far_as_they_are_stored() {
+fn messages_are_acknowledged_in_order_once_they_are_stored() {
     let mut source = Source::new("a/#;b");
     source.connect(false);
     source.hear("a/x", "one", Qos::AtLeastOnce, 7, false);
@@ -141,7 +141,7 @@ fn messages_are_acknowledged_in_their_order_as_far_as_they_are_stored() {
     assert_eq!(source.taken(1), ["1:two"]);
     assert_eq!(source.says(), [""; 0]);
     source.reading.acknowledge(0, 4);
-    assert_eq!(source.says(), ["ack 7"], "the one behind it waits");
+    assert_eq!(source.says(), ["ack 7"], "the one after it waits");
     source.reading.acknowledge(1, 2);
     assert_eq!(source.says(), ["ack 8", "rec 9", "ack 10"]);
     let rel = Packet::PubRel { id: 9 };
@@ -150,7 +150,7 @@ fn messages_are_acknowledged_in_their_order_as_far_as_they_are_stored() {
 }
 
 #[test]
-fn what_comes_again_over_a_new_connection_is_left_out() {
+fn duplicates_over_a_new_connection_are_skipped() {
     let mut source = Source::new("t");
     source.connect(false);
     source.hear("t", "one", Qos::AtLeastOnce, 1, false);
@@ -159,12 +159,12 @@ fn what_comes_again_over_a_new_connection_is_left_out() {
     assert_eq!(source.says(), ["ack 1", "rec 2"]);
     source.hear("t", "three", Qos::AtLeastOnce, 3, false);
     source.connect(true);
-    // It has not received `rec 2`, and nothing was sent about 3.
+    // The broker has not received `rec 2`, and nothing was sent about 3.
     source.hear("t", "two", Qos::ExactlyOnce, 2, true);
     source.hear("t", "three", Qos::AtLeastOnce, 3, true);
     assert_eq!(said(&mut source.out), ["rec 2"]);
     assert_eq!(source.taken(0), ["1:one", "2:two", "3:three"]);
-    // A broker that has forgotten us numbers anew: nothing old is acknowledged.
+    // A broker that has lost the session starts its identifiers over: nothing old is acknowledged.
     source.connect(false);
     source.hear("t", "four", Qos::AtLeastOnce, 3, false);
     source.reading.acknowledge(0, 4);
@@ -175,7 +175,7 @@ fn what_comes_again_over_a_new_connection_is_left_out() {
 }
 
 #[test]
-fn a_full_inbox_does_not_listen() {
+fn a_full_inbox_stops_reading() {
     let mut source = Source::new("t");
     source.connect(false);
     let payload = "x".repeat(1024 * 1024);
@@ -270,7 +270,7 @@ fn what_is_not_acknowledged_is_sent_again() {
     assert_eq!(sink.connect(false), [""; 0]);
     assert_eq!(sink.put(&["a", "b"]), ["t=a #1", "t=b #2"]);
     sink.hear(Packet::PubAck { id: 2, code: 0 });
-    assert!(!sink.is_delivered(1), "the one before it is on its way");
+    assert!(!sink.is_delivered(1), "the one before it is in flight");
     assert_eq!(sink.connect(true), ["t=a #1 again"]);
     assert_eq!(sink.connect(false), ["t=a #1"]);
     sink.hear(Packet::PubAck { id: 1, code: 0 });
@@ -295,28 +295,25 @@ fn exactly_once_within_a_session() {
     sink.hear(Packet::PubComp { id: 1 });
     assert!(sink.is_delivered(1) && !sink.is_delivered(2));
     sink.hear(Packet::PubRec { id: 2, code: 0 });
-    // A broker that has forgotten the session may have forgotten the message.
+    // A broker that has lost the session may have lost the message.
     assert_eq!(sink.connect(false), ["t=b #2"]);
 }
 
 #[test]
-fn a_session_that_the_broker_has_mixed_up_is_begun_anew() {
+fn a_session_that_the_broker_has_mixed_up_is_started_over() {
     let mut sink = Sink::new(Qos::ExactlyOnce);
     sink.connect(false);
     sink.put(&["a"]);
     sink.connect(true);
     sink.hear(Packet::PubRec { id: 1, code: 0x97 });
     assert!(sink.publisher.gives_up().is_some());
-    assert!(
-        sink.publisher.introduction().0,
-        "the broker is to forget it"
-    );
+    assert!(sink.publisher.introduction().0, "the broker must forget it");
     assert_eq!(sink.connect(false), ["t=a #1"]);
     assert!(sink.publisher.gives_up().is_none());
 }
 
 #[test]
-fn no_more_is_on_its_way_than_the_broker_takes() {
+fn no_more_is_in_flight_than_the_broker_accepts() {
     let mut sink = Sink::new(Qos::AtLeastOnce);
     sink.connect(false);
     let payloads = ["x"; 12];
@@ -339,7 +336,7 @@ fn no_more_is_on_its_way_than_the_broker_takes() {
 }
 
 #[test]
-fn messages_without_a_promise_are_delivered_when_they_have_left() {
+fn messages_with_qos_0_are_delivered_when_they_are_sent() {
     let mut sink = Sink::new(Qos::AtMostOnce);
     sink.connect(false);
     assert_eq!(sink.put(&["a"]), ["t=a #0"]);
@@ -384,7 +381,7 @@ proptest! {
                     put += 1;
                 }
                 2 => {
-                    // The connection breaks; what is on its way is lost.
+                    // The connection breaks; packets in flight are lost.
                     if !keeps {
                         known.clear();
                     }

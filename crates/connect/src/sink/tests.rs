@@ -352,7 +352,7 @@ fn tcp_sink(table: &TableDefinition, waiter: &mut Waiter) -> Box<dyn Sink> {
     sink
 }
 
-/// Writes as the engine does: asks, sleeps when rejected.
+/// Writes as the engine does: offers the row, and sleeps if it is not accepted.
 fn write_when_ready(
     sink: &mut dyn Sink,
     waiter: &mut Waiter,
@@ -409,7 +409,7 @@ fn tcp_connects_and_waits_for_a_slow_peer() {
     sink.open(&mut waiter).unwrap();
     let chunks = 100_000;
     let refusals = write_when_ready(&mut *sink, &mut waiter, chunks, || {
-        // The peer begins to read when the sink is full, and is gone before the last time.
+        // The peer starts to read when the sink is full, and has gone before the last write.
         let _ = refuse.send(());
     });
     sink.finish(true).unwrap();
@@ -419,7 +419,7 @@ fn tcp_connects_and_waits_for_a_slow_peer() {
 }
 
 #[test]
-fn tcp_listens_and_is_not_ready_before_somebody_comes() {
+fn tcp_listens_and_is_not_ready_before_a_reader_connects() {
     let free = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -448,7 +448,7 @@ fn tcp_listens_and_is_not_ready_before_somebody_comes() {
 }
 
 #[test]
-fn a_peer_that_goes_away_is_an_error_where_it_was_asked_for() {
+fn a_peer_that_goes_away_is_an_error_with_on_close_fail() {
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = peer.local_addr().unwrap().to_string();
     let mut table = tcp_table(&address, "connect");
@@ -459,7 +459,7 @@ fn a_peer_that_goes_away_is_an_error_where_it_was_asked_for() {
         std::thread::sleep(Duration::from_millis(1));
         sink.write(&chunk()).and_then(|()| sink.flush()).err()
     });
-    let error = error.expect("a closed connection can't be written for ever");
+    let error = error.expect("writing to a closed connection fails at some point");
     assert_eq!(error.place, address);
 }
 
@@ -482,7 +482,7 @@ fn regression_a_sink_whose_reader_leaves_waits_for_the_next_one() {
     for mode in ["listen", "connect"] {
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = peer.local_addr().unwrap().to_string();
-        // Where the sink listens, the address must be free again.
+        // If the sink listens, the address must be free again.
         let peer = Some(peer).filter(|_| mode == "connect");
         let options = [
             ("connector", "tcp"),
@@ -514,7 +514,7 @@ fn regression_a_sink_whose_reader_leaves_waits_for_the_next_one() {
             let mut reader = join();
             wait_ready(&mut *sink);
             let mut text = String::new();
-            // What the last one did not take comes first.
+            // Rows that the last reader did not receive come first.
             let mut buffer = vec![0; 1 << 16];
             let from = next;
             while numbers(&text).last().is_none_or(|&last| last < from + 20) {
@@ -530,7 +530,7 @@ fn regression_a_sink_whose_reader_leaves_waits_for_the_next_one() {
             );
             got.extend(numbers(&text));
             drop(reader);
-            // It notices when it writes, and takes no more then.
+            // The sink notices when it writes, and accepts no more rows then.
             let begin = std::time::Instant::now();
             while sink.connections_lost() == nth {
                 assert!(begin.elapsed() < Duration::from_secs(30), "{mode}");
@@ -547,7 +547,7 @@ fn regression_a_sink_whose_reader_leaves_waits_for_the_next_one() {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         got.extend(numbers(&text));
-        // In their order, none twice, and the last ones are there.
+        // The rows are in order, none of them twice, and the last ones are there.
         assert!(
             got.is_sorted_by(|one, other| one < other),
             "{mode}: {got:?}"
@@ -583,7 +583,7 @@ fn a_checkpoint_waits_for_rows_that_have_not_left() {
     connector.secure(&prepared).unwrap();
     finished.join().unwrap().unwrap();
     assert!(all.join().unwrap() as u64 >= prepared.parse::<u64>().unwrap());
-    // A sink that is dropped with rows in it has not delivered them.
+    // A sink that is dropped with rows in its buffer has not delivered them.
     let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
     sink.open(&mut waiter).unwrap();
     let _silent = peer.accept().unwrap();

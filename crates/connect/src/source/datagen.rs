@@ -33,21 +33,25 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     options: &[],
     source_options: &[
         option("generator", "required", "`nexmark` or `uservisits`"),
-        option("seed", "`1`", "other seeds, other rows"),
-        option("rows", "endless", "number of rows"),
+        option("seed", "`1`", "seed of the random numbers"),
+        option("rows", "unlimited", "number of rows"),
         option(
             "rate",
             "as fast as possible",
-            "rows per second: `'10000/s'`. A row's ingest time is its deadline",
+            "rows per second: `'10000/s'`. A row's ingest time is the time at which it is due",
         ),
         option(
             "rate_max",
             "none",
-            "with `rate_period`: `'500000/s'`. The rate goes up from `rate` to this and down again, like \
-             a day, once in each period",
+            "with `rate_period`: `'500000/s'`. Once in each period the rate rises from `rate` to this \
+             rate and falls again, as traffic does over a day",
         ),
         option("rate_period", "none", "`'60 s'`: the period of `rate_max`"),
-        option("events_per_second", "`1000`", "spacing of event times"),
+        option(
+            "events_per_second",
+            "`1000`",
+            "rows per second of event time",
+        ),
         option(
             "start",
             "`1436918400000`",
@@ -56,8 +60,8 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "disorder",
             "none",
-            "`'500 ms'`: every row is delayed at random by less than this, so no row comes after one that \
-             is later by more",
+            "`'500 ms'`: every row is delayed at random by less than this, so no row is out of order by \
+             more",
         ),
         option(
             "addresses",

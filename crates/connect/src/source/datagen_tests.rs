@@ -67,7 +67,7 @@ fn read(table: &TableDefinition, projection: &[usize], chunk_rows: usize) -> Dra
 }
 
 #[test]
-fn the_same_rows_whatever_the_chunks_and_columns() {
+fn the_rows_do_not_depend_on_chunks_and_columns() {
     let options = [("rows", "2000"), ("disorder", "100 ms"), ("seed", "7")];
     for table in [visits(&options), nexmark(&options)] {
         let all = (0..table.schema.fields().len()).collect::<Vec<_>>();
@@ -182,7 +182,7 @@ fn a_rate_paces_and_stamps() {
 }
 
 #[test]
-fn wrong_columns_and_options_are_refused() {
+fn wrong_columns_and_options_are_errors() {
     let error = |table: &TableDefinition| crate::source(table).err().unwrap().to_string();
     let mut wrong = visits(&[]);
     wrong.schema = table(&[("adress", DataType::Utf8View)], &[]).schema;

@@ -139,7 +139,7 @@ fn a_unit_of_work_per_file_reads_one_after_the_other() {
 }
 
 #[test]
-fn gzip_is_unpacked_and_members_are_joined() {
+fn gzip_is_decompressed_and_members_are_joined() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lines.gz");
     let packed = [gzip(b"one\ntwo\nthr"), gzip(b"ee\nfour")].concat();
@@ -154,12 +154,12 @@ fn gzip_is_unpacked_and_members_are_joined() {
     assert_eq!(
         bytes_read.load(Ordering::Relaxed),
         packed.len() as u64,
-        "packed bytes count"
+        "compressed bytes count"
     );
 }
 
 #[test]
-fn truncated_gzip_gives_its_rows_and_then_says_where_it_ends() {
+fn truncated_gzip_yields_its_rows_and_then_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lines.gz");
     let packed = gzip(numbered(100_000).as_bytes());
@@ -213,7 +213,7 @@ fn broken(path: &Path, packed: &[u8]) -> (usize, Option<slackwater_engine::Error
 }
 
 #[test]
-fn packed_files_that_are_cut_or_no_such_files_say_so_and_keep_the_lines_before() {
+fn truncated_and_invalid_compressed_files_are_errors_after_the_lines_before() {
     let folder = tempfile::tempdir().unwrap();
     for ending in ["gz", "zst"] {
         let path = folder.path().join(format!("lines.{ending}"));
@@ -222,7 +222,7 @@ fn packed_files_that_are_cut_or_no_such_files_say_so_and_keep_the_lines_before()
             _ => zstd::stream::encode_all(text.as_bytes(), 1).unwrap(),
         };
         let whole = pack(&numbered(50_000));
-        // Wherever it is cut, it is not taken for whole, and what can be decompressed is kept.
+        // Wherever the file is truncated, this is noticed, and what can be decompressed is kept.
         for tenths in 1..10 {
             let (rows, error) = broken(&path, &whole[..whole.len() * tenths / 10]);
             let error = error.expect("it looks whole");
@@ -233,7 +233,7 @@ fn packed_files_that_are_cut_or_no_such_files_say_so_and_keep_the_lines_before()
         }
         let last = &whole[..whole.len() - 1];
         assert!(broken(&path, last).1.is_some(), "{ending}: the last byte");
-        // Between two members nothing is missed: it may have been all.
+        // A file that ends between two members may be complete.
         let two = [pack("a\nb\n"), pack("c\n")].concat();
         let (rows, error) = broken(&path, &two);
         assert!(rows == 3 && error.is_none(), "{ending}: {error:?}");
@@ -280,7 +280,7 @@ fn replay_is_paced_and_stamped_with_deadlines() {
     let took_ms = (now_ns() - begin_ns) / 1_000_000;
     assert_eq!(drained.texts.len(), 100);
     assert!(took_ms >= 99, "{took_ms} ms for 100 rows at 1000/s");
-    // Five rows fall due within a linger of 4 ms; on a host that is busy a chunk may have more.
+    // Five rows become due within a linger of 4 ms; on a busy host a chunk may have more.
     assert!(drained.chunks <= 20, "{} chunks", drained.chunks);
     let gaps = drained.ingest_ns.windows(2).map(|pair| pair[1] - pair[0]);
     assert!(
@@ -292,7 +292,7 @@ fn replay_is_paced_and_stamped_with_deadlines() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_files_and_wrong_paths_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let error = |path: &Path| crate::source(&lines(path, &[])).err().unwrap().to_string();
     let text = error(&folder.path().join("missing.csv"));

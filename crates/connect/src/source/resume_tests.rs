@@ -1,4 +1,4 @@
-//! Sources that are read in part, and resume in another incarnation.
+//! Sources that are read partially, and resume in another incarnation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use super::tests::{request, row_text};
 use crate::table::TableDefinition;
 use crate::table::tests::table;
 
-/// What was handed out of a partition, as the engine notes it.
+/// The rows passed on from a partition, as the engine records them.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Partition {
     /// `position:value|value…` of rows, `position:reason` of rejections.
@@ -27,11 +27,11 @@ pub(crate) struct Partition {
     ended: bool,
 }
 
-/// All that was handed out, by the names of partitions.
+/// All rows passed on, by partition name.
 pub(crate) type Read = BTreeMap<String, Partition>;
 
 impl Partition {
-    /// Takes rows as the engine does: those before the position were there already.
+    /// Takes rows as the engine does: those before the position were taken already.
     fn take(&mut self, rows: SourceRows) {
         let first_new = self.position;
         for row in 0..rows.batch.num_rows() {
@@ -73,7 +73,7 @@ impl Reader {
         }
     }
 
-    /// Polls so many times, or to the end.
+    /// Polls this many times, or to the end.
     fn poll(&mut self, times: usize, read: &mut Read) {
         for _ in 0..times {
             match self.source.poll().unwrap() {
@@ -98,7 +98,7 @@ impl Reader {
         }
     }
 
-    /// What a checkpoint has of it.
+    /// The positions that a checkpoint saves.
     fn cut(&mut self, read: &Read) -> Vec<Resume> {
         let names = self.names.iter();
         let resume = names.map(|(&partition, name)| Resume {
@@ -111,7 +111,8 @@ impl Reader {
     }
 }
 
-/// Reads all of it with a cut after each of `cuts` polls, each part by another number of instances.
+/// Reads everything, with a checkpoint after each of `cuts` polls, and each part by another number of
+/// instances.
 pub(crate) fn read_with_cuts(
     table: &TableDefinition,
     columns: &[usize],
@@ -245,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn made_up_rows_go_on_anywhere(
+    fn generated_rows_resume_anywhere(
         visits: bool,
         disorder in prop_oneof![Just("0 s"), Just("40 ms"), Just("3 s")],
         rate in prop_oneof![Just(None), Just(Some("1000000/s"))],
@@ -287,7 +288,7 @@ fn going_on(path: &Path, position: u64, bookmark: Option<&str>) -> SourceRequest
 }
 
 #[test]
-fn a_packed_file_is_read_again_without_pace() {
+fn a_compressed_file_is_read_again_at_full_speed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lines.gz");
     fs::write(&path, pack(&"line\n".repeat(1_000))).unwrap();
@@ -299,7 +300,7 @@ fn a_packed_file_is_read_again_without_pace() {
     let mut ingest_ns = 0;
     while seen < 991 {
         let SourcePoll::Rows(rows) = source.poll().unwrap() else {
-            panic!("rows that were read before wait for nothing");
+            panic!("rows that were read before are not paced");
         };
         seen += rows.batch.num_rows();
         ingest_ns = rows.ingest_ns;
@@ -313,7 +314,7 @@ fn a_packed_file_is_read_again_without_pace() {
 }
 
 #[test]
-fn rows_that_are_held_are_not_behind_the_bookmark() {
+fn rows_that_are_held_are_not_before_the_bookmark() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lines");
     fs::write(&path, "one\ntwo\nthree\n").unwrap();
@@ -334,7 +335,7 @@ fn rows_that_are_held_are_not_behind_the_bookmark() {
 }
 
 #[test]
-fn files_that_are_not_the_ones_of_before_are_refused() {
+fn files_that_have_changed_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lines");
     let error = |text: &str, bookmark: Option<&str>| {
@@ -383,7 +384,7 @@ fn files_that_are_not_the_ones_of_before_are_refused() {
 }
 
 #[test]
-fn a_file_that_had_ended_is_not_opened() {
+fn a_file_that_was_read_to_the_end_is_not_opened() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lines");
     fs::write(&path, "one\n").unwrap();

@@ -8,7 +8,7 @@ use slackwater_engine::source::Tuning;
 use std::io::Write;
 use std::time::Duration;
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn connector(address: &str, mode: &str, options: &[(&str, &str)]) -> TcpConnector {
@@ -25,7 +25,7 @@ fn saved() -> SourceRequest {
     }
 }
 
-/// A source that listens, opened, and where.
+/// An opened source that listens, and its address.
 fn listening(waiter: &mut Waiter, options: &[(&str, &str)]) -> (TcpSource, std::net::SocketAddr) {
     let mut source = connector("127.0.0.1:0", "listen", options).tcp_source(request(&[0]));
     assert!(source.open(waiter).unwrap().is_empty());
@@ -34,7 +34,7 @@ fn listening(waiter: &mut Waiter, options: &[(&str, &str)]) -> (TcpSource, std::
     (source, address)
 }
 
-/// Ends the connection with a reset: what was not read is of no use to anybody.
+/// Ends the connection with a reset: data that was not read is discarded.
 fn reset(stream: TcpStream) {
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
 }
@@ -110,7 +110,7 @@ fn lingers_after_the_first_row_and_stamps_it() {
 }
 
 #[test]
-fn listens_to_many_and_goes_on() {
+fn listens_to_many_peers_and_continues() {
     let mut waiter = Waiter::new().unwrap();
     let (mut source, address) = listening(&mut waiter, &[]);
     assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
@@ -134,7 +134,7 @@ fn listens_to_many_and_goes_on() {
         .for_each(|sender| sender.join().unwrap());
     assert_eq!(rows.started.len(), 20);
     assert_eq!(rows.texts.len(), 20 * 500);
-    // It is still there for the next one.
+    // The source is still there for the next peer.
     assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
     let mut late = TcpStream::connect(address).unwrap();
     late.write_all(b"late\n").unwrap();
@@ -143,7 +143,7 @@ fn listens_to_many_and_goes_on() {
 }
 
 #[test]
-fn nobody_there_is_an_error_with_a_mend() {
+fn nobody_there_is_an_error_with_a_hint() {
     let free = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -159,7 +159,7 @@ fn nobody_there_is_an_error_with_a_mend() {
 }
 
 #[test]
-fn regression_a_peer_that_restarts_does_not_end_a_query_that_is_saved() {
+fn regression_a_peer_that_restarts_does_not_end_a_query_with_state() {
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = peer.local_addr().unwrap().to_string();
     let mut waiter = Waiter::new().unwrap();
@@ -169,7 +169,7 @@ fn regression_a_peer_that_restarts_does_not_end_a_query_that_is_saved() {
     let endings: [fn(TcpStream); 3] = [drop, reset, drop];
     for (nth, end) in endings.into_iter().enumerate() {
         stream.write_all(b"one\ntwo\nand a h").unwrap();
-        // A reset would take along what was not read.
+        // A reset would discard what was not read.
         wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 2);
         stream.write_all(b"al").unwrap();
         std::thread::sleep(Duration::from_millis(50));
@@ -178,7 +178,7 @@ fn regression_a_peer_that_restarts_does_not_end_a_query_that_is_saved() {
         let rows = wait_for(&mut source, &mut waiter, |rows| rows.lost == 1);
         let number = nth as u32;
         if nth == 1 {
-            // The beginning of a line is no line, and is kept.
+            // An incomplete line is rejected, and kept.
             let [rejected] = &rows.rejected[..] else {
                 panic!("{rows:?}");
             };
@@ -190,7 +190,7 @@ fn regression_a_peer_that_restarts_does_not_end_a_query_that_is_saved() {
         } else {
             assert_eq!(rows.texts, [format!("{number}:3:and a hal")]);
         }
-        // Until the next one is there it holds its place.
+        // Its partition stays until the next peer is there.
         assert_eq!(rows.ended, Vec::<u32>::new());
         stream = peer.accept().unwrap().0;
         let rows = wait_for(&mut source, &mut waiter, |rows| rows.ended.len() == 1);
@@ -200,7 +200,7 @@ fn regression_a_peer_that_restarts_does_not_end_a_query_that_is_saved() {
 }
 
 #[test]
-fn regression_a_reset_is_no_end() {
+fn regression_a_reset_is_an_error() {
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = peer.local_addr().unwrap().to_string();
     let mut waiter = Waiter::new().unwrap();
@@ -211,7 +211,7 @@ fn regression_a_reset_is_no_end() {
     let rows = wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 2);
     assert_eq!(rows.texts, ["0:1:a", "0:2:b"]);
     reset(stream);
-    // What came is handed on, and then it is said.
+    // The rows that came are passed on before the error.
     let begin = std::time::Instant::now();
     let mut rejected = vec![];
     let error = loop {
@@ -232,12 +232,12 @@ fn regression_a_reset_is_no_end() {
 }
 
 #[test]
-fn a_saved_query_waits_for_a_peer_that_is_not_there_yet() {
+fn a_query_with_state_waits_for_a_peer_that_is_not_there_yet() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let free = free.unwrap().to_string();
     let mut waiter = Waiter::new().unwrap();
     let mut source = connector(&free, "connect", &[]).tcp_source(saved());
-    // It is a partition already, and holds others back.
+    // The connection is a partition already, and holds others back.
     assert_eq!(source.open(&mut waiter).unwrap(), [(0, free.clone())]);
     assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
     let peer = TcpListener::bind(&free).unwrap();
@@ -249,9 +249,9 @@ fn a_saved_query_waits_for_a_peer_that_is_not_there_yet() {
 }
 
 #[test]
-fn what_a_close_means_can_be_said() {
+fn on_close_says_what_a_close_means() {
     let mut waiter = Waiter::new().unwrap();
-    // An end, though the query is saved.
+    // The table ends, although the query has state.
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = peer.local_addr().unwrap().to_string();
     let end = [("on_close", "end")];
@@ -260,7 +260,7 @@ fn what_a_close_means_can_be_said() {
     peer.accept().unwrap().0.write_all(b"a").unwrap();
     let rows = drain(&mut source, &mut waiter);
     assert_eq!((&*rows.texts[0], rows.ended), ("0:1:a", vec![0]));
-    // A listener that ends with the last who was there.
+    // A listening source that ends with its last peer.
     let (mut source, address) = listening(&mut waiter, &end);
     let mut senders = [0, 1].map(|_| TcpStream::connect(address).unwrap());
     wait_for(&mut source, &mut waiter, |rows| rows.started.len() == 2);
@@ -269,7 +269,7 @@ fn what_a_close_means_can_be_said() {
     }
     drop(senders);
     assert_eq!(drain(&mut source, &mut waiter).texts.len(), 2);
-    // No end, though it is not saved.
+    // The table does not end, although the query has no state.
     let reconnect = [("on_close", "reconnect")];
     let address = peer.local_addr().unwrap().to_string();
     let mut source = connector(&address, "connect", &reconnect).tcp_source(request(&[0]));
@@ -282,7 +282,7 @@ fn what_a_close_means_can_be_said() {
 }
 
 #[test]
-fn wrong_options_are_refused() {
+fn wrong_options_are_errors() {
     let refused = |options: &[(&str, &str)]| {
         let table = table(&[("line", DataType::Utf8View)], options);
         let connector = TcpConnector::new(&table, &Options::new(&table.options), Format::Raw);
@@ -298,7 +298,7 @@ fn wrong_options_are_refused() {
 }
 
 #[test]
-fn hostile_peers_are_refused_one_by_one_and_the_others_go_on() {
+fn records_of_hostile_peers_are_rejected_and_other_peers_continue() {
     let mut waiter = Waiter::new().unwrap();
     let (mut source, address) = listening(&mut waiter, &[]);
     let connect = || TcpStream::connect(address).unwrap();
@@ -327,7 +327,7 @@ fn hostile_peers_are_refused_one_by_one_and_the_others_go_on() {
 }
 
 #[test]
-fn more_connections_than_there_may_be_wait_their_turn() {
+fn connections_beyond_the_limit_wait_their_turn() {
     let mut waiter = Waiter::new().unwrap();
     let (mut source, address) = listening(&mut waiter, &[("connections_max", "4")]);
     let connect = |nth: usize| {
@@ -346,9 +346,9 @@ fn more_connections_than_there_may_be_wait_their_turn() {
     assert_eq!(rows.texts.len(), 46);
 }
 
-/// Eight peers that always have a block full of text were all that was ever read.
+/// Only the eight peers that always had a full block of text were ever read.
 #[test]
-fn regression_busy_peers_leave_others_their_turn() {
+fn regression_busy_peers_do_not_starve_others() {
     let mut waiter = Waiter::new().unwrap();
     let (mut source, address) = listening(&mut waiter, &[]);
     let over = Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -12,14 +12,14 @@ use slackwater_engine::sink::{Recovered, Sink, SinkConnector, SinkRequest};
 use super::{NUMBER_AND_TEXT, chunk, database, of, rows_of};
 use crate::table::TableDefinition;
 
-/// What happens to a query.
+/// An event in the life of a query.
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// This many rows come, of so many keys.
+    /// This many rows arrive, with this many keys.
     Write(usize, i64),
-    /// A checkpoint: is it stored, and how often does the commit reach the sink?
+    /// A checkpoint: whether it is stored, and how often the commit reaches the sink.
     Checkpoint(bool, usize),
-    /// All of it dies, and goes on after restoring so often.
+    /// Everything dies; the query is restored this many times and continues.
     Crash(usize),
 }
 
@@ -126,7 +126,7 @@ impl Query {
         }
     }
 
-    /// What a reader has to find.
+    /// The rows that a reader must find.
     fn visible(&self) -> Vec<(i64, String)> {
         let rows = self.written[..self.committed].iter();
         if self.table.primary_key.is_empty() {
@@ -161,7 +161,7 @@ proptest! {
         commits in 0usize..2,
     ) {
         let unique = if has_key { "PRIMARY KEY" } else { "" };
-        // Without syncing: it is processes that die here.
+        // Without syncing: only processes die here.
         let make = format!("PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER {unique}, name TEXT)");
         let (folder, connection) = database(&make);
         let mut table = of(folder.path(), &NUMBER_AND_TEXT, &[]);
@@ -180,7 +180,7 @@ proptest! {
 }
 
 #[test]
-fn what_can_not_be_right_is_refused() {
+fn inconsistent_state_is_refused() {
     let (folder, connection) = database("CREATE TABLE t (id INT, name TEXT)");
     let table = of(folder.path(), &NUMBER_AND_TEXT, &[]);
     let mut query = Query::begin(table);
@@ -195,7 +195,7 @@ fn what_can_not_be_right_is_refused() {
         error.is_final && error.to_string().contains("would be written again"),
         "{error}"
     );
-    // What was prepared is gone.
+    // The prepared rows are missing.
     query.act(Act::Write(3, 5));
     query.act(Act::Checkpoint(true, 0));
     connection
@@ -209,17 +209,17 @@ fn what_can_not_be_right_is_refused() {
             .contains("0-1-3 is no longer in slackwater_staged"),
         "{error}"
     );
-    // Of another kind of sink.
+    // A token of another kind of sink.
     let error = query.connector.commit("part-1").unwrap_err();
     assert!(
         error.to_string().contains("'part-1' is nothing that"),
         "{error}"
     );
-    // A query that begins from nothing leaves the rows of the one before, and forgets what it had staged.
+    // A query that starts over keeps the rows of the one before, and discards what it had staged.
     query.connector.begin(true).unwrap();
     query.connector.recover(2, None).unwrap();
     assert_eq!(look(&connection, false).len(), 6);
-    // Two commit the same: an earlier incarnation that lives on.
+    // Two incarnations commit the same rows: an earlier one is still alive.
     let mut query = Query::begin(of(folder.path(), &NUMBER_AND_TEXT, &[]));
     query.act(Act::Write(2, 5));
     query.act(Act::Checkpoint(true, 0));
@@ -243,7 +243,7 @@ fn an_earlier_incarnation_removes_nothing_of_a_later_one() {
     query.act(Act::Crash(1));
     query.act(Act::Write(3, 5));
     query.act(Act::Checkpoint(true, 0));
-    // One that was slow begins only now, from what was newest before.
+    // A slow incarnation starts only now, from what was the newest checkpoint.
     let slow = crate::sink(&query.table).unwrap();
     slow.recover(2, Some(&[])).unwrap();
     for prepared in &query.stored.1 {

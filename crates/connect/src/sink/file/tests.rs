@@ -1,4 +1,4 @@
-//! File sinks under checkpoints: whatever dies when, each surviving row is there once.
+//! File sinks under checkpoints: whatever dies at whatever moment, each surviving row is written once.
 
 use std::fs;
 use std::path::Path;
@@ -68,12 +68,12 @@ fn sink_of(connector: &dyn SinkConnector, instance: usize, of: usize, epoch: u64
     sink
 }
 
-/// What happens to a query.
+/// An event in the life of a query.
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// This many rows come; the last are flushed or not.
+    /// This many rows arrive; the last ones are flushed or not.
     Write(usize, bool),
-    /// A checkpoint: is it stored, and how often does the commit reach the sinks?
+    /// A checkpoint: whether it is stored, and how often the commit reaches the sinks.
     Checkpoint(bool, usize),
     /// Everything dies. It resumes with this many instances, after this many recoveries.
     Crash(usize, usize),
@@ -87,14 +87,14 @@ fn any_act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A query with its sinks, and what is stored of it.
+/// A query with its sinks, and its stored checkpoint.
 struct Query {
     table: TableDefinition,
     connector: Arc<dyn SinkConnector>,
     sinks: Vec<Box<dyn Sink>>,
     epoch: u64,
     next: i64,
-    /// Rows that a reader has to find in the end.
+    /// The rows that a reader must find at the end.
     rows: Vec<i64>,
     /// Prepared and not known to be committed.
     pending: Vec<String>,
@@ -170,7 +170,7 @@ impl Query {
     fn recover(&mut self, times: usize) {
         for _ in 0..times {
             self.connector = crate::sink(&self.table).unwrap();
-            // Until something is stored it begins from nothing.
+            // Until something is stored, the query starts from nothing.
             let prepared = Some(&*self.stored.1).filter(|_| self.is_stored);
             let recovered = self.connector.recover(self.epoch + 1, prepared);
             assert_eq!(recovered, Ok(Recovered::Committed));
@@ -178,7 +178,7 @@ impl Query {
         self.pending.clear();
     }
 
-    /// Drops all that runs, and resumes from what is stored.
+    /// Drops everything that runs, and resumes from what is stored.
     fn crash(&mut self, instances: usize, times: usize) {
         self.sinks.clear();
         self.rows.truncate(self.stored.0);
@@ -213,7 +213,7 @@ impl Query {
             }
             self.store();
             self.commit(commits);
-            // Other parts of the query continue, and what has ended is done once more.
+            // Other parts of the query continue, and the end is done once more.
             for is_last in [false, true] {
                 self.sinks.clear();
                 self.recover(2);
@@ -324,12 +324,12 @@ fn parts_appear_with_their_checkpoints() {
     );
     let part = path.join("part-00002-0000000007-0000000000.csv");
     assert_eq!(fs::read_to_string(&part).unwrap(), "n,s\n1,x\n2,xx\n");
-    // A failed query keeps what a checkpoint may have, and nothing else.
+    // A failed query keeps what a checkpoint may contain, and nothing else.
     let second = sink.prepare(false).unwrap().unwrap();
     sink.write(&chunk(&[4])).unwrap();
     sink.finish(false).unwrap();
     assert_eq!(names(&path).len(), 2);
-    // Files of others stay.
+    // Files of other programs stay.
     fs::write(path.join(".part-1.csv.tmp"), "").unwrap();
     fs::write(path.join(".part-00000-0000000006-0000000003.csv.tmp"), "").unwrap();
     connector
@@ -378,7 +378,7 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
     sink.write(&chunk(&[3])).unwrap();
     let last = sink.prepare(true).unwrap().unwrap();
     sink.finish(true).unwrap();
-    // It is not committed yet: the query may still resume from before the end.
+    // The end is not committed yet: the query may still resume from before it.
     assert_eq!(names(folder.path()), [".out.csv.0000000002.unfinished"]);
     for epoch in [2, 3] {
         connector.commit(&last).unwrap();
@@ -395,7 +395,7 @@ fn one_file_grows_and_gets_its_name_at_the_end() {
 }
 
 #[test]
-fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
+fn existing_files_are_refused_or_removed_when_a_query_starts() {
     let folder = tempfile::tempdir().unwrap();
     let (parts, file) = (folder.path().join("parts"), folder.path().join("out.csv"));
     fs::create_dir(&parts).unwrap();
@@ -411,12 +411,12 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
         connector.begin(true).unwrap();
         connector
     };
-    // An unfinished file is the work of a query that may go on.
+    // An unfinished file belongs to a query that may be resumed.
     over(&file).recover(1, None).unwrap();
     refused(&file, "an earlier query left");
     over(&file);
     assert_eq!(names(folder.path()), ["parts"]);
-    // So is that of an earlier version.
+    // So does one of an earlier version.
     fs::write(folder.path().join(".out.csv.unfinished"), "").unwrap();
     refused(&file, "an earlier query left");
     over(&file);
@@ -429,7 +429,7 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     sink.finish(false).unwrap();
     assert_eq!(names(folder.path()), ["out.csv", "parts"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
-    // What is finished is left alone.
+    // A finished file stays as it is.
     let mut sink = sink_of(&*connector, 0, 1, 2);
     assert_eq!(sink.prepare(true).unwrap(), None);
     let error = sink.write(&chunk(&[1])).unwrap_err();
@@ -456,7 +456,7 @@ fn what_is_there_is_refused_or_cleared_when_a_query_begins() {
     connector.commit(&prepared).unwrap();
     let part = "part-00000-0000000001-0000000000.csv";
     assert_eq!(names(&parts), ["notes", "part-0.txt", part]);
-    // Nothing of it stays where a later incarnation begins from nothing all the same.
+    // Nothing of it stays if a later incarnation starts from nothing.
     connector.recover(2, None).unwrap();
     assert_eq!(names(&parts), ["notes", "part-0.txt"]);
     // A query without checkpoints replaces them at its end.
@@ -493,7 +493,7 @@ fn a_full_disk_is_an_error_that_names_the_file() {
 }
 
 #[test]
-fn what_can_not_be_prepared_or_committed_is_said() {
+fn failing_to_prepare_or_commit_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let (parts, file) = (folder.path().join("parts"), folder.path().join("out.csv"));
     let to_parts = crate::sink(&of_file(&parts, &[])).unwrap();
@@ -513,7 +513,7 @@ fn what_can_not_be_prepared_or_committed_is_said() {
     let other = r#"{"file":"b.csv","bytes":1,"epoch":1,"number":0,"is_last":false}"#;
     let error = to_file.commit(other).unwrap_err().to_string();
     assert!(error.contains("name the same path as before"), "{error}");
-    // Cut by somebody.
+    // Truncated by somebody.
     to_file.recover(1, None).unwrap();
     let mut sink = sink_of(&*to_file, 0, 1, 1);
     sink.write(&chunk(&[1, 2, 3])).unwrap();
@@ -540,7 +540,7 @@ fn what_can_not_be_prepared_or_committed_is_said() {
     let error = to_parts.commit(&prepared).unwrap_err().to_string();
     assert!(error.contains("has 1 bytes, but "), "{error}");
     fs::remove_file(hidden).unwrap();
-    // The folder goes away under its sink.
+    // The folder is removed while the sink writes to it.
     let mut sink = sink_of(&*to_parts, 0, 1, 1);
     fs::remove_dir(&parts).unwrap();
     let error = sink.write(&chunk(&[1])).unwrap_err();

@@ -1,8 +1,8 @@
-//! Two incarnations at once: what the later one keeps the earlier one can't write.
+//! Two incarnations at once: the earlier one can't write into what the later one keeps.
 
 use super::*;
 
-/// A query that has written one row, with a checkpoint of it, and goes on writing as incarnation 1.
+/// A query that has written one row, with a checkpoint of it, and continues to write as incarnation 1.
 struct Earlier {
     folder: tempfile::TempDir,
     connector: Arc<dyn SinkConnector>,
@@ -36,7 +36,7 @@ impl Earlier {
         names(self.folder.path())
     }
 
-    /// The incarnation `epoch` writes one more row and ends.
+    /// Incarnation `epoch` writes one more row and ends.
     fn ends(&self, epoch: u64) {
         let connector = self.other();
         let mut sink = sink_of(&*connector, 0, 1, epoch);
@@ -51,10 +51,10 @@ impl Earlier {
 }
 
 #[test]
-fn an_earlier_incarnation_that_lives_on_writes_into_a_file_that_nobody_keeps() {
+fn an_earlier_incarnation_that_is_still_alive_writes_into_a_discarded_file() {
     let mut earlier = Earlier::new();
     let prepared = [earlier.prepared.clone()];
-    // It is stopped, and doesn't let go of its file.
+    // The incarnation is stopped, and still holds its file.
     earlier.other().recover(2, Some(&prepared)).unwrap();
     assert_eq!(earlier.names(), [".out.csv.0000000002.unfinished"]);
     earlier.sink.write(&chunk(&[2])).unwrap();
@@ -69,7 +69,7 @@ fn an_earlier_incarnation_that_lives_on_writes_into_a_file_that_nobody_keeps() {
 }
 
 #[test]
-fn an_earlier_incarnation_that_opens_its_file_late_finds_none() {
+fn an_earlier_incarnation_that_opens_its_file_late_finds_it_gone() {
     let mut earlier = Earlier::new();
     let prepared = [earlier.prepared.clone()];
     earlier.sink.finish(false).unwrap();
@@ -77,7 +77,7 @@ fn an_earlier_incarnation_that_opens_its_file_late_finds_none() {
         epoch: Some(2),
         ..SinkRequest::new(0, 1)
     };
-    // Incarnation 2 has taken the file over, and 3 does before 2 opens it.
+    // Incarnation 2 has taken the file over; 3 takes it over before 2 opens it.
     earlier.other().recover(2, Some(&prepared)).unwrap();
     earlier.other().recover(3, Some(&prepared)).unwrap();
     let mut slow = earlier.other().sink(&request).unwrap();
@@ -91,7 +91,7 @@ fn an_earlier_incarnation_that_opens_its_file_late_finds_none() {
 }
 
 #[test]
-fn who_begins_from_nothing_late_leaves_nothing_that_is_taken_for_a_later_ones() {
+fn files_of_a_late_earlier_incarnation_are_not_mistaken_for_later_ones() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.csv");
     let connector = crate::sink(&of_file(&path, &[])).unwrap();
@@ -99,7 +99,7 @@ fn who_begins_from_nothing_late_leaves_nothing_that_is_taken_for_a_later_ones() 
     let mut sink = sink_of(&*connector, 0, 1, 2);
     sink.write(&chunk(&[1])).unwrap();
     let first = sink.prepare(false).unwrap().unwrap();
-    // Incarnation 1 comes late, and writes.
+    // Incarnation 1 is late, and writes now.
     let slow = crate::sink(&of_file(&path, &[])).unwrap();
     slow.recover(1, None).unwrap();
     let mut late = sink_of(&*slow, 0, 1, 1);
@@ -130,7 +130,7 @@ fn a_file_of_an_earlier_version_is_taken_over() {
     let connector = crate::sink(&of_file(&folder.path().join("out.csv"), &[])).unwrap();
     connector.recover(2, Some(&[prepared])).unwrap();
     assert_eq!(names(folder.path()), [".out.csv.0000000002.unfinished"]);
-    // Files of others stay.
+    // Files of other programs stay.
     for name in [
         ".out.csv.2.unfinished",
         ".out.csv.old.unfinished",
@@ -156,7 +156,7 @@ fn an_earlier_incarnation_removes_no_part_of_a_later_one() {
     connector.commit(&prepared).unwrap();
     of().recover(1, None).unwrap();
     assert_eq!(names(&path), ["part-00000-0000000002-0000000000.csv"]);
-    // One of an earlier incarnation can't be committed once a later one has begun from nothing.
+    // A part of an earlier incarnation can't be committed once a later one has started from nothing.
     let mut sink = sink_of(&*connector, 0, 1, 1);
     sink.write(&chunk(&[2])).unwrap();
     let late = sink.prepare(false).unwrap().unwrap();
