@@ -1,4 +1,4 @@
-//! How fast records are made, written and read: `cargo run --release --example csv_speed [ROWS]`.
+//! How fast records are generated, written and read: `cargo run --release --example csv_speed [ROWS]`.
 //!
 //! Writes HiBench user visits to a file in memory (`/dev/shm`) and reads them back with different
 //! columns, printing CPU nanoseconds per row, the read included. To see where they go:
@@ -62,7 +62,7 @@ fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Polls a table to its end; gives every chunk to `take`.
+/// Polls a table to its end, and passes every chunk to `take`.
 fn read(table: &TableDefinition, projection: &[usize], mut take: impl FnMut(Chunk)) -> u64 {
     let mut waiter = Waiter::new().expect("a waiter can be made");
     let mut source = source(table)

@@ -1,16 +1,16 @@
 //! Blocks of bytes that are read into and then shared with the rows that point into them.
 //!
-//! Strings are not copied out of what was read: a string column's views point into the block.
-//! So a block is filled by one reader, sealed into an Arrow buffer, and returns to its pool when
-//! the last array lets go of it. Recycling matters more than it looks: a fresh block of 512 KiB
-//! costs 128 page faults, which is more than parsing the lines in it.
+//! Strings are not copied out of what was read: a string column's views point into the block. So a block is
+//! filled by one reader, sealed into an Arrow buffer, and returns to its pool when the last array that uses
+//! it is dropped. Recycling matters more than it looks: a fresh block of 512 KiB costs 128 page faults, which
+//! is more than parsing the lines in it.
 
 use std::sync::{Arc, Mutex};
 
 use arrow_buffer::Buffer;
 
-/// Bytes of a block of a file: about 2,600 lines of 200 bytes, and half of a usual second-level
-/// cache, so that what `read` has copied is still there when it is parsed.
+/// Bytes of a block of a file: about 2,600 lines of 200 bytes, and half of a usual second-level cache, so
+/// that the bytes that `read` has copied are still cached when they are parsed.
 pub(crate) const FILE_BLOCK_BYTES: usize = 512 * 1024;
 
 /// Bytes of a block of a socket or pipe: a chunk that waits downstream holds its block, and
@@ -76,7 +76,7 @@ impl BlockPool {
     }
 }
 
-/// A filled block on its way into arrays; gives itself back when dropped.
+/// A filled block that arrays will share; it returns to its pool when dropped.
 struct Filled {
     block: Vec<u8>,
     filled: usize,

@@ -1,5 +1,5 @@
-//! What is known of a connector. Its own file has its entry, a [`ConnectorKind`]; the table of all entries is
-//! [`crate::connectors`].
+//! The description of a connector. Its own file has its entry, a [`ConnectorKind`]; the table of all entries
+//! is [`crate::connectors`].
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use crate::file_format::Formats;
 use crate::options::{OptionError, OptionKind, Options};
 use crate::table::{self, TableDefinition, Use};
 
-/// Makes one use of a table. Its options are among those that the connector has; their values are not
-/// checked.
+/// Makes a table for one use. Its options are known to the connector; their values are not checked yet.
 pub(crate) type Make<T> = fn(&TableDefinition, &Options<'_>) -> Result<Arc<T>, OptionError>;
 
 /// What is known of a connector.
@@ -31,9 +30,9 @@ pub struct ConnectorKind {
     pub(crate) lookup: Option<Make<dyn LookupConnector>>,
     /// The formats that its rows can have.
     pub(crate) formats: Formats,
-    /// A source's columns may be `METADATA`.
+    /// Whether a source's columns may be `METADATA`.
     pub(crate) has_metadata: bool,
-    /// The options of every use.
+    /// The options of all uses.
     pub(crate) options: &'static [OptionKind],
     /// The options of sources, without those of every source and of the format.
     pub(crate) source_options: &'static [OptionKind],

@@ -1,6 +1,6 @@
 //! The table of connectors: what `'connector' = '…'` can name.
 //!
-//! Each entry is in its connector's own file (here, where a connector has a source and a sink);
+//! Each entry is in the file of its connector (in this folder if a connector has a source and a sink);
 //! [`CONNECTORS`] has a line for each. Parsing, checks of options, suggestions, completion in the shell,
 //! lists in messages and the tables of options in `docs/connectors` are all generated from the entries.
 
@@ -38,7 +38,7 @@ pub const CONNECTORS: &[ConnectorKind] = &[
     blackhole::CONNECTOR,
 ];
 
-/// The connector of a table that is read. Checks all options, and finds files; opens nothing.
+/// The connector of a table that is read. Checks all options and lists files; opens nothing.
 pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, OptionError> {
     let options = Options::new(&table.options);
     let kind = ConnectorKind::of(&options, Use::Source)?;
@@ -75,8 +75,8 @@ pub fn lookup(table: &TableDefinition) -> Result<Option<Arc<dyn LookupConnector>
     make(table, &options).map(Some)
 }
 
-/// The dead letters of a table that is read, from its options `on_error` and `dead_letter`. Without a
-/// connector they are those of rows that no table has.
+/// The dead letters of a table that is read, from its options `on_error` and `dead_letter`. A table without a
+/// connector stands for the rows that operators produce.
 pub fn dead_letters(table: &TableDefinition) -> Result<FileDeadLetters, OptionError> {
     let options = Options::new(&table.options);
     let kind = ConnectorKind::named(options.text("connector").unwrap_or_default());
@@ -108,7 +108,7 @@ impl ConnectorKind {
         Err(OptionError::new("connector", reason, fix))
     }
 
-    /// Rejects options and columns that no such table has.
+    /// Rejects options and columns that such a table can't have.
     fn check(
         &self,
         usage: Use,
@@ -159,7 +159,7 @@ impl ConnectorKind {
     }
 }
 
-/// The names of the connectors that can be used so, for messages.
+/// The names of the connectors that support this use, for messages.
 fn usable(usage: Use) -> String {
     let names = CONNECTORS.iter().filter(|kind| kind.can(usage));
     let names = listed(names.map(|kind| kind.name), "or");
@@ -169,7 +169,7 @@ fn usable(usage: Use) -> String {
     }
 }
 
-/// The names of all connectors, as a sentence has them.
+/// The names of all connectors, as a phrase.
 pub(crate) fn every_name() -> String {
     listed(CONNECTORS.iter().map(|kind| kind.name), "and")
 }

@@ -1,8 +1,8 @@
 //! Tables of databases: read whole, looked up by key, and written (features `sqlite` and `postgres`).
 //!
-//! Values travel as text, both ways: the text of a column is read by the parser that reads files,
-//! and what is written is the text that files would get, with a cast to the column's type where the database
-//! wants one. So there is one way to read and write a type, and it costs what a text format costs.
+//! Values are passed as text in both directions: the parser for files reads the text of a column, and sinks
+//! write the text that files would get, with a cast to the column's type if the database requires one. So
+//! there is one way to read and write a type, and it costs as much as a text format.
 //!
 //! ```text
 //! options        where the table is, and its other options
@@ -41,33 +41,33 @@ pub(crate) use statements::{list, no_column, no_table, order, quoted, upsert};
 /// A table of a database.
 #[derive(Clone)]
 pub(crate) struct Table {
-    /// Where it is, for messages: `sqlite shop.db, table customers`. Never a password.
+    /// The table's place, for messages: `sqlite shop.db, table customers`. Never contains a password.
     pub(crate) place: String,
     /// The connector's name.
     pub(crate) connector: &'static str,
-    /// The database, as checkpoints name it. Never a password.
+    /// The database, as checkpoints name it. Never contains a password.
     pub(crate) database: String,
     /// The table's name in the database.
     pub(crate) name: String,
     /// The declared columns, which are among the table's.
     pub(crate) schema: SchemaRef,
-    /// The columns of the primary key; empty where none was declared.
+    /// The columns of the primary key; empty if none was declared.
     pub(crate) primary_key: Vec<usize>,
-    /// The name under which the staging tables know the sink.
+    /// The sink's name in the staging tables.
     pub(crate) sink_name: String,
-    /// How often a failed connection is tried again.
+    /// How often a failed attempt is repeated.
     pub(crate) retries: u32,
-    /// What is kept of lookups.
+    /// The size and age of the lookup cache.
     pub(crate) cache: slackwater_engine::operator::lookup_join::CacheSettings,
-    /// Whether its strings may have zero bytes.
+    /// Whether strings may contain zero bytes.
     pub(crate) takes_zeros: bool,
     /// Makes connections.
     pub(crate) server: Arc<dyn Server>,
 }
 
-/// A database that connections can be made to.
+/// A database to which connections can be made.
 pub(crate) trait Server: Send + Sync {
-    /// A connection, on which the table was found with its columns.
+    /// A connection, after checking that the table exists with its columns.
     fn connect(&self, table: &Arc<Table>) -> Attempt<Box<dyn Client>>;
 }
 

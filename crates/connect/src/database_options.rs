@@ -1,4 +1,4 @@
-//! Options that tables of every database have, described. Known in every build.
+//! The descriptions of options that all database connectors have. They are part of every build.
 
 use crate::options::{OptionKind, option};
 

@@ -1,8 +1,8 @@
 //! The dead-letter file: rejected records are kept, with their place and the reason.
 //!
-//! One JSON object per line. The file is created when the first record is rejected and appended to by
-//! later runs, so nothing is lost. Every line is one write: what was rejected before a crash is
-//! there after it. A lock is fine, because bad records are rare.
+//! One JSON object per line. The file is created when the first record is rejected and appended to by later
+//! runs, so nothing is lost. Every line is one write, so records that were rejected before a crash are in the
+//! file after it. A lock is good enough, because bad records are rare.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -21,8 +21,8 @@ use crate::table::{TableDefinition, table_settings};
 /// The folder of dead-letter files whose table names no path, relative to the working folder.
 const DEFAULT_FOLDER: &str = "slackwater-dead-letter";
 
-/// Ended partitions whose names are kept: records that were read from them may still be rejected while they
-/// are on their way. 4,096 names of peers take about 500 KB.
+/// Ended partitions whose names are kept: records that were read from them may still be rejected downstream.
+/// 4,096 names of peers take about 500 KB.
 const FORGOTTEN_KEPT_MAX: usize = 4_096;
 
 /// Counts and keeps the rejected records of one table.
@@ -33,7 +33,7 @@ pub struct FileDeadLetters {
     /// The separator between a partition's name and a position: `flights.csv:812`, `topic[3]@42`.
     separator: char,
     fail: bool,
-    /// What the first record may be, if it can't be read.
+    /// A hint for the first record, if it can't be read.
     of_first: Option<&'static str>,
     count: AtomicU64,
     state: Mutex<State>,
@@ -128,7 +128,7 @@ impl FileDeadLetters {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The names and the file are whole after a panic elsewhere.
+        // The names and the file are consistent after a panic elsewhere.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_connections_are_not_kept_for_ever() {
+    fn names_of_connections_are_discarded_at_some_point() {
         let letters = dead_letters(&table(&[], &[])).unwrap();
         for partition in 0..10_000 {
             letters.name_partition(partition, "127.0.0.1:5");

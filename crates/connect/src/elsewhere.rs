@@ -1,15 +1,15 @@
 //! Other engines' names for connectors and options.
 //!
-//! A name with an equivalent gets ours, before anything is checked; one without is rejected, with what to
-//! write instead.
+//! A name with an equivalent is replaced by ours before anything is checked; one without is rejected, and the
+//! message says what to write instead.
 
 use std::collections::BTreeMap;
 
 use crate::connectors::every_name;
 use crate::options::OptionError;
 
-/// An option under another name: what was written, and what it is called here; `None` for one that is
-/// dropped, since it asks for what happens anyway.
+/// An option under another name: the name that was written, and our name; `None` for an option that is
+/// dropped because it asks for what happens anyway.
 pub type Renamed = (String, Option<(String, String)>);
 
 /// Connectors of other engines, and what to write instead.
@@ -70,13 +70,13 @@ const NO_CHANGES: &str = "changes of a database are not captured: the connector 
 const GENERATED: &str = "datagen generates the rows of benchmarks: 'connector' = 'datagen', 'generator' = \
     'nexmark'; rows \
                          of your own come from a file";
-/// Stands for the list of our connectors.
+/// A placeholder for the list of our connectors.
 const SERVERS: &str = "";
 const LAKES: &str =
     "'connector' = 'file', 'format' = 'parquet' reads and writes files of this machine";
 
 /// Options without an equivalent: the connector (empty for any), the option or the beginning of its name, and
-/// the fix.
+/// the hint.
 const OPTIONS: &[(&str, &str, &str)] = &[
     (
         "",
@@ -222,7 +222,7 @@ pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, Optio
             found.push(to("connector", "connector", "file"));
             "file"
         }
-        // The name is kept: such a topic can be written, but not read.
+        // The name is kept, because such a topic can be written but not read.
         Some("upsert-kafka") => "kafka",
         Some(name) if name == "jdbc" || name.starts_with("jdbc:") => return Err(jdbc(options)),
         Some(name) => {
@@ -283,7 +283,7 @@ fn meant(connector: &str, name: &str, value: &str) -> Result<Option<Renamed>, Op
             _ => return Ok(None),
         },
         (_, "json.ignore-parse-errors" | "csv.ignore-parse-errors") => match is_true {
-            // Ignored records are counted and kept.
+            // Flink ignores such records; we count and keep them.
             true => return as_it_is(),
             false => to(name, "on_error", "fail"),
         },
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_the_same_gets_our_name() {
+    fn equivalent_names_are_replaced_by_ours() {
         let found = renamed(&options(&[
             ("connector", "filesystem"),
             ("path", "file:///data/in.csv"),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_not_is_refused_with_what_to_write() {
+    fn names_without_an_equivalent_are_rejected_with_a_hint() {
         for (pairs, option, says) in [
             (
                 &[("connector", "kinesis")][..],

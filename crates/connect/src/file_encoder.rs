@@ -42,7 +42,7 @@ impl FileEncoder {
         }
     }
 
-    /// Appends what is kept, and what makes the file whole, also one without rows.
+    /// Appends the rows that were kept and the end of the file, also without rows.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
         match self {
             FileEncoder::Lines(encoder) => {

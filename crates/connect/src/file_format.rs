@@ -1,4 +1,4 @@
-//! The table of formats: what `'format' = '…'` can name, and everything that is known of each.
+//! The table of formats: what `'format' = '…'` can name, and the description of each.
 //!
 //! A format of lines works with every connector that has formats, a format of columns with files.
 
@@ -15,7 +15,7 @@ pub const FORMATS: &[FormatKind] = &[CSV, JSON, COMBINED_LOG, REGEX, RAW, ARROW,
 /// The formats that a connector's rows can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Formats {
-    /// It has rows of its own.
+    /// The connector defines its rows itself.
     None,
     /// Each record is a message.
     Messages,
@@ -27,7 +27,8 @@ pub(crate) enum Formats {
 
 type MakeFormat<T> = fn(&Options<'_>, &Schema) -> Result<T, OptionError>;
 
-/// How a format lays out its rows, and what makes it from the options, for the columns of a schema.
+/// How a format lays out its rows, with the functions that make it from the options for the columns of a
+/// schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Layout {
     Lines {
@@ -38,7 +39,7 @@ pub(crate) enum Layout {
     Columns(MakeFormat<ColumnFormat>),
 }
 
-/// What is known of a format.
+/// The description of a format.
 #[derive(Debug, Clone, Copy)]
 pub struct FormatKind {
     /// The format's name.
@@ -48,7 +49,7 @@ pub struct FormatKind {
     pub(crate) options: &'static [OptionKind],
     pub(crate) source_options: &'static [OptionKind],
     pub(crate) sink_options: &'static [OptionKind],
-    /// Those of the options that have no meaning where each record is a message.
+    /// The options that are not allowed if each record is a message.
     pub(crate) not_of_messages: &'static [&'static str],
 }
 
@@ -238,7 +239,7 @@ impl FormatKind {
         Err(OptionError::new("format", reason, fix))
     }
 
-    /// Whether rows of such a connector can have it.
+    /// Whether a connector with these formats supports this one.
     pub(crate) fn is_of(&self, formats: Formats) -> bool {
         match formats {
             Formats::None => false,
@@ -278,7 +279,7 @@ impl FormatKind {
         all.filter(|option| !without.contains(&option.name))
     }
 
-    /// All options that it has in any direction.
+    /// All options of the format, in either direction.
     pub(crate) fn every_option(&self) -> impl Iterator<Item = &'static OptionKind> {
         let lists = [self.options, self.source_options, self.sink_options];
         lists.into_iter().flatten()
@@ -286,7 +287,7 @@ impl FormatKind {
 }
 
 impl Format {
-    /// A source's format of lines, able to give the columns.
+    /// A source's format of lines, after checking that it can represent the columns.
     pub(crate) fn of_source(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
         let kind = FormatKind::of(options, Use::Source, Formats::Lines)?;
         match kind.layout {
@@ -295,7 +296,7 @@ impl Format {
         }
     }
 
-    /// A sink's format of lines, able to hold the columns.
+    /// A sink's format of lines, after checking that it can represent the columns.
     pub(crate) fn of_sink(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
         let kind = FormatKind::of(options, Use::Sink, Formats::Lines)?;
         match kind.layout {
@@ -318,7 +319,7 @@ pub(crate) enum FileFormat {
 pub(crate) const EXTENSIONS: &[&str] = &["csv", "json", "parquet", "arrow"];
 
 impl FileFormat {
-    /// A source's format, able to give the columns.
+    /// A source's format, after checking that it can represent the columns.
     pub(crate) fn of_source(
         options: &Options<'_>,
         schema: &Schema,
@@ -329,7 +330,7 @@ impl FileFormat {
         }
     }
 
-    /// A sink's format, able to hold the columns.
+    /// A sink's format, after checking that it can represent the columns.
     pub(crate) fn of_sink(
         options: &Options<'_>,
         schema: &Schema,
@@ -349,7 +350,7 @@ impl FileFormat {
         }
     }
 
-    /// What a position counts.
+    /// The unit of positions.
     pub(crate) fn unit(&self) -> &'static str {
         match self {
             FileFormat::Lines(_) => "line",

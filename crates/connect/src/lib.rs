@@ -3,7 +3,7 @@
 //! In the order in which data meets the modules:
 //!
 //! ```text
-//! elsewhere                 names of other engines, into ours
+//! elsewhere                 replaces other engines' names by ours
 //! connectors, file_format   the tables of connectors and formats, one entry each
 //! table, options            what the DDL says, checked before anything is opened
 //! source ── block ── lines  bytes into blocks, blocks into records

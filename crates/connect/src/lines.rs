@@ -1,9 +1,9 @@
-//! From bytes of a partition to its rows, however the bytes are cut into pieces.
+//! Reads the rows of a partition from its bytes, however these are split into pieces.
 //!
-//! A [`RecordReader`] owns the block that is being filled. When there may be a complete record in
-//! it, the block is sealed, decoded as far as it goes, and what is left (the beginning of a
-//! record) is carried into the next block. Memory: one block, or at most [`RECORD_BYTES_MAX`] and
-//! a block while a long record is collected.
+//! A [`RecordReader`] owns the block that is being filled. When there may be a complete record in it, the
+//! block is sealed and decoded as far as possible, and the rest (the beginning of a record) is carried into
+//! the next block. Memory: one block, or at most [`RECORD_BYTES_MAX`] and a block while a long record is
+//! collected.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use slackwater_engine::source::Rejected;
 use crate::block::{BlockPool, seal};
 use crate::format::{DecodedRows, Decoder, RECORD_BYTES_MAX, Stop};
 
-/// How far a partition was read: where a new reader resumes.
+/// How far a partition was read, which is where a new reader resumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     /// Bytes of the partition before it.
     pub(crate) offset: u64,
     /// Number of the line that comes next.
     pub(crate) line: u64,
-    /// The record that names the columns is still to come.
+    /// The header is still to come.
     #[serde(default)]
     pub(crate) header: bool,
     /// The mark lies within a record that was rejected because it is too long.
@@ -40,14 +40,13 @@ pub(crate) struct RecordReader {
     filled: usize,
     /// Bytes of the partition before the block that is filled or sealed.
     base: u64,
-    /// A sealed block, and how far it was read.
+    /// The sealed block, and how far it was read.
     sealed: Option<(Buffer, usize)>,
     /// Line ends in the bytes that arrived since the last rows.
     line_ends: usize,
-    /// No more bytes will come.
+    /// Whether no more bytes will come.
     ended: bool,
-    /// Why no more bytes will come although the partition was not complete. A record without its end is
-    /// rejected.
+    /// Why no more bytes will come although the partition was not complete. An unfinished record is rejected.
     broken: Option<String>,
     /// A record that is too long is being skipped up to its line end.
     skipping: bool,
@@ -95,7 +94,7 @@ impl RecordReader {
         }
     }
 
-    /// Room for more bytes; empty when [`RecordReader::rows`] has to be asked first.
+    /// Room for more bytes; empty if [`RecordReader::rows`] must be called first.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.sealed.is_some() {
             return &mut [];
@@ -117,12 +116,12 @@ impl RecordReader {
         self.line_ends = 1;
     }
 
-    /// Line ends that came since the last rows: an upper bound for the rows that wait.
+    /// Line ends that arrived since the last rows: an upper bound for the rows that wait.
     pub(crate) fn line_ends(&self) -> usize {
         self.line_ends
     }
 
-    /// Whether rows may be had without more bytes.
+    /// Whether rows may be available without more bytes.
     pub(crate) fn has_rows(&self) -> bool {
         self.has_records() || (self.broken.is_some() && self.filled > 0)
     }
@@ -134,7 +133,7 @@ impl RecordReader {
             || (self.ended && self.filled > 0)
     }
 
-    /// Lines that were read to their end.
+    /// The number of lines that were read to their end.
     pub(crate) fn lines_read(&self) -> u64 {
         self.decoder.line() - 1
     }
@@ -144,8 +143,7 @@ impl RecordReader {
         self.ended = true;
     }
 
-    /// Marks the end of the bytes in the middle of a record: a record that has not
-    /// come to its end is rejected.
+    /// Marks the end of the bytes in the middle of a record: an unfinished record is rejected.
     pub(crate) fn break_off(&mut self, reason: String) {
         self.broken = Some(reason);
     }
@@ -215,8 +213,8 @@ impl RecordReader {
         if self.base == 0 && self.block[..self.filled].starts_with(BOM) {
             from = BOM.len();
         }
-        // A few lines in a big block are copied out: a chunk that lives on downstream then holds
-        // the bytes of its rows, not of the block.
+        // A few lines in a big block are copied: a chunk that is kept downstream then holds only the bytes of
+        // its rows, not the block.
         const COPIED_SHARE: usize = 8;
         let filled = std::mem::take(&mut self.filled);
         if filled * COPIED_SHARE < self.block.len() {
@@ -226,14 +224,14 @@ impl RecordReader {
         (seal(block, filled, &self.pool), from)
     }
 
-    /// Begins the next block with what is left of the last one from `at` on.
+    /// Begins the next block with the rest of the last one, from `at` on.
     fn carry(&mut self, last: &[u8], at: usize) {
         debug_assert!(self.filled == 0 && self.sealed.is_none());
         let rest = &last[at..];
         self.base += at as u64;
         if self.block.len() <= rest.len() {
-            // A record that fills half of the block needs a larger one: twice what there is, but
-            // no more than shows that the record is too long.
+            // A record that fills half of the block needs a larger one: twice the size, but no more than is
+            // needed to see that the record is too long.
             let larger = (rest.len() * 2).min(RECORD_BYTES_MAX + self.pool.block_bytes());
             let needed = if rest.len() * 2 > self.pool.block_bytes() {
                 larger
@@ -248,7 +246,7 @@ impl RecordReader {
         self.line_ends = 0;
     }
 
-    /// Drops bytes up to the next line end; whether it was found.
+    /// Drops bytes up to the next line end; returns whether it was found.
     fn skip(&mut self) -> bool {
         let (skipped, found) = match memchr(b'\n', &self.block[..self.filled]) {
             Some(length) => (length + 1, true),
@@ -317,7 +315,7 @@ pub(crate) mod tests {
         )
     }
 
-    /// Reads the bytes, which come in pieces of the given lengths (over and over).
+    /// Reads the bytes in pieces of the given lengths (repeated).
     pub(crate) fn read_pieces(
         mut reader: RecordReader,
         mut bytes: &[u8],
@@ -352,7 +350,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn regression_what_breaks_off_in_the_middle_of_a_record_is_refused() {
+    fn regression_an_unfinished_record_is_rejected() {
         let table = table(
             &[("n", DataType::Int64), ("s", DataType::Utf8View)],
             &[("format", "csv")],
@@ -394,7 +392,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_line_of_40_megabytes_is_refused_in_bounded_memory() {
+    fn a_line_of_40_megabytes_is_rejected_in_bounded_memory() {
         let block_bytes = 256 * 1024;
         for newline in ["\n", "\r\n"] {
             let mut reader = reader(&raw(), &[0], block_bytes);
@@ -491,7 +489,7 @@ pub(crate) mod tests {
             reader.filled(filled);
             while reader.rows(7).is_some() {}
         }
-        // Room begins after nothing: all lines are complete, so every block begins at its start.
+        // Nothing is carried over: all lines are complete, so every block is filled from its start.
         assert!(addresses.len() <= 2, "{} blocks", addresses.len());
         assert!(pool.kept() >= 1);
     }
@@ -543,7 +541,7 @@ pub(crate) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
         #[test]
-        fn a_reader_goes_on_where_another_stopped(
+        fn a_reader_resumes_where_another_stopped(
             text in any_csv(),
             header in prop_oneof![Just("true"), Just("false")],
             block_bytes in 8usize..200,
@@ -594,7 +592,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_reader_goes_on_within_and_behind_a_record_that_is_too_long() {
+    fn a_reader_resumes_within_and_after_a_record_that_is_too_long() {
         let mut text = b"first\n".to_vec();
         text.resize(RECORD_BYTES_MAX + 5_000_000, b'x');
         text.extend_from_slice(b"\nthird\nlast");

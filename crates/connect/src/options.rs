@@ -9,7 +9,7 @@ use std::fmt;
 /// Why a table's options can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionError {
-    /// The option it is about; `None` when the table as a whole is wrong (a column's type).
+    /// The option with the error; `None` if the table as a whole is wrong (a column's type).
     pub option: Option<String>,
     /// What is wrong.
     pub reason: String,
@@ -61,9 +61,9 @@ impl std::error::Error for OptionError {}
 pub struct OptionKind {
     /// The option's name. One that ends with a dot stands for all names that begin with it.
     pub name: &'static str,
-    /// What holds where the option is left out, in Markdown.
+    /// The value if the option is left out, in Markdown.
     pub default: &'static str,
-    /// What it does and which values it has, in Markdown.
+    /// What the option does and which values it has, in Markdown.
     pub meaning: &'static str,
 }
 
@@ -80,7 +80,7 @@ pub(crate) const fn option(
     }
 }
 
-/// The error where the build lacks a feature that the option's value needs.
+/// The error if the build lacks a feature that the option's value needs.
 #[cfg(not(all(
     feature = "kafka",
     feature = "sqlite",
@@ -104,7 +104,7 @@ pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> St
     }
 }
 
-/// The options of one table, with readers for the usual kinds of value.
+/// The options of one table, with readers for common kinds of values.
 pub(crate) struct Options<'a> {
     values: &'a BTreeMap<String, String>,
 }
@@ -222,7 +222,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// One byte: a character of ASCII, `'\t'` for the tabulator.
+    /// One byte: an ASCII character, or `'\t'` for the tab.
     pub(crate) fn byte(&self, name: &str) -> Result<Option<u8>, OptionError> {
         let Some(text) = self.text(name) else {
             return Ok(None);
@@ -243,9 +243,9 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The name most like `wrong`, if any is close enough to be what was meant.
+/// The name most similar to `wrong`, if one is similar enough to be what was meant.
 pub(crate) fn nearest<'k>(wrong: &str, known: &[&'k str]) -> Option<&'k str> {
-    // Jaro-Winkler: 0.8 lets one slip pass in a word of five letters and keeps strangers out.
+    // Jaro-Winkler: 0.8 accepts one typo in a word of five letters and rejects unrelated words.
     const LIKENESS_MIN: f64 = 0.8;
     let wrong = wrong.to_ascii_lowercase();
     known
@@ -283,7 +283,7 @@ impl Rate {
         u64::try_from(due_ns).unwrap_or(u64::MAX / 2)
     }
 
-    /// How many rows fall due in the given time, the first at its start.
+    /// How many rows become due in the given time, the first one at its start.
     pub(crate) fn rows_within(&self, span_ns: u64) -> usize {
         let rows = u128::from(span_ns) * u128::from(self.rows) / u128::from(self.per_ns) + 1;
         usize::try_from(rows).unwrap_or(usize::MAX)

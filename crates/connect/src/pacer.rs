@@ -1,21 +1,21 @@
-//! Pacing: rows are handed out at deadlines, at a given rate over the whole source.
+//! Pacing: rows are passed on at deadlines, at a given rate over the whole source.
 //!
-//! All instances of a source share one pacer: each takes the next deadlines for the rows that it
-//! has ready. A row's ingest time is its deadline and not the time of its reading, so a query that
-//! falls behind shows the delay instead of slowing the clock.
+//! All instances of a source share one pacer: each one takes the next deadlines for the rows that it has
+//! ready. A row's ingest time is its deadline and not the time of its reading, so a query that falls behind
+//! shows the delay instead of slowing the clock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::options::Rate;
 
-/// How many rows are due at which time.
+/// The number of rows that are due over time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Pace {
     /// A constant rate.
     Even(Rate),
-    /// Up and down like a day, as a cosine: this many rows per nanosecond at least and at most, and
-    /// how long a day lasts in nanoseconds.
+    /// Up and down as over a day, as a cosine: the minimum and maximum of rows per nanosecond, and the length
+    /// of the day in nanoseconds.
     Day { low: f64, high: f64, period_ns: f64 },
 }
 
@@ -30,7 +30,7 @@ impl Pace {
                 period_ns,
             } => (low, high, period_ns),
         };
-        // Rows by a time: the integral of the rate, which grows with the time.
+        // The rows that are due before a time: the integral of the rate.
         let rows_by = |time_ns: f64| {
             let angle = std::f64::consts::TAU * time_ns / period_ns;
             let swing = period_ns / std::f64::consts::TAU * angle.sin();
@@ -38,7 +38,7 @@ impl Pace {
         };
         let wanted = row as f64;
         let (mut before, mut behind) = (wanted / high, wanted / low);
-        // Halved to a nanosecond: 2^64 of them are more than any run lasts.
+        // Bisected to a nanosecond: no run lasts 2^64 of them.
         for _ in 0..64 {
             let middle = (before + behind) / 2.0;
             if rows_by(middle) < wanted {
@@ -50,7 +50,7 @@ impl Pace {
         behind as u64
     }
 
-    /// How many rows from `row` on fall due in the given time, the first at its start; at most
+    /// How many rows from `row` on become due in the given time, the first one at its start; at most
     /// `rows_max`.
     fn rows_within(&self, row: u64, span_ns: u64, rows_max: usize) -> usize {
         if let Pace::Even(rate) = self {
@@ -78,12 +78,12 @@ pub(crate) struct Pacer {
     start_ns: OnceLock<u64>,
 }
 
-/// When some rows are due.
+/// The deadlines of some rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Due {
-    /// The first of them.
+    /// The deadline of the first row.
     pub(crate) first_ns: u64,
-    /// The last of them.
+    /// The deadline of the last row.
     pub(crate) last_ns: u64,
 }
 
@@ -100,7 +100,7 @@ impl Pacer {
         }
     }
 
-    /// Rows per second, when it is busiest.
+    /// The highest rate, in rows per second.
     pub(crate) fn rows_per_s(&self) -> f64 {
         match self.pace {
             Pace::Even(rate) => rate.rows as f64 * 1e9 / rate.per_ns as f64,
@@ -108,9 +108,8 @@ impl Pacer {
         }
     }
 
-    /// Rows that may go together: those that fall due within one linger of the next one, and all
-    /// that are due at `now_ns` already. (A source that is behind and went on row by row would
-    /// never catch up.)
+    /// How many rows may go together: those that become due within one linger of the next one, and all that
+    /// are already due at `now_ns`. (A source that is behind would never catch up row by row.)
     pub(crate) fn rows_max(&self, linger_ns: u64, chunk_rows: usize, now_ns: u64) -> usize {
         let next = self.taken.load(Ordering::Relaxed);
         let started_ns = self.start_ns.get().copied();
@@ -124,7 +123,7 @@ impl Pacer {
     pub(crate) fn take(&self, rows: usize, now_ns: u64) -> Due {
         assert!(rows > 0);
         let start_ns = *self.start_ns.get_or_init(|| now_ns);
-        // Relaxed: the number is all that instances share.
+        // Relaxed: the instances share nothing but this number.
         let first = self.taken.fetch_add(rows as u64, Ordering::Relaxed);
         Due {
             first_ns: start_ns + self.pace.due_ns(first),
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_has_its_rows_and_never_turns_back() {
+    fn a_day_has_its_rows_and_deadlines_never_decrease() {
         // A second of a day between 1,000 and 9,000 rows a second: 5,000 rows.
         let pace = Pace::Day {
             low: 1e-6,
@@ -156,7 +155,7 @@ mod tests {
             dues[5_000]
         );
         assert!(dues[10_000].abs_diff(2_000_000_000) < 1_000);
-        // At its height, half a second in, nine rows a millisecond.
+        // At its peak, after half a second, nine rows per millisecond.
         assert!(dues[2_509] - dues[2_500] < 1_010_000);
         for row in [0, 700, 2_500, 4_999] {
             let rows = pace.rows_within(row, 2_000_000, 1_000);
@@ -183,10 +182,10 @@ mod tests {
                 last_ns: 5_000_070
             }
         );
-        // Row 6 is due at 6 ms, row 7 a millisecond later; whoever comes at 10 ms finds five.
+        // Row 6 is due at 6 ms, row 7 a millisecond later; at 10 ms five rows are due.
         assert_eq!(pacer.rows_max(0, 100, 6_999_999), 1);
         assert_eq!(pacer.rows_max(0, 100, 10_000_070), 5);
-        // A later call does not move the start.
+        // A later call does not change the start.
         assert_eq!(
             pacer.take(1, 999),
             Due {

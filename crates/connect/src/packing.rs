@@ -1,7 +1,7 @@
 //! Compressed files: `.gz` and `.zst`, by the ending of the name.
 //!
-//! A compressed file is a row of members (gzip) or frames (zstd), which are read as one. A sink ends one
-//! with each checkpoint, so that what a checkpoint has is whole.
+//! A compressed file is a row of members (gzip) or frames (zstd), which are read as one. A sink ends one with
+//! each checkpoint, so that the part that a checkpoint covers is complete.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::path::Path;
@@ -20,23 +20,24 @@ pub(crate) enum Packing {
 /// zstd's own default: about as fast as writing to a disk, and smaller than gzip.
 const ZSTD_LEVEL: i32 = 3;
 
-/// What a frame may ask of the reader's memory: 128 MiB, the most that `zstd` writes without `--long`.
+/// The most memory that a frame may require of the reader: 128 MiB, the most that `zstd` writes without
+/// `--long`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
-/// Compressed bytes that are read at once: many system calls fewer than with 8 KiB, and within a core's
+/// Compressed bytes that are read at once: far fewer system calls than with 8 KiB, and still within a core's
 /// cache.
 const GZIP_BUFFER_BYTES: usize = 32 * 1024;
 
-/// What a reader says when something that is not compressed stands after the members.
+/// The reader's error if something that is not compressed follows the members.
 const BEHIND_THE_END: &str = "something that is no gzip data stands behind its end";
 
-/// Whether reading failed because of what stands after the compressed data, which is whole.
+/// Whether reading failed because of what follows the compressed data, which is complete.
 pub(crate) fn is_behind_the_end(error: &Error) -> bool {
     error.kind() == ErrorKind::InvalidData && error.to_string() == BEHIND_THE_END
 }
 
-/// The members of a file, one after the other. `flate2`'s own reader of several takes what stands after them
-/// for a member that breaks off.
+/// The members of a file, one after the other. `flate2`'s own reader of several members mistakes what follows
+/// them for a truncated member.
 struct Gzip<R> {
     /// `None` after the last one.
     member: Option<GzDecoder<BufReader<R>>>,
@@ -67,7 +68,7 @@ impl<R: Read> Read for Gzip<R> {
 }
 
 impl Packing {
-    /// What the name says; `None` for a plain file.
+    /// The compression by the ending of the name; `None` for a plain file.
     pub(crate) fn of(path: &Path) -> Option<Packing> {
         let ending = path.extension()?;
         if ending.eq_ignore_ascii_case("gz") {
@@ -120,7 +121,7 @@ pub(crate) enum Member {
 }
 
 impl Member {
-    /// Compresses bytes; returns what there is to write so far.
+    /// Compresses bytes; returns the output so far.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> Result<Vec<u8>> {
         Ok(match self {
             Member::Gzip(encoder) => {
@@ -134,7 +135,7 @@ impl Member {
         })
     }
 
-    /// Ends the member; returns the rest of it.
+    /// Ends the member; returns the rest of the output.
     pub(crate) fn finish(self) -> Result<Vec<u8>> {
         match self {
             Member::Gzip(encoder) => encoder.finish(),
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_the_members_is_told_from_one_that_breaks_off() {
+    fn data_after_the_members_is_distinguished_from_a_truncated_member() {
         let mut member = Packing::Gzip.begin().unwrap();
         let mut packed = member.pack(b"a\nb\n").unwrap();
         packed.extend(member.finish().unwrap());
@@ -211,7 +212,7 @@ mod tests {
             };
             prop_assert_eq!(unpack(packed.clone()).unwrap(), members.concat().concat());
             if !packed.is_empty() {
-                // Whatever comes of these, it is no panic.
+                // Whatever the result, there is no panic.
                 let _ = unpack(packed[..cut.index(packed.len())].to_vec());
                 let at = flip.index(packed.len());
                 packed[at] ^= 1 << (at % 8);

@@ -23,17 +23,17 @@ use super::reader::{Batches, ColumnReader, Counted, Progress};
 use super::written::{Shared, Written};
 use super::{ArrowCompression, ArrowOptions, MEND_BROKEN, guarded};
 
-/// What a file begins and ends with. The one at the beginning is filled up with zeros.
+/// The mark at the beginning and end of a file. The one at the beginning is padded with zeros.
 const MAGIC: &[u8; 6] = b"ARROW1";
 
 /// Messages begin at a multiple of this; some writers at one of 64.
 const ALIGNMENT: u64 = 8;
 const PADDED_MAX: u64 = 64;
 
-/// What a message begins with in current versions. Older ones begin with their length.
+/// The beginning of a message in current versions. Messages of older versions begin with their length.
 const CONTINUATION: u32 = u32::MAX;
 
-/// The most bytes of a message's head, which describes its body. A schema's head names its columns.
+/// The maximum size of a message's head, which describes its body. A schema's head names its columns.
 const MESSAGE_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
 /// The largest decompressed length that a compressed buffer may claim: the limit of Arrow's 32-bit offsets.
@@ -115,12 +115,12 @@ struct Messages {
     dictionaries: HashMap<i64, ArrayRef>,
     /// The first row that is new.
     first: u64,
-    /// Rows that are still to come and were read before the query was restored.
+    /// Rows still to skip: they were read before the query was restored.
     known: u64,
 }
 
 impl Messages {
-    /// The columns, which the first message names.
+    /// The columns, which the first message declares.
     fn schema(&mut self) -> Result<SchemaRef> {
         self.message()?;
         let schema = self.schema.clone();
@@ -152,7 +152,7 @@ impl Messages {
         broken(reason).mend("put the file back as it was, or start over without the checkpoints")
     }
 
-    /// The next message. A batch that is wholly known is not looked at.
+    /// The next message. A batch whose rows were all read before is skipped.
     fn message(&mut self) -> Result<Message> {
         let at = self.file.stream_position().map_err(broken)?;
         self.read_message().map_err(|mut error| {
@@ -210,7 +210,7 @@ impl Messages {
         Ok(Message::Batch(batch))
     }
 
-    /// The head of a message, which says what is in its body.
+    /// The head of a message, which describes its body.
     fn head(&mut self) -> Result<Option<MutableBuffer>> {
         let mut length = 0;
         for _ in 0..2 {
@@ -237,7 +237,7 @@ impl Messages {
     }
 }
 
-/// What a message was.
+/// The kind of a message.
 enum Message {
     Batch(RecordBatch),
     /// A schema, a dictionary, or a batch that was skipped.
@@ -249,7 +249,7 @@ fn broken(error: impl ToString) -> Error {
     Error::new("", error.to_string())
 }
 
-/// Rejects compressed buffers that say they are longer than any can be.
+/// Rejects compressed buffers that claim to be longer than any buffer can be.
 fn check_packed(message: &arrow_ipc::Message<'_>, body: &[u8]) -> Result<()> {
     let batch = match message.header_type() {
         MessageHeader::DictionaryBatch => {
@@ -335,7 +335,7 @@ impl ArrowWriter {
         Ok(())
     }
 
-    /// Appends what ends a file.
+    /// Appends the end of a file.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
         match self.writer()? {
             Layout::File(writer) => {

@@ -1,4 +1,4 @@
-//! A file's column as one of the table. `fit` has checked that the pair of types is possible.
+//! Converts a file's column to the table's type. `fit` has checked that the conversion is possible.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ type Result<T> = std::result::Result<T, ArrowError>;
 /// The rows of the batch that an array's items belong to; `None`: each to the row of its number.
 type Rows<'a> = Option<&'a [u32]>;
 
-/// The column as the table has it. Rows with a value that doesn't fit are rejected.
+/// The column in the table's type. Rows with a value that doesn't fit are rejected.
 pub(super) fn column(
     array: &ArrayRef,
     wanted: &FieldRef,
@@ -119,7 +119,7 @@ impl Conversion<'_> {
     }
 
     fn list(&mut self, array: &ArrayRef, item: &FieldRef, rows: Rows<'_>) -> Result<ArrayRef> {
-        // A slice of a large array holds all items of it: only its own are looked at.
+        // A slice of a large array contains all items of the array: only those of the slice are checked.
         let (first, lengths, items) = match array.data_type() {
             DataType::List(_) => {
                 let array = as_type::<ListArray>(array)?;
@@ -152,8 +152,8 @@ impl Conversion<'_> {
         )?))
     }
 
-    /// A time zone says how a time is shown; the values are UTC with and without it. Finer parts than
-    /// the unit has are cut off towards the past.
+    /// A time zone says how a time is displayed; the values are UTC with and without one. Digits beyond the
+    /// unit are cut off towards the past.
     fn timestamps(&mut self, array: &ArrayRef, from: TimeUnit, to: TimeUnit) -> Result<ArrayRef> {
         let ticks = match from {
             TimeUnit::Second => ticks::<TimestampSecondType>(array)?,

@@ -1,4 +1,4 @@
-//! Whether a file's column can become one of the table, before the first row is read.
+//! Checks, before the first row is read, whether a file's columns can be converted to those of the table.
 
 use arrow_schema::{DataType, Field, Fields, Schema};
 use slackwater_engine::error::{Error, Result};
@@ -16,7 +16,7 @@ pub(super) fn find(place: &str, file: &Schema, read: &Schema) -> Result<Vec<usiz
     columns.collect()
 }
 
-/// Where the field of that name is. `within` is the way to the row that it belongs to.
+/// The index of the field of that name. `within` is the path to the row that it belongs to.
 fn position(place: &str, fields: &Fields, name: &str, within: &str) -> Result<usize> {
     let mut found = (0..fields.len()).filter(|&index| fields[index].name() == name);
     let shown = match within {
@@ -52,7 +52,7 @@ fn shorten(names: &[&str]) -> String {
     text
 }
 
-/// Rejects a column whose values can't become the table's. `way` names it.
+/// Rejects a column whose values can't be converted to the table's type. `way` is its path.
 fn fits(place: &str, file: &Field, wanted: &Field, way: &str) -> Result<()> {
     use DataType::{Binary, BinaryView, Date32, Date64, LargeBinary, LargeUtf8, Null, Utf8};
     use DataType::{Float16, Float32, Float64, Timestamp, Utf8View};

@@ -7,10 +7,10 @@
 //! written          a table's columns as such a file holds them
 //! ```
 //!
-//! Columns go by name. A file says what its columns are, so those that don't fit are an error before
-//! the first row; a value that doesn't fit its column (a number that is too large) makes a bad record.
-//! Both libraries read files from outside, and may panic on a broken one: the panic is caught
-//! and becomes an error.
+//! Columns are matched by name. A file declares its columns, so those that don't fit are an error before the
+//! first row; a value that doesn't fit its column (a number that is too large) makes a bad record. Both
+//! libraries read files from outside, and may panic on a broken one: the panic is caught and becomes an
+//! error.
 
 mod arrow;
 mod convert;
@@ -161,8 +161,8 @@ pub(crate) fn parquet_of(
     Err(needs_feature("format", "parquet"))
 }
 
-/// Calls a library that may panic on a broken file. What was being done is
-/// given up afterwards, so nothing half-done is seen.
+/// Calls a library that may panic on a broken file. The operation is abandoned after a panic, so nobody sees
+/// a partial result.
 fn guarded<T>(place: &str, name: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let reason = format!("is not a readable {name} file: {}", panic_text(&*panic));
@@ -170,7 +170,7 @@ fn guarded<T>(place: &str, name: &str, act: impl FnOnce() -> Result<T>) -> Resul
     })
 }
 
-/// What to do about a file that can't be read.
+/// The hint for a file that can't be read.
 const MEND_BROKEN: &str = "is it broken, or of another format? make or fetch it again";
 
 #[cfg(test)]

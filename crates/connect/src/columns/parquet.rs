@@ -1,4 +1,4 @@
-//! Parquet, by the library of Apache Arrow.
+//! Parquet, with the library of Apache Arrow.
 //!
 //! Only the pages of columns that are read are fetched, a batch at a time. A restored query begins at
 //! the row group that its row is in, and skips the pages before it.
@@ -28,7 +28,7 @@ use super::{MEND_BROKEN, ParquetCompression, guarded};
 /// Rows of a row group, as most writers have it.
 const GROUP_ROWS_MAX: usize = 1024 * 1024;
 
-/// Bytes of a row group, which the writer holds until it is whole: 128 MiB for each instance.
+/// Bytes of a row group, which the writer holds until it is complete: 128 MiB for each instance.
 const GROUP_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 impl Length for Counted {
@@ -203,7 +203,7 @@ impl ParquetWriter {
                 .set_max_row_group_row_count(Some(GROUP_ROWS_MAX))
                 .set_max_row_group_bytes(Some(GROUP_BYTES_MAX))
                 .build();
-            // Without Arrow's own types: readers find what every writer would have written.
+            // Without the Arrow schema: readers find Parquet's own types, as every writer writes them.
             let options = ArrowWriterOptions::new()
                 .with_properties(properties)
                 .with_skip_arrow_metadata(true);
@@ -214,7 +214,7 @@ impl ParquetWriter {
         Ok(self.writer.as_mut().expect("it was just made"))
     }
 
-    /// Takes the rows, and appends the row groups that are whole.
+    /// Takes the rows, and appends the row groups that are complete.
     pub(crate) fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
         let batch = self.written.batch(batch)?;
         self.writer()?.write(&batch).map_err(failed)?;
@@ -222,7 +222,7 @@ impl ParquetWriter {
         Ok(())
     }
 
-    /// Appends the last row group and what ends a file.
+    /// Appends the last row group and the end of the file.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
         self.writer()?;
         if let Some(writer) = self.writer.take() {

@@ -22,7 +22,7 @@ pub(super) const BATCH_ROWS_MAX: usize = 8_192;
 /// Bytes read so far of a source, for progress reports.
 pub(crate) type Progress = Arc<AtomicU64>;
 
-/// What a format's library gives: a batch of the columns that are read.
+/// The result of a format's library: a batch of the columns that are read.
 pub(super) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 /// Reads the rows of one file.
@@ -30,10 +30,10 @@ pub(crate) struct ColumnReader {
     place: String,
     name: &'static str,
     batches: Batches,
-    /// Where the columns that are read stand in a batch.
+    /// The indices in a batch of the columns that are read.
     columns: Vec<usize>,
     read: SchemaRef,
-    /// What is left of a batch.
+    /// The rest of the current batch.
     left: Option<RecordBatch>,
     /// Number of the next row.
     next: u64,
@@ -100,7 +100,7 @@ impl ColumnReader {
         })
     }
 
-    /// A piece of a batch as the table has it.
+    /// A slice of a batch, in the table's types.
     fn table_rows(&self, piece: &RecordBatch, first: u64) -> Result<DecodedRows> {
         let mut bad_rows = vec![];
         let fields = self.columns.iter().zip(self.read.fields());
@@ -131,7 +131,7 @@ impl ColumnReader {
     }
 }
 
-/// A file that is read at any place, and counts what was read.
+/// A file that is read at any offset, and counts the bytes that were read.
 pub(super) struct Counted {
     file: Arc<File>,
     at: u64,
@@ -160,7 +160,7 @@ impl Counted {
         self.bytes
     }
 
-    /// Another reader of the file, at that place.
+    /// Another reader of the file, at that offset.
     pub(super) fn from(&self, at: u64) -> Counted {
         Counted {
             file: Arc::clone(&self.file),

@@ -1,7 +1,7 @@
 //! A table's columns as a file of columns holds them.
 //!
-//! A column of text shares the blocks that its rows were read into, all of which Arrow's format would
-//! write along; and seconds are no unit of Parquet's times.
+//! A string column shares the blocks that its rows were read into; Arrow's format would write all of them.
+//! And Parquet has no times in seconds.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,7 +43,7 @@ impl Written {
         }
     }
 
-    /// A batch as it is written. Its columns go by their place.
+    /// A batch as it is written. Its columns are matched by position.
     pub(super) fn batch(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = batch.columns().iter().zip(self.schema.fields());
         let columns = columns.map(|(column, field)| written(column, field));
@@ -60,7 +60,7 @@ fn written(column: &ArrayRef, field: &Field) -> std::result::Result<ArrayRef, Ar
     if column.data_type() == field.data_type() {
         return Ok(Arc::clone(column));
     }
-    // A value that can't be held is an error and never a NULL.
+    // A value that can't be represented is an error and never a NULL.
     let options = CastOptions {
         safe: false,
         ..CastOptions::default()
@@ -68,7 +68,7 @@ fn written(column: &ArrayRef, field: &Field) -> std::result::Result<ArrayRef, Ar
     cast_with_options(column, field.data_type(), &options)
 }
 
-/// The field with other types in it. Everything may be NULL.
+/// The field with the types of the file. Everything is nullable.
 fn changed(field: &Field, change: fn(&DataType) -> Option<DataType>) -> Field {
     let data_type = match field.data_type() {
         DataType::Struct(fields) => {
@@ -81,7 +81,7 @@ fn changed(field: &Field, change: fn(&DataType) -> Option<DataType>) -> Field {
     Field::new(field.name(), data_type, true)
 }
 
-/// Bytes on their way from a format's writer, which wants to own what it writes to, to a file.
+/// A buffer between a format's writer, which wants to own its output, and a file.
 #[derive(Clone, Default)]
 pub(super) struct Shared {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -93,7 +93,7 @@ impl Shared {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves what was written after `out`.
+    /// Moves what was written to the end of `out`.
     pub(super) fn drain(&self, out: &mut Vec<u8>) {
         out.append(&mut self.lock());
     }

@@ -18,7 +18,7 @@ pub(crate) type Row<'a> = &'a [Option<&'a [u8]>];
 /// The values of a row that is written.
 pub(crate) type RowText = Vec<Option<String>>;
 
-/// Rows as a database gives them.
+/// Rows as a database returns them.
 pub(super) struct TextRows {
     read: SchemaRef,
     bytes: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Decoded {
     pub(super) batch: RecordBatch,
     /// The numbers of these rows; `None`: all rows.
     pub(super) kept: Option<BooleanArray>,
-    /// The other rows: number, reason and contents.
+    /// The rejected rows: number, reason and contents.
     pub(super) refused: Vec<(usize, String, String)>,
 }
 
@@ -79,7 +79,7 @@ impl TextRows {
         self.bytes.len()
     }
 
-    /// Takes the rows so far.
+    /// Takes the rows that were added so far.
     pub(super) fn take(&mut self) -> Result<Decoded> {
         let rows = std::mem::take(&mut self.rows);
         let spans = std::mem::take(&mut self.spans);

@@ -1,15 +1,15 @@
-//! What is written to a table at once.
+//! The changes that are written to a table at once.
 
 use serde::{Deserialize, Serialize};
 
 use super::cells::RowText;
 
-/// What is written to a table at once. No key is there twice.
+/// The changes that are written to a table at once. No key occurs twice.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Changes {
     /// Rows that are inserted, or that replace those of their keys.
     pub(crate) rows: Vec<RowText>,
-    /// Keys of which the row is deleted.
+    /// Keys whose rows are deleted.
     pub(crate) deleted: Vec<RowText>,
 }
 

@@ -17,14 +17,14 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
     /// How to fix it; may be empty.
     pub(crate) mend: String,
-    /// It may pass by itself: the server is away, the file is locked.
+    /// The failure may be temporary: the server is not available, or the file is locked.
     pub(crate) passes: bool,
     /// The connection is gone: it is not known whether the request was carried out.
     pub(crate) is_lost: bool,
 }
 
 impl Failure {
-    /// A failure that won't pass by itself.
+    /// A permanent failure.
     pub(crate) fn new(reason: impl Into<String>) -> Failure {
         Failure {
             reason: reason.into(),
@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// What is read of a table. All are indices into the declared columns.
+/// What is read from a table. All fields are indices into the declared columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Select {
     /// The columns.
@@ -62,7 +62,8 @@ pub(crate) trait Client: Send {
     /// table does.
     fn scan(&mut self, select: &Select, each: &mut EachRow<'_>) -> Attempt<()>;
 
-    /// The rows of some keys, as they were at one moment. `keys[i][k]` is the text of column `i` of key `k`.
+    /// The rows of the given keys, as they were at one moment. `keys[i][k]` is the text of column `i` of key
+    /// `k`.
     fn look_up(
         &mut self,
         select: &Select,
@@ -107,8 +108,8 @@ impl Connection {
         self.run(|_| Ok(()))
     }
 
-    /// Does some work, which may run twice: it is repeated on a new connection when it fails in
-    /// a way that may pass. Sleeps between.
+    /// Does some work, which may run twice: after a temporary failure it is repeated on a new connection.
+    /// Sleeps between attempts.
     pub(super) fn run<T>(
         &mut self,
         mut work: impl FnMut(&mut dyn Client) -> Attempt<T>,

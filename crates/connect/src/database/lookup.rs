@@ -1,4 +1,4 @@
-//! Rows by their keys.
+//! Looks rows up by their keys.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::cells::{TextRows, text};
 use super::client::{Connection, Failure, Select};
 use crate::encode::Cell;
 
-/// Rows that the keys of one chunk may have together: more would have to be held in memory at once.
+/// The most rows that the keys of one chunk may find together: all of them are held in memory at once.
 const ROWS_MAX: usize = 1 << 20;
 
 /// Bytes of these rows: 256 MiB, of which each instance holds what one chunk needs.
@@ -64,7 +64,7 @@ impl Lookup for TableLookup {
         let table = Arc::clone(&self.connection.table);
         let select = &self.select;
         let (mut rows, numbers) = self.connection.run(|client| {
-            // What a failed attempt has found is dropped.
+            // The rows of a failed attempt are dropped.
             let mut rows = TextRows::new(&table.schema, &select.columns);
             let mut numbers: Vec<u32> = Vec::new();
             let mut is_all = true;

@@ -1,4 +1,4 @@
-//! The options of tables of databases, read.
+//! Reads the options of database tables.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::table::TableDefinition;
 /// Attempts after the first one, which together wait 3.1 s: as long as a server takes to restart.
 const RETRIES: u64 = 5;
 
-/// The rows of a cache for which only the time is set.
+/// The size of a cache for which only the time is set.
 const CACHE_ROWS: u64 = 10_000;
 
-/// Rejects columns that no table of a database has.
+/// Rejects columns of types that databases don't have.
 pub(crate) fn check_columns(
     definition: &TableDefinition,
     connector: &str,
@@ -36,7 +36,7 @@ pub(crate) fn check_columns(
     Ok(())
 }
 
-/// The table. `place` names its database, for messages.
+/// Makes the table. `place` names its database, for messages.
 pub(crate) fn open(
     definition: &TableDefinition,
     options: &Options<'_>,
@@ -106,7 +106,7 @@ fn cache(options: &Options<'_>) -> Result<CacheSettings, OptionError> {
     })
 }
 
-/// The value of an option that has several names.
+/// The value of an option with several names.
 fn one_of<T>(
     options: &Options<'_>,
     names: &[&'static str],

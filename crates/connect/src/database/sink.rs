@@ -1,11 +1,11 @@
 //! Rows into a table.
 //!
-//! With a primary key a row replaces the one with the same key, and one that takes a row back deletes it; of
-//! several rows of one key only the last is written. Without one rows are inserted, and nothing can be
-//! taken back.
+//! With a primary key a row replaces the one with the same key, and a retraction deletes it; of several rows
+//! of one key only the last is written. Without a primary key rows are inserted, and nothing can be
+//! retracted.
 //!
-//! A query without checkpoints writes each batch of rows in a transaction of its own. One with checkpoints
-//! keeps them in a staging table until their checkpoint is stored ([`super::staging`]).
+//! A query without checkpoints writes each batch of rows in its own transaction. A query with checkpoints
+//! keeps rows in a staging table until their checkpoint is stored ([`super::staging`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,10 +28,10 @@ use crate::encode::Cell;
 /// Rows of one transaction, at most.
 const ROWS_MAX: usize = 4_096;
 
-/// Bytes of values in one transaction: 1 MiB, or what the last row has beyond.
+/// Bytes of values in one transaction: 1 MiB; the last row may exceed it.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Instances that insert into one table: each has a connection, of which servers have a hundred or so.
+/// The most instances that insert into one table: each has a connection, and servers allow about a hundred.
 const INSTANCES_MAX: usize = 16;
 
 /// A table that is written.
@@ -69,7 +69,7 @@ impl SinkConnector for DatabaseSink {
     }
 
     fn capabilities(&self) -> SinkCapabilities {
-        // Rows of one key have to be written in their order: by one.
+        // Rows of one key must be written in their order, so by one instance.
         let (max_instances, accepts) = match self.table.primary_key.is_empty() {
             true => (self.writers_max.min(INSTANCES_MAX), Accepts::Rows),
             false => (1, Accepts::Changes),
@@ -111,7 +111,7 @@ impl SinkConnector for DatabaseSink {
 }
 
 impl SinkCheckpoints for DatabaseSink {
-    /// What is prepared is in the table of staged rows already.
+    /// Prepared rows are in the staging table already.
     fn secure(&self, _prepared: &str) -> Result<()> {
         Ok(())
     }
@@ -126,16 +126,16 @@ impl SinkCheckpoints for DatabaseSink {
     }
 }
 
-/// Rows that are not written yet.
+/// The rows that are not written yet.
 struct Rows {
     table: Arc<Table>,
     rows: Vec<Slot>,
-    /// Where the row of a key is, with a primary key.
+    /// The position of each key's row, if there is a primary key.
     known: HashMap<RowText, usize>,
     bytes: usize,
 }
 
-/// A row of one key.
+/// The last row of one key.
 enum Slot {
     Written(RowText),
     Deleted(RowText),
@@ -155,7 +155,7 @@ impl Rows {
         self.rows.len() >= ROWS_MAX || self.bytes >= BYTES_MAX
     }
 
-    /// Takes a row, or what takes one back.
+    /// Takes a row or a retraction.
     fn take(&mut self, row: RowText, is_deleted: bool) -> Result<()> {
         if !self.table.takes_zeros {
             self.check_zeros(&row)?;
@@ -206,7 +206,7 @@ impl Rows {
         Err(Error::new(&self.table.place, reason).mend(mend).final_one())
     }
 
-    /// Takes what is to be written.
+    /// Takes the changes to write.
     fn changes(&mut self) -> Changes {
         self.known.clear();
         self.bytes = 0;
@@ -225,14 +225,14 @@ impl Rows {
 struct TableSink {
     connection: Connection,
     rows: Rows,
-    /// The token that was prepared last; `None` for a query without checkpoints.
+    /// The token that was prepared last. `None`: the query takes no checkpoints.
     token: Option<Token>,
     /// The number of parts prepared for the next token.
     parts: u64,
 }
 
 impl TableSink {
-    /// The token that is prepared next.
+    /// The token that will be prepared next.
     fn next(&self) -> Option<Token> {
         self.token.map(|token| Token {
             number: token.number + 1,
@@ -240,7 +240,7 @@ impl TableSink {
         })
     }
 
-    /// Hands the rows so far to the database.
+    /// Writes the rows so far to the database.
     fn push(&mut self) -> Result<()> {
         let changes = self.rows.changes();
         if changes.is_empty() {
@@ -256,8 +256,8 @@ impl TableSink {
         }
     }
 
-    /// Writes rows in a transaction of their own. If it is not known whether they were committed, they are
-    /// written again where there is a key, which does no harm; elsewhere the query fails.
+    /// Writes rows in their own transaction. If it is unknown whether they were committed, they are written
+    /// again if there is a primary key, since this changes nothing; otherwise the query fails.
     fn write_now(&mut self, changes: &Changes) -> Result<()> {
         let has_key = !self.rows.table.primary_key.is_empty();
         let mut is_unknown = false;
@@ -336,7 +336,8 @@ impl Sink for TableSink {
         Ok(Some(next.to_string()))
     }
 
-    /// What was not prepared is written again by the incarnation that resumes from the last checkpoint.
+    /// Rows that were not prepared are written again by the incarnation that resumes from the last
+    /// checkpoint.
     fn finish(&mut self, complete: bool) -> Result<()> {
         match (complete, self.token) {
             (true, None) => self.push(),

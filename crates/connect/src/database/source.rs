@@ -1,8 +1,9 @@
-//! The whole table, read by a thread: one partition, which ends.
+//! Reads the whole table on a thread: one bounded partition.
 //!
-//! The thread asks for all rows in one statement, which sees the table as it was when it began, makes columns
-//! of them, and hands chunks over through a short queue, waking the worker. A row's position is its number in
-//! the table's order, from 1; a query that resumes from a checkpoint reads the table again up to there.
+//! The thread requests all rows with one statement, which sees the table as it was at its start, converts
+//! them to columns, and passes chunks through a short queue, waking the worker. A row's position is its
+//! number in the table's order, from 1; a query that resumes from a checkpoint reads the table again up to
+//! there.
 //!
 //! Shutdown: the queue is dropped, which the thread notices with the next chunk.
 
@@ -29,7 +30,7 @@ use super::client::{Connection, Failure, Select};
 /// Chunks that wait for the worker.
 const CHUNKS_WAITING_MAX: usize = 4;
 
-/// A chunk of this many bytes gets no more rows: 1 MiB, so that all waiting chunks take a few MiB.
+/// The bytes after which a chunk is complete: 1 MiB, so that all waiting chunks take a few MiB.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// A table that is read.
@@ -60,7 +61,7 @@ impl SourceConnector for DatabaseSource {
     }
 }
 
-/// What the thread sends: rows, then `None` or an error. After a panic it sends nothing more.
+/// The messages of the thread: rows, then `None` or an error. After a panic it sends nothing more.
 type Arrived = Result<Option<SourceRows>>;
 
 struct TableSource {
@@ -133,7 +134,7 @@ struct Reader {
     tuning: Arc<Tuning>,
     chunks: SyncSender<Arrived>,
     waker: Waker,
-    /// Rows that were handed over.
+    /// The number of rows passed on.
     rows: u64,
 }
 
@@ -168,7 +169,7 @@ impl Reader {
                     }
                 }
             });
-            // Rows that were handed over can't be read again.
+            // Rows that were passed on must not be read again.
             scanned.map_err(|failure| Failure {
                 passes: failure.passes && self.rows == 0 && rows.rows() == 0,
                 ..failure
@@ -180,7 +181,7 @@ impl Reader {
         self.hand_over(&mut rows).map(|_| ())
     }
 
-    /// Hands the rows so far to the worker; returns whether it wants more.
+    /// Passes the rows so far to the worker; returns whether it wants more.
     fn hand_over(&mut self, rows: &mut TextRows) -> Result<bool> {
         let count = rows.rows() as u64;
         if count == 0 {
@@ -195,7 +196,7 @@ impl Reader {
     }
 }
 
-/// Rows of which the first has this position.
+/// Rows, with the position of the first one.
 fn source_rows(decoded: Decoded, first: u64) -> Result<SourceRows> {
     let positions = match &decoded.kept {
         None => Positions::Run { first },

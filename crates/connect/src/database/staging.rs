@@ -1,11 +1,11 @@
-//! Staging: what a sink has prepared, until the checkpoint that names it is stored.
+//! Staging: holds what a sink has prepared until the checkpoint that names it is stored.
 //!
-//! Rows must not be seen before their checkpoint is stored, and must not be lost afterwards. So they are
-//! kept in a table of the same database, `slackwater_staged`, and one transaction moves them into theirs,
-//! and notes this in `slackwater_committed`, so that a second commit finds them done.
-//! A transaction of the database itself could not wait for the checkpoint: it dies with its connection.
+//! Rows must not be visible before their checkpoint is stored, and must not be lost afterwards. So they are
+//! kept in a table of the same database, `slackwater_staged`. One transaction moves them into the sink's
+//! table and records this in `slackwater_committed`, so that a second commit does nothing. A transaction of
+//! the database itself could not wait for the checkpoint: it ends with its connection.
 //!
-//! Both tables have columns of text only, and one sink's name in the first.
+//! Both tables have only text columns; the first one is the sink's name.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ const TABLES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The name of what an instance has prepared for one checkpoint. For one instance, a later name is greater.
+/// The name of what an instance has prepared for one checkpoint. Later names of one instance are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Token {
     pub(super) instance: u64,
@@ -56,7 +56,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// Makes the tables where they are missing.
+/// Creates the tables if they are missing.
 fn make_tables(client: &mut dyn Client) -> Attempt<()> {
     for (look, make) in TABLES {
         // A user without the right to create tables can have them created by somebody else.
@@ -74,7 +74,7 @@ fn make_tables(client: &mut dyn Client) -> Attempt<()> {
     Ok(())
 }
 
-/// A query begins from nothing: removes what an earlier one has left.
+/// Starts a query from nothing: removes what an earlier query has left.
 pub(super) fn begin(connection: &mut Connection) -> Result<()> {
     let sink = connection.table.sink_name.clone();
     connection.run(|client| {
@@ -97,7 +97,7 @@ pub(super) fn stage(
     let text = serde_json::to_string(changes);
     let text = text.map_err(|error| Error::new(place, error.to_string()))?;
     let (sink, token) = (connection.table.sink_name.clone(), token.to_string());
-    // As text, numbers of this width are in their order.
+    // As text, numbers of this width sort in numeric order.
     let part = format!("{part:010}");
     connection.run(|client| {
         let insert = "INSERT INTO slackwater_staged (sink, token, part, changes) VALUES ($1, $2, $3, $4) \
@@ -108,7 +108,7 @@ pub(super) fn stage(
     })
 }
 
-/// Commits what is prepared.
+/// Commits the prepared rows.
 pub(super) fn commit(connection: &mut Connection, prepared: &str) -> Result<()> {
     let token = parse(connection, prepared)?;
     let sink = connection.table.sink_name.clone();
@@ -164,7 +164,7 @@ fn move_rows(client: &mut dyn Client, sink: &str, token: Token) -> Attempt<()> {
     client.note(mark, &[&token, sink, &instance]).map(|_| ())
 }
 
-/// The incarnation `epoch` of a query resumes from a checkpoint that has this prepared.
+/// Resumes incarnation `epoch` of a query from a checkpoint with these prepared rows.
 pub(super) fn recover(
     connection: &mut Connection,
     epoch: u64,
@@ -184,8 +184,7 @@ pub(super) fn recover(
     Ok(Recovered::Committed)
 }
 
-/// Removes what incarnations before this one have left, and nothing of a later one, which may have begun
-/// meanwhile.
+/// Removes what earlier incarnations have left, and nothing of a later one, which may have started meanwhile.
 fn remove_earlier(connection: &mut Connection, epoch: u64) -> Result<()> {
     let sink = connection.table.sink_name.clone();
     let read = "SELECT DISTINCT token FROM slackwater_staged WHERE sink = $1";
@@ -200,8 +199,8 @@ fn remove_earlier(connection: &mut Connection, epoch: u64) -> Result<()> {
     Ok(())
 }
 
-/// Rejects a checkpoint after which rows were committed that would come again. With a primary key they
-/// may: writing them again changes nothing.
+/// Rejects a checkpoint if rows were committed after it that would be written again. With a primary key this
+/// is allowed, because it changes nothing.
 fn check_newest(connection: &mut Connection, newest: Token) -> Result<()> {
     if !connection.table.primary_key.is_empty() {
         return Ok(());

@@ -16,14 +16,13 @@ pub(crate) fn list(names: &[&str]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// An order that stays the same: that of the primary key, or of all that is read.
-/// The table's name is `t`.
+/// A stable order: by the primary key, or by all columns that are read. The table's alias is `t`.
 pub(crate) fn order(table: &Table, select: &Select) -> String {
     let by = match table.primary_key.is_empty() {
         true => &select.columns,
         false => &table.primary_key,
     };
-    // Without the table's name it would be the column of the answer, which is a text.
+    // Without the table's alias it would refer to the column of the answer, which is text.
     let names = table.names(by).into_iter();
     let names = names.map(|name| format!("t.{}", quoted(name)));
     match by.is_empty() {
@@ -32,7 +31,7 @@ pub(crate) fn order(table: &Table, select: &Select) -> String {
     }
 }
 
-/// What is added to an INSERT of a table with a primary key.
+/// The clause that is added to an INSERT into a table with a primary key.
 pub(crate) fn upsert(table: &Table) -> String {
     if table.primary_key.is_empty() {
         return String::new();

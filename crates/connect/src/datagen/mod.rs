@@ -12,7 +12,7 @@ use arrow_schema::{Schema, SchemaRef};
 
 use crate::options::{OptionError, Options};
 
-/// Events that may wait for their turn under disorder: 2^20 × 16 bytes = 16 MiB.
+/// Events that may wait for their turn with `disorder`: 2^20 × 16 bytes = 16 MiB.
 const DISORDER_EVENTS_MAX: u64 = 1 << 20;
 
 /// 2015-07-15T00:00:00Z, the start of Nexmark's usual data. Not the clock, so that runs repeat.
@@ -21,7 +21,7 @@ const DEFAULT_START_MS: u64 = 1_436_918_400_000;
 /// Half of the range of a time stamp in microseconds (year 148,000).
 const START_MS_MAX: u64 = i64::MAX as u64 / 2_000;
 
-/// Which generator, with what.
+/// The generator, and its parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct GeneratorSpec {
     kind: Kind,
@@ -35,7 +35,7 @@ enum Kind {
     UserVisits { addresses: u64 },
 }
 
-/// What rows are generated from, besides their numbers.
+/// The inputs of a row besides its number.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     seed: u64,
@@ -61,8 +61,8 @@ impl Times {
     }
 }
 
-/// The finalizer of splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-/// Generators", 2014): consecutive numbers give unrelated ones.
+/// The finalizer of splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
+/// 2014): consecutive numbers give unrelated results.
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -127,9 +127,9 @@ impl GeneratorSpec {
 
     /// The order in which rows come, after the first `skipped` of `rows`.
     pub(crate) fn order(&self, skipped: u64, rows: Option<u64>) -> Order {
-        // Rows come by their turns. Turns differ from event times by less than the disorder, so a row
-        // comes at most `window` places later than its number: those before `first` have all come, and
-        // the others that have are the first to come of an order that begins there.
+        // Rows come in the order of their turns. Turns differ from event times by less than the disorder, so
+        // a row comes at most `window` places after its number. So all rows before `first` have come, and the
+        // other rows that have come are the first ones of an order that starts at `first`.
         let per_second = u128::from(self.times.events_per_second);
         let window = u128::from(self.disorder_ns) * per_second / 1_000_000_000 + 2;
         let first = match self.disorder_ns {
@@ -149,8 +149,8 @@ impl GeneratorSpec {
     }
 }
 
-/// Numbers of the rows in the order in which they come: by event time plus a random delay below
-/// the disorder. So no row comes after one that is later by the disorder or more.
+/// Numbers of the rows in the order in which they come: by event time plus a random delay below the disorder.
+/// So no row comes after a row whose event time is later by the disorder or more.
 #[derive(Debug)]
 pub(crate) struct Order {
     times: Times,
@@ -160,7 +160,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// The next row's number, of `rows` in all. The caller asks no more than so many times.
+    /// The next row's number, of `rows` in total. The caller asks at most that many times.
     pub(crate) fn next(&mut self, rows: Option<u64>) -> u64 {
         if self.disorder_ns == 0 {
             self.next += 1;
@@ -170,7 +170,7 @@ impl Order {
             let next_ns = self.times.since_start_ns(self.next);
             let has_next = rows.is_none_or(|rows| self.next < rows);
             match self.waiting.peek() {
-                // Nothing that is still to come has an earlier turn.
+                // No row that is still to come has an earlier turn.
                 Some(Reverse((turn_ns, number))) if !has_next || *turn_ns <= next_ns => {
                     let number = *number;
                     self.waiting.pop();
@@ -221,7 +221,7 @@ impl Columns {
     }
 }
 
-/// An unknown column of a generator.
+/// The error for an unknown column of a generator.
 fn unknown_column(generator: &str, name: &str, known: &[&str]) -> OptionError {
     let mut mend = format!("its columns are {}", known.join(", "));
     if let Some(near) = crate::options::nearest(name, known) {
@@ -233,7 +233,7 @@ fn unknown_column(generator: &str, name: &str, known: &[&str]) -> OptionError {
     )
 }
 
-/// A column of a generator with a type that it can't have.
+/// The error for a column of a generator with a type that it can't have.
 fn wrong_type(generator: &str, field: &arrow_schema::Field, wanted: &str) -> OptionError {
     let found = crate::format::sql_type_name(field.data_type());
     let reason = format!(
@@ -283,7 +283,7 @@ mod tests {
         }
 
         #[test]
-        fn an_order_goes_on_anywhere(
+        fn an_order_resumes_anywhere(
             rows in 1u64..2_000, disorder_us in 0u64..600_000, seed: u64,
             events_per_second in prop_oneof![Just(1u64), Just(7), Just(1_000), Just(1_000_000)],
             cut in any::<prop::sample::Index>(),

@@ -21,7 +21,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
 use super::{Times, unknown_column, wrong_type};
 use crate::options::OptionError;
 
-/// What a field of an event holds.
+/// The value of a field of an event.
 enum Value<'e> {
     Number(i64),
     Text(&'e str),
@@ -31,7 +31,7 @@ enum Value<'e> {
 /// Reads a field of an event; `None` for events of the other kinds.
 type Get = for<'e> fn(&'e Event) -> Option<Value<'e>>;
 
-/// Kinds that a field can have, for checking its type.
+/// The kinds of fields, for checking types.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Number,
@@ -79,7 +79,7 @@ const BID: &[KnownField] = known!(Bid:
 const ROWS: &[(&str, &[KnownField])] = &[("person", PERSON), ("auction", AUCTION), ("bid", BID)];
 const COLUMNS: &[&str] = &["event_type", "person", "auction", "bid"];
 
-/// Names are the same whatever their case and underscores: `emailAddress`, `email_address`.
+/// Case and underscores of names don't matter: `emailAddress`, `email_address`.
 fn is_name(name: &str, known: &str) -> bool {
     let plain = |text: &str| text.replace('_', "").to_ascii_lowercase();
     plain(name) == plain(known)
@@ -147,7 +147,7 @@ enum Column {
 pub(crate) struct NexmarkColumns {
     times: Times,
     columns: Vec<Column>,
-    /// `None` only while it is moved to another event.
+    /// The generator; `None` only while it is moved to another event.
     generator: Option<EventGenerator>,
     events: Vec<Event>,
 }

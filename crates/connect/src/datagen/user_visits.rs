@@ -31,7 +31,7 @@ const NAMES: &[&str] = &[
     "duration",
 ];
 
-/// Pages; a visit's `page_id` is the number of its `url`.
+/// The number of pages; a visit's `page_id` is the number of its `url`.
 const PAGES: u64 = 4_096;
 
 /// First and number of days of `visit_date`: 2000-01-01 and twenty years.
@@ -162,7 +162,7 @@ impl Strings {
     }
 }
 
-/// What is made for a column.
+/// How a column is generated.
 #[derive(Debug)]
 enum Column {
     TimeMillis,

@@ -36,16 +36,16 @@ pub(crate) enum Cell<'a> {
     LargeText(&'a LargeStringArray),
     Row(&'a StructArray),
     List(&'a ListArray),
-    /// Rare types, through Arrow's own display.
+    /// Other types, through Arrow's display.
     Other(ArrayFormatter<'a>),
 }
 
-/// How a value stands in JSON.
+/// How a value is written in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As it is: numbers and booleans.
+    /// Unquoted: numbers and booleans.
     Plain,
-    /// A number that may not be one (infinite, NaN).
+    /// A number that may be infinite or NaN.
     Float,
     /// In quotes.
     Text,

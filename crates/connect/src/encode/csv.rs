@@ -8,16 +8,17 @@ use slackwater_engine::error::Result;
 use super::cell::{Cell, Kind};
 use crate::format::CsvOptions;
 
-/// Writes CSV as the options say.
+/// Writes CSV according to the options.
 #[derive(Debug)]
 pub(crate) struct CsvEncoder {
     delimiter: u8,
     null: Vec<u8>,
     /// The delimiter may occur in numbers and dates, or the NULL marker may look like one of them.
     checks_all: bool,
-    /// A row of one empty column would be an empty line, which is not a row.
+    /// Whether there is one column: a row whose only value is empty would be an empty line, which is not a
+    /// row.
     is_single: bool,
-    /// The names of the columns, until they are written.
+    /// The header, until it is written.
     header: Option<Vec<String>>,
 }
 

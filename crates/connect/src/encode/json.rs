@@ -42,7 +42,7 @@ impl JsonEncoder {
     }
 }
 
-/// A column and where it is NULL.
+/// A column and its NULLs.
 struct Column<'a> {
     cell: Cell<'a>,
     nulls: Option<NullBuffer>,

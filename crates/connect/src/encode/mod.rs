@@ -20,7 +20,7 @@ pub(crate) enum Encoder {
 }
 
 impl Encoder {
-    /// An encoder for a table's columns. Sinks have CSV or JSON.
+    /// Makes an encoder for a table's columns, in CSV or JSON.
     pub(crate) fn new(format: &Format, schema: &SchemaRef) -> Encoder {
         match format {
             Format::Csv(options) => Encoder::Csv(csv::CsvEncoder::new(options, schema)),
@@ -33,7 +33,8 @@ impl Encoder {
         self.encode_each(&chunk.batch, out, |_| ())
     }
 
-    /// Appends the rows, and says after each how many bytes there are; its line end is the last.
+    /// Appends the rows, and records the length of the output after each of them; a row ends with its line
+    /// end.
     pub(crate) fn encode_each(
         &mut self,
         batch: &RecordBatch,
@@ -46,7 +47,7 @@ impl Encoder {
         }
     }
 
-    /// Appends what a result without rows has (the CSV header), and what comes at the end.
+    /// Appends the header of a result without rows (CSV), and the end of the output.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         if let Encoder::Csv(encoder) = self {
             encoder.header(out);
@@ -54,7 +55,7 @@ impl Encoder {
     }
 }
 
-/// A row as JSON, for whoever looks at a record that was rejected.
+/// A row as JSON, for the dead-letter file.
 pub(crate) fn json_row(batch: &RecordBatch, row: usize) -> Vec<u8> {
     let mut out = vec![];
     let written =

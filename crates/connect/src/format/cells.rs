@@ -1,9 +1,9 @@
-//! From places of fields to typed columns.
+//! Converts located fields to typed columns.
 //!
-//! A text format first finds where the fields of each record are ([`Records`]), then a column at a
-//! time is read out of them: each loop has one type, and nothing is read that the query does
-//! not read. A field that can't be parsed rejects its row alone; the row is taken out of all
-//! columns afterwards, which costs something only when it happens.
+//! A text format first finds where the fields of each record are ([`Records`]), then they are read column by
+//! column: each loop has one type, and only columns that the query reads are read. A field that can't be
+//! parsed rejects only its row; the row is taken out of all columns afterwards, which costs something only
+//! when it happens.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::number::{parse_decimal, parse_i64, parse_u64};
 use super::types::sql_type_name;
 use crate::time;
 
-/// Where a field is.
+/// The place of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     start: u32,
@@ -51,13 +51,13 @@ impl Span {
         }
     }
 
-    /// The field stood in quotes.
+    /// The field was quoted.
     pub(crate) fn quoted(mut self) -> Span {
         self.length_and_marks |= QUOTED;
         self
     }
 
-    /// The field is in the buffer beside the block, because it was changed (escapes taken out).
+    /// The field is in the side buffer instead of the block, because it was changed (escapes were removed).
     pub(crate) fn aside(mut self) -> Span {
         self.length_and_marks |= ASIDE;
         self
@@ -78,14 +78,14 @@ impl Span {
     }
 }
 
-/// The records that a scan has found, and where the fields that are read lie in them.
+/// The records that a scan has found, and the places of the fields that are read.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     /// Start and end of each record.
     pub(crate) bounds: Vec<(u32, u32)>,
     /// `fields_per_record` spans for each record.
     pub(crate) spans: Vec<Span>,
-    /// Fields that had to be changed.
+    /// The side buffer: fields that had to be changed.
     pub(crate) aside: Vec<u8>,
 }
 
@@ -106,10 +106,10 @@ pub(crate) struct Cells<'a> {
     pub(crate) block: &'a Buffer,
     pub(crate) aside: &'a Buffer,
     pub(crate) spans: &'a [Span],
-    /// Which of the fields of a record it is, of how many.
+    /// The index of the field, and the number of fields per record.
     pub(crate) nth: usize,
     pub(crate) stride: usize,
-    /// An unquoted field equal to this is NULL; `None`: only marked spans are.
+    /// An unquoted field equal to this is NULL. `None`: only spans that are marked as NULL are.
     pub(crate) null: Option<&'a [u8]>,
 }
 
@@ -200,7 +200,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// Text of a number with a fraction.
+/// The text of a number with a fraction.
 fn parse_text<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -258,7 +258,7 @@ impl Typed<'_, '_> {
         PrimitiveArray::new(ScalarBuffer::from(values), nulls.finish())
     }
 
-    /// A cell that does not parse as it stands: NULL, a number among blanks, or a bad row.
+    /// A cell that does not parse as it is: NULL, a number surrounded by spaces, or a bad row.
     #[cold]
     fn unparsed<N: Default>(
         &mut self,
@@ -394,7 +394,7 @@ fn parse_boolean(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// Why a text is no value of the column.
+/// Why a text is not a valid value of the column.
 pub(crate) fn unreadable(field: &Field, text: &[u8]) -> String {
     // Enough to see what is wrong; the whole record is kept beside the reason.
     const SHOWN_CHARACTERS_MAX: usize = 64;

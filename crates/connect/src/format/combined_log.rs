@@ -1,8 +1,8 @@
 //! The combined log format of web servers (Apache, nginx):
 //! `ip identity user [time] "request" status bytes "referer" "user agent"`.
 //!
-//! Only as much of a line is read as the columns that are read need, so a broken user agent
-//! rejects its row only where the user agent is read.
+//! A line is only read as far as the query's columns need it, so a malformed user agent rejects its row only
+//! if the user agent is read.
 
 use arrow_schema::{DataType, Schema};
 use memchr::{memchr, memchr2, memmem};
@@ -147,7 +147,7 @@ impl LogScanner {
             line.set(Part::Identity, rest.word("identity")?.or_dash(block));
         }
         if furthest > Part::Identity {
-            // A user's name may hold blanks; the bracket of the time ends it.
+            // A user's name may contain spaces; the bracket of the time ends it.
             line.set(
                 Part::UserName,
                 rest.until(b" [", "user_name", "time")?.or_dash(block),
@@ -189,7 +189,7 @@ struct Place {
 }
 
 impl Place {
-    /// A lone dash stands for nothing.
+    /// A single dash means NULL.
     fn or_dash(mut self, block: &[u8]) -> Place {
         self.absent = &block[self.start..self.end] == b"-";
         self
@@ -205,8 +205,8 @@ impl Line {
         };
     }
 
-    /// `GET /path HTTP/1.1`: the method ends at the first blank, the protocol begins at the last.
-    /// What is not of this form (a port scan's bytes) has none of the three.
+    /// `GET /path HTTP/1.1`: the method ends at the first space, the protocol begins after the last one. A
+    /// request of another form (such as the bytes of a port scan) has none of the three.
     fn split_request(&mut self, block: &[u8], request: Place) {
         let text = &block[request.start..request.end];
         let Some(first) = memchr(b' ', text) else {
@@ -245,7 +245,7 @@ impl Rest<'_> {
         }
     }
 
-    /// Up to the next blank or the end.
+    /// Up to the next space or the end.
     fn word(&mut self, name: &str) -> Result<Place, String> {
         let length = memchr(b' ', &self.bytes[self.at..]).unwrap_or(self.bytes.len() - self.at);
         if length == 0 {

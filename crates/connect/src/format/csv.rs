@@ -2,7 +2,7 @@
 
 use crate::options::{OptionError, Options};
 
-/// How a table's CSV is written.
+/// The form of a table's CSV.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CsvOptions {
     pub(crate) delimiter: u8,

@@ -1,6 +1,6 @@
 //! CSV records with quotes in them, field by field.
 //!
-//! A field that begins with a double quote ends at the next one that is not doubled, and may hold
+//! A field that begins with a double quote ends at the next one that is not doubled, and may contain
 //! delimiters and line ends. A quote within an unquoted field is an ordinary character.
 
 use memchr::{memchr, memchr_iter, memchr2};
@@ -12,16 +12,16 @@ use super::progress::{Progress, RECORD_BYTES_MAX, without_return};
 /// A field as it was found.
 struct Found {
     span: Span,
-    /// Doubled quotes have to be undone.
+    /// Doubled quotes must be replaced by single ones.
     escaped: Option<(usize, usize)>,
-    /// Where the delimiter or line end after the field is; `None`: the record ends with the block.
+    /// The place of the delimiter or line end after the field; `None`: the record ends with the block.
     stop: Option<usize>,
 }
 
 enum Field {
     Found(Found),
     Incomplete,
-    /// It can't be read; the record ends at the line end after this place.
+    /// The field can't be read; the record ends at the line end after this place.
     Bad(usize, &'static str),
 }
 
@@ -189,7 +189,7 @@ fn line_end(block: &[u8], from: usize, last: bool) -> Option<(usize, usize)> {
     }
 }
 
-/// Copies the field beside the block with each doubled quote as one.
+/// Copies the field to the side buffer, with each doubled quote as one.
 fn unescape(field: &[u8], aside: &mut Vec<u8>) -> Span {
     let start = aside.len();
     let mut from = 0;

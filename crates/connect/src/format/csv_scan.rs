@@ -1,10 +1,10 @@
 //! Finding the records and fields of CSV, 64 bytes at a time.
 //!
-//! Three comparisons turn 64 bytes into bit masks of delimiters, line ends and quotes. Fields that
-//! are not read cost a population count; only the delimiters beside fields that are read are
-//! located. A record with a quote in it is handled by the slow path ([`super::csv_quoted`]); the scan
-//! continues after it. The technique is that of simdjson and simdcsv (Langdale and Lemire, "Parsing
-//! Gigabytes of JSON per Second", 2019), without their second pass.
+//! Three comparisons turn 64 bytes into bit masks of delimiters, line ends and quotes. Fields that are not
+//! read cost a population count; only the delimiters next to fields that are read are located. A record with
+//! a quote in it is handled by the slow path ([`super::csv_quoted`]); the scan continues after it. The
+//! technique is that of simdjson and simdcsv (Langdale and Lemire, "Parsing Gigabytes of JSON per Second",
+//! 2019), without their second pass.
 
 use super::cells::Span;
 use super::csv::CsvOptions;
@@ -25,7 +25,7 @@ pub(super) enum QuotedEnd {
 pub(crate) struct CsvScanner {
     pub(super) delimiter: u8,
     pub(super) comment: Option<u8>,
-    /// The record that names the columns is still to come.
+    /// The header is still to come.
     pub(super) header_pending: bool,
     /// Number of declared columns.
     pub(super) fields: usize,
@@ -33,8 +33,8 @@ pub(crate) struct CsvScanner {
     pub(super) projection: Vec<usize>,
     /// Ordinals of the delimiters to be located in a record, increasing, then a sentinel.
     wanted: Vec<u32>,
-    /// Where those delimiters are in the current record; after them two slots for the record's
-    /// own bounds, so that the first and the last field need no case of their own.
+    /// The places of those delimiters in the current record; after them two slots for the record's own
+    /// bounds, so that the first and the last field need no case of their own.
     cuts: Vec<u32>,
     /// For each column that is read, the slots of `cuts` before and after it.
     sides: Vec<(u32, u32)>,
@@ -47,11 +47,11 @@ struct Masks {
     quotes: u64,
 }
 
-/// How far the current record has got.
+/// The state of the current record.
 struct Cursor {
     /// Delimiters passed.
     seen: u32,
-    /// Next of the wanted ones.
+    /// The next of the wanted delimiters.
     next: usize,
 }
 
@@ -201,7 +201,7 @@ impl CsvScanner {
         (start, incomplete(block, start))
     }
 
-    /// Passes the delimiters of a window, noting where the wanted ones are.
+    /// Passes the delimiters of a window, recording the places of the wanted ones.
     #[inline(always)]
     fn locate(&mut self, mut delimiters: u64, base: usize, cursor: &mut Cursor) {
         let passed = cursor.seen + delimiters.count_ones();
@@ -239,7 +239,7 @@ impl CsvScanner {
             return;
         }
         let slots = self.cuts.len();
-        // One byte before the record, as if a delimiter stood there; the block may begin with it.
+        // One byte before the record, as if it were a delimiter; the block may begin with it.
         self.cuts[slots - 2] = (start as u32).wrapping_sub(1);
         self.cuts[slots - 1] = end as u32;
         for &(before, behind) in &self.sides {
@@ -251,7 +251,7 @@ impl CsvScanner {
         progress.line += 1;
     }
 
-    /// A record that gives no row: the header, or one with the wrong number of fields.
+    /// A record that is not a row: the header, or a record with the wrong number of fields.
     #[cold]
     pub(super) fn no_row(&mut self, record: &[u8], fields: usize, progress: &mut Progress) {
         if std::mem::take(&mut self.header_pending) {

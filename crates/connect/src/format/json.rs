@@ -1,8 +1,8 @@
 //! JSON lines: one object per line, read straight into columns.
 //!
-//! No document is built: the deserializer visits a column's builder for each value that is read
-//! and skips the others. A bad line is rolled back. Usual lines take a shorter way
-//! ([`super::json_quick`]), which leaves all others, and all errors, to this one.
+//! No document is built: the deserializer visits a column's builder for each value that is read and skips the
+//! others. A bad line is rolled back. Common lines take a fast path ([`super::json_quick`]), which leaves all
+//! others, and all errors, to this one.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ impl JsonDecoder {
         })
     }
 
-    /// Takes the line if it is a usual one.
+    /// Takes the line if it is a common one.
     fn is_usual(&mut self, block: &[u8], start: usize, end: usize) -> bool {
         let rows = self.row.rows;
         if quick_line(block, start, end, &mut self.row).is_some() {
@@ -120,7 +120,7 @@ struct Object<'a> {
 /// Finds the field of a key.
 struct Key<'a> {
     fields: &'a [JsonColumn],
-    /// The field that is likely next: producers keep the order of their fields.
+    /// The field that is probably next: producers keep the order of their fields.
     likely: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Columns under construction, filled one JSON value at a time.
 //!
-//! Unlike Arrow's builders they can be cut back to a number of rows, so that a line that turns out
-//! bad in its last field leaves no trace in the columns before it.
+//! Unlike Arrow's builders they can be truncated to a number of rows, so that a line that turns out to be bad
+//! in its last field leaves nothing in the columns before it.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
 pub(super) struct JsonColumn {
     /// The name within its row.
     pub(super) name: String,
-    /// The way to it from the top (`e.price`), for messages.
+    /// The path from the top (`e.price`), for messages.
     pub(super) path: String,
     pub(super) data_type: DataType,
     pub(super) values: Values,
     valid: Vec<bool>,
 }
 
-/// The values; a NULL has some value too, so that all vectors are equally long.
+/// The values; a NULL has an arbitrary value, so that all vectors have the same length.
 #[derive(Debug)]
 pub(super) enum Values {
     Boolean(Vec<bool>),
@@ -44,7 +44,7 @@ pub(super) enum Values {
     Row(JsonRow),
     Array {
         items: Box<JsonColumn>,
-        /// One more than rows.
+        /// The offsets of the items: one more than rows.
         offsets: Vec<i32>,
     },
 }
@@ -70,7 +70,7 @@ impl JsonRow {
         JsonRow { fields, rows: 0 }
     }
 
-    /// Ends a row: fields that it did not have are NULL.
+    /// Ends a row: fields that were missing are NULL.
     pub(super) fn end_row(&mut self) {
         self.rows += 1;
         for field in &mut self.fields {

@@ -1,10 +1,11 @@
 //! The fast path for JSON: the kind of line that most producers write most of the time.
 //!
-//! [`quick_line`] takes a line or leaves it. It takes only what the slow path ([`super::json`]) takes, with
-//! the same values; at anything else (an escape, a fraction, a wrong type, a broken line) it gives up, and
-//! the careful way begins that line anew: so errors are reported in one place.
+//! [`quick_line`] takes a line or leaves it. It takes only lines that the slow path ([`super::json`]) takes,
+//! with the same values. At anything else (an escape, a fraction, a wrong type, a broken line) it gives up,
+//! and the slow path reads that line again: so errors are reported in one place.
 //!
-//! Ends of strings are found by comparing 16 bytes at a time, for all bytes that end the usual at once.
+//! Ends of strings are found by comparing 16 bytes at a time, with all bytes that end a common string at
+//! once.
 
 use arrow_schema::DataType;
 use wide::u8x16;
@@ -18,8 +19,8 @@ const DEPTH_MAX: usize = 16;
 /// More digits may not fit into 64 bits.
 const DIGITS_MAX: usize = 18;
 
-/// Appends the line that begins at `start` and ends before `end`, or says `None`; then some columns may have
-/// got its values, and have to be cut back.
+/// Appends the line that begins at `start` and ends before `end`. `None`: the line was not taken; some
+/// columns may have received its values and must be truncated.
 pub(super) fn quick_line(block: &[u8], start: usize, end: usize, row: &mut JsonRow) -> Option<()> {
     let mut cursor = Cursor {
         block,
@@ -38,10 +39,10 @@ struct Cursor<'b> {
     end: usize,
 }
 
-/// What stands between two quotes.
+/// The bytes between two quotes.
 struct Text<'b> {
     bytes: &'b [u8],
-    /// Known to be ASCII.
+    /// Whether the bytes are known to be ASCII.
     is_ascii: bool,
 }
 
@@ -102,7 +103,7 @@ impl<'b> Cursor<'b> {
         self.end_of_text(begin, is_ascii)
     }
 
-    /// The same where the block ends.
+    /// The same at the end of the block.
     fn text_at_the_end(&mut self, begin: usize) -> Option<Text<'b>> {
         let rest = &self.block[self.at..self.end];
         let length = rest
@@ -120,7 +121,7 @@ impl<'b> Cursor<'b> {
         Some(Text { bytes, is_ascii })
     }
 
-    /// A whole number of few digits.
+    /// An integer with few digits.
     #[inline]
     fn integer(&mut self) -> Option<i64> {
         let is_negative = self.peek()? == b'-';
@@ -136,7 +137,7 @@ impl<'b> Cursor<'b> {
         }
         let digits = self.at - begin;
         let is_plain = match self.block.get(begin)? {
-            // Minus zero is a fraction to the slow path, 01 is no number.
+            // For the slow path minus zero is a fraction, and 01 is not a valid number.
             b'0' => digits == 1 && !is_negative,
             _ => digits > 0,
         };
@@ -257,7 +258,7 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// Skips a value that is not read, and that is sound.
+    /// Skips a valid value that is not read.
     fn skip(&mut self, depth: usize) -> Option<()> {
         match self.peek()? {
             b'"' => self.text().map(drop),
@@ -304,7 +305,7 @@ impl<'b> Cursor<'b> {
             self.digits()?;
             while self.digits().is_some() {}
         }
-        // An exponent may make a number too large.
+        // With an exponent a number may be too large.
         (!matches!(self.peek(), Some(b'e' | b'E' | b'0'..=b'9'))).then_some(())
     }
 
@@ -355,13 +356,13 @@ mod tests {
         JsonRow::new(schema().fields().iter().map(AsRef::as_ref), "")
     }
 
-    /// Whether the quick way takes a line; if so it must have done what the slow path does.
+    /// Whether the fast path takes a line; if so, checks that it did what the slow path does.
     fn takes(line: &str) -> bool {
         takes_bytes(line.as_bytes())
     }
 
     fn takes_bytes(line: &[u8]) -> bool {
-        // With a neighbor on either side, and with nothing after.
+        // With a neighbor on either side, and with nothing after it.
         let mut block = b"{\"a\":1}\n".to_vec();
         let start = block.len();
         block.extend_from_slice(line);
@@ -440,7 +441,7 @@ mod tests {
         assert!(!takes_bytes(b"{\"b\":\"\xff\"}"), "no UTF-8");
     }
 
-    /// JSON values as text, with all that may stand in them.
+    /// JSON values as text, with everything that they may contain.
     fn value() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_string()),
@@ -467,7 +468,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_is_what_the_careful_way_makes_of_it(
+        fn lines_that_are_taken_have_the_values_of_the_slow_path(
             members in prop::collection::vec(("[a-k]", value()), 0..8),
             cut in proptest::option::weighted(0.2, any::<prop::sample::Index>()),
             changed in proptest::option::weighted(0.2, (any::<prop::sample::Index>(), any::<u8>())),

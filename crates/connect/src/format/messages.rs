@@ -1,7 +1,7 @@
-//! Records that come one by one, each in a message of its own, instead of as lines.
+//! Records that arrive one by one, each in its own message, instead of as lines.
 //!
-//! A message is one record, however many line ends it holds: a row, a rejection, or nothing when it
-//! is empty. Its position is the number that the queue gave it.
+//! A message is one record, even if it contains line ends: a row, a rejection, or nothing if it is empty. Its
+//! position is the number that the queue gave it.
 
 use arrow_buffer::Buffer;
 use slackwater_engine::source::Rejected;
@@ -9,17 +9,17 @@ use slackwater_engine::source::Rejected;
 use super::cells::{BadRow, Span};
 use super::{DecodedRows, Decoder, Kind};
 
-/// Where a message stands in its block.
+/// The place of a message in its block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Message {
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Its position in the partition.
+    /// The message's position in the partition.
     pub(crate) number: u64,
 }
 
 impl Decoder {
-    /// The message without the line ends around it, which are no part of a record.
+    /// The message without the line ends around it, which are not part of a record.
     pub(crate) fn trim_message<'m>(&self, message: &'m [u8]) -> &'m [u8] {
         if let Kind::Raw = self.kind {
             return message;
@@ -34,8 +34,8 @@ impl Decoder {
         &message[before..message.len() - behind]
     }
 
-    /// Makes a message readable as a line: line ends between the tokens of JSON are blanks. (Within
-    /// its strings they would be wrong, and are read as blanks too.)
+    /// Makes a message readable as a line: line ends between the tokens of JSON are whitespace. (Within
+    /// strings they would be invalid, and are read as spaces too.)
     pub(crate) fn prepare_message(&self, message: &mut [u8]) {
         if let Kind::Json(_) = self.kind {
             let mut from = 0;
@@ -52,7 +52,7 @@ impl Decoder {
         self.reject_too_long(message)
     }
 
-    /// The rows of the messages, whose numbers increase, and what was rejected among them.
+    /// The rows of the messages, whose numbers increase, and the rejected ones.
     pub(crate) fn decode_messages(&mut self, block: &Buffer, messages: &[Message]) -> DecodedRows {
         let progress = &mut self.progress;
         progress.begin(messages.len().max(1));

@@ -1,9 +1,8 @@
 //! Formats of lines of text, in both directions.
 //!
-//! Reading: [`Format`] is what the options say; a [`Decoder`] turns a block of bytes into columns,
-//! positions and rejected records. A decoder never sees less than a whole record: where a block
-//! ends within one, it says so and the rest is carried into the next block (`lines.rs`). So the
-//! rows do not depend on how the bytes were cut.
+//! Reading: [`Format`] holds the options; a [`Decoder`] turns a block of bytes into columns, positions and
+//! rejected records. A decoder only takes whole records: if a block ends within one, it says so, and the rest
+//! is carried into the next block (`lines.rs`). So the rows do not depend on how the bytes were split.
 
 mod cells;
 pub(crate) mod combined_log;
@@ -97,12 +96,12 @@ impl Format {
 
 type ParseTime = fn(&[u8]) -> Option<time::Instant>;
 
-/// Rows of one partition, and what was rejected among them.
+/// Rows of one partition, and the rejected records.
 #[derive(Debug)]
 pub(crate) struct DecodedRows {
     pub(crate) batch: RecordBatch,
     pub(crate) positions: Positions,
-    /// In the order of their positions.
+    /// The rejected records, in the order of their positions.
     pub(crate) rejected: Vec<Rejected>,
 }
 
@@ -134,7 +133,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// The same decoder, which also reports the names of its records' fields now and then.
+    /// The same decoder, which also reports the field names of some records.
     pub(crate) fn naming_fields(mut self, tuning: &Arc<Tuning>) -> Decoder {
         self.names = FieldNames::of(&self.kind, tuning);
         self
@@ -168,7 +167,7 @@ impl Decoder {
         (self.rows(block, vec![]), at, stop)
     }
 
-    /// The rows without those that are rejected already or by a column.
+    /// The rows without those that were rejected before or are rejected by a column.
     fn rows(&mut self, block: &Buffer, mut bad_rows: Vec<BadRow>) -> DecodedRows {
         let progress = &mut self.progress;
         if let Some(names) = &mut self.names
@@ -220,7 +219,7 @@ impl Decoder {
         self.progress.line
     }
 
-    /// Goes on in the middle of a partition: at line `line`, with the header still to come or not.
+    /// Resumes in the middle of a partition: at line `line`, with the header still to come or not.
     pub(crate) fn go_on(&mut self, line: u64, header: bool) {
         self.progress.line = line;
         if let Kind::Csv(scanner) = &mut self.kind {
@@ -228,7 +227,7 @@ impl Decoder {
         }
     }
 
-    /// Whether the record that names the columns is still to come.
+    /// Whether the header is still to come.
     pub(crate) fn is_header_pending(&self) -> bool {
         matches!(&self.kind, Kind::Csv(scanner) if scanner.header_pending)
     }
@@ -243,7 +242,7 @@ impl Decoder {
         )
     }
 
-    /// Rejects the record that begins with `beginning` because its end never came.
+    /// Rejects the record that begins with `beginning` because its end never arrived.
     pub(crate) fn reject_unfinished(&self, beginning: &[u8], reason: String) -> Rejected {
         rejected(self.line(), beginning, reason)
     }
@@ -255,7 +254,7 @@ impl Decoder {
 }
 
 impl DecodedRows {
-    /// Takes the rejected rows out. `record` gives a row as it was read.
+    /// Removes the rejected rows. `record` returns a row as it was read.
     #[cold]
     pub(crate) fn without(
         mut self,

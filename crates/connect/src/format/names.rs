@@ -10,13 +10,13 @@ use slackwater_engine::source::Tuning;
 use super::Kind;
 use super::progress::Progress;
 
-/// How many blocks' first record is inspected: enough to see most names of producers that leave NULLs out.
+/// In how many blocks the first record is inspected: enough to see most names of producers that omit NULLs.
 const BLOCKS_LOOKED_AT: usize = 16;
 
-/// How deep names are looked for.
+/// The maximum nesting of names.
 const DEPTH_MAX: usize = 4;
 
-/// Looks at a few records for the names of their fields.
+/// Collects the field names of a few records.
 #[derive(Debug)]
 pub(super) struct FieldNames {
     tuning: Arc<Tuning>,
@@ -27,7 +27,7 @@ pub(super) struct FieldNames {
 }
 
 impl FieldNames {
-    /// For a format whose records have names; the others have none.
+    /// For a format whose records have names; `None` for others.
     pub(super) fn of(kind: &Kind, tuning: &Arc<Tuning>) -> Option<FieldNames> {
         let (delimiter, left) = match kind {
             Kind::Csv(scanner) if scanner.header_pending => (Some(scanner.delimiter), usize::MAX),
@@ -41,7 +41,7 @@ impl FieldNames {
         })
     }
 
-    /// Inspects what was read of a block; returns whether it wants to see another one.
+    /// Inspects the bytes that were read of a block; returns whether another block is wanted.
     pub(super) fn look(&mut self, block: &[u8], progress: &mut Progress) -> bool {
         if let Some(delimiter) = self.delimiter {
             let Some(header) = progress.header.take() else {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_record_with_their_way() {
+    fn names_are_those_of_the_record_with_their_path() {
         let mut names = Vec::new();
         let record =
             serde_json::json!({"userid": 1, "e": {"Price": 2, "deep": {"er": [{"x": 1}]}}});

@@ -1,9 +1,9 @@
-//! Numbers out of text: integers eight digits at a time, and decimals.
+//! Parses numbers: integers eight digits at a time, and decimals.
 
 /// Reads a signed integer from `block[start..end]`; `None` when it is not a number or does not fit.
 ///
-/// Takes the block and not the field, because it loads whole words that may begin before the
-/// field: 13 digits then cost a few multiplications and not 13.
+/// Takes the block instead of the field, because it loads whole words that may begin before the field: so 13
+/// digits cost a few multiplications instead of 13.
 #[inline(always)]
 pub(crate) fn parse_i64(block: &[u8], start: usize, end: usize) -> Option<i64> {
     let negative = start < end && block[start] == b'-';
@@ -79,9 +79,9 @@ fn parse_slowly(digits: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Reads a decimal such as `-12.345` or `1.2e3` as a whole number of units of its last digit
-/// (`scale` digits after the point). More digits are rounded half away from zero; `None` when it
-/// is no number or has more than `precision` digits.
+/// Reads a decimal such as `-12.345` or `1.2e3` as a whole number of units of its last digit (`scale` digits
+/// after the point). More digits are rounded half away from zero; `None` when it is not a valid number or has
+/// more than `precision` digits.
 pub(crate) fn parse_decimal(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
     let (negative, unsigned) = match text {
         [b'-', rest @ ..] => (true, rest),

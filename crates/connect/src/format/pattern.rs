@@ -21,7 +21,7 @@ const CACHE_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub(crate) struct RegexOptions {
     regex: Regex,
     groups: Vec<usize>,
-    /// The columns that are text: an empty match is their empty string, and NULL in others.
+    /// The columns of type STRING: an empty match is the empty string in these, and NULL in others.
     is_text: Vec<bool>,
 }
 
@@ -77,7 +77,7 @@ fn wrong(pattern: &str, error: &regex::Error) -> OptionError {
     let (reason, span) = match parser.parse(pattern) {
         Err(regex_syntax::Error::Parse(error)) => (error.kind().to_string(), *error.span()),
         Err(regex_syntax::Error::Translate(error)) => (error.kind().to_string(), *error.span()),
-        // The parser alone accepts it.
+        // The parser itself accepts the expression.
         _ => {
             let reason = error.to_string();
             let mend = "see https://docs.rs/regex for what an expression is";
@@ -132,7 +132,7 @@ pub(crate) struct RegexScanner {
 impl RegexScanner {
     pub(crate) fn new(options: &RegexOptions, projection: &[usize]) -> RegexScanner {
         let read = projection.iter();
-        // Its own cache for each partition: they would wait for each other's otherwise.
+        // Each partition has its own cache: otherwise they would wait for each other.
         let regex = options.regex.clone();
         RegexScanner {
             read: read
@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_to_match_even_where_nothing_is_read_of_it() {
+    fn a_line_must_match_even_if_no_column_is_read() {
         let read = read("a 1\n-\nb x\nc 2", &[]);
         assert_eq!(read.rows, ["1:", "4:"]);
         assert_eq!(read.rejected.len(), 2);
     }
 
     #[test]
-    fn wrong_expressions_are_said_with_their_place() {
+    fn errors_in_expressions_have_their_place() {
         assert_eq!(
             error(r"é(?<n>\d+"),
             "option 'regex.pattern': at character 2, '(': unclosed group (a backslash makes a special \
@@ -264,7 +264,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_a_reader_that_goes_line_by_line(
+        fn equals_a_reader_that_reads_line_by_line(
             lines in proptest::collection::vec("[ab]{0,2} ?[0-9x]{0,3}", 0..30),
             block_bytes in 8usize..100,
             piece in 1usize..60,

@@ -1,4 +1,4 @@
-//! What every decoder collects while it goes through a block: rows, their positions, and rejected
+//! The output that every decoder collects while it reads a block: rows, their positions, and rejected
 //! records.
 
 use arrow_array::UInt64Array;
@@ -14,9 +14,9 @@ pub(crate) const RECORD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Why a decoder stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// It has as many rows as it was asked for.
+    /// The decoder has as many rows as were requested.
     Full,
-    /// What is left is the beginning of a record, or nothing.
+    /// The rest of the block is the beginning of a record, or empty.
     Incomplete,
     /// The next record is longer than [`RECORD_BYTES_MAX`].
     TooLong,
@@ -32,9 +32,9 @@ pub(crate) struct Progress {
     rows: usize,
     rows_max: usize,
     first: u64,
-    /// Positions once they are no longer one run.
+    /// The positions, once they are no longer consecutive.
     list: Option<Vec<u64>>,
-    /// The record that names the columns, once it was read.
+    /// The header, once it was read.
     pub(crate) header: Option<Vec<u8>>,
 }
 
@@ -61,7 +61,7 @@ impl Progress {
         self.rows_max = self.rows + self.rejected.len() + 1;
     }
 
-    /// Rejected records count, so that a block full of them is bounded too.
+    /// Rejected records count too, so that a block full of them is bounded.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.rows + self.rejected.len() >= self.rows_max
@@ -119,8 +119,8 @@ pub(crate) fn rejected(position: u64, record: &[u8], reason: String) -> Rejected
     }
 }
 
-/// Goes through the lines of `block[from..]`, calling `record` with the bounds of each one that is
-/// not empty, until there are rows enough. Returns where it stopped and why.
+/// Reads the lines of `block[from..]`, calling `record` with the bounds of each one that is not empty, until
+/// there are enough rows. Returns where it stopped and why.
 pub(crate) fn each_line(
     block: &[u8],
     from: usize,

@@ -38,7 +38,7 @@ pub(crate) fn sql_type_name(data_type: &DataType) -> String {
     }
 }
 
-/// Whether one field of text holds the type.
+/// Whether one field of text can represent the type.
 pub(crate) fn is_scalar(data_type: &DataType) -> bool {
     matches!(
         data_type,
@@ -60,7 +60,7 @@ pub(crate) fn is_scalar(data_type: &DataType) -> bool {
     )
 }
 
-/// Whether JSON holds the type: scalars, and rows and arrays of what it holds.
+/// Whether JSON can represent the type: scalars, and rows and arrays of types that it can represent.
 pub(crate) fn is_nested(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(fields) => fields.iter().all(|field| is_nested(field.data_type())),
@@ -80,7 +80,7 @@ pub(crate) fn check_columns(schema: &Schema) -> Result<(), OptionError> {
     }
 }
 
-/// Rejects columns that a format of plain text can't give.
+/// Rejects columns that a format of plain text can't represent.
 pub(crate) fn check_scalar(schema: &Schema, format: &str) -> Result<(), OptionError> {
     for field in schema.fields() {
         if !is_scalar(field.data_type()) {
@@ -106,7 +106,7 @@ pub(crate) fn check_flat(schema: &Schema, format: &str) -> Result<(), OptionErro
     Ok(())
 }
 
-/// Rejects columns that JSON can't give.
+/// Rejects columns that JSON can't represent.
 pub(crate) fn check_nested(schema: &Schema, format: &str) -> Result<(), OptionError> {
     for field in schema.fields() {
         if !is_nested(field.data_type()) {

@@ -13,22 +13,23 @@ use slackwater_engine::error::{Error, Result};
 use super::presence::Presence;
 use super::settings::Cluster;
 
-/// Messages that a partition's queue may hold before librdkafka stops fetching, in bytes over all
-/// partitions of an instance. A fetch under way may go beyond, by 1 MiB a partition.
+/// Messages that a partition's queue may hold before librdkafka stops fetching, in bytes over all partitions
+/// of an instance. A fetch in progress may exceed it, by 1 MiB per partition.
 const FETCHED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The minimum for one partition.
 const FETCHED_BYTES_MIN: usize = 64 * 1024;
 
-/// How long librdkafka leaves a partition alone whose queue was full: 64 MiB take longer to read.
-/// Its own default of 1 s would starve a fast reader.
+/// How long librdkafka stops fetching a partition whose queue was full: 64 MiB take longer to read. Its own
+/// default of 1 s would starve a fast reader.
 const FULL_QUEUE_PAUSE_MS: usize = 20;
 
 /// Rows and bytes that an instance's producer holds until they are acknowledged.
 const UNSENT_ROWS_MAX: usize = 100_000;
 const UNSENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// How long a producer with transactions waits for an answer at most: librdkafka's default without.
+/// How long a producer with transactions waits for an answer: librdkafka's default for producers without
+/// transactions.
 const ANSWER_MAX_MS: u128 = 60_000;
 
 /// A consumer.
@@ -63,7 +64,7 @@ impl Context {
             .clone()
     }
 
-    /// Why a row could not be delivered, if one could not.
+    /// Why a row could not be delivered; `None` if all rows were.
     pub(crate) fn undelivered(&self) -> Option<String> {
         self.undelivered
             .lock()
@@ -110,9 +111,9 @@ impl Context {
 pub(crate) enum Verdict {
     /// librdkafka tries again by itself.
     Passes,
-    /// No broker is left; librdkafka tries to connect again, less and less often.
+    /// No broker is reachable; librdkafka keeps reconnecting, less and less often.
     Away,
-    /// A broker does not know the topic, as one that has just started may not.
+    /// A broker does not know the topic; that may be because it has just started.
     TopicMissing,
     /// The query can't go on.
     Fails(Error),
@@ -188,7 +189,7 @@ impl ProducerContext for Context {
 }
 
 impl Cluster {
-    /// A consumer that is only asked for partitions.
+    /// A consumer that is only used to list partitions.
     pub(crate) fn asker(&self, presence: &Arc<Presence>) -> Result<Consumer> {
         let config = self.config();
         Consumer::from_config_and_context(&config, Context::new(presence))
@@ -212,12 +213,12 @@ impl Cluster {
         };
         set("queued.max.messages.kbytes", share.to_string());
         set("fetch.queue.backoff.ms", FULL_QUEUE_PAUSE_MS.to_string());
-        // librdkafka assigns partitions only to members of a group, so there is a name. Nobody
-        // joins it, and no offset is committed.
+        // librdkafka assigns partitions only to members of a group, so the group has a name. Nobody joins it,
+        // and no offset is committed.
         config.set("group.id", "slackwater");
         config.set("enable.auto.commit", "false");
         config.set("enable.auto.offset.store", "false");
-        // Rows that are gone must not be skipped.
+        // Rows that were deleted must not be skipped silently.
         config.set("auto.offset.reset", "error");
         config.set("enable.partition.eof", says_ends.to_string());
         let mut consumer = Consumer::from_config_and_context(&config, Context::new(presence))
@@ -226,7 +227,7 @@ impl Cluster {
         Ok(Arc::new(consumer))
     }
 
-    /// A consumer that is only asked what a group has committed, of what nothing undoes any more.
+    /// A consumer that is only used to read what a group has committed finally.
     pub(crate) fn reader_of_group(
         &self,
         presence: &Arc<Presence>,
@@ -245,13 +246,13 @@ impl Cluster {
         self.idempotent(self.config(), presence)
     }
 
-    /// A producer with transactions, the only one with this name.
+    /// A producer with transactions, the only one with this transactional id.
     pub(crate) fn transactional(&self, presence: &Arc<Presence>, id: &str) -> Result<Producer> {
         let mut config = self.config();
         config.set("transactional.id", id);
         let timeout_ms = self.transaction_timeout().as_millis();
         config.set("transaction.timeout.ms", timeout_ms.to_string());
-        // librdkafka would wait for an answer as long as for a transaction.
+        // By default librdkafka would wait for an answer as long as for a transaction.
         if !self.sets("socket.timeout.ms") {
             let timeout_ms = timeout_ms.min(ANSWER_MAX_MS);
             config.set("socket.timeout.ms", timeout_ms.to_string());

@@ -1,10 +1,10 @@
-//! What the kafka source and sink have in common: options, the client, its queues.
+//! Code that the kafka source and sink share: options, the client, its queues.
 //!
 //! ```text
 //! settings               options, and the properties that librdkafka gets
 //! client ── queue        a client whose events wake the worker
 //!        └─ presence     reports once that no broker is reachable, and once that one is back
-//! partitions ── watcher  which partitions there are, and from where to where they are read
+//! partitions ── watcher  which partitions exist, and in which range they are read
 //! ```
 //!
 //! librdkafka has threads of its own: one for the client and one for each broker. They fill and

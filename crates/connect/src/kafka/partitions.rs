@@ -1,8 +1,9 @@
-//! The partitions of a table's topics: their numbers, and from where to where they are read.
+//! The partitions of a table's topics: their numbers, and the ranges in which they are read.
 //!
-//! A partition's number decides which instance reads it and orders rows of equal event time, so it
-//! must not depend on who asked when. The partitions that are there when the query is planned are
-//! numbered in the order of (topic, partition). Later ones follow by a formula of what was planned.
+//! A partition's number decides which instance reads it and orders rows of equal event time, so it must not
+//! depend on which process asked at which time. The partitions that exist when the query is planned are
+//! numbered in the order of (topic, partition). The numbers of later ones follow from a formula over the
+//! planned ones.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use super::client::Consumer;
 use super::presence::Presence;
 use super::settings::{Cluster, Startup};
 
-/// How long a broker may take to answer when the query is planned, and when it begins.
+/// How long a broker may take to answer when the query is planned, and when it starts.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Events of a client that are looked through for the reason why it has no connection.
+/// How many events of a client are searched for the reason why it has no connection.
 const EVENTS_MAX: usize = 64;
 
 /// Partitions of one table: each has a queue and, once it has rows, a block of 16 KiB or more.
@@ -48,7 +49,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// As messages name it.
+    /// The partition's name in messages.
     pub(crate) fn name(&self) -> String {
         format!("{}[{}]", self.topic, self.partition)
     }
@@ -59,7 +60,7 @@ impl Planned {
         self.topics.iter().map(|topic| topic.partitions).sum()
     }
 
-    /// Partition `partition` of the topic at `nth`, also one that was not there.
+    /// Partition `partition` of the topic at `nth`, also one that did not exist then.
     pub(crate) fn place(&self, nth: usize, partition: u32) -> Place {
         let topic = &self.topics[nth];
         let number = if partition < topic.partitions {
@@ -89,15 +90,15 @@ impl Planned {
 
 /// Why there is no answer about a topic.
 pub(crate) enum NoTopic {
-    /// No broker answers.
+    /// No broker answered.
     Unreachable,
-    /// A broker answers that there is none.
+    /// A broker answered that the topic does not exist.
     Missing,
-    /// Something else.
+    /// Another error.
     Refused(String),
 }
 
-/// How many partitions the topic has.
+/// Asks how many partitions the topic has.
 pub(crate) fn partitions_of(
     consumer: &impl Asks,
     topic: &str,
@@ -124,7 +125,7 @@ pub(crate) fn partitions_of(
         None if found.partitions().is_empty() => Err(NoTopic::Missing),
         None => Ok(found.partitions().len() as u32),
         Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Err(NoTopic::Missing),
-        // It is there, and a leader is being chosen.
+        // The topic exists, and a leader is being elected.
         Some(Code::LeaderNotAvailable) if !found.partitions().is_empty() => {
             Ok(found.partitions().len() as u32)
         }
@@ -133,7 +134,7 @@ pub(crate) fn partitions_of(
     }
 }
 
-/// A client that can ask for metadata.
+/// A client that can request metadata.
 pub(crate) trait Asks {
     fn metadata(
         &self,
@@ -171,7 +172,7 @@ pub(crate) fn plan(cluster: &Cluster, presence: &Arc<Presence>) -> Result<Planne
     for name in &cluster.topics {
         let timeout = ANSWER_TIMEOUT.saturating_sub(begin.elapsed());
         let partitions = partitions_of(&asker, name, timeout).map_err(|error| {
-            // Why connections fail waits in the client's queue, among other events.
+            // The reason why connections fail is in the client's queue, among other events.
             for _ in 0..EVENTS_MAX {
                 if !presence.reason().is_empty() {
                     break;
@@ -196,7 +197,7 @@ pub(crate) fn plan(cluster: &Cluster, presence: &Arc<Presence>) -> Result<Planne
 }
 
 impl Cluster {
-    /// The error for a topic that can't be had.
+    /// The error for a topic about which there is no answer.
     pub(crate) fn no_topic(&self, topic: &str, error: NoTopic, reason: &str) -> Error {
         match error {
             NoTopic::Unreachable => {
@@ -238,7 +239,7 @@ pub(crate) struct Range {
     pub(crate) end: Option<i64>,
 }
 
-/// What is asked for offsets, and of which partitions.
+/// The client that is asked for offsets, and the partitions.
 pub(crate) struct Asked<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) consumer: &'a Consumer,
@@ -249,14 +250,14 @@ pub(crate) struct Asked<'a> {
 /// Where a restored partition resumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Goal {
-    /// The next offset; `None`: the first that there is.
+    /// The next offset; `None`: the first one that exists.
     pub(crate) next: Option<u64>,
     /// After the last offset that is read; `None`: no end.
     pub(crate) end: Option<u64>,
 }
 
 impl Asked<'_> {
-    /// The range in which each partition is read, as it is now.
+    /// The range in which each partition is read, as of now.
     pub(crate) fn ranges(&self, startup: &Startup, bounded: bool) -> Result<Vec<Range>> {
         let count = self.places.len();
         let needs_end = bounded || matches!(startup, Startup::Latest | Startup::Timestamp(_));
@@ -266,12 +267,12 @@ impl Asked<'_> {
             vec![Offset::Invalid; count]
         };
         let begins = match startup {
-            // Not asked for: the first offset may be gone before it is used.
+            // The first offset is not requested: it may be gone before it is used.
             Startup::Earliest => vec![Offset::Beginning; count],
             Startup::Latest => ends.clone(),
             Startup::Timestamp(time) => {
                 let found = self.offsets(Offset::Offset(*time))?.into_iter().zip(&ends);
-                // No message so late: reads what comes from now on.
+                // No message is that late: reading starts with the messages that arrive from now on.
                 let or_end = found.map(|(found, end)| match found {
                     Offset::Offset(_) => found,
                     _ => *end,
@@ -297,8 +298,8 @@ impl Asked<'_> {
         Ok(ranges.collect())
     }
 
-    /// The range in which each partition of a restored source is read: an error where brokers don't
-    /// have the offset that comes next.
+    /// The range in which each partition of a restored source is read: an error if brokers don't have the
+    /// next offset.
     pub(crate) fn resumed(&self, goals: &[Goal]) -> Result<Vec<Range>> {
         let firsts = self.offsets(Offset::Beginning)?;
         let behinds = self.offsets(Offset::End)?;
@@ -322,7 +323,7 @@ impl Asked<'_> {
         ranges.collect()
     }
 
-    /// The offsets at a time (`Beginning` and `End` for those) of each partition, in one question.
+    /// The offsets of each partition at a time (or `Beginning` or `End`), with one request.
     fn offsets(&self, time: Offset) -> Result<Vec<Offset>> {
         if self.places.is_empty() {
             return Ok(vec![]);
@@ -332,7 +333,7 @@ impl Asked<'_> {
     }
 }
 
-/// An error where the offset that comes next is not there, and never will be.
+/// An error if the next offset does not exist and never will.
 fn check_there(place: &Place, next: u64, there: RangeInclusive<u64>) -> Result<()> {
     if there.contains(&next) {
         return Ok(());
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn later_partitions_have_numbers_of_their_own_whoever_finds_them_first() {
+    fn later_partitions_have_unique_numbers_whoever_finds_them_first() {
         let planned = planned(&[2, 1]);
         let mut numbers = vec![];
         for later in 0..3 {
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_that_is_not_there_is_said_with_both() {
+    fn a_missing_offset_is_an_error_with_both_offsets() {
         let place = planned(&[1, 4]).place(1, 3);
         for next in [5, 7, 9] {
             check_there(&place, next, 5..=9).unwrap();

@@ -4,13 +4,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What is known of a table's brokers. The instances of a table share it.
+/// The state of a table's brokers. The instances of a table share it.
 #[derive(Debug)]
 pub(crate) struct Presence {
     table: String,
     servers: String,
     away: AtomicBool,
-    /// The last thing that went wrong with a connection.
+    /// The last error of a connection.
     reason: Mutex<String>,
 }
 
@@ -29,17 +29,17 @@ impl Presence {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason.to_string();
     }
 
-    /// What failed last, in parentheses; empty when nothing did.
+    /// The last failure, in parentheses; empty if there was none.
     pub(crate) fn reason(&self) -> String {
         let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-        // librdkafka's text ends with its state, which is of no interest to users.
+        // librdkafka's text ends with its internal state, which users don't need.
         match reason.split(" (after ").next() {
             None | Some("") => String::new(),
             Some(reason) => format!(": {reason}"),
         }
     }
 
-    /// No broker is left.
+    /// No broker is reachable any more.
     pub(crate) fn lost(&self) {
         if !self.away.swap(true, Ordering::Relaxed) {
             let (table, servers) = (&self.table, &self.servers);
@@ -59,7 +59,7 @@ impl Presence {
     }
 
     pub(crate) fn is_away(&self) -> bool {
-        // Relaxed, as above: a sign for the user, which orders nothing.
+        // Relaxed, as above: a report for the user, which orders nothing.
         self.away.load(Ordering::Relaxed)
     }
 }

@@ -1,4 +1,4 @@
-//! Queues of librdkafka, as far as the library's wrapper does not show them.
+//! Parts of librdkafka's queues that the Rust bindings do not expose.
 
 use std::ffi::{CString, c_void};
 use std::ptr::NonNull;
@@ -10,13 +10,13 @@ use slackwater_engine::link::Waker;
 /// A queue of a client: its length, and the waker that it wakes when something is added.
 pub(crate) struct EventQueue {
     queue: NonNull<bindings::rd_kafka_queue_t>,
-    /// What the callback is given; it lives as long as the callback is set.
+    /// The argument of the callback; it lives as long as the callback is set.
     waker: Option<Box<Waker>>,
 }
 
 // SAFETY: librdkafka's queues are thread-safe, and the waker may be used from anywhere.
 unsafe impl Send for EventQueue {}
-// SAFETY: what can be done with a shared one is to ask for its length, under the queue's own lock.
+// SAFETY: a shared queue can only be asked for its length, under the queue's own lock.
 unsafe impl Sync for EventQueue {}
 
 impl EventQueue {
@@ -64,7 +64,7 @@ impl EventQueue {
         }
     }
 
-    /// Events that wait.
+    /// The number of waiting events.
     pub(crate) fn length(&self) -> usize {
         // SAFETY: this holds a reference to the queue.
         unsafe { bindings::rd_kafka_queue_length(self.queue.as_ptr()) }
@@ -73,7 +73,7 @@ impl EventQueue {
     /// Wakes the waker when the queue is no longer empty.
     pub(crate) fn ring(&mut self, waker: Waker) {
         let waker = Box::new(waker);
-        // SAFETY: the box neither moves nor goes before the callback is taken back, in `drop`.
+        // SAFETY: the box neither moves nor is freed before the callback is removed, in `drop`.
         unsafe {
             bindings::rd_kafka_queue_cb_event_enable(
                 self.queue.as_ptr(),
@@ -87,14 +87,14 @@ impl EventQueue {
 
 /// Called on a thread of librdkafka.
 unsafe extern "C" fn rung(_: *mut RDKafka, waker: *mut c_void) {
-    // SAFETY: `ring` has given a waker, which lives until the callback is taken back.
+    // SAFETY: `ring` has passed a waker, which lives until the callback is removed.
     unsafe { &*waker.cast::<Waker>() }.wake();
 }
 
 impl Drop for EventQueue {
     fn drop(&mut self) {
-        // SAFETY: this holds a reference to the queue, and gives it back here. Taking the callback
-        // back takes the queue's lock, under which it is called: nobody is in it afterwards.
+        // SAFETY: this holds a reference to the queue, and releases it here. Removing the callback takes the
+        // queue's lock, under which it is called: so it is not running afterwards.
         unsafe {
             if self.waker.is_some() {
                 let queue = self.queue.as_ptr();

@@ -11,20 +11,20 @@ use crate::table::TableDefinition;
 
 type Result<T> = std::result::Result<T, OptionError>;
 
-/// Topics of one table. Each is asked for by itself, and so few are named by hand.
+/// The most topics of one table. Each is requested separately, and nobody lists more by hand.
 const TOPICS_MAX: usize = 64;
 
 /// How often a source looks for new partitions: Flink's default.
 const DISCOVERY_DEFAULT_NS: u64 = 5 * 60 * 1_000_000_000;
 
-/// How long a broker waits for the end of a transaction: the most that it allows unless it is told
-/// otherwise. Checkpoints have to come more often.
+/// How long a broker waits for the end of a transaction: the most that it allows by default. Checkpoints must
+/// be more frequent.
 const TRANSACTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
 /// Bytes of 'transactional.id.prefix': brokers allow 32 KiB, which nobody could read.
 const TRANSACTIONAL_ID_BYTES_MAX: usize = 200;
 
-/// What begins with this goes to librdkafka.
+/// Options with this prefix are passed to librdkafka.
 const PREFIX: &str = "properties.";
 
 /// Properties that the engine sets itself, and what to write instead.
@@ -72,14 +72,14 @@ const OWN: &[(&str, &str)] = &[
     ),
 ];
 
-/// Where a source begins.
+/// Where a source starts to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Startup {
     Earliest,
     Latest,
     /// The first message of this time, in milliseconds, or a later one.
     Timestamp(i64),
-    /// Partition and offset; partitions that are not named begin at their first message.
+    /// Partition and offset; other partitions are read from their first message.
     Offsets(Vec<(i32, i64)>),
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum Startup {
 pub(crate) struct Cluster {
     /// `properties.bootstrap.servers`, as it was written.
     pub(crate) servers: String,
-    /// Sorted, each once.
+    /// The topics, sorted and without duplicates.
     pub(crate) topics: Vec<String>,
     properties: Vec<(String, String)>,
 }
@@ -151,14 +151,14 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// What every client of this table is made with.
+    /// The configuration of every client of this table.
     pub(crate) fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("client.id", "slackwater");
         for (property, value) in &self.properties {
             config.set(property, value);
         }
-        // What matters comes as an error; the rest is only logged by the library.
+        // Important problems arrive as errors; the rest is only logged by the library.
         config.set_log_level(RDKafkaLogLevel::Critical);
         config
     }
@@ -182,9 +182,9 @@ impl Cluster {
 #[derive(Debug, Clone)]
 pub(crate) struct Scan {
     pub(crate) startup: Startup,
-    /// It ends with what is there when it begins.
+    /// Whether the source ends at the messages that are last when it starts.
     pub(crate) bounded: bool,
-    /// How often it looks for new partitions; `None`: never.
+    /// How often to look for new partitions; `None`: never.
     pub(crate) discovery_ns: Option<u64>,
 }
 
@@ -333,7 +333,7 @@ impl Keys {
         Ok(Some(Keys { columns, format }))
     }
 
-    /// The columns that `key.fields` names.
+    /// The indices of the columns in `key.fields`.
     fn named(table: &TableDefinition, text: &str) -> Result<Vec<usize>> {
         let mut columns = vec![];
         for name in text.split(';').map(str::trim) {
@@ -363,11 +363,11 @@ impl Keys {
 /// How a sink delivers its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Delivering {
-    /// In transactions, where the query takes checkpoints.
+    /// In transactions, if the query takes checkpoints.
     pub(crate) exactly_once: bool,
-    /// The table asks for transactions, so they can't be done without.
+    /// The table requests transactions explicitly, so it is an error if there can be none.
     pub(crate) is_asked: bool,
-    /// The beginning of its transactions' names, and the name of its marker's group.
+    /// The prefix of the transactional ids, and the name of the marker's group.
     pub(crate) prefix: String,
 }
 

@@ -1,10 +1,10 @@
-//! Looks after partitions beside the worker, which must not wait for a broker's answer.
+//! Watches partitions on a thread of its own, because the worker must not wait for a broker's answer.
 //!
-//! One thread for each instance of a source. It sleeps until partitions are to be looked for again,
-//! or until it is told that no broker is reachable: then it asks until one answers.
+//! One thread for each instance of a source. It sleeps until the next check for new partitions, or until it
+//! is told that no broker is reachable; then it asks until one answers.
 //!
-//! Shutdown: it ends when its [`Watcher`] is dropped, at the latest when the answer has come that it
-//! waits for, or has not come in time.
+//! Shutdown: the thread ends when its [`Watcher`] is dropped, at the latest when the answer for which it
+//! waits has arrived or timed out.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -18,31 +18,31 @@ use super::partitions::{NoTopic, Place, Planned, partitions_of};
 use super::presence::Presence;
 use super::settings::Cluster;
 
-/// How often a broker is asked that does not answer, and how long it may take.
+/// How often to ask a broker that does not answer, and how long it may take.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A topic that brokers don't know for so long was deleted; one that has just started may not know
-/// it yet.
+/// A topic that brokers don't know for this long counts as deleted; a broker that has just started may not
+/// know it yet.
 const TOPIC_MISSING_MAX: Duration = Duration::from_secs(30);
 
-/// Events that wait for the worker.
+/// The most events that wait for the worker.
 const NEWS_MAX: usize = 4;
 
-/// What the thread has found.
+/// An event that the thread has found.
 pub(crate) enum WatcherEvent {
-    /// Partitions that were not there before, for this instance.
+    /// New partitions, for this instance.
     Partitions(Vec<Place>),
-    /// The query can't go on.
+    /// The query can't continue.
     Failed(Error),
 }
 
-/// The worker's end.
+/// The worker's end of the thread.
 pub(crate) struct Watcher {
     asks: SyncSender<()>,
     news: Receiver<WatcherEvent>,
 }
 
-/// What the thread works with.
+/// The state of the thread.
 pub(crate) struct Watch {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) planned: Arc<Planned>,

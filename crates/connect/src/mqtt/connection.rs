@@ -1,12 +1,12 @@
 //! A thread with a connection to a broker.
 //!
 //! It waits in the kernel for the socket and for its bell, through which the worker wakes it; there is no
-//! timer unless the broker demands keep-alive. A broker that is away, at the beginning or later, is
-//! tried again after a pause that doubles; an unfinished [`Session`] then continues. A broker that rejects us
-//! (a wrong password) ends the query.
+//! timer unless the broker demands keep-alive. If a broker is not available, at the start or later, the
+//! thread reconnects after a pause that doubles; an unfinished [`Session`] then continues. A broker that
+//! rejects the connection (a wrong password) ends the query.
 //!
-//! Shutdown: dropping the [`Client`] stops the thread. What the session has still to send is sent, as far as
-//! the broker takes it within [`FAREWELL`].
+//! Shutdown: dropping the [`Client`] stops the thread. It sends what the session has left to send, as far as
+//! the broker accepts it within [`FAREWELL`].
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -26,22 +26,22 @@ use super::settings::Broker;
 /// How long a broker may take to answer when we connect.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The pause before a broker is tried again.
+/// The pause before reconnecting to a broker.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// How long the end may take.
+/// How long shutdown may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Bytes on their way to the socket, before the session is asked for more.
+/// Bytes that wait for the socket before the session is asked for more.
 pub(crate) const OUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes read at a time. A packet that is longer makes the buffer grow, to what MQTT allows: 256 MiB.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What is done with a connection: a state machine that neither waits nor touches the socket.
+/// One side of the protocol: a state machine that neither waits nor touches the socket.
 pub(crate) trait Session: Send + 'static {
-    /// Whether the broker is to start a clean session, and for how many seconds it is to keep the session.
+    /// Whether the broker should start a clean session, and for how many seconds it should keep the session.
     fn introduction(&self) -> (bool, u32);
 
     /// The broker has accepted the connection.
@@ -59,11 +59,11 @@ pub(crate) trait Session: Send + 'static {
     /// Whether there is room for packets from the broker.
     fn listens(&self) -> bool;
 
-    /// Why the connection has to be replaced, if it has.
+    /// Why the connection must be replaced, if it must.
     fn gives_up(&self) -> Option<&'static str>;
 }
 
-/// What the worker and the thread share besides the session's own state.
+/// The state that the worker and the thread share, besides the session's own.
 pub(crate) struct Bell {
     event: OwnedFd,
     rung: AtomicBool,
@@ -83,12 +83,12 @@ impl Bell {
         }))
     }
 
-    /// Wakes the thread to look at what the worker has left for it.
+    /// Wakes the thread to process what the worker has left for it.
     pub(crate) fn ring(&self) {
         // Release: pairs with the swap in `answer`; the swap then sees what was left. Only the first wake-up
         // makes a system call.
         if !self.rung.swap(true, Ordering::AcqRel) {
-            // It can only be full, and then it is readable.
+            // The write can only fail because the counter is full, and then it is readable.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }
@@ -109,7 +109,7 @@ impl Bell {
         failure.get_or_insert(error);
     }
 
-    /// Why the query can't go on, if it can't.
+    /// Why the query can't continue, if it can't.
     pub(crate) fn check(&self) -> Result<()> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.clone().map_or(Ok(()), Err)
@@ -145,7 +145,7 @@ impl Client {
                     bell.fail(error);
                     waker.wake_urgent();
                 }
-                // Nobody waits when the client was dropped.
+                // Nobody waits if the client was dropped.
                 let _ = end.try_send(());
             })
             .map_err(|error| failed(&broker, &format!("can't start a thread: {error}")))?;
@@ -173,7 +173,7 @@ pub(crate) fn place(broker: &Broker) -> String {
 /// Why a connection has ended.
 enum End {
     Stopped,
-    /// It may come back.
+    /// The connection may come back.
     Away(String),
     Failed(Error),
 }
@@ -191,7 +191,7 @@ struct Connection<S> {
     is_away: bool,
 }
 
-/// What has come from the broker and is not a whole packet yet.
+/// The bytes from the broker that are not a complete packet yet.
 struct Input {
     bytes: Vec<u8>,
     filled: usize,
@@ -207,8 +207,8 @@ impl<S: Session> Connection<S> {
                 since = Some(Instant::now());
                 self.serve(&stream, &ack, input)
             });
-            // Two clients of one name end each other's connections at once: that must not
-            // become a race.
+            // Two clients with the same identifier close each other's connections immediately: that must not
+            // become a busy loop.
             if since.is_some_and(|since| since.elapsed() > PAUSE_MAX) {
                 pause = PAUSE_MIN;
             }
@@ -337,7 +337,7 @@ impl<S: Session> Connection<S> {
             None => "add 'username' and 'password'",
         };
         let (reason, mend) = match code {
-            // Versions 3 and 5 number differently.
+            // Versions 3 and 5 have different codes.
             0x01 | 0x84 => (
                 "does not speak MQTT 5",
                 "use a broker that does: Mosquitto does from 1.6 on",

@@ -1,10 +1,9 @@
-//! What the mqtt source and sink have in common: a client of MQTT 5.
+//! Code that the mqtt source and sink share: a client of MQTT 5.
 //!
 //! ```text
-//! settings       options
-//! packet         bytes and what they mean
-//! session        what is done with a packet: subscriber (source), publisher (sink)
-//! connection     a thread with a socket, which comes back to a broker that was away
+//! settings       options packet         bytes and what they mean session        what is done with a packet:
+//! subscriber (source), publisher (sink) connection     a thread with a socket, which reconnects to the
+//! broker
 //! ```
 //!
 //! The client is our own (docs/decisions/0014-own-mqtt-client.md): a dozen kinds of packets, whose

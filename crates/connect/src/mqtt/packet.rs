@@ -1,7 +1,7 @@
 //! Packets of MQTT 5, as far as a client needs them (OASIS standard "MQTT Version 5.0", chapters 2, 3).
 //!
-//! Bytes in, values out, and the other way round; nothing here waits or remembers. Bytes from a broker
-//! never panic: what can't be read is a [`Malformed`] with what it was.
+//! Converts bytes to values and back; nothing here waits or has state. Bytes from a broker never cause a
+//! panic: what can't be read is a [`Malformed`] with the reason.
 
 /// How often a message is delivered: at most, at least or exactly once, in the standard's terms.
 #[allow(clippy::enum_variant_names)]
@@ -27,7 +27,7 @@ mod write;
 
 pub(crate) use write::*;
 
-/// A text's length has two bytes.
+/// The length of a string has two bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = u16::MAX as usize;
 
 /// The kinds of packets: the upper half of the first byte.
@@ -58,21 +58,21 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 pub(crate) enum Packet<'a> {
     ConnAck(ConnAck),
     Publish(Publish<'a>),
-    /// A message of ours is there (at least once).
+    /// The broker has received a message of ours (at least once).
     PubAck {
         id: u16,
         code: u8,
     },
-    /// A message of ours is there, and is not to be sent again (exactly once).
+    /// The broker has received a message of ours, which must not be sent again (exactly once).
     PubRec {
         id: u16,
         code: u8,
     },
-    /// The broker has forgotten its message of that number.
+    /// The broker has released its message with this identifier.
     PubRel {
         id: u16,
     },
-    /// The broker has forgotten ours.
+    /// The broker has released our message.
     PubComp {
         id: u16,
     },
@@ -86,17 +86,17 @@ pub(crate) enum Packet<'a> {
     },
 }
 
-/// Whether the broker takes us, and what it can do.
+/// Whether the broker accepts the connection, and what it supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnAck {
     pub(crate) session_present: bool,
     pub(crate) code: u8,
-    /// Messages of ours that may be on their way.
+    /// How many messages of ours may be in flight.
     pub(crate) receive_maximum: u16,
     pub(crate) packet_bytes_max: u32,
     pub(crate) qos_max: Qos,
     pub(crate) retains: bool,
-    /// The longest time in seconds between two packets of ours, where the broker demands it.
+    /// The longest time in seconds between two packets of ours, if the broker requires one.
     pub(crate) keep_alive_s: Option<u16>,
 }
 
@@ -108,13 +108,13 @@ pub(crate) struct Publish<'a> {
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
     pub(crate) duplicate: bool,
-    /// 0 for those that come at most once.
+    /// The packet identifier; 0 for messages that are delivered at most once.
     pub(crate) id: u16,
-    /// Which of our subscriptions it is for.
+    /// Which of our subscriptions the message belongs to.
     pub(crate) subscription: Option<u32>,
 }
 
-/// How a client introduces itself.
+/// A client's request to connect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Connect<'a> {
     pub(crate) client_id: &'a str,
@@ -124,12 +124,12 @@ pub(crate) struct Connect<'a> {
     pub(crate) password: Option<&'a str>,
 }
 
-/// Whether a broker's answer to a client that introduces itself begins so.
+/// Whether these bytes can begin a broker's answer to a request to connect.
 pub(crate) fn is_answer(first: u8) -> bool {
     first == kind::CONNACK << 4
 }
 
-/// Reads the packet at the beginning of `bytes`: it, and its length; `None` if it is not all there.
+/// Reads the packet at the beginning of `bytes`, and its length; `None` if it is incomplete.
 pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Packet<'_>, usize)>, Malformed> {
     let Some(&first) = bytes.first() else {
         return Ok(None);
@@ -246,10 +246,10 @@ fn publish<'a>(first: u8, rest: &mut Rest<'a>) -> Result<Publish<'a>, Malformed>
     })
 }
 
-/// What is left of a packet.
+/// The rest of a packet.
 struct Rest<'a>(&'a [u8]);
 
-/// A property's value, as far as one of them is of use.
+/// A property's value, of the kinds that are used.
 enum Value {
     Number(u32),
     Other,
@@ -293,7 +293,7 @@ impl<'a> Rest<'a> {
         std::str::from_utf8(self.binary()?).map_err(|_| Malformed("text that is not UTF-8"))
     }
 
-    /// A reason, which is left out where all is well.
+    /// A reason code, which is omitted on success.
     fn code(&mut self) -> u8 {
         self.u8().unwrap_or(0)
     }

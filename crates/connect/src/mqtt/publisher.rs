@@ -2,7 +2,7 @@
 //! broker has acknowledged it.
 //!
 //! Messages are numbered in the order in which they were put; the *frontier* is the first that is not
-//! delivered. What was on its way when a connection broke is sent again over the next one.
+//! delivered. Messages in flight when a connection breaks are sent again over the next one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -16,35 +16,35 @@ use super::connection::{Bell, OUT_BYTES_MAX, Session, place};
 use super::packet::{self, ConnAck, Packet, Publish, Qos, REFUSED};
 use super::settings::{Broker, SESSION_EXPIRY_S};
 
-/// Bytes that wait for the thread; one chunk may go beyond.
+/// Bytes that wait for the thread; one chunk may exceed it.
 const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Reason: more messages are on their way than the broker takes.
+/// Reason code: more messages are in flight than the broker accepts.
 const QUOTA: u8 = 0x97;
 
-/// Bytes that are on their way to the broker.
+/// Bytes in flight to the broker.
 const FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Messages that wait: topics and payloads, one after the other, and where each ends.
+/// Messages that wait: topics and payloads, one after the other, and the end of each.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) bytes: Vec<u8>,
-    /// Where topic and payload end.
+    /// The ends of each topic and payload.
     pub(crate) ends: Vec<(usize, usize)>,
 }
 
 #[derive(Debug, Default)]
 struct Outbox {
     waiting: Outgoing,
-    /// Messages that were ever put.
+    /// How many messages were ever put.
     put: u64,
-    /// The first that is not delivered, counted from 0.
+    /// The first message that is not delivered, counted from 0.
     frontier: u64,
-    /// The worker waits for room.
+    /// Whether the worker waits for room.
     is_full: bool,
 }
 
-/// What the worker, the thread and the checkpoints share.
+/// The state that the worker, the thread and checkpoints share.
 pub(crate) struct Writing {
     outbox: Mutex<Outbox>,
     moved: Condvar,
@@ -66,14 +66,14 @@ impl Writing {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether more is taken; if not, the worker will be woken.
+    /// Whether there is room; if not, the worker will be woken when there is.
     pub(crate) fn has_room(&self) -> bool {
         let mut outbox = self.outbox();
         outbox.is_full = outbox.waiting.bytes.len() >= OUTBOX_BYTES_MAX;
         !outbox.is_full
     }
 
-    /// Takes messages, whatever room there is.
+    /// Takes messages, even without room.
     pub(crate) fn put(&self, outgoing: &mut Outgoing) {
         let mut outbox = self.outbox();
         let base = outbox.waiting.bytes.len();
@@ -91,7 +91,8 @@ impl Writing {
         self.outbox().put
     }
 
-    /// Waits until the first `count` messages are delivered. Fails when the broker takes none for this long.
+    /// Waits until the first `count` messages are delivered. Fails if the broker acknowledges none for this
+    /// long.
     pub(crate) fn wait_delivered(&self, count: u64, patience: Duration) -> Result<()> {
         let mut outbox = self.outbox();
         let mut frontier = outbox.frontier;
@@ -108,7 +109,7 @@ impl Writing {
                     format!("has acknowledged nothing for {seconds} s; {left} messages are left");
                 return Err(Error::new(&self.place, reason).mend("does it run, and take messages?"));
             }
-            // A failure wakes nobody: it is checked for now and then.
+            // A failure wakes nobody, so it is checked for periodically.
             const LOOK: Duration = Duration::from_millis(50);
             let waited = self.moved.wait_timeout(outbox, LOOK);
             outbox = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -117,13 +118,13 @@ impl Writing {
     }
 }
 
-/// A message on its way.
+/// A message in flight.
 struct Flying {
     id: u16,
     batch: Arc<Outgoing>,
     topic: Range<usize>,
     payload: Range<usize>,
-    /// The broker has it, and has still to forget its number.
+    /// Whether the broker has received the message and must still release its identifier.
     is_received: bool,
 }
 
@@ -134,7 +135,7 @@ pub(crate) struct Publisher {
     waker: Waker,
     qos: Qos,
     retain: bool,
-    /// What was taken out of the outbox, how far it was sent, and the number of its next message.
+    /// The messages taken from the outbox, how many of them were sent, and the number of the next one.
     batch: Arc<Outgoing>,
     at: usize,
     next: u64,
@@ -142,12 +143,12 @@ pub(crate) struct Publisher {
     numbers: HashMap<u16, u64>,
     flying_bytes: usize,
     last_id: u16,
-    /// Messages that may be on their way.
+    /// How many messages may be in flight.
     window: usize,
     packet_bytes_max: usize,
     was_there: bool,
-    /// The broker holds messages of the session that we don't know: it was killed, and has restarted
-    /// with a state that it had saved some time before.
+    /// The broker has messages of the session that this side doesn't know: it was killed, and has restarted
+    /// from a state that it had saved some time before.
     is_crowded: bool,
     has_resumed: bool,
 }
@@ -184,7 +185,7 @@ impl Publisher {
         Error::new(place(&self.broker), reason).mend(mend)
     }
 
-    /// Takes what waits in the outbox, once all that was taken before is sent.
+    /// Takes the messages that wait in the outbox, once all that were taken before are sent.
     fn refill(&mut self) {
         let mut outbox = self.writing.outbox();
         let waiting = std::mem::take(&mut outbox.waiting);
@@ -200,7 +201,7 @@ impl Publisher {
     fn next_id(&mut self) -> u16 {
         loop {
             self.last_id = self.last_id.checked_add(1).unwrap_or(1);
-            // There are more numbers than messages may be on their way.
+            // There are more identifiers than messages that may be in flight.
             if !self.numbers.contains_key(&self.last_id) {
                 return self.last_id;
             }
@@ -237,7 +238,7 @@ impl Publisher {
 
     fn write(&self, flying: &Flying, duplicate: bool, out: &mut Vec<u8>) -> Result<()> {
         let before = out.len();
-        // The worker has put text there.
+        // The worker has put valid UTF-8 there.
         let topic = &flying.batch.bytes[flying.topic.clone()];
         let topic = std::str::from_utf8(topic).map_err(|_| {
             self.failed(
@@ -264,7 +265,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// The broker has a message for good.
+    /// The delivery of a message is complete.
     fn delivered(&mut self, id: u16) {
         if let Some(number) = self.numbers.remove(&id)
             && let Some(flying) = self.flying.remove(&number)
@@ -321,7 +322,7 @@ impl Session for Publisher {
                 .final_one());
         }
         if self.qos == Qos::AtMostOnce {
-            // What was on its way when the connection broke is gone.
+            // Messages in flight when the connection broke are gone.
             self.move_frontier();
         }
         let flying = std::mem::take(&mut self.flying);
@@ -329,7 +330,7 @@ impl Session for Publisher {
             if ack.session_present && message.is_received {
                 packet::pub_rel(out, message.id);
             } else {
-                // A broker that has lost our session has lost what it had not passed on.
+                // A broker that has lost our session has lost the messages that it had not passed on.
                 message.is_received = false;
                 self.write(&message, ack.session_present, out)?;
             }

@@ -8,16 +8,16 @@ use super::packet::{Qos, TEXT_BYTES_MAX};
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 
-/// For how long a broker keeps the session of a connection that broke, in seconds, where it is not told
-/// otherwise: longer than its restart takes.
+/// The default time for which a broker keeps the session of a broken connection, in seconds: longer than a
+/// restart of the broker takes.
 pub(crate) const SESSION_EXPIRY_S: u32 = 300;
 
-/// Filters of a table: each is a partition.
+/// The most filters of a table: each is a partition.
 pub(crate) const FILTERS_MAX: usize = 64;
 
 const PORT: &str = "1883";
 
-/// A broker, and how we log in. `Debug` leaves the password out.
+/// A broker, and how to log in. `Debug` omits the password.
 #[derive(Clone)]
 pub(crate) struct Broker {
     pub(crate) table: String,
@@ -42,7 +42,7 @@ impl Broker {
         let text = options.required("address", "localhost:1883")?;
         let text = text.strip_prefix("mqtt://").unwrap_or(text);
         let address = match text.rsplit_once(':') {
-            // An address of IPv6 has colons of its own.
+            // An IPv6 address contains colons itself.
             None => format!("{text}:{PORT}"),
             Some(_) if text.ends_with(']') => format!("{text}:{PORT}"),
             Some(_) => text.to_string(),
@@ -109,12 +109,12 @@ pub(crate) fn qos(options: &Options<'_>) -> Result<Qos, OptionError> {
     options.choice("qos", &choices, Qos::AtLeastOnce)
 }
 
-/// What a source reads.
+/// What a source subscribes to.
 #[derive(Debug, Clone)]
 pub(crate) struct Subscription {
     pub(crate) filters: Vec<String>,
     pub(crate) qos: Qos,
-    /// The broker keeps what comes while we are away.
+    /// Whether the broker keeps messages that arrive while the source is not connected.
     pub(crate) is_persistent: bool,
     pub(crate) session_expiry_s: u32,
 }
@@ -159,7 +159,7 @@ impl Subscription {
             filters,
             qos: qos(options)?,
             is_persistent,
-            // A clean one is kept for a moment too: a connection that breaks loses nothing.
+            // A clean session is kept for a short time too, so that a broken connection loses nothing.
             session_expiry_s: match is_persistent {
                 true => u32::try_from(expiry_s).unwrap_or(u32::MAX),
                 false => SESSION_EXPIRY_S,
@@ -168,7 +168,7 @@ impl Subscription {
     }
 }
 
-/// Rejects what no broker takes (section 4.7).
+/// Rejects filters that are not valid (section 4.7).
 fn check_filter(filter: &str) -> Result<(), OptionError> {
     let wrong = |reason: &str| {
         let reason = format!("'{filter}' is not a valid topic filter: {reason}");
@@ -191,7 +191,7 @@ fn check_filter(filter: &str) -> Result<(), OptionError> {
     Ok(())
 }
 
-/// Whether messages can be sent to that topic.
+/// Checks whether messages can be sent to that topic.
 pub(crate) fn check_topic(topic: &str) -> Result<(), &'static str> {
     match topic {
         "" => Err("it is empty"),

@@ -1,10 +1,10 @@
-//! A source's side of a connection: it subscribes, puts messages into the inbox, and acknowledges them
-//! up to where it is told.
+//! A source's side of a connection: it subscribes, puts messages into the inbox, and acknowledges them as far
+//! as it is told to.
 //!
-//! Messages of a filter are numbered from 1; they are acknowledged in the order in which they came, as
-//! far as each filter's *frontier* has moved beyond them. Without checkpoints the frontier follows what
-//! was handed on, with them what the last stored one has. What a broker sends again over a new connection,
-//! because it was not acknowledged, is known by its number and left out.
+//! Messages of a filter are numbered from 1; they are acknowledged in the order in which they arrived, once
+//! the *frontier* of each filter has moved beyond them. Without checkpoints the frontier follows the rows
+//! that were passed on; with checkpoints it follows the last stored one. Messages that a broker sends again
+//! over a new connection, because they were not acknowledged, are recognized by their identifier and skipped.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +18,13 @@ use super::connection::{Bell, Session, place};
 use super::packet::{self, ConnAck, Packet, Publish, Qos, REFUSED};
 use super::settings::{Broker, Subscription};
 
-/// Bytes that wait for the worker; one message may go beyond.
+/// Bytes that wait for the worker; one message may exceed it.
 const INBOX_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Messages that wait for the worker.
 const INBOX_MESSAGES_MAX: usize = 65_536;
 
-/// What is known of a message beside its payload.
+/// The metadata of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MessageInfo {
     pub(crate) topic: String,
@@ -37,10 +37,10 @@ pub(crate) struct MessageInfo {
 pub(crate) struct Batch {
     /// The payloads, one after the other.
     pub(crate) bytes: Vec<u8>,
-    /// Where each payload ends, and its number.
+    /// The end and the number of each payload.
     pub(crate) messages: Vec<(usize, u64)>,
     pub(crate) notes: Vec<MessageInfo>,
-    /// When the first came.
+    /// When the first message arrived.
     pub(crate) since_ns: u64,
 }
 
@@ -49,7 +49,7 @@ struct Inbox {
     batches: Vec<Batch>,
     bytes: usize,
     messages: usize,
-    /// The thread has stopped reading from the broker.
+    /// Whether the thread has stopped reading from the broker.
     is_full: bool,
 }
 
@@ -59,10 +59,10 @@ impl Inbox {
     }
 }
 
-/// What the worker, the thread and the checkpoints share.
+/// The state that the worker, the thread and checkpoints share.
 pub(crate) struct Reading {
     inbox: Mutex<Inbox>,
-    /// For each filter the first number that is not to be acknowledged.
+    /// For each filter, the first number that must not be acknowledged yet.
     frontier: Vec<AtomicU64>,
     pub(crate) bell: Arc<Bell>,
 }
@@ -82,7 +82,7 @@ impl Reading {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what has come for a filter; `empty` is what is filled next.
+    /// Takes the messages that have arrived for a filter; `empty` replaces them.
     pub(crate) fn take(&self, filter: usize, empty: Batch) -> Option<Batch> {
         let mut inbox = self.inbox();
         if inbox.batches[filter].messages.is_empty() {
@@ -100,7 +100,7 @@ impl Reading {
         Some(batch)
     }
 
-    /// Messages of a filter before `number` are to be acknowledged.
+    /// Acknowledges the messages of a filter before `number`.
     pub(crate) fn acknowledge(&self, filter: usize, number: u64) {
         // Release: pairs with the load in `speak`, through the bell.
         if self.frontier[filter].fetch_max(number, Ordering::Release) < number {
@@ -123,12 +123,12 @@ pub(crate) struct Subscriber {
     subscription: Arc<Subscription>,
     reading: Arc<Reading>,
     waker: Waker,
-    /// For each filter the number of the next message.
+    /// For each filter, the number of the next message.
     next: Vec<u64>,
     unacknowledged: VecDeque<Unacknowledged>,
     /// Their numbers at the broker.
     ids: HashSet<u16>,
-    /// Messages that come exactly once, which the broker has not forgotten yet.
+    /// Messages with exactly-once delivery that the broker has not released yet.
     releasing: HashSet<u16>,
     was_there: bool,
     has_strangers: bool,
@@ -155,7 +155,7 @@ impl Subscriber {
         }
     }
 
-    /// The filter that a message is for.
+    /// The filter that a message belongs to.
     fn filter_of(&self, message: &Publish<'_>) -> Option<usize> {
         let filters = &self.subscription.filters;
         // A session may have subscriptions of an earlier query, with other numbers.
@@ -245,18 +245,18 @@ impl Subscriber {
     }
 }
 
-/// Whether a payload has nothing but line ends, which is no record.
+/// Whether a payload consists only of line ends, so that it is not a record.
 fn is_empty(payload: &[u8]) -> bool {
     payload.iter().all(|byte| matches!(byte, b'\n' | b'\r'))
 }
 
-/// Whether a topic is one of a filter's (section 4.7).
+/// Whether a topic matches a filter (section 4.7).
 pub(super) fn matches(filter: &str, topic: &str) -> bool {
     let filter = match filter.strip_prefix("$share/") {
         Some(shared) => shared.split_once('/').map_or("", |(_, filter)| filter),
         None => filter,
     };
-    // Wildcards at the beginning leave the broker's own topics out.
+    // Wildcards at the beginning don't match the broker's own topics.
     if topic.starts_with('$') && filter.starts_with(['+', '#']) {
         return false;
     }
@@ -293,7 +293,7 @@ impl Session for Subscriber {
                      '{client_id}': what it had kept is lost"
                 );
             }
-            // The numbers are the broker's, and it starts counting again.
+            // The identifiers are the broker's, and it starts counting again.
             self.unacknowledged.clear();
             self.ids.clear();
             self.releasing.clear();

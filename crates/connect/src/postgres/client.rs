@@ -1,4 +1,4 @@
-//! A connection to a server of PostgreSQL.
+//! A connection to a PostgreSQL server.
 
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -26,11 +26,11 @@ use crate::table::TableDefinition;
 /// How long an address may take to answer.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long a server may be silent before the kernel asks whether it is there, and how long what was sent may
-/// stay unacknowledged: a server that lost its power is noticed within a minute.
+/// How long a server may be silent before the kernel probes it, and how long sent data may stay
+/// unacknowledged: a server that lost its power is noticed within a minute.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long the kernel waits before it asks again, and then finds that the silence is too long.
+/// How long the kernel waits before it probes again, and then gives up.
 const PROBES: Duration = Duration::from_secs(10);
 
 pub(super) fn read(
@@ -56,7 +56,7 @@ pub(super) fn look_up(
     Ok(Arc::new(DatabaseLookup(table(definition, options)?)))
 }
 
-/// The table that the options describe. Connects to nothing.
+/// The table that the options describe. Does not connect.
 fn table(definition: &TableDefinition, options: &Options<'_>) -> Result<Arc<Table>, OptionError> {
     check_columns(definition, "postgres")?;
     const EXAMPLE: &str = "postgresql://user@localhost:5432/shop";
@@ -66,7 +66,7 @@ fn table(definition: &TableDefinition, options: &Options<'_>) -> Result<Arc<Tabl
         OptionError::new("url", reason, format!("write it as in 'url' = '{EXAMPLE}'"))
     };
     let mut config = Config::from_str(url).map_err(|error| {
-        // The error names what it stumbled over, and not the whole text, which may have a password.
+        // The error names only the invalid part, because the whole text may contain a password.
         let source = error.source().map(|source| format!(": {source}"));
         wrong(format!("can't be read{}", source.unwrap_or_default()))
     })?;
@@ -129,7 +129,7 @@ struct Address(Config);
 impl Server for Address {
     fn connect(&self, table: &Arc<Table>) -> Attempt<Box<dyn Client>> {
         let mut client = self.0.connect(NoTls).map_err(failure)?;
-        // Strings of times are in UTC, and written year first, whatever the server is set to.
+        // Times as strings are in UTC and in ISO format, whatever the server's settings.
         let settings = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; \
                         SET client_min_messages = 'warning'";
         client.batch_execute(settings).map_err(failure)?;
@@ -181,7 +181,7 @@ fn failure(error: postgres::Error) -> Failure {
     let detail = said.detail().map(|detail| format!(": {detail}"));
     let reason = format!("{}{}", said.message(), detail.unwrap_or_default());
     let code = said.code().code();
-    // The server is going away or not yet there: connection exceptions, shutdown, crash, starting up.
+    // The server is stopping or not available yet: connection exceptions, shutdown, crash, starting up.
     let is_lost = code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03");
     // Too many connections, and transactions that conflict.
     let passes = is_lost || matches!(code, "53300" | "40001" | "40P01");
@@ -206,7 +206,7 @@ struct PostgresClient {
     table: Arc<Table>,
     statements: Statements,
     client: postgres::Client,
-    /// Statements that the server knows.
+    /// The prepared statements.
     prepared: HashMap<String, Statement>,
 }
 
@@ -237,7 +237,7 @@ impl PostgresClient {
         done.map(|_| ()).map_err(failure)
     }
 
-    /// Gives the rows of a statement, of which the first `skipped` columns are no strings.
+    /// Passes on the rows of a statement, of which the first `skipped` columns are not strings.
     fn each_row(
         &mut self,
         sql: &str,
@@ -277,7 +277,7 @@ impl Client for PostgresClient {
         let sql = self.statements.look_up(&self.table, select);
         let keys = keys.iter().zip(&select.keys).map(|(texts, &column)| {
             let is_time = self.table.schema.field(column).data_type().is_temporal();
-            // Such a key is in no table, and asking for it would be an error.
+            // No table contains such a key, and asking for it would be an error.
             let is_known =
                 |text: &&str| !(text.contains('\0') || is_time && text.starts_with(['-', '+']));
             let texts = texts.iter().map(|text| Some(&text[..]).filter(is_known));

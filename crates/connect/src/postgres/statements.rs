@@ -1,5 +1,5 @@
 //! Statements over a table of PostgreSQL, whose parameters are arrays of strings: one for each column, so
-//! that a statement is the same for any number of rows, and one round trip takes them all.
+//! that the same statement works for any number of rows, with one round trip.
 
 use arrow_schema::DataType;
 
@@ -8,7 +8,7 @@ use crate::format::sql_type_name;
 
 /// A table, and the types that its columns have in the database.
 pub(super) struct Statements {
-    /// Its name, quoted.
+    /// The table's name, quoted.
     name: String,
     /// The type of each declared column, without a length: a cast to `varchar(5)` would cut the value off.
     types: Vec<String>,
@@ -39,7 +39,7 @@ impl Statements {
         })
     }
 
-    /// What is read of a column.
+    /// The expression that reads a column.
     fn read(&self, table: &Table, column: usize) -> String {
         let name = quoted(table.schema.field(column).name());
         match self.types[column].as_str() {
@@ -82,7 +82,7 @@ impl Statements {
         )
     }
 
-    /// Inserts rows, or puts them in the place of those with the same key.
+    /// Inserts rows, or replaces those with the same key.
     pub(super) fn insert(&self, table: &Table) -> String {
         let count = self.types.len();
         let values = self.types.iter().enumerate();
@@ -134,7 +134,7 @@ fn aliases(count: usize) -> String {
     aliases.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a column of the database can be what it is declared as.
+/// Whether a column of the database can have the declared type.
 fn fits(declared: &DataType, actual: &str) -> bool {
     let is_whole = matches!(actual, "smallint" | "integer" | "bigint");
     let is_float = matches!(actual, "real" | "double precision");
@@ -150,8 +150,8 @@ fn fits(declared: &DataType, actual: &str) -> bool {
     }
 }
 
-/// What the text of a key is cast to, so that an index is used and no value of the stream can fail: a
-/// number that an `integer` can't hold is still a `bigint`. `None` where the column is compared as text.
+/// The type to which the text of a key is cast, so that an index is used and no value of the stream can fail:
+/// a number that does not fit an `integer` is still a `bigint`. `None`: the column is compared as text.
 fn key_type<'a>(declared: &DataType, actual: &'a str) -> Option<&'a str> {
     Some(match declared {
         DataType::Boolean | DataType::Date32 | DataType::Timestamp(_, _) => actual,

@@ -1,7 +1,7 @@
 //! Rows of a tcp sink that wait for its peer.
 //!
-//! They begin with a whole row, so that the next peer can be sent what the last one did not take, from the
-//! beginning of a row on and with the names of the columns before it, where the format has them.
+//! They begin with a whole row, so that the next peer can be sent what the last one did not receive, from the
+//! beginning of a row on, after the header if the format has one.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,17 +16,17 @@ use crate::format::Format;
 /// Bytes for the peer.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// The bytes begin with a row, or with the header.
+    /// The bytes, which begin with a row or with the header.
     bytes: Vec<u8>,
-    /// This many of them were given to the kernel.
+    /// How many of the bytes were passed to the kernel.
     sent: usize,
     /// Bytes that were ever appended.
     written: u64,
-    /// What comes before the first row; empty where the format has nothing.
+    /// The header; empty if the format has none.
     header: Vec<u8>,
-    /// The header is to be sent to this peer, or stands at the beginning of `bytes`.
+    /// Whether the header must still be sent to this peer, or is at the beginning of `bytes`.
     has_header: bool,
-    /// A line end within quotes ends no row.
+    /// Whether a line end within quotes does not end a row.
     has_quotes: bool,
 }
 
@@ -39,7 +39,7 @@ impl Backlog {
             sent: 0,
             written: 0,
             header,
-            // The encoder makes the first one.
+            // The encoder writes the first header.
             has_header: true,
             has_quotes: matches!(format, Format::Csv(_)),
         }
@@ -53,7 +53,7 @@ impl Backlog {
         encoded
     }
 
-    /// Bytes that the kernel has not taken.
+    /// The bytes that the kernel has not accepted.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
@@ -68,18 +68,18 @@ impl Backlog {
         self.written
     }
 
-    /// How many of these were given to the kernel, at least.
+    /// How many of these were passed to the kernel, at least.
     pub(crate) fn handed(&self) -> u64 {
         self.written.saturating_sub(self.left() as u64)
     }
 
-    /// The kernel has taken this many more.
+    /// Records that the kernel has accepted this many more bytes.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
     }
 
-    /// Forgets what was sent: all of it where nothing is left, else whole rows when they are more than so
-    /// many bytes.
+    /// Discards the bytes that were sent: all of them if nothing is left, else whole rows once they are more
+    /// than this many bytes.
     pub(crate) fn forget_sent(&mut self, bytes_max: usize) {
         if self.left() == 0 {
             self.has_header &= self.bytes.is_empty();
@@ -90,7 +90,7 @@ impl Backlog {
         }
     }
 
-    /// The peer is gone: a row of which it may have the beginning goes to the next one.
+    /// The peer is gone: a row that it may have received in part goes to the next one.
     pub(crate) fn rewind(&mut self) {
         self.forget_rows();
         self.sent = 0;
@@ -116,8 +116,8 @@ impl Backlog {
     }
 }
 
-/// Where the last whole row ends of bytes that begin with a row: at a line end outside of quotes. Quotes
-/// within quotes are doubled.
+/// The end of the last whole row in bytes that begin with a row: a line end outside of quotes. Quotes within
+/// quotes are doubled.
 fn end_of_csv_rows(bytes: &[u8]) -> usize {
     let (mut end, mut is_quoted) = (0, false);
     for at in memchr2_iter(b'"', b'\n', bytes) {
@@ -141,7 +141,7 @@ pub(crate) struct Handed {
 #[derive(Debug, Default)]
 struct HandedState {
     bytes: u64,
-    /// The sink has ended: nothing more leaves.
+    /// Whether the sink has ended: nothing more is sent.
     is_closed: bool,
 }
 
@@ -171,8 +171,8 @@ impl Handed {
         self.moved.notify_all();
     }
 
-    /// Waits until this many bytes have left. Fails when the peer takes none, or is away, for this long, or
-    /// when the sink ends.
+    /// Waits until this many bytes were sent. Fails if the peer accepts none, or is not connected, for this
+    /// long, or if the sink ends.
     pub(crate) fn wait(&self, bytes: u64, patience: Duration) -> Result<()> {
         let mut state = self.state();
         let (mut before, mut moved) = (state.bytes, Instant::now());
@@ -212,10 +212,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the peers take before they leave: each gets whole rows after the header, but for the last
-        /// of one that left; all of them together have all rows in their order, and none twice.
+        /// However much the peers receive before they disconnect: each gets the header and then whole rows,
+        /// except for the last row of one that disconnected; together they have all rows, in order and none
+        /// twice.
         #[test]
-        fn the_next_peer_goes_on_with_a_whole_row(
+        fn the_next_peer_continues_with_a_whole_row(
             rows in prop::collection::vec("[a\n\"]{0,6}", 1..30),
             taken in prop::collection::vec((1usize..20, any::<bool>(), 0usize..8), 1..40),
             header in any::<bool>(),
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_waits_for_what_has_not_left() {
+    fn a_checkpoint_waits_for_rows_that_were_not_sent() {
         let handed = std::sync::Arc::new(Handed::new("here:1"));
         handed.note(5);
         handed.wait(5, Duration::ZERO).unwrap();
@@ -285,7 +286,7 @@ mod tests {
         handed.note(8);
         handed.note(10);
         waits.join().unwrap().unwrap();
-        // The end of the sink ends it, too.
+        // The end of the sink ends the wait, too.
         let waiting = std::sync::Arc::clone(&handed);
         let waits = std::thread::spawn(move || waiting.wait(11, Duration::from_secs(30)));
         handed.close();

@@ -1,4 +1,4 @@
-//! The blackhole sink: rows are evaluated and counted, and go nowhere.
+//! The blackhole sink: rows are evaluated, counted and discarded.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup_options: &[],
 };
 
-/// Takes everything.
+/// Accepts all rows.
 #[derive(Debug)]
 pub(crate) struct BlackholeConnector;
 
@@ -43,7 +43,7 @@ impl SinkConnector for BlackholeConnector {
             max_instances_saved: usize::MAX,
             uses_waiter: false,
             accepts: Accepts::Changes,
-            // Nothing is there, so nothing is there twice.
+            // Nothing is written, so nothing is written twice.
             delivery: Delivery::ExactlyOnce,
             may_lose_prepared: false,
         }

@@ -1,9 +1,9 @@
 //! The file sink: one file, or a folder of part files.
 //!
-//! Rows are written under a hidden name, and the file gets its own name when the query has ended well:
-//! a reader never sees half a result. A failed query removes its hidden files. That is [`whole`]; of a
-//! query that takes checkpoints, [`parts`] get their names with each, and a single file keeps
-//! [`growing`] to the end.
+//! Rows are written under a hidden name, and the file gets its own name when the query ends without an error:
+//! a reader never sees half a result. A failed query removes its hidden files. That is [`whole`]. If a query
+//! takes checkpoints, [`parts`] get their names with each one, and a single file keeps [`growing`] until the
+//! end.
 
 mod growing;
 mod output;
@@ -29,7 +29,7 @@ use growing::{Growing, GrowingSink};
 use parts::{PartName, PartSink};
 use whole::WholeSink;
 
-/// The fix for a file that a checkpoint has and the folder doesn't.
+/// The hint for a file that is in a checkpoint but not in the folder.
 const MEND_GONE: &str = "put it back, or start over without the checkpoints";
 
 /// The error for a checkpoint whose prepared files can't be read.
@@ -44,7 +44,7 @@ pub(crate) struct FileConnector {
     schema: SchemaRef,
     format: FileFormat,
     path: PathBuf,
-    /// One file rather than a folder of parts, and where it grows.
+    /// One file instead of a folder of parts, and the paths of its unfinished versions.
     one_file: Option<Growing>,
     overwrite: bool,
 }
@@ -95,7 +95,7 @@ impl FileConnector {
         })
     }
 
-    /// The sink of a query that takes no checkpoints.
+    /// The sink of a query without checkpoints.
     fn whole_sink(&self, instance: usize, instances: usize) -> WholeSink {
         let is_part = self.one_file.is_none();
         let (place, temporary) = if is_part {
@@ -113,7 +113,7 @@ impl FileConnector {
         WholeSink {
             encoder: FileEncoder::new(&self.format, &self.schema),
             is_part,
-            // The first instance clears away the parts of an earlier run with more of them.
+            // The first instance removes the parts of an earlier run with more instances.
             clears: is_part && self.overwrite && instance == 0,
             instances,
             place,

@@ -5,7 +5,7 @@ use super::{Connect, Publish, Qos, TEXT_BYTES_MAX, kind};
 /// Appends a packet whose body `write` makes.
 fn packet(out: &mut Vec<u8>, first: u8, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(first);
-    // Most packets are short: room for a length of one byte, and more of it when it is known.
+    // Most packets are short: reserves one byte for the length, and inserts more once the length is known.
     let at = out.len();
     out.push(0);
     write(out);
@@ -22,7 +22,7 @@ fn packet(out: &mut Vec<u8>, first: u8, write: impl FnOnce(&mut Vec<u8>)) {
     out.splice(at..=at, digits);
 }
 
-/// Text of at most 65,535 bytes, which settings and topics are checked for.
+/// A string of at most 65,535 bytes; settings and topics are checked for that.
 fn text(out: &mut Vec<u8>, text: &str) {
     let bytes = &text.as_bytes()[..text.len().min(TEXT_BYTES_MAX)];
     out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
@@ -37,12 +37,12 @@ pub(crate) fn connect(out: &mut Vec<u8>, connect: &Connect<'_>) {
             | u8::from(connect.password.is_some()) << 6
             | u8::from(connect.username.is_some()) << 7;
         out.push(flags);
-        // No keep-alive: the kernel finds out when the other host is gone, and nobody is woken for it.
+        // No keep-alive: the kernel notices when the other host is gone, without waking anybody.
         out.extend_from_slice(&[0, 0]);
         out.push(8);
         out.push(17);
         out.extend_from_slice(&connect.session_expiry_s.to_be_bytes());
-        // As many as there are numbers: Mosquitto takes a client that says nothing to mean 20.
+        // As many as there are identifiers: without this, Mosquitto assumes 20.
         out.extend_from_slice(&[33, 0xff, 0xff]);
         text(out, connect.client_id);
         for word in [connect.username, connect.password].into_iter().flatten() {
@@ -51,13 +51,13 @@ pub(crate) fn connect(out: &mut Vec<u8>, connect: &Connect<'_>) {
     });
 }
 
-/// Subscribes to a filter; messages for it carry the number `subscription`.
+/// Subscribes to a filter; its messages carry the number `subscription`.
 pub(crate) fn subscribe(out: &mut Vec<u8>, id: u16, filter: &str, qos: Qos, subscription: u8) {
     packet(out, kind::SUBSCRIBE << 4 | 2, |out| {
         out.extend_from_slice(&id.to_be_bytes());
         out.extend_from_slice(&[2, 11, subscription]);
         text(out, filter);
-        // Retained messages come once, with a subscription that is new to the session.
+        // Retained messages are sent once, with a subscription that is new to the session.
         const RETAINED_ONCE: u8 = 1 << 4;
         out.push(RETAINED_ONCE | qos as u8);
     });

@@ -1,6 +1,6 @@
 //! One file over the whole life of a query that takes checkpoints.
 //!
-//! It grows under a hidden name. A checkpoint has its length, to which a restored query cuts it before
+//! It grows under a hidden name. A checkpoint has its length, to which a restored query truncates it before
 //! it continues to write. The last one gives the file its own name.
 //!
 //! **Who may write.** The hidden name has the number of the incarnation, and a file with a number in its
@@ -8,16 +8,16 @@
 //! over, in [`Growing::recover`], before anything of it runs.
 //!
 //! - A writer holds a lock, and has checked *with* the lock that the file still has its name. An incarnation
-//!   that takes the file over holds the lock while it cuts and renames it. So an earlier incarnation that
-//!   is late finds that there is no file of its name, or that the one it has opened has lost it.
-//! - Where an earlier one doesn't let go of the lock, because it is slow, stopped or stuck, what the
-//!   checkpoint has of the file is copied instead. It may continue to write its own file, which nobody reads.
-//! - A file appears under a number only as a whole: renamed, or copied under another name first. So what
-//!   a checkpoint of incarnation 5 has is the beginning of the file with the number 5 or, where that one
-//!   has been taken over, of any with a later number.
+//!   that takes the file over holds the lock while it truncates and renames it. So an earlier incarnation
+//!   that is late finds that there is no file of its name, or that the one it has opened has been renamed.
+//! - If an earlier one doesn't release the lock, because it is slow, stopped or stuck, the part of the file
+//!   that the checkpoint covers is copied instead. It may continue to write its own file, which nobody reads.
+//! - A file gets a number only when it is complete: it is renamed, or copied under another name first. So the
+//!   part that a checkpoint of incarnation 5 covers is the beginning of the file with the number 5 or, if
+//!   that one has been taken over, of any file with a later number.
 //!
-//! A query may be restored to a cut after which this file has nothing to come: one of several ends
-//! first. Then there is a finished file and no hidden one, and its sink leaves it alone.
+//! A query may be restored to a checkpoint after which this file gets no more rows, because one of several
+//! sinks ends first. Then there is a finished file and no hidden one, and its sink leaves it alone.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -38,8 +38,8 @@ use crate::encode::Encoder;
 use crate::format::Format;
 use crate::packing::Packing;
 
-/// How often a file is looked for again that others take over at the same time: once for each
-/// incarnation that begins meanwhile.
+/// How often to look again for a file that others take over at the same time: once for each incarnation that
+/// starts meanwhile.
 const LOOKS_MAX: usize = 16;
 
 /// How long to wait for another writer of the file: workers whose parent has died end within a second.
@@ -48,17 +48,17 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How often to check whether it has ended.
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 
-/// What a checkpoint has of the file.
+/// What a checkpoint stores about the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Prepared {
-    /// Its name.
+    /// The file's name.
     file: String,
-    /// Its length.
+    /// The file's length.
     bytes: u64,
     /// The incarnation, and the number of its checkpoint, from 0.
     epoch: u64,
     number: u64,
-    /// This is the last checkpoint's.
+    /// Whether this belongs to the last checkpoint.
     is_last: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Growing {
 /// An unfinished file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Unfinished {
-    /// The incarnation that writes it; none in files of versions that did not number them.
+    /// The incarnation that writes it; `None` for files of versions that did not number them.
     epoch: Option<u64>,
     path: PathBuf,
 }
@@ -97,13 +97,13 @@ impl Growing {
             .join(format!(".{name}.{epoch:010}.unfinished"))
     }
 
-    /// The name of a copy while it is made.
+    /// The name of a copy while it is being made.
     fn copied(&self, epoch: u64) -> PathBuf {
         let name = &self.name;
         self.folder().join(format!(".{name}.{epoch:010}.copy"))
     }
 
-    /// Files of this name that have no end yet, in the order of their incarnations.
+    /// Unfinished files of this name, in the order of their incarnations.
     pub(super) fn unfinished(&self) -> Result<Vec<PathBuf>> {
         let found = self.look(".unfinished")?.into_iter();
         Ok(found.map(|found| found.path).collect())
@@ -169,7 +169,7 @@ impl Growing {
     /// Gives a file its name.
     fn settle(&self, hidden: &Path) -> Result<()> {
         match std::fs::rename(hidden, &self.path) {
-            // Somebody else resumes from the same checkpoint, and was faster.
+            // Another process resumes from the same checkpoint, and was faster.
             Err(error) if error.kind() == ErrorKind::NotFound && self.path.exists() => {}
             renamed => {
                 renamed.map_err(|error| failed(&self.path, "give the file its name", &error))?;
@@ -192,7 +192,7 @@ impl Growing {
             .final_one()
     }
 
-    /// Makes what is prepared durable.
+    /// Makes the prepared file durable.
     pub(super) fn secure(&self, prepared: &str) -> Result<()> {
         let hidden = self.hidden(self.parse(prepared)?.epoch);
         match hidden.exists() {
@@ -203,7 +203,7 @@ impl Growing {
         }
     }
 
-    /// Commits what was prepared: gives the file its name if that was the end.
+    /// Commits the prepared file: gives it its name if that was the end.
     pub(super) fn commit(&self, prepared: &str) -> Result<()> {
         let prepared = self.parse(prepared)?;
         let hidden = self.hidden(prepared.epoch);
@@ -221,8 +221,8 @@ impl Growing {
         }
     }
 
-    /// Gives the incarnation `epoch` a file of its own, with what the newest of these has of it; or gives
-    /// that one its name if it was the end. None where the query begins from nothing.
+    /// Gives incarnation `epoch` its own file, with the contents that the newest of these covers; or, if that
+    /// was the end, gives the file its name. `None` if the query starts from nothing.
     pub(super) fn recover(&self, epoch: u64, prepared: Option<&[String]>) -> Result<()> {
         let prepared = prepared.map(|all| all.iter().map(|text| self.parse(text)));
         let prepared = prepared.map(|all| all.collect::<Result<Vec<Prepared>>>());
@@ -238,7 +238,7 @@ impl Growing {
                     self.settle(&own)?;
                 }
             }
-            // It has been finished, and that was committed.
+            // The file was finished, and that was committed.
             None if prepared.is_some() && self.path.exists() => {}
             None => {
                 File::create(&own).map_err(|error| self.not_made(&error))?;
@@ -254,7 +254,7 @@ impl Growing {
             .mend("create the folder, or check its permissions")
     }
 
-    /// Removes what incarnations before this one have left. What they still write is removed with it.
+    /// Removes what earlier incarnations have left. Whatever they still write is removed with it.
     fn clear_away(&self, epoch: u64) -> Result<()> {
         let left = [self.look(".unfinished")?, self.look(".copy")?].concat();
         let mut old = left.into_iter();
@@ -264,7 +264,7 @@ impl Growing {
         })
     }
 
-    /// Takes the file over; false where it is finished.
+    /// Takes the file over; returns false if it is finished.
     fn take_over(&self, epoch: u64, newest: &Prepared) -> Result<bool> {
         for _ in 0..LOOKS_MAX {
             let files = self.look(".unfinished")?;
@@ -288,7 +288,7 @@ impl Growing {
         Err(taken_over(&self.hidden(epoch)))
     }
 
-    /// Takes over the first `bytes` bytes of this file; false where it isn't there any more.
+    /// Takes over the first `bytes` bytes of this file; returns false if it no longer exists.
     fn take(&self, from: &Path, epoch: u64, bytes: u64) -> Result<bool> {
         let Some(mut file) = open(from)? else {
             return Ok(false);
@@ -330,7 +330,7 @@ impl Growing {
 
     fn copy(&self, file: &mut File, bytes: u64, to: &Path) -> std::io::Result<()> {
         let mut copy = File::create(to)?;
-        // The kernel shares the blocks where the file system can.
+        // The kernel shares the blocks if the file system supports it.
         let copied = std::io::copy(&mut file.take(bytes), &mut copy)?;
         if copied != bytes {
             return Err(std::io::Error::other("it was cut meanwhile"));
@@ -339,7 +339,7 @@ impl Growing {
     }
 }
 
-/// Opens a file for writing or taking over; `None` where it doesn't exist.
+/// Opens a file for writing or taking over; `None` if it doesn't exist.
 fn open(path: &Path) -> Result<Option<File>> {
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => Ok(Some(file)),
@@ -348,7 +348,7 @@ fn open(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Whether it could be locked. Who holds the lock may take a moment to end.
+/// Returns whether the file could be locked. The process that holds the lock may take a moment to end.
 fn locked(file: &File, path: &Path) -> Result<bool> {
     let until = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -379,7 +379,7 @@ fn busy(path: &Path) -> Error {
     .mend("wait until that process has ended, or end it")
 }
 
-/// There is no file of this incarnation.
+/// The error if there is no file of this incarnation.
 fn taken_over(hidden: &Path) -> Error {
     let reason = "is gone: a later run has taken over, or somebody has removed it";
     Error::new(hidden.display().to_string(), reason).mend("let one run write the file")
@@ -391,9 +391,9 @@ pub(super) struct GrowingSink {
     schema: SchemaRef,
     file: Growing,
     epoch: u64,
-    /// None for a file that was finished before.
+    /// `None` for a file that was finished before.
     output: Option<(Encoder, Output)>,
-    /// Checkpoints of this incarnation.
+    /// The number of checkpoints of this incarnation.
     prepared: u64,
 }
 
@@ -481,7 +481,7 @@ impl Sink for GrowingSink {
         Ok(Some(text))
     }
 
-    /// What was not prepared is cut off by the incarnation that resumes from the last checkpoint.
+    /// The incarnation that resumes from the last checkpoint cuts off what was not prepared.
     fn finish(&mut self, _complete: bool) -> Result<()> {
         self.output = None;
         Ok(())

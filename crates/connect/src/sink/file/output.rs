@@ -8,11 +8,11 @@ use slackwater_engine::error::{Error, Result};
 
 use crate::packing::{Member, Packing};
 
-/// Bytes collected before they are written: large enough that a system call costs nothing beside
-/// making them.
+/// Bytes collected before they are written: large enough that the system call is cheap compared with encoding
+/// them.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// An error of the file system, with what can be done about it.
+/// An error of the file system, with a hint.
 pub(super) fn failed(place: &Path, what: &str, error: &std::io::Error) -> Error {
     let mend = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk",
@@ -43,7 +43,7 @@ pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     synced.map_err(|error| failed(folder, "sync the folder", &error))
 }
 
-/// Removes a file that may be there.
+/// Removes a file if it exists.
 pub(super) fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(path, "remove", &error)),
@@ -58,9 +58,9 @@ pub(super) struct Output {
     /// Bytes in the file.
     length: u64,
     packing: Option<Packing>,
-    /// The member that was begun.
+    /// The compressed member that was begun.
     member: Option<Member>,
-    /// What is to be written next.
+    /// The bytes that are written next.
     pub(super) buffer: Vec<u8>,
 }
 
@@ -101,7 +101,7 @@ impl Output {
         written.map_err(|error| failed(&self.path, "write", &error))
     }
 
-    /// What the bytes are in a compressed file.
+    /// Compresses the bytes if the file is compressed.
     fn pack(&mut self, bytes: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
         let Some(packing) = self.packing else {
             return Ok(None);
@@ -119,8 +119,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the buffer, and ends the member so that the file is whole. A compressed file without rows has
-    /// a member, too.
+    /// Writes the buffer, and ends the member so that the file is complete. A compressed file without rows
+    /// has a member, too.
     pub(super) fn end(&mut self) -> Result<()> {
         self.write_out()?;
         let failed = |error| failed(&self.path, "write", &error);
@@ -142,7 +142,7 @@ impl Output {
     }
 }
 
-/// Makes what was written durable.
+/// Makes the written bytes durable.
 pub(super) fn sync_file(path: &Path) -> Result<()> {
     let synced = File::open(path).and_then(|file| file.sync_all());
     synced.map_err(|error| failed(path, "sync", &error))

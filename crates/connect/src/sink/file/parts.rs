@@ -1,9 +1,9 @@
 //! A folder of parts, one for each checkpoint and instance that had rows.
 //!
 //! A part is written under a hidden name. At a checkpoint it is ended, then synced, and gets its own name
-//! when the checkpoint is stored. Its name has the incarnation, so two that are alive at the same time
-//! never write the same file; and an incarnation removes what earlier ones have left, never what later
-//! ones write.
+//! when the checkpoint is stored. Its name contains the incarnation, so two incarnations that are alive at
+//! the same time never write the same file; and an incarnation removes what earlier ones have left, never
+//! what later ones write.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -22,7 +22,7 @@ use super::{MEND_GONE, unreadable};
 use crate::file_encoder::FileEncoder;
 use crate::file_format::{EXTENSIONS, FileFormat};
 
-/// A part's name. As text, names of an instance are in the order in which the parts were written.
+/// A part's name. As text, names of one instance sort in the order in which the parts were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PartName {
     pub(super) instance: usize,
@@ -80,7 +80,7 @@ fn hidden_part(name: &str) -> Option<PartName> {
     PartName::parse(name.strip_prefix('.')?.strip_suffix(".tmp")?)
 }
 
-/// The number of a part of a query that took no checkpoints.
+/// The number of a part of a query without checkpoints.
 pub(super) fn plain_part(name: &str) -> Option<usize> {
     let (number, extension) = name.strip_prefix("part-")?.split_once('.')?;
     let is_ours = EXTENSIONS.contains(&extension);
@@ -104,12 +104,12 @@ pub(super) fn remove_where(folder: &Path, is_meant: impl Fn(&Path, &str) -> bool
     Ok(())
 }
 
-/// What a checkpoint has of a part.
+/// What a checkpoint stores about a part.
 #[derive(Debug, Serialize, Deserialize)]
 struct Prepared {
     hidden: String,
     name: String,
-    /// Its length; earlier versions did not note it.
+    /// The part's length; earlier versions did not store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
 }
@@ -123,7 +123,7 @@ impl Prepared {
             .ok_or_else(|| unreadable(folder, text))
     }
 
-    /// Rejects a part that is not as long as it was written.
+    /// Rejects a part whose length has changed.
     fn check_length(&self, path: &Path) -> Result<()> {
         let (Some(bytes), Ok(metadata)) = (self.bytes, path.metadata()) else {
             return Ok(());
@@ -150,7 +150,7 @@ pub(super) fn secure(folder: &Path, prepared: &str) -> Result<()> {
     sync_folder(folder)
 }
 
-/// Gives a prepared part its name. Does nothing when it has it.
+/// Gives a prepared part its name. Does nothing if it already has it.
 pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
     let part = Prepared::parse(folder, prepared)?;
     let (from, to) = (folder.join(&part.hidden), folder.join(&part.name));
@@ -159,7 +159,7 @@ pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
         Ok(()) => sync_folder(folder),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if to.exists() {
-                // Whoever renamed it may have died before it was synced.
+                // The process that renamed it may have died before syncing.
                 return sync_folder(folder);
             }
             let reason = format!("neither it nor {} exists any longer", part.hidden);
@@ -171,8 +171,8 @@ pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
     }
 }
 
-/// Commits what is prepared and removes what else earlier incarnations have not committed. Where the query
-/// begins from nothing (`prepared` is none) nothing that they have committed may stay either.
+/// Commits the prepared parts, and removes the other uncommitted parts of earlier incarnations. If the query
+/// starts from nothing (`prepared` is `None`), their committed parts are removed too.
 pub(super) fn recover(
     folder: &Path,
     epoch: u64,
@@ -183,7 +183,7 @@ pub(super) fn recover(
         commit(folder, prepared)?;
     }
     let is_old = |part: Option<PartName>| part.is_some_and(|part| part.epoch < epoch);
-    // First: what has lost its hidden file can't be committed any more.
+    // This comes first: a part without its hidden file can't be committed any more.
     remove_where(folder, |_, name| is_old(hidden_part(name)))?;
     if prepared.is_none() && overwrites {
         remove_where(folder, |_, name| is_old(PartName::parse(name)))?;
@@ -196,14 +196,14 @@ pub(super) struct PartSink {
     format: FileFormat,
     schema: SchemaRef,
     folder: PathBuf,
-    /// The name of the part that is written, or will be next.
+    /// The name of the part that is being written, or will be next.
     name: PartName,
-    /// It clears away the parts of earlier queries without checkpoints.
+    /// Whether this sink removes the parts of earlier queries without checkpoints.
     clears: bool,
     part: Option<Part>,
 }
 
-/// The part that is written.
+/// The part that is being written.
 struct Part {
     encoder: FileEncoder,
     output: Output,
@@ -295,11 +295,12 @@ impl Sink for PartSink {
         Ok(Some(text))
     }
 
-    /// What was not prepared is written again by the incarnation that resumes from the last checkpoint.
+    /// Rows that were not prepared are written again by the incarnation that resumes from the last
+    /// checkpoint.
     fn finish(&mut self, _complete: bool) -> Result<()> {
         let left = self.part.take();
         if left.is_some() {
-            // Parts that are prepared stay: a stored checkpoint may have them.
+            // Prepared parts stay: a stored checkpoint may contain them.
             let path = self.folder.join(hidden(&self.name.to_string()));
             let _ = std::fs::remove_file(path);
         }

@@ -1,4 +1,4 @@
-//! A file that gets its name when the query has ended well: of a query that takes no checkpoints.
+//! A file that gets its name when the query ends without an error, for queries without checkpoints.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -16,9 +16,9 @@ use crate::packing::Packing;
 /// Writes one file under a temporary name.
 pub(super) struct WholeSink {
     pub(super) encoder: FileEncoder,
-    /// The file is one of a folder's.
+    /// Whether the file belongs to a folder of parts.
     pub(super) is_part: bool,
-    /// It clears away the parts of an earlier run, which had more of them.
+    /// Whether this sink removes the parts of an earlier run with more instances.
     pub(super) clears: bool,
     pub(super) instances: usize,
     pub(super) place: PathBuf,
@@ -70,14 +70,14 @@ impl Sink for WholeSink {
     }
 
     fn flush(&mut self) -> Result<()> {
-        // Nobody reads a temporary file, but rows are not to be lost with the process.
+        // Nobody reads a temporary file, but rows must not be lost with the process.
         self.output.as_mut().map_or(Ok(()), Output::write_out)
     }
 
     fn finish(&mut self, complete: bool) -> Result<()> {
         let output = self.output.take();
         if !complete {
-            // It may never have been opened.
+            // The file may never have been opened.
             let _ = std::fs::remove_file(&self.temporary);
             return Ok(());
         }
