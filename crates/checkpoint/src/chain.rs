@@ -1,37 +1,36 @@
-//! When an instance writes all of its state again, instead of what has changed.
+//! Decides when an instance writes all of its state again, instead of only what has changed.
 //!
-//! An instance's state lies in a *base*, which holds everything, and *increments* behind it. A restore
-//! reads all of them. With B the bytes of the base, I those of the increments since, i the last one of
-//! them and L the state as it is now, the next one is an increment while
+//! An instance's state is stored in a *base*, which holds everything, and the *increments* after it. A
+//! restore reads all of them. With B the bytes of the base, I those of the increments since then, i those of
+//! the last increment and L those of the present state, the next snapshot is an increment while
 //!
 //! ```text
 //! B + I + i  ≤  2 · L + small
 //! ```
 //!
-//! so that a restore never reads much more than twice what there is: the next increment is taken to be
-//! as long as the last one. L isn't known in bytes of the store, but the operator knows what it holds in
-//! memory, M; with M₀ at the base it is B · M / M₀.
+//! so that a restore never reads much more than twice the state: this assumes that the next increment is as
+//! long as the last one. L isn't known in bytes of the store, but the operator knows its size in memory, M;
+//! with M₀ at the time of the base, L is B · M / M₀.
 //!
-//! What it costs: state of a steady size that changes by d bytes per checkpoint gets a base after about
-//! L/d increments. So as much is written in bases as in increments, and every byte of change is written
-//! twice at most. State that shrinks gets a base early: L falls, and what the base holds is gone.
-//! State that changes entirely between two checkpoints (small windows) gets one every time, which is as
-//! long as the increment would have been.
+//! The cost: state of a constant size that changes by d bytes per checkpoint gets a base after about L/d
+//! increments. So as much is written in bases as in increments, and every byte of change is written at most
+//! twice. State that shrinks gets a base early, because L falls. State that changes entirely between two
+//! checkpoints (small windows) gets a base every time, which is as long as the increment would have been.
 
-/// State that is not worth an increment: less than a request to an object store costs in time
-/// (20 ms at 3 MB/s).
+/// The size of state that is not worth an increment: writing it takes less time than a request to an object
+/// store (20 ms at 3 MB/s).
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// Objects of one instance that a restore reads at most: with 4,096 instances 65,536 requests, and a
+/// The most objects of one instance that a restore reads: with 4,096 instances 65,536 requests, and a
 /// manifest of 16 MiB.
 pub const CHAIN_MAX: usize = 16;
 
 /// When a base is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainRule {
-    /// Bytes that may be read beyond twice the state.
+    /// How many bytes may be read beyond twice the state.
     pub small_bytes: u64,
-    /// Parts that a chain has at most.
+    /// The most parts of a chain.
     pub parts_max: usize,
 }
 
@@ -44,27 +43,27 @@ impl Default for ChainRule {
     }
 }
 
-/// What is known of one instance's chain.
+/// The sizes of one instance's chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Chain {
     /// Bytes of the base.
     pub base_bytes: u64,
-    /// Bytes of the increments behind it.
+    /// Bytes of the increments after it.
     pub increment_bytes: u64,
     /// Bytes of the last increment.
     pub last_bytes: u64,
-    /// Parts of both.
+    /// How many parts the base and the increments have.
     pub parts: usize,
-    /// What the state took in memory at the base.
+    /// The size of the state in memory at the time of the base.
     pub base_memory: u64,
-    /// What it takes now.
+    /// The present size of the state in memory.
     pub memory: u64,
 }
 
 impl Chain {
-    /// Whether the next snapshot has to be a base.
+    /// Whether the next snapshot must be a base.
     pub fn needs_base(&self, rule: &ChainRule) -> bool {
-        // Without any part there is nothing to build upon, and nothing to write twice either.
+        // Without a part there is nothing to build upon, and nothing that would be written twice.
         if self.parts == 0 || self.parts >= rule.parts_max {
             return true;
         }
@@ -98,8 +97,8 @@ mod tests {
     }
 
     proptest! {
-        /// A restore reads at most twice the state, the step by which it changed last, and the constant;
-        /// and over a long time at most two bytes are written for each that changed.
+        /// A restore reads at most twice the state, plus the last change and the constant. In the long run at
+        /// most two bytes are written for each byte that changed.
         #[test]
         fn a_restore_reads_little_more_than_twice_the_state(
             start in 1_000_000u64..100_000_000,
@@ -127,7 +126,7 @@ mod tests {
                     chain.memory = live * 3;
                 }
                 let read = chain.base_bytes + chain.increment_bytes;
-                // The last increment may be longer than the one before it, and the state have shrunk.
+                // The last increment may be longer than the one before it, and the state may have shrunk.
                 let slack = 500_000 + 2 * 300_000 + rule.small_bytes;
                 prop_assert!(read <= 2 * before + slack, "{read} of {before}");
             }
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_state_is_written_twice_at_most() {
+    fn state_of_constant_size_is_written_at_most_twice() {
         let rule = ChainRule {
             parts_max: usize::MAX,
             ..ChainRule::default()

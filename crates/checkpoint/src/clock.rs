@@ -1,4 +1,4 @@
-//! Time as the state machines see it: it only goes on, and never by more than a step at once.
+//! Time as the state machines see it: it only increases, and never by more than one step at once.
 
 /// The time that has passed, from a clock that may jump.
 #[derive(Debug, Clone)]
@@ -9,7 +9,7 @@ pub(crate) struct Elapsed {
 }
 
 impl Elapsed {
-    /// A jump ahead counts for `step_max_ns` at most, one back for nothing.
+    /// A jump forward counts for at most `step_max_ns`, a jump back for nothing.
     pub fn new(step_max_ns: u64) -> Elapsed {
         Elapsed {
             last_ns: None,
@@ -18,7 +18,7 @@ impl Elapsed {
         }
     }
 
-    /// Takes the clock's time, and gives what has passed.
+    /// Takes the clock's time, and returns the time that has passed.
     pub fn advance(&mut self, now_ns: u64) -> u64 {
         let step = now_ns.saturating_sub(self.last_ns.unwrap_or(now_ns));
         self.last_ns = Some(now_ns);
@@ -26,13 +26,13 @@ impl Elapsed {
         self.elapsed_ns
     }
 
-    /// What has passed.
+    /// The time that has passed.
     pub fn ns(&self) -> u64 {
         self.elapsed_ns
     }
 
-    /// The clock's time at which to look again for what is due at `due_ns`: never more than a step ahead,
-    /// or what passes until then would not count in full.
+    /// The clock's time at which to check again for what is due at `due_ns`: never more than one step ahead,
+    /// or the time until then would not count in full.
     pub fn clock_ns(&self, due_ns: u64) -> u64 {
         let left = due_ns.saturating_sub(self.elapsed_ns);
         let last = self.last_ns.unwrap_or(0);
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jumps_count_for_a_step_or_for_nothing() {
+    fn jumps_count_for_one_step_or_nothing() {
         let mut elapsed = Elapsed::new(10);
         assert_eq!(elapsed.advance(1_000), 0);
         assert_eq!(elapsed.advance(1_007), 7);

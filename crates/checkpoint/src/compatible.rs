@@ -1,62 +1,63 @@
-//! Whether a query can go on from a checkpoint that another version of it has written.
+//! Checks whether a query can resume from a checkpoint that another version of it has written.
 //!
-//! Nodes are found again by their keys, and the state of a node fits where it means the same ([`Meaning`]):
-//! group keys, aggregates, window, types of columns. What only decides which rows come (a filter, a
-//! projection before it) is no part of that, and may change. What differs is found by whoever knows the
-//! format ([`Differs`]).
+//! Nodes are matched by their keys, and the state of a node fits if its meaning is the same ([`Meaning`]):
+//! group keys, aggregates, window, column types. Whatever only decides which rows arrive (a filter or
+//! projection before it) is not part of the meaning, and may change. The caller, who knows the format of
+//! meanings, finds the difference ([`Differs`]).
 //!
 //! | change | |
 //! |---|---|
-//! | parallelism, filters, computed columns, settings | fits: state is by bucket, and the rows behind it stay what they were |
-//! | a node's state means something else, another kind of node | refused |
-//! | a node is gone | refused, unless it may be lost, or has nothing (a sink that has committed all) |
-//! | a new sink | begins with the rows that come next |
+//! | parallelism, filters, computed columns, settings | fits: state is by bucket, and keeps its meaning |
+//! | a node's state has another meaning, or the node another kind | refused |
+//! | a node is missing | refused, unless its state may be lost or is empty (a sink that has committed all) |
+//! | a new sink | starts with the rows that come next |
 //! | a new source | is read from its beginning |
-//! | a new stateful node | begins empty; refused when rows that it should have seen have been read, unless it may miss them |
+//! | a new stateful node | starts empty; refused if it has missed rows, unless it may miss them |
 //! | another number of buckets | refused |
 //!
-//! All reasons are given at once, each with its mend.
+//! All reasons are returned together, each with a hint.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, Kind};
 use crate::manifest::{Identity, Manifest, Meaning, Node, NodeKind};
 
-/// A node of the query that is to go on.
+/// A node of the query that resumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// What it is.
+    /// The node's identity.
     pub identity: Identity,
-    /// The keys of the sources whose rows reach it; for a source none.
+    /// The keys of the sources whose rows reach it; empty for a source.
     pub sources: Vec<String>,
-    /// It may begin empty although rows that it should have seen have been read.
+    /// Whether the node may start empty although rows that it should have seen were already read.
     pub may_begin_empty: bool,
 }
 
-/// How the new query goes on.
+/// How the new query resumes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mapping {
-    /// For each new node the index of the old one that it goes on from; none for those that begin empty.
+    /// For each new node the index of the old one whose state it takes over; `None` for nodes that start
+    /// empty.
     pub from: Vec<Option<usize>>,
-    /// Keys of old nodes whose state is given up.
+    /// Keys of old nodes whose state is dropped.
     pub dropped: Vec<String>,
 }
 
-/// What the state of a stored node means otherwise than that of the node that is to resume from it: the
-/// reason, for users, or `None` where it means the same.
+/// Compares the meaning of a stored node's state with that of the node that resumes from it: returns the
+/// difference, for users, or `None` if the meanings are the same.
 pub type Differs<'a> = &'a dyn Fn(&Meaning, &Meaning) -> Option<String>;
 
-/// [`Differs`] where meanings are the same if they are equal.
+/// [`Differs`] for meanings that are the same if they are equal.
 pub fn unequal(stored: &Meaning, now: &Meaning) -> Option<String> {
     (stored != now).then(|| format!("its state was {stored:?}, and is {now:?}"))
 }
 
-/// What of the old query goes on as what of the new one. `droppable` are keys of old nodes whose state
-/// may be lost.
+/// Matches the nodes of the old query with those of the new one. `droppable` are keys of old nodes whose
+/// state may be lost.
 ///
 /// # Errors
 ///
-/// Every reason why it can't, one error each; the place is the node.
+/// Every reason why the query can't resume, one error each; the place is the node.
 pub fn map(
     manifest: &Manifest,
     buckets: u32,
@@ -99,7 +100,7 @@ pub fn map(
         if droppable.contains(key) {
             mapping.dropped.push(key.clone());
         } else if let Some(reason) = loss(node) {
-            let mend = "keep it in the query, or begin anew";
+            let mend = "keep it in the query, or start over";
             reasons.push(refused(key, &reason, mend));
         }
     }
@@ -110,9 +111,9 @@ pub fn map(
     }
 }
 
-/// The old node's state is the new one's.
+/// Checks that the old node's state fits the new node.
 fn same(old: &Identity, new: &Identity, differs: Differs<'_>) -> Result<(), Error> {
-    let mend = "go back to what it was, or begin anew";
+    let mend = "undo the change, or start over";
     if old.kind != new.kind {
         let reason = format!("it was a {}, and is a {}", name(old.kind), name(new.kind));
         return Err(refused(&new.key, &reason, mend));
@@ -123,7 +124,7 @@ fn same(old: &Identity, new: &Identity, differs: Differs<'_>) -> Result<(), Erro
     }
 }
 
-/// A node that the old query didn't have.
+/// Checks a node that the old query didn't have.
 fn may_begin(manifest: &Manifest, wanted: &Wanted) -> Result<(), Error> {
     if wanted.identity.kind != NodeKind::Stateful || wanted.may_begin_empty {
         return Ok(());
@@ -136,24 +137,26 @@ fn may_begin(manifest: &Manifest, wanted: &Wanted) -> Result<(), Error> {
         None => Ok(()),
         Some(source) => {
             let reason = format!("it is new, and rows of '{source}' that belong to it were read");
-            let mend = "leave it out, or begin anew";
+            let mend = "leave it out, or start over";
             Err(refused(&wanted.identity.key, &reason, mend))
         }
     }
 }
 
-/// What would be lost with an old node.
+/// What would be lost if an old node is dropped.
 fn loss(node: &Node) -> Option<String> {
     let partitions = || node.partitions.iter();
     match node.identity.kind {
         NodeKind::Stateful if node.parts.is_empty() => None,
-        NodeKind::Stateful => Some("it is gone from the query, and has state".to_string()),
+        NodeKind::Stateful => Some("it is no longer in the query, and has state".to_string()),
         NodeKind::Source if partitions().all(|p| p.position == 0 && !p.ended) => None,
         NodeKind::Source => {
-            Some("it is gone from the query, and its positions would be forgotten".to_string())
+            Some("it is no longer in the query, and its positions would be lost".to_string())
         }
         NodeKind::Sink if node.pending.is_empty() => None,
-        NodeKind::Sink => Some("it is gone from the query, and rows wait to be committed".into()),
+        NodeKind::Sink => {
+            Some("it is no longer in the query, and rows wait to be committed".into())
+        }
     }
 }
 

@@ -1,30 +1,31 @@
 //! Decides when a checkpoint is taken, when it is stored, and when it may be committed.
 //!
-//! A pure state machine: no clock, no I/O. Whoever has both calls [`Coordinator::handle`] with what has
-//! happened, does what it says, and calls it with [`Input::Tick`] at [`Coordinator::next_ns`], which is
-//! never while there is nothing to wait for (I7). One coordinator serves one incarnation; when that fails
-//! it is dropped, and whatever arrives for it later goes nowhere.
+//! A pure state machine: no clock, no I/O. The caller, who has both, calls [`Coordinator::handle`] with each
+//! event, carries out the outputs, and calls it with [`Input::Tick`] at [`Coordinator::next_ns`], which is
+//! `None` while there is nothing to wait for (I7). One coordinator serves one incarnation; when that fails
+//! the coordinator is dropped, and events that arrive for it later are ignored.
 //!
-//! - **When.** A checkpoint begins one interval after the first change that is in none yet, and half an
-//!   interval after the end of the one before at the earliest. So nothing that was read is behind by much
-//!   more than an interval, a slow store doesn't make the query take checkpoints all the time, and
-//!   without a change there is none.
-//! - **One at a time.** What is said of a barrier that is no longer in flight is ignored.
-//! - **Order.** Every member has snapshotted, and every part is stored → the manifest is stored → sinks
-//!   commit → what is old is removed. Never otherwise.
-//! - **Aborts.** A barrier that takes longer than the time-out is given up, like one whose snapshot or
-//!   storing failed. Sinks keep what they have prepared, and name it as pending at the next barrier: a
-//!   manifest whose storing seemed to fail may be there after all. The next try comes after a tenth of the
-//!   interval, doubled each time up to the interval, and from the second on everybody writes a base: parts
-//!   that it would build upon may be gone. After [`Settings::failures_max`] in a row it is over.
-//! - **The end.** A member that has ended is asked no more; what it said last counts at every later
-//!   barrier. When all have, one last checkpoint says so, its commits are made, and then the query is
+//! - **When.** A checkpoint starts one interval after the first change that is in no checkpoint yet, but not
+//!   before half an interval has passed since the last one ended. So rows wait not much longer than an
+//!   interval for their checkpoint, a slow store doesn't make the query take checkpoints all the time, and
+//!   without a change there is no checkpoint.
+//! - **One at a time.** Events of a barrier that is no longer in flight are ignored.
+//! - **Order.** Every member has taken its snapshot, and every part is stored → the manifest is stored →
+//!   sinks commit → old checkpoints are removed. Never in another order.
+//! - **Aborts.** A barrier that takes longer than the time-out is aborted, as is one whose snapshot or
+//!   storing failed. Sinks keep what they have prepared, and report it as pending at the next barrier: a
+//!   manifest whose storing seemed to fail may exist after all. The next attempt follows after a tenth of the
+//!   interval, doubled each time up to the interval. From the second attempt on every member writes a base,
+//!   because the parts that an increment would build upon may be gone. After [`Settings::failures_max`]
+//!   failures in a row the query ends.
+//! - **The end.** A member that has ended is not asked any more; its last report counts at every later
+//!   barrier. When all have ended, one last checkpoint says so, its commits are made, and then the query is
 //!   finished.
-//! - **A stop.** The next barrier ends the sources, and it is the last one that they are sent, whatever was
-//!   read before it reached them: members that are stopped say nothing at their end, so a later barrier
-//!   would wait for them until its time-out.
-//! - **Jumps of the clock.** See [`crate::clock`]: one counts for an interval or a quarter of the time-out
-//!   at most.
+//! - **A stop.** The next barrier ends the sources, and it is the last one, whatever was read before it
+//!   reached them: members that are stopped report nothing at their end, so a later barrier would wait for
+//!   them until its time-out.
+//! - **Jumps of the clock.** See [`crate::clock`]: a jump counts for at most an interval or a quarter of the
+//!   time-out.
 
 use std::collections::BTreeSet;
 
@@ -37,17 +38,17 @@ mod message;
 
 pub use message::{Costs, Input, Output, Report};
 
-/// The shortest time to the next try, as a share of the interval; it doubles with each failure.
+/// The shortest time to the next attempt, as a fraction of the interval; it doubles with each failure.
 const RETRY_SHARE: u64 = 10;
 
 /// How a query takes checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// From the first change to the barrier.
+    /// The time from the first change to the barrier.
     pub interval_ns: u64,
-    /// From the barrier to the stored manifest, at most.
+    /// The longest time from the barrier to the stored manifest.
     pub timeout_ns: u64,
-    /// So many checkpoints in a row may fail; the next one ends the query.
+    /// How many checkpoints in a row may fail; the next failure ends the query.
     pub failures_max: u32,
     /// When an instance writes a base.
     pub chain: ChainRule,
@@ -64,32 +65,32 @@ impl Default for Settings {
     }
 }
 
-/// Who takes part in the checkpoints of an incarnation: every instance of every node that has positions,
-/// state or commits. Members are named by their index in [`Plan::members`].
+/// The members of an incarnation's checkpoints: every instance of every node that has positions, state or
+/// commits. Members are named by their index in [`Plan::members`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
     /// Buckets that keys fall into.
     pub buckets: u32,
     /// The nodes.
     pub nodes: Vec<Identity>,
-    /// The instances: index of the node, and number among its instances.
+    /// The instances: the index of the node, and the number among its instances.
     pub members: Vec<(usize, u32)>,
-    /// Partitions that the restored checkpoint had, by index of the node: those that no source reports
-    /// (a file that is away for now) stay in later checkpoints.
+    /// Partitions that the restored checkpoint had, by index of the node: those that no source reports (a
+    /// file that is missing for now) stay in later checkpoints.
     pub restored: Vec<(usize, Partition)>,
 }
 
-/// A member, and what it has said.
+/// A member, and what it has reported.
 #[derive(Debug, Clone, Default)]
 struct Member {
     node: usize,
     instance: u32,
-    /// Its parts in the last stored checkpoint.
+    /// The member's parts in the last stored checkpoint.
     parts: Vec<Part>,
     chain: Chain,
-    /// It has other buckets than at its last base.
+    /// Whether it has other buckets than at its last base.
     has_moved: bool,
-    /// What it said at its end, and the last barrier that it answered before.
+    /// Its report at its end, and the last barrier that it answered before.
     ended: Option<(u64, Report)>,
 }
 
@@ -98,17 +99,17 @@ struct Member {
 struct Flight {
     barrier: u64,
     begun_ns: u64,
-    /// Members that write everything at this barrier.
+    /// Members that write a base at this barrier.
     bases: BTreeSet<usize>,
-    /// What each member has said; none for those that haven't.
+    /// The report of each member; `None` for those that have not answered.
     reports: Vec<Option<Report>>,
     /// Parts that were stored, with their members.
     parts: Vec<(usize, Part)>,
-    /// When all members had snapshotted.
+    /// When all members had taken their snapshots.
     aligned_ns: Option<u64>,
-    /// When the manifest was given to the store.
+    /// When the manifest was passed to the store.
     storing: bool,
-    /// It is the last one.
+    /// Whether it is the last one.
     is_final: bool,
 }
 
@@ -117,19 +118,19 @@ enum State {
     /// No barrier is in flight.
     Waiting,
     Flying(Box<Flight>),
-    /// The last checkpoint is stored; these members have still to commit.
+    /// The last checkpoint is stored; these members must still commit.
     Committing(u64, BTreeSet<usize>),
-    /// Over, one way or the other.
+    /// The query has ended.
     Over,
 }
 
-/// Whether the query is to be stopped.
+/// Whether the query should stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     No,
-    /// By the next barrier, as soon as it can be sent.
+    /// With the next barrier, as soon as it can be sent.
     Wanted,
-    /// The barrier that stops the sources is sent, or they have ended by themselves.
+    /// The barrier that stops the sources was sent, or they have reached their ends.
     Sent,
 }
 
@@ -144,10 +145,10 @@ pub struct Coordinator {
     /// The last barrier that was sent, and the last one whose checkpoint is stored.
     barrier: u64,
     stored: Option<u64>,
-    /// When the next checkpoint is due; none without a change.
+    /// When the next checkpoint is due; `None` without a change.
     due_ns: Option<u64>,
     stop: Stop,
-    /// When the last one ended.
+    /// When the last checkpoint ended.
     ended_ns: Option<u64>,
     failures: u32,
     costs: Costs,
@@ -158,7 +159,7 @@ impl Coordinator {
     ///
     /// # Panics
     ///
-    /// When it has no members, or one of a node that the plan doesn't have.
+    /// If the plan has no members, or a member of a node that it doesn't have.
     pub fn new(settings: Settings, plan: Plan) -> Coordinator {
         assert!(!plan.members.is_empty(), "a query without a source");
         let step_max_ns = settings.interval_ns.min(settings.timeout_ns / 4);
@@ -199,8 +200,8 @@ impl Coordinator {
         }
     }
 
-    /// When it has to be called at the latest, on the caller's clock; none while there is nothing to
-    /// wait for.
+    /// The time at which it must be called at the latest, on the caller's clock; `None` while there is
+    /// nothing to wait for.
     pub fn next_ns(&self) -> Option<u64> {
         let due_ns = match &self.state {
             State::Waiting => self.due_ns?,
@@ -210,7 +211,7 @@ impl Coordinator {
         Some(self.clock.clock_ns(due_ns))
     }
 
-    /// Takes in what has happened, and says what is to be done, in that order.
+    /// Handles an event, and returns what to do, in that order.
     pub fn handle(&mut self, now_ns: u64, input: Input) -> Vec<Output> {
         self.clock.advance(now_ns);
         let mut outputs = Vec::new();
@@ -266,13 +267,14 @@ impl Coordinator {
         outputs
     }
 
-    /// The time of the next checkpoint that is wanted at `due_ns`.
+    /// The time of the next checkpoint that is due at `due_ns`.
     fn not_too_soon(&self, due_ns: u64) -> u64 {
         let ended_ns = self.ended_ns.unwrap_or(0);
         due_ns.max(ended_ns.saturating_add(self.settings.interval_ns / 2))
     }
 
-    /// A snapshot of these instances can't build upon what they have stored: they have other buckets.
+    /// The next snapshot of these instances can't build upon what they have stored, because they have other
+    /// buckets.
     fn forget_chains(&mut self, node: &str) {
         let nodes = &self.plan.nodes;
         for member in &mut self.members {
@@ -284,14 +286,14 @@ impl Coordinator {
         self.members.iter().all(|member| member.ended.is_some())
     }
 
-    /// Whether there is anybody who would send a barrier.
+    /// Whether any member would send a barrier.
     fn has_sources(&self) -> bool {
         let is_source = |member: &Member| self.plan.nodes[member.node].kind == NodeKind::Source;
         let mut sources = self.members.iter().filter(|member| is_source(member));
         sources.any(|member| member.ended.is_none())
     }
 
-    /// Begins a checkpoint when one is due and nothing stands against it.
+    /// Starts a checkpoint if one is due and nothing prevents it.
     fn begin(&mut self, outputs: &mut Vec<Output>) {
         let is_due = self.due_ns.is_some_and(|due_ns| due_ns <= self.clock.ns());
         let stops = self.stop == Stop::Wanted;
@@ -305,7 +307,7 @@ impl Coordinator {
             self.stop = Stop::Sent;
         }
         if !is_final && (were_stopped || !self.has_sources()) {
-            // What the others still say comes with their end.
+            // The other members report when they end.
             return;
         }
         self.barrier += 1;
@@ -361,7 +363,7 @@ impl Coordinator {
         self.costs.aborted += 1;
         self.failures += 1;
         for (index, member) in self.members.iter_mut().enumerate() {
-            // What fails twice may fail because of what it builds upon.
+            // A checkpoint that fails twice may fail because of the parts that it builds upon.
             member.has_moved |= self.failures > 1 || flight.bases.contains(&index);
         }
         self.ended_ns = Some(self.clock.ns());

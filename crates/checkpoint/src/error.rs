@@ -1,4 +1,4 @@
-//! The one error of this crate: where, what, and the mend.
+//! The error of this crate: the place, the reason, and a hint.
 
 use std::fmt;
 
@@ -8,33 +8,33 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What a caller does about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// An object isn't there.
+    /// An object doesn't exist.
     Missing,
-    /// An object is there and is not what was written: another checkpoint has to do.
+    /// An object exists and is not what was written: another checkpoint must be used.
     Corrupt,
     /// A later incarnation has taken over: this one must stop, and may not commit anything.
     Fenced,
-    /// Storage can't be reached, is full, or forbids it: nothing is known of what is stored there.
+    /// The storage can't be reached, is full, or denies access: it is unknown what is stored there.
     Unavailable,
-    /// What the caller or the user asked for can't be.
+    /// The request of the caller or the user is not possible.
     Invalid,
 }
 
-/// Why something was not stored or read. Displayed as `place: reason (mend)`.
+/// Why something was not stored or read. Displayed as `place: reason (hint)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What a caller does about it.
+    /// The kind of the error, which decides what a caller does.
     pub kind: Kind,
     /// The object, directory or URL.
     pub place: String,
     /// What happened.
     pub reason: String,
-    /// What the user can do about it; empty when nothing better than the reason is known.
+    /// What the user can do about it; empty if the reason says it all.
     pub mend: String,
 }
 
 impl Error {
-    /// An error at a place, without a mend.
+    /// An error at a place, without a hint.
     pub fn new(kind: Kind, place: impl Into<String>, reason: impl Into<String>) -> Error {
         Error {
             kind,
@@ -44,7 +44,7 @@ impl Error {
         }
     }
 
-    /// Bytes that are not what was written.
+    /// The error for bytes that are not what was written.
     pub(crate) fn corrupt(place: impl Into<String>, reason: impl Into<String>) -> Error {
         Error::new(Kind::Corrupt, place, reason)
     }

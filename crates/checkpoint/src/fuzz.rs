@@ -1,13 +1,13 @@
-//! What must hold for any bytes; the bodies of the fuzz targets `manifest` and `part`, here so that an
-//! ordinary test runs their corpus too.
+//! The properties that hold for any bytes: the bodies of the fuzz targets `manifest` and `part`, here so that
+//! an ordinary test runs their corpus too.
 
 use arrow_buffer::Buffer;
 
 use crate::manifest::record::Record;
 use crate::part;
 
-/// Reads `bytes` as a record: once as they are, once with its first line put right. What is accepted comes
-/// out the same when it is written and read again.
+/// Reads `bytes` as a record: once as they are, once with the first line corrected. A record that is accepted
+/// is the same after it is written and read again.
 pub fn fuzz_manifest(bytes: &[u8]) {
     let mut inputs = vec![bytes.to_vec()];
     inputs.extend(mended(bytes));
@@ -19,7 +19,7 @@ pub fn fuzz_manifest(bytes: &[u8]) {
     }
 }
 
-/// The second line behind a first one that fits: a mutation gets past the checksum.
+/// The second line after a first line that matches it, so that a mutation gets past the checksum.
 fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
     let at = bytes.iter().position(|&byte| byte == b'\n')?;
     let body = bytes[at + 1..].strip_suffix(b"\n")?;
@@ -30,8 +30,8 @@ fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
     ))
 }
 
-/// Reads `bytes` as a part, past its checksum. What is accepted comes out the same when it is written and
-/// read again.
+/// Reads `bytes` as a part, without comparing its checksum. A part that is accepted is the same after it is
+/// written and read again.
 pub fn fuzz_part(bytes: &[u8]) {
     let Ok(batches) = part::decode_checked(&Buffer::from(bytes.to_vec())) else {
         return;
@@ -41,7 +41,7 @@ pub fn fuzz_part(bytes: &[u8]) {
     }
     let again = part::encode(&batches).expect("what was read can be written");
     let again = part::decode_checked(&Buffer::from(again)).expect("what was written can be read");
-    // Floats that are no numbers differ from themselves; their text doesn't.
+    // NaN differs from itself; its text doesn't.
     assert_eq!(format!("{again:?}"), format!("{batches:?}"));
 }
 

@@ -1,5 +1,5 @@
-//! The durable half of checkpoints: what is stored, when it is valid, and how a query comes back from it.
-//! It knows nothing of the engine; plain data in, plain data out.
+//! The durable half of checkpoints: what is stored, when it is valid, and how a query resumes from it. It is
+//! independent of the engine: plain data in, plain data out.
 //!
 //! ```text
 //!          snapshots                             manifest, last
@@ -9,7 +9,7 @@
 //!                recovery.rs ─► newest valid ─► compatible.rs ─► members of the next incarnation
 //! ```
 //!
-//! One incarnation of a query begins, stores a checkpoint, and the next one goes on from it:
+//! One incarnation of a query starts and stores a checkpoint, and the next one resumes from it:
 //!
 //! ```
 //! use slackwater_checkpoint::manifest::{Manifest, Node, Identity, Meaning, NodeKind};
@@ -50,8 +50,8 @@
 //! # }
 //! ```
 //!
-//! `coordinator.rs` and `recovery.rs` are pure state machines: no clock, no I/O, no threads. What the whole
-//! promises, and what of it the simulator checks: `docs/internals/checkpoints.md`.
+//! `coordinator.rs` and `recovery.rs` are pure state machines: no clock, no I/O, no threads.
+//! `docs/internals/checkpoints.md` says what is promised, and what the simulator checks.
 
 mod error;
 pub use error::{Error, Kind, Result};

@@ -1,4 +1,4 @@
-//! Where checkpoints lie: a directory, or a URL of an object store.
+//! Where checkpoints are stored: a directory, or a URL of an object store.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use object_store::local::LocalFileSystem;
 
 use crate::error::{Error, Kind, Result};
 
-/// Objects, and what is known of where they lie.
+/// The objects, and their location.
 pub(crate) struct Location {
     pub objects: Arc<dyn ObjectStore>,
-    /// The directory, where it is one.
+    /// The directory, if it is one.
     pub directory: Option<PathBuf>,
 }
 
-/// Opens a directory, which is made if it isn't there, or a URL.
+/// Opens a directory, which is created if it doesn't exist, or a URL.
 pub(crate) fn open(location: &str) -> Result<Location> {
     let Some((scheme, rest)) = location.split_once("://") else {
         return directory(location, Path::new(location));
@@ -28,16 +28,16 @@ pub(crate) fn open(location: &str) -> Result<Location> {
         "file" => Err(Error::new(
             Kind::Invalid,
             location,
-            "a file URL here has three slashes, and nothing in it is escaped",
+            "a file URL must have three slashes, and no escapes",
         )
         .mend("write the path itself")),
         "s3" | "s3a" => s3(location),
         _ => Err(Error::new(
             Kind::Invalid,
             location,
-            format!("checkpoints can't lie in '{scheme}://'"),
+            format!("checkpoints can't be stored in '{scheme}://'"),
         )
-        .mend("a path, file:///path or s3://bucket/folder")),
+        .mend("write a path, file:///path or s3://bucket/folder")),
     }
 }
 
@@ -55,7 +55,7 @@ fn directory(location: &str, path: &Path) -> Result<Location> {
     match std::fs::create_dir_all(path) {
         Ok(()) => {}
         Err(error) if path.exists() && !path.is_dir() => {
-            return failed(error.to_string(), "it has to be a directory");
+            return failed(error.to_string(), "it must be a directory");
         }
         Err(error) => return failed(error.to_string(), mend(error.kind())),
     }
@@ -76,12 +76,12 @@ fn directory(location: &str, path: &Path) -> Result<Location> {
 pub(crate) fn mend(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::PermissionDenied => {
-            "the user that runs this has to be allowed to write there, or name another place"
+            "give the user that runs this permission to write there, or name another place"
         }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there, or keep fewer",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
         ErrorKind::ReadOnlyFilesystem => "name a place that can be written",
-        ErrorKind::NotFound => "the directory was removed: make it anew, or name another place",
-        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => "it has to be a directory",
+        ErrorKind::NotFound => "the directory was removed: create it again, or name another place",
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => "it must be a directory",
         _ => "",
     }
 }
@@ -97,14 +97,16 @@ fn s3(location: &str) -> Result<Location> {
     if bucket.is_empty() {
         return Err(invalid("it names no bucket".to_string()).mend("s3://bucket/folder"));
     }
-    // Records are put only where none is; that is what fences earlier incarnations.
+    // A record is put only if none exists; this fences earlier incarnations.
     let objects = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         .build()
         .map_err(|error| {
-            invalid(error.to_string())
-                .mend("set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, for others than AWS, AWS_ENDPOINT")
+            invalid(error.to_string()).mend(
+                "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, if it is not AWS, \
+                 AWS_ENDPOINT",
+            )
         })?;
     let folder = object_store::path::Path::parse(folder.trim_end_matches('/'))
         .map_err(|error| invalid(error.to_string()))?;

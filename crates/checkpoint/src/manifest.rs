@@ -1,8 +1,8 @@
-//! What makes a checkpoint: plain data, written last.
+//! The description of a checkpoint: plain data, written last.
 //!
-//! A manifest names every object that the checkpoint consists of, with length and checksum, and holds
-//! what is small itself: positions of sources, and commits that sinks have prepared. Nothing that it
-//! doesn't name belongs to the checkpoint. How it lies in storage: [`record`].
+//! A manifest names every object that the checkpoint consists of, with length and checksum, and contains
+//! small things itself: the positions of sources, and commits that sinks have prepared. Objects that it
+//! doesn't name don't belong to the checkpoint. [`record`] describes the stored form.
 
 use std::collections::{HashMap, HashSet};
 use std::result::Result;
@@ -12,62 +12,62 @@ use serde_json::Value;
 
 pub mod record;
 
-/// Nodes of a query, instances of a node, parts of a checkpoint and the like: 2^20 of each. A part
-/// takes about 250 bytes in a manifest, so that so many would fill it ([`record::RECORD_BYTES_MAX`]).
+/// The most nodes of a query, instances of a node, parts of a checkpoint and so on: 2^20 of each. A part
+/// takes about 250 bytes in a manifest, so that this many would fill it ([`record::RECORD_BYTES_MAX`]).
 pub const ENTRIES_MAX: usize = 1 << 20;
 
-/// A valid checkpoint, as it is restored.
+/// A valid checkpoint.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Its number, given when it is stored: checkpoints of one store are numbered upwards, whatever
-    /// incarnation writes them.
+    /// The checkpoint's number, set when it is stored. The numbers in one store increase, whichever
+    /// incarnation writes.
     pub number: u64,
-    /// The incarnation that wrote it, given when it is stored.
+    /// The incarnation that wrote it, set when it is stored.
     pub epoch: u64,
-    /// The barrier at which it was taken; barriers are numbered upwards within an incarnation.
+    /// The barrier at which it was taken. The numbers of barriers increase within an incarnation.
     pub barrier: u64,
-    /// When it was stored, in milliseconds since 1970, for people.
+    /// When it was stored, in milliseconds since 1970. Only for display.
     pub time_ms: u64,
     /// Buckets that keys fall into.
     pub buckets: u32,
-    /// The query had come to its end: there is nothing to go on with.
+    /// Whether the query had finished: there is nothing to resume.
     #[serde(default)]
     pub finished: bool,
     /// Nodes of the query that have state, positions or commits.
     pub nodes: Vec<Node>,
 }
 
-/// What a node of the query does with a checkpoint.
+/// The kind of a node, as far as checkpoints are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
-    /// Has positions.
+    /// A node with positions.
     Source,
-    /// Has keyed state.
+    /// A node with keyed state.
     Stateful,
-    /// May have commits.
+    /// A node that may have commits.
     Sink,
 }
 
-/// What a node is, as far as its state goes: see [`crate::compatible`].
+/// The identity of a node's state: see [`crate::compatible`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// What the node is found again by in another version of the query; each has its own.
+    /// The key by which the node is found in another version of the query. Keys are unique.
     pub key: String,
-    /// What it does with a checkpoint.
+    /// The node's kind.
     pub kind: NodeKind,
-    /// What its state means.
+    /// The meaning of its state.
     #[serde(flatten)]
     pub meaning: Meaning,
 }
 
-/// What the state of a node means: it fits where that is the same.
+/// The meaning of a node's state: the state fits a node with the same meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Meaning {
-    /// In a format of whoever made it, as plain data.
+    /// Plain data, in a format of the caller.
     #[serde(rename = "state")]
     State(Value),
-    /// In words under names, as format 1 had it. It is read, and no longer written.
+    /// Named strings, as in format 1. They are read, and no longer written.
     #[serde(rename = "aspects")]
     Aspects(Vec<(String, String)>),
 }
@@ -77,19 +77,19 @@ pub enum Meaning {
 pub struct Node {
     /// What it is.
     pub identity: Identity,
-    /// Instances that it ran with.
+    /// How many instances it had.
     pub instances: u32,
-    /// The least watermark of its instances, in the unit of the engine; none before the first of any of them.
-    /// The largest number there is: all of them had ended.
+    /// The least watermark of its instances, in the unit of the engine; `None` if one of them had none yet.
+    /// The largest number means that all of them had ended.
     #[serde(default)]
     pub watermark: Option<i64>,
-    /// Its state, in the order in which it is restored.
+    /// The parts of its state, in the order in which they are restored.
     #[serde(default)]
     pub parts: Vec<Part>,
     /// How far a source was read.
     #[serde(default)]
     pub partitions: Vec<Partition>,
-    /// What a sink has prepared and not committed.
+    /// The commits that a sink has prepared and not made.
     #[serde(default)]
     pub pending: Vec<Pending>,
 }
@@ -101,23 +101,23 @@ pub struct Part {
     pub instance: u32,
     /// The barrier at which it was written.
     pub barrier: u64,
-    /// The barrier since which it holds what changed; none for a base, which holds everything.
+    /// The barrier since which it holds what changed; `None` for a base, which holds everything.
     #[serde(default)]
     pub since: Option<u64>,
-    /// The first and the last bucket that it may hold entries of.
+    /// The first and the last bucket of which it may hold entries.
     pub buckets: (u32, u32),
-    /// It holds entries of those buckets only whose numbers, divided by this, leave the instance's
-    /// number; none where buckets had moved.
+    /// The number of instances, if the part only holds entries of buckets whose number modulo this is the
+    /// instance's number; `None` if buckets had moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owners: Option<u32>,
-    /// The instance's watermark, in the unit of the engine; none before the first.
+    /// The instance's watermark, in the unit of the engine; `None` before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watermark: Option<i64>,
     /// The object's name in the store.
     pub object: String,
-    /// Its length in bytes.
+    /// The object's length in bytes.
     pub bytes: u64,
-    /// Rows in it.
+    /// The number of rows.
     pub rows: u64,
     /// The algorithm and the checksum of its bytes (`crc32:0d4a1185`).
     pub checksum: String,
@@ -126,27 +126,27 @@ pub struct Part {
 /// How far a partition of a source was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
-    /// Its name (`flights.csv`), by which it is found again.
+    /// The partition's name (`flights.csv`), by which it is found again.
     pub name: String,
     /// The position of the first row that was not read.
     pub position: u64,
-    /// What else the connector needs to go on from there.
+    /// Whatever else the connector needs to resume from there.
     #[serde(default)]
     pub extra: Option<String>,
-    /// Its own watermark, in the unit of the engine.
+    /// The partition's watermark, in the unit of the engine.
     #[serde(default)]
     pub watermark: Option<i64>,
-    /// It was read to its end.
+    /// Whether it was read to its end.
     #[serde(default)]
     pub ended: bool,
 }
 
-/// What one instance of a sink has prepared and not committed.
+/// A commit that one instance of a sink has prepared and not made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
     /// The instance that prepared it.
     pub instance: u32,
-    /// What the connector needs to commit it, in its own form.
+    /// The connector's data for the commit, in its own format.
     pub commit: Value,
 }
 
@@ -156,21 +156,21 @@ impl Manifest {
         self.nodes.iter().find(|node| node.identity.key == key)
     }
 
-    /// Objects that it consists of, beside itself.
+    /// The objects of the checkpoint, besides the manifest.
     pub fn objects(&self) -> impl Iterator<Item = &Part> {
         self.nodes.iter().flat_map(|node| &node.parts)
     }
 
-    /// Bytes that restoring it reads.
+    /// How many bytes a restore reads.
     pub fn bytes(&self) -> u64 {
         self.objects().map(|part| part.bytes).sum()
     }
 
-    /// Whether it makes sense in itself; the reason why not.
+    /// Checks that the manifest is consistent.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong with it.
+    /// The first inconsistency.
     pub fn check(&self) -> Result<(), String> {
         if self.buckets == 0 {
             return Err("there are no buckets".to_string());
@@ -179,7 +179,7 @@ impl Manifest {
         for node in &self.nodes {
             let key = &node.identity.key;
             if !keys.insert(key) {
-                return Err(format!("node '{key}' is there twice"));
+                return Err(format!("node '{key}' occurs twice"));
             }
             let lists = [node.parts.len(), node.partitions.len(), node.pending.len()];
             if lists.iter().any(|&length| length > ENTRIES_MAX) {
@@ -194,13 +194,13 @@ impl Manifest {
 
 impl Node {
     /// The parts that hold entries of the buckets from `first` to `last`, in the order in which they are
-    /// restored. They may hold entries of other buckets too, which the reader leaves out.
+    /// restored. They may also hold entries of other buckets, which the reader ignores.
     pub fn parts_of(&self, first: u32, last: u32) -> impl Iterator<Item = &Part> {
         let meets = move |part: &&Part| part.buckets.0 <= last && part.buckets.1 >= first;
         self.parts.iter().filter(meets)
     }
 
-    /// Each instance's parts are a base and increments upon it, in order.
+    /// Each instance's parts are a base and its increments, in order.
     fn check_chains(&self, buckets: u32) -> Result<(), String> {
         let mut latest = HashMap::<u32, u64>::new();
         for part in &self.parts {
@@ -208,7 +208,7 @@ impl Node {
                 return Err(format!("'{}' has buckets that don't exist", part.object));
             }
             if crate::part::PartName::parse(&part.object).is_none() {
-                return Err(format!("'{}' is no name of a part", part.object));
+                return Err(format!("'{}' is not a valid name of a part", part.object));
             }
             let before = latest.insert(part.instance, part.barrier);
             let fits = match (before, part.since) {

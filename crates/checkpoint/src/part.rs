@@ -1,8 +1,8 @@
 //! Parts: pieces of keyed state as streams of Arrow IPC, one object each.
 //!
-//! Encoding refuses what decoding would (dictionaries, unions and the like), so what was stored can be
-//! read. Decoding believes nothing: [`check`] looks at every length, count and offset before
-//! `arrow-ipc` does, whose reader trusts them and panics or allocates otherwise.
+//! Encoding refuses what decoding would refuse (such as dictionaries and unions), so what was stored can be
+//! read. Decoding trusts nothing: [`check`] validates every length, count and offset before `arrow-ipc` reads
+//! them, because its reader trusts them, and would panic or allocate.
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -18,18 +18,18 @@ use crate::error::{Error, Kind, Result};
 
 mod check;
 
-/// A part is not longer: it is sent in one request, and held in memory by who reads it. (S3 takes
-/// 5 GiB in a request.) State beyond that goes into several, by bucket.
+/// The longest part: it is sent in one request, and its reader holds it in memory. (S3 accepts 5 GiB in a
+/// request.) Larger state goes into several parts, by bucket.
 pub const PART_BYTES_MAX: u64 = 1 << 30;
 
 /// The folder of parts.
 pub const PARTS: &str = "parts";
 
-/// Characters of a node's key that a part's name shows.
+/// How many characters of a node's key are in a part's name.
 const KEY_CHARS_MAX: usize = 40;
 
-/// Where a part lies: `parts/<epoch>-<barrier>-<node>-<instance>-<piece>.arrow`. The name says who may
-/// remove it, and no two incarnations have names in common.
+/// The name of a part: `parts/<epoch>-<barrier>-<node>-<instance>-<piece>.arrow`. It determines who may
+/// remove the part, and no two incarnations share names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartName {
     /// The incarnation that wrote it.
@@ -45,12 +45,12 @@ impl PartName {
         let shown = node.chars().take(KEY_CHARS_MAX).map(plain);
         let shown = shown.collect::<String>();
         let PartName { epoch, barrier } = self;
-        // The checksum tells apart what looks alike.
+        // The checksum distinguishes keys that look alike.
         let hash = crc32fast::hash(node.as_bytes());
         format!("{PARTS}/{epoch:020}-{barrier:020}-{shown}-{hash:08x}-{instance}-{piece}.arrow")
     }
 
-    /// What an object's name says; none for other names.
+    /// Parses an object's name; `None` for other names.
     pub fn parse(object: &str) -> Option<PartName> {
         let name = object.strip_prefix(PARTS)?.strip_prefix('/')?;
         let name = name.strip_suffix(".arrow")?;
@@ -69,11 +69,11 @@ impl PartName {
     }
 }
 
-/// The batches as one stream. All have the same columns.
+/// Encodes the batches as one stream. All have the same columns.
 ///
 /// # Errors
 ///
-/// When they have a column of a kind that is not stored, or are longer than [`PART_BYTES_MAX`].
+/// If they have a column of a type that is not supported, or are longer than [`PART_BYTES_MAX`].
 pub fn encode(batches: &[RecordBatch]) -> Result<Vec<u8>> {
     let invalid = |reason: String| Error::new(Kind::Invalid, "part", reason);
     let schema = match batches.first() {
@@ -83,7 +83,7 @@ pub fn encode(batches: &[RecordBatch]) -> Result<Vec<u8>> {
     for field in schema.fields() {
         check::field(field).map_err(|reason| {
             invalid(format!("column '{}' {reason}", field.name()))
-                .mend("state has to hold it in plain arrays")
+                .mend("state must use plain arrays")
         })?;
     }
     let arrow = |error: arrow_schema::ArrowError| invalid(error.to_string());
@@ -102,14 +102,14 @@ pub fn encode(batches: &[RecordBatch]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The batches that `bytes` hold.
+/// Decodes the batches in `bytes`.
 ///
 /// # Errors
 ///
-/// [`Kind::Corrupt`] when they are not what [`encode`] made. The place is left to the caller.
+/// [`Kind::Corrupt`] if they are not what [`encode`] returned. The caller adds the place.
 pub fn decode(bytes: impl Into<Buffer>) -> Result<Vec<RecordBatch>> {
     let bytes = bytes.into();
-    // The checks know of no bytes on which arrow-ipc panics; this is for those that they don't know of.
+    // No bytes are known that pass the checks and make arrow-ipc panic; this is for unknown ones.
     catch_unwind(AssertUnwindSafe(|| decode_checked(&bytes)))
         .unwrap_or_else(|_| Err("its reader panicked".to_string()))
         .map_err(|reason| Error::corrupt("", reason))
@@ -155,7 +155,7 @@ pub(crate) fn decode_checked(bytes: &Buffer) -> std::result::Result<Vec<RecordBa
     Ok(batches)
 }
 
-/// Marks a message; its absence is the form of Arrow before 0.15.
+/// Marks a message; versions of Arrow before 0.15 don't have it.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
 #[cfg(test)]

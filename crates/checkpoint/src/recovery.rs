@@ -1,4 +1,4 @@
-//! Decides how a query comes back when a part of it has died, and when that is hopeless.
+//! Decides how a query is restarted after a part of it has died, and when to give up.
 //!
 //! A pure state machine, used like the [coordinator](crate::coordinator): one for the whole life of a
 //! query, while each incarnation has a coordinator of its own.
@@ -11,18 +11,18 @@
 //!            └─ before n ◄┘
 //! ```
 //!
-//! - Nothing of the earlier incarnation runs before the next one claims, as far as one can know; what one
-//!   can't know, the claim fences ([`crate::Store::begin`]).
-//! - What the restored checkpoint has pending is committed before anything runs, and nothing else of
-//!   earlier incarnations ever is. Sinks commit by name, so that committing again does nothing, and
-//!   give up what they find prepared and not pending.
-//! - What is said of an incarnation that is over is ignored.
+//! - Nothing of the earlier incarnation runs before the next one claims, as far as can be known; anything
+//!   else is fenced by the claim ([`crate::Store::begin`]).
+//! - The pending commits of the restored checkpoint are made before anything runs, and no other commits of
+//!   earlier incarnations ever are. Sinks commit by name, so that committing again does nothing, and discard
+//!   what they find prepared and not pending.
+//! - Events of an incarnation that has ended are ignored.
 //! - More than `restarts_max` failures within `window_ns` end the query with the last cause (Flink's
 //!   failure-rate strategy). The wait before a restart doubles with each failure within the window.
-//! - A checkpoint that turns out corrupt while it is read counts as no failure: the one before it is
-//!   tried, and their number is finite. So does one whose prepared rows are gone. When none is left the
-//!   query ends: beginning from nothing would emit everything again. Only where the rows of the very first
-//!   one are gone nothing was ever emitted, and it does begin from nothing.
+//! - A checkpoint that turns out to be corrupt while it is read does not count as a failure: the one before
+//!   it is tried, and their number is finite. The same holds for a checkpoint whose prepared rows are gone.
+//!   If none is left the query ends: starting from nothing would emit everything again. Only if the rows of
+//!   the very first checkpoint are gone, nothing was ever emitted, and the query does start from nothing.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ use crate::clock::Elapsed;
 /// How often a query may fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Failures within the window after which it is restarted; one more ends it.
+    /// How many failures within the window lead to a restart; one more ends the query.
     pub restarts_max: usize,
     /// The window.
     pub window_ns: u64,
@@ -39,8 +39,8 @@ pub struct Limits {
     pub wait_min_ns: u64,
     /// The longest wait.
     pub wait_max_ns: u64,
-    /// How long what is left of a failed incarnation may take to stop before it is killed, and then
-    /// to die before nobody waits for it any more.
+    /// How long the rest of a failed incarnation may take to stop before it is killed, and then to die before
+    /// it is abandoned.
     pub stop_ns: u64,
 }
 
@@ -57,29 +57,28 @@ impl Default for Limits {
     }
 }
 
-/// What has happened.
+/// An event for the recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// Time has passed.
     Tick,
-    /// The query is to be run.
+    /// The query should run.
     Start,
-    /// [`Output::Claim`] was done.
+    /// [`Output::Claim`] has succeeded.
     Claimed {
         /// The epoch of the new incarnation.
         epoch: u64,
-        /// The checkpoint to go on from; none begins from nothing.
+        /// The checkpoint to resume from; `None` starts from nothing.
         restore: Option<u64>,
-        /// That checkpoint says that the query has come to its end.
+        /// Whether the query had finished, according to that checkpoint.
         finished: bool,
     },
-    /// It could not be done.
+    /// [`Output::Claim`] has failed.
     ClaimFailed {
         /// Why.
         reason: String,
-        /// Trying again would be of no use: somebody else runs the query, or a later version has written
-        /// there. (The store's error is neither [`crate::Kind::Unavailable`] nor
-        /// [`crate::Kind::Missing`].)
+        /// Whether a retry would be useless: another run has taken over, or a later version has written
+        /// there. (The store's error is neither [`crate::Kind::Unavailable`] nor [`crate::Kind::Missing`].)
         is_fatal: bool,
     },
     /// Every instance has its state and positions, and waits.
@@ -94,38 +93,38 @@ pub enum Input {
         /// The object, and what is wrong with it.
         reason: String,
     },
-    /// What the checkpoint has pending can't be committed any more, and nothing of it was: a sink's
-    /// system gave it up meanwhile.
+    /// The pending commits of the checkpoint can't be made any more, and none of them was: a sink's system
+    /// has discarded them.
     Lost {
         /// The incarnation.
         epoch: u64,
-        /// It was the query's first one ([`crate::Store::is_first`]), so that nothing was ever committed.
+        /// Whether it was the query's first one ([`crate::Store::is_first`]), so that nothing was ever
+        /// committed.
         is_first: bool,
     },
-    /// All that was pending is committed.
+    /// All pending commits are made.
     Recommitted {
         /// The incarnation.
         epoch: u64,
     },
-    /// A process or an instance has died, or a step of its start failed. Not before
-    /// [`Input::Claimed`] was said.
+    /// A process or an instance has died, or a step of its start failed. Only after [`Input::Claimed`].
     Failed {
         /// The incarnation.
         epoch: u64,
         /// Why.
         reason: String,
     },
-    /// Nothing of it runs any more.
+    /// Nothing of the incarnation runs any more.
     Stopped {
         /// The incarnation.
         epoch: u64,
     },
-    /// The coordinator says that all is committed.
+    /// The coordinator reports that everything is committed.
     Finished {
         /// The incarnation.
         epoch: u64,
     },
-    /// A restart would be of no use (a coordinator's stop, an incompatible query).
+    /// A restart would be useless (the coordinator has given up, the query is incompatible).
     Fatal {
         /// The incarnation.
         epoch: u64,
@@ -134,22 +133,22 @@ pub enum Input {
     },
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Begin an incarnation in the store.
+    /// Start an incarnation in the store.
     Claim {
-        /// Go on from a checkpoint before this one.
+        /// Resume from a checkpoint before this one.
         before: Option<u64>,
     },
-    /// Start processes, and give instances their state and positions; they take nothing in yet.
+    /// Start processes, and give instances their state and positions; they process nothing yet.
     Restore {
         /// The incarnation.
         epoch: u64,
-        /// The checkpoint; none begins from nothing.
+        /// The checkpoint; `None` starts from nothing.
         checkpoint: Option<u64>,
     },
-    /// Commit what the checkpoint has pending; give up what sinks find prepared beside it.
+    /// Make the pending commits of the checkpoint; sinks discard whatever else they find prepared.
     Recommit {
         /// The incarnation.
         epoch: u64,
@@ -161,21 +160,21 @@ pub enum Output {
         /// The incarnation.
         epoch: u64,
     },
-    /// Stop everything that is left of it, and say [`Input::Stopped`].
+    /// Stop everything that is left of it, and report [`Input::Stopped`].
     Stop {
         /// The incarnation.
         epoch: u64,
     },
-    /// It doesn't stop: kill it.
+    /// It doesn't stop, so kill it.
     Kill {
         /// The incarnation.
         epoch: u64,
     },
-    /// The query has come to its end.
+    /// The query has finished.
     End,
     /// The query ends with this error.
     GiveUp {
-        /// The cause, and how often it failed.
+        /// The cause, and the number of failures.
         reason: String,
     },
 }
@@ -196,7 +195,7 @@ enum State {
     Running {
         epoch: u64,
     },
-    /// Until when it may stop by itself, or by being killed, and how long to wait then.
+    /// Until when it may take to stop or to die, and how long to wait after that.
     Stopping {
         epoch: u64,
         until_ns: u64,
@@ -215,15 +214,15 @@ pub struct Recovery {
     limits: Limits,
     clock: Elapsed,
     state: State,
-    /// When the last failures were, within the window; [`Limits::restarts_max`] at most.
+    /// The times of the last failures within the window; at most [`Limits::restarts_max`].
     failures: VecDeque<u64>,
-    /// Go on from a checkpoint before this one: those from it on are corrupt.
+    /// Resume from a checkpoint before this one: it and the later ones are corrupt.
     before: Option<u64>,
-    /// There was none before that one, and it has committed nothing.
+    /// Whether that one was the first, and committed nothing.
     may_begin: bool,
-    /// The checkpoint of the incarnation says that the query has ended.
+    /// Whether the query had finished, according to the incarnation's checkpoint.
     finished: bool,
-    /// It has run once, or tried to.
+    /// Whether the query has run, or tried to.
     has_begun: bool,
     restarts: u64,
 }
@@ -249,8 +248,8 @@ impl Recovery {
         self.restarts
     }
 
-    /// When it has to be called at the latest, on the caller's clock; none while there is nothing to
-    /// wait for.
+    /// The time at which it must be called at the latest, on the caller's clock; `None` while there is
+    /// nothing to wait for.
     pub fn next_ns(&self) -> Option<u64> {
         let due_ns = match self.state {
             State::Stopping { until_ns, .. } | State::Waiting { until_ns } => until_ns,
@@ -259,7 +258,7 @@ impl Recovery {
         Some(self.clock.clock_ns(due_ns))
     }
 
-    /// Takes in what has happened, and says what is to be done, in that order.
+    /// Handles an event, and returns what to do, in that order.
     pub fn handle(&mut self, now_ns: u64, input: Input) -> Vec<Output> {
         let now_ns = self.clock.advance(now_ns);
         let mut outputs = Vec::new();
@@ -285,7 +284,7 @@ impl Recovery {
                     epoch,
                     checkpoint: restore,
                 };
-                // There is nothing to restore of a query that has ended, only something to commit.
+                // A finished query has nothing to restore, only something to commit.
                 if finished {
                     self.restored(epoch, restore, &mut outputs);
                 } else {
@@ -297,7 +296,7 @@ impl Recovery {
                 if self.has_begun && !is_fatal {
                     self.failed(None, reason, &mut outputs);
                 } else {
-                    // The user is there, and can mend it.
+                    // At the first start the user is present, and can fix the problem.
                     self.give_up(reason, &mut outputs);
                 }
             }
@@ -385,7 +384,7 @@ impl Recovery {
                 *until_ns = now_ns.saturating_add(self.limits.stop_ns);
                 outputs.push(Output::Kill { epoch: *epoch });
             }
-            // Nobody can be reached who would say that it is dead: the claim fences it.
+            // Whether it is dead can't be found out: the claim fences it.
             State::Stopping {
                 until_ns, wait_ns, ..
             } if *until_ns <= now_ns => {

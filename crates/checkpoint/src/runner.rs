@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
 
-/// Threads that wait for a local disk at most: so many objects are written at once.
+/// The most threads that wait for a local disk, so the most objects that are written at once.
 const DISK_THREADS_MAX: usize = 4;
 
-/// How long they wait for more to do: parts of one checkpoint follow each other sooner, and between two
-/// checkpoints nobody shall wake up to find that there is nothing.
+/// How long they wait for more work: parts of one checkpoint follow each other sooner, and between two
+/// checkpoints no thread should wake up for nothing.
 const DISK_THREADS_STAY: Duration = Duration::from_millis(100);
 
-/// Lets a thread that knows nothing of futures use a [`crate::Store`]. Its own threads end by themselves
-/// when there is nothing to do. Not to be used from within a future.
+/// Runs the futures of a [`crate::Store`] from ordinary threads. Its own threads end when there is nothing to
+/// do. Must not be used from within a future.
 #[derive(Debug)]
 pub struct Runner {
     runtime: tokio::runtime::Runtime,
@@ -24,7 +24,7 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// When the operating system gives it no descriptors.
+    /// If the operating system has no descriptors left.
     pub fn new() -> Result<Runner> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(DISK_THREADS_MAX)

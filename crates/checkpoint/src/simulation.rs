@@ -1,10 +1,11 @@
 //! Both state machines, the real store, and a toy query, in simulated time and from a seed.
 //!
-//! Sources count through their rows, operators keep a sum for each key, and sinks hand rows to a ledger in
-//! transactions. Messages are late and overtake each other; processes die at any moment, and some that
-//! are thought dead go on; queries are stopped and started again; storage is slow, fails, does what it says that it didn't, or tears what it
-//! writes; clocks jump. Every request to storage is a step of its own, so that two incarnations get in
-//! between each other's. In the end the ledger has to hold every row once, and every sum.
+//! Sources count through their rows, operators keep a sum for each key, and sinks pass rows to a ledger in
+//! transactions. Messages are late and overtake each other; processes die at any moment, and some that are
+//! believed dead continue; queries are stopped and started again; storage is slow, fails, reports failure for
+//! requests that succeeded, or tears what it writes; clocks jump. Every request to storage is a separate
+//! step, so that the requests of two incarnations interleave. At the end the ledger must have every row and
+//! every sum exactly once.
 //!
 //! A seed is one run; `SLACKWATER_SEED=17` runs it alone, `SLACKWATER_SEEDS=10000` that many.
 
@@ -51,7 +52,7 @@ fn run_all(seeds: impl Iterator<Item = u64>) {
         failed.len(),
         failed[0].0
     );
-    // Otherwise the simulation has stopped to simulate what it is for.
+    // Otherwise the simulation no longer simulates what it is for.
     let events = [
         seen.checkpoints,
         seen.increments,

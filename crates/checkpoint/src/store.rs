@@ -1,18 +1,18 @@
 //! Where checkpoints are stored, read and found again.
 //!
 //! ```text
-//! checkpoints/00000000000000000012.json    records: a claim or a manifest each, numbered without gaps
+//! checkpoints/00000000000000000012.json    records: each a claim or a manifest, numbered without gaps
 //! copies/00000000000000000012.json         the same once more
 //! parts/<epoch>-<barrier>-<node>-<instance>-<piece>.arrow
 //! ```
 //!
-//! - A record is put only where none is, under the number behind the last one, and never changed. So
-//!   records are a log to which only one of two writers can add at a time.
-//! - An incarnation begins by adding a *claim* ([`Store::begin`]); the claim's number is its epoch. From
-//!   then on an earlier incarnation finds the number behind its last record taken, and is *fenced*.
-//! - A checkpoint is valid when its manifest is whole, of a known format, and all of its parts are there
-//!   with the lengths that it says. Checksums of parts are compared when they are read.
-//! - Nothing here has a clock that decides anything, or a thread; futures run on any executor
+//! - A record is written only if none exists, with the number after the last one, and never changed. So the
+//!   records are a log: of two writers only one can append the next record.
+//! - An incarnation starts by appending a *claim* ([`Store::begin`]); the claim's number is its epoch. From
+//!   then on an earlier incarnation finds the number after its last record taken, and is *fenced*.
+//! - A checkpoint is valid if its manifest is intact and of a known format, and if all of its parts exist
+//!   with the lengths in it. Checksums of parts are compared when they are read.
+//! - Nothing here has a thread, or a clock on which a decision depends; futures run on any executor
 //!   ([`crate::Runner`] is one).
 
 use std::collections::{BTreeSet, HashMap};
@@ -47,8 +47,8 @@ const RECORDS: &str = "checkpoints";
 /// The folder of their copies.
 const COPIES: &str = "copies";
 
-/// Objects of one folder that are looked at. A checkpoint of 4,096 instances with chains of 16 parts has
-/// 65,536, and a few checkpoints are kept.
+/// The most objects of one folder. A checkpoint of 4,096 instances with chains of 16 parts has 65,536, and a
+/// few checkpoints are kept.
 const OBJECTS_MAX: usize = 1 << 22;
 
 /// A store of checkpoints, of one query.
@@ -62,27 +62,27 @@ pub struct Store {
 /// The newest valid checkpoint.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// It; none when there is no valid one.
+    /// The newest valid checkpoint; `None` if there is none.
     pub manifest: Option<Manifest>,
-    /// Newer ones that are not valid, and why: one line each.
+    /// Newer checkpoints that are not valid, with the reason: one line each.
     pub warnings: Vec<String>,
-    /// Records that were damaged and are whole again: what was wrong, one line each.
+    /// Records that were damaged and have been restored, with the reason: one line each.
     pub healed: Vec<String>,
 }
 
-/// Whether an object could be put where none was.
+/// Whether an object could be created.
 enum Put {
     Done,
     Taken,
 }
 
 impl Store {
-    /// Opens a directory, which is made if it isn't there, or a URL: `file:///…`, `s3://bucket/folder`
+    /// Opens a directory, which is created if it doesn't exist, or a URL: `file:///…`, `s3://bucket/folder`
     /// (feature `s3`; keys, region and endpoint come from `AWS_…` variables).
     ///
     /// # Errors
     ///
-    /// When there can be no checkpoints at that place, with the mend.
+    /// If checkpoints can't be stored at that place, with a hint.
     pub fn open(location: &str) -> Result<Store> {
         let opened = location::open(location)?;
         Ok(Store {
@@ -92,8 +92,8 @@ impl Store {
         })
     }
 
-    /// A store over objects of any kind; `place` names it in messages. The objects have to be put
-    /// atomically, [`PutMode::Create`] included, and listed as they are.
+    /// A store over objects of any kind; `place` names it in messages. Objects must be written atomically,
+    /// including [`PutMode::Create`], and lists must be up to date.
     pub fn new(objects: Arc<dyn ObjectStore>, place: &str) -> Store {
         Store {
             objects,
@@ -102,19 +102,19 @@ impl Store {
         }
     }
 
-    /// Begins an incarnation: from here on no earlier one can store a checkpoint or learn that it may
-    /// commit one. Gives the newest valid checkpoint too, or the newest one before the number `before`.
+    /// Starts an incarnation: from now on no earlier one can store a checkpoint or learn that it may commit
+    /// one. Also returns the newest valid checkpoint, or the newest one before the number `before`.
     ///
     /// # Errors
     ///
-    /// [`Kind::Unavailable`] when the store can't be read or written, [`Kind::Invalid`] when a later
-    /// version wrote there, [`Kind::Fenced`] when another incarnation has begun at the same time.
+    /// [`Kind::Unavailable`] if the store can't be read or written, [`Kind::Invalid`] if a later version
+    /// wrote there, [`Kind::Fenced`] if another incarnation has started at the same time.
     pub async fn begin(&self, before: Option<u64>) -> Result<(CheckpointWriter, Found)> {
         CheckpointWriter::begin(self, before, false).await
     }
 
-    /// As [`Store::begin`], but leaves everything behind that is stored: neither this incarnation nor
-    /// those after it go on from it.
+    /// As [`Store::begin`], but abandons everything that is stored: neither this incarnation nor later ones
+    /// resume from it.
     ///
     /// # Errors
     ///
@@ -123,12 +123,12 @@ impl Store {
         CheckpointWriter::begin(self, None, true).await
     }
 
-    /// Keeps others from beginning until it is dropped: between looking whether somebody has begun there, and
-    /// claiming. None where the store is no directory.
+    /// Keeps others from starting until it is dropped: used between checking whether another run has started
+    /// there, and claiming. `None` if the store is not a directory.
     ///
     /// # Errors
     ///
-    /// [`Kind::Unavailable`] when somebody else is about to begin, and doesn't get on.
+    /// [`Kind::Unavailable`] if another run is about to start, and makes no progress.
     pub fn beginning(&self) -> Result<Option<Beginning>> {
         let Some(directory) = &self.directory else {
             return Ok(None);
@@ -136,25 +136,26 @@ impl Store {
         match Beginning::of(directory) {
             Ok(beginning) => Ok(Some(beginning)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let reason = "another run is about to begin there, and doesn't get on";
+                let reason = "another run is starting there, and makes no progress";
                 let error = Error::new(Kind::Unavailable, self.place.as_ref(), reason);
-                Err(error.mend("is it stopped? continue or end it, and start the query again"))
+                Err(error
+                    .mend("is that process stopped? continue or end it, and start the query again"))
             }
             Err(error) => Err(self.failed_io("", &error)),
         }
     }
 
-    /// Refuses to go on as somebody who began as `epoch` when another run has begun since.
+    /// Refuses to continue as incarnation `epoch` if another run has started since.
     ///
     /// # Errors
     ///
-    /// [`Kind::Fenced`] when one has, [`Kind::Unavailable`] when the store can't be read.
+    /// [`Kind::Fenced`] if one has, [`Kind::Unavailable`] if the store can't be read.
     pub async fn check_latest(&self, epoch: u64) -> Result<()> {
         let numbers = self.numbers().await?;
         self.check_behind(&numbers, epoch, epoch).await
     }
 
-    /// Whether no later incarnation than `epoch` has a record behind the number `last`.
+    /// Checks that no later incarnation than `epoch` has a record after the number `last`.
     async fn check_behind(&self, numbers: &BTreeSet<u64>, last: u64, epoch: u64) -> Result<()> {
         for &number in numbers.range(last.saturating_add(1)..) {
             match self.record(number).await {
@@ -170,11 +171,11 @@ impl Store {
     }
 
     fn fenced(&self, epoch: u64, by: u64) -> Error {
-        let reason = format!("incarnation {by} has taken over from {epoch}, which has to end");
+        let reason = format!("incarnation {by} has taken over from {epoch}, which must end");
         Error::new(Kind::Fenced, self.place.as_ref(), reason)
     }
 
-    /// Whether nobody has ever begun there.
+    /// Whether no incarnation has ever started there.
     ///
     /// # Errors
     ///
@@ -183,8 +184,8 @@ impl Store {
         Ok(self.numbers().await?.is_empty())
     }
 
-    /// The checkpoints that are kept, the oldest first: each with its number, and why it can't be used if it
-    /// can't.
+    /// The checkpoints that are kept, the oldest first: each with its number and, if it can't be used, the
+    /// reason.
     ///
     /// # Errors
     ///
@@ -208,12 +209,13 @@ impl Store {
         Ok(kept)
     }
 
-    /// The newest valid checkpoint, or the newest one before the number `before`. Takes nothing over.
+    /// The newest valid checkpoint, or the newest one before the number `before`. Does not start an
+    /// incarnation.
     ///
     /// # Errors
     ///
-    /// [`Kind::Unavailable`] when the store can't be read, [`Kind::Invalid`] when a later version wrote
-    /// there: passing over what can't be read would go back behind what was committed.
+    /// [`Kind::Unavailable`] if the store can't be read, [`Kind::Invalid`] if a later version wrote there:
+    /// skipping what can't be read would resume from before what was committed.
     pub async fn newest(&self, before: Option<u64>) -> Result<Found> {
         let numbers = self.numbers().await?;
         self.newest_of(&numbers, before).await
@@ -229,9 +231,10 @@ impl Store {
             }
             let mut warn = |error: Error| found.warnings.push(error.to_string());
             match self.record(number).await {
-                // What is before it was left behind.
+                // Everything before it was abandoned.
                 Ok(Record::Claim(claim)) if claim.from_scratch => return Ok(found),
-                // What lies between is what that incarnation has passed over, and has written again since.
+                // The records in between were skipped by that incarnation, which has written their rows again
+                // since.
                 Ok(Record::Claim(claim)) => {
                     end = claim
                         .restored
@@ -251,7 +254,7 @@ impl Store {
                         Err(error) => warn(error),
                     }
                 }
-                // Removed since it was listed: there are newer ones, which have been looked at.
+                // Removed since it was listed: there are newer ones, which have been checked.
                 Err(error) if error.kind == Kind::Missing => {}
                 Err(error) if error.kind == Kind::Corrupt => warn(error),
                 Err(error) => return Err(error),
@@ -260,7 +263,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Whether a checkpoint is certainly the first one of its query: back to where that began there is no
+    /// Whether a checkpoint is certainly the first one of its query: back to the query's start there is no
     /// other one, none was removed, and none is corrupt.
     ///
     /// # Errors
@@ -289,9 +292,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Kind::Missing`] or [`Kind::Corrupt`] when it is not what was written: the checkpoint can't be
-    /// used, and the one before it may ([`Store::begin`] with its number). Otherwise
-    /// [`Kind::Unavailable`].
+    /// [`Kind::Missing`] or [`Kind::Corrupt`] if it is not what was written: the checkpoint can't be used,
+    /// but the one before it may be ([`Store::begin`] with its number). Otherwise [`Kind::Unavailable`].
     pub async fn read_part(&self, part: &Part) -> Result<Vec<RecordBatch>> {
         let corrupt = |reason: String| Error::corrupt(self.name(&part.object), reason);
         if part.bytes > part::PART_BYTES_MAX {
@@ -300,7 +302,7 @@ impl Store {
         let bytes = self.get(&part.object, part.bytes).await?;
         if bytes.len() as u64 != part.bytes {
             return Err(corrupt(format!(
-                "it has {} bytes, and was written with {}",
+                "it has {} bytes, but was written with {}",
                 bytes.len(),
                 part.bytes
             )));
@@ -313,14 +315,14 @@ impl Store {
         let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
         if rows as u64 != part.rows {
             return Err(corrupt(format!(
-                "it has {rows} rows, and was written with {}",
+                "it has {rows} rows, but was written with {}",
                 part.rows
             )));
         }
         Ok(batches)
     }
 
-    /// All parts with their lengths.
+    /// Checks that all parts exist with their lengths.
     async fn lengths(&self) -> Result<HashMap<String, u64>> {
         Ok(self.list(part::PARTS).await?.into_iter().collect())
     }
@@ -358,14 +360,14 @@ impl Store {
                     return Err(error.mend("name a folder that nothing else uses"));
                 }
                 Ok(None) => return Ok(objects),
-                // A directory that nothing was put into yet, or an object removed while it was listed.
+                // Nothing was written to the directory yet, or an object was removed during the listing.
                 Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(self.failed(folder, &error)),
             }
         }
     }
 
-    /// An object's bytes, or its first ones where it is longer than `most`: one byte more then.
+    /// An object's bytes; if it is longer than `most`, the first `most` + 1 bytes.
     async fn get(&self, name: &str, most: u64) -> Result<Vec<u8>> {
         let result = async {
             let got = self.objects.get(&Path::from(name)).await?;
@@ -379,7 +381,7 @@ impl Store {
             .map_err(|error: object_store::Error| self.failed(name, &error))
     }
 
-    /// Puts an object where none is, so that it survives the host too.
+    /// Writes an object if none exists, so that it survives a failure of the host.
     async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<Put> {
         if let Some(directory) = &self.directory {
             let put = sync::put(directory.clone(), name, bytes).await;
@@ -410,7 +412,7 @@ impl Store {
         }
     }
 
-    /// Puts an object where a damaged one may be.
+    /// Writes an object, replacing a damaged one.
     async fn replace(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
         if let Some(directory) = &self.directory {
             let replaced = sync::replace(directory.clone(), name, bytes).await;
@@ -420,8 +422,7 @@ impl Store {
         put.map(drop).map_err(|error| self.failed(name, &error))
     }
 
-    /// On a file system an object that somebody else has put may not be on the disk yet; this brings it
-    /// there.
+    /// On a file system an object that another process has written may not be on the disk yet; this syncs it.
     async fn sync(&self, name: &str) -> Result<()> {
         let Some(directory) = &self.directory else {
             return Ok(());
@@ -431,7 +432,7 @@ impl Store {
             .map_err(|error| self.failed_io(name, &error))
     }
 
-    /// An object as messages name it.
+    /// The name of an object in messages.
     fn name(&self, object: &str) -> String {
         format!("{}/{object}", self.place.trim_end_matches('/'))
     }
@@ -457,7 +458,7 @@ impl Store {
                 let mend = match error {
                     object_store::Error::PermissionDenied { .. }
                     | object_store::Error::Unauthenticated { .. } => {
-                        "the keys have to allow reading, writing, listing and removing there"
+                        "the keys must allow reading, writing, listing and removing there"
                     }
                     _ => "",
                 };
@@ -473,12 +474,12 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// The object that a record is.
+/// The object name of a record.
 fn record_name(number: u64) -> String {
     format!("{RECORDS}/{number:020}.json")
 }
 
-/// The object that its copy is.
+/// The object name of its copy.
 fn copy_name(number: u64) -> String {
     format!("{COPIES}/{number:020}.json")
 }

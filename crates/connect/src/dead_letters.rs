@@ -49,8 +49,8 @@ struct State {
     file: Option<File>,
 }
 
-/// Makes the dead letters of a source table from its options `on_error` and `dead_letter`. `formats` are those
-/// of its connector: they say what a record's position is.
+/// Makes the dead letters of a source table from its options `on_error` and `dead_letter`. `formats` are
+/// those of its connector: they say what a record's position is.
 pub(crate) fn dead_letters(
     table: &TableDefinition,
     formats: Formats,

@@ -72,10 +72,11 @@ const CSV: FormatKind = FormatKind {
         option(
             "csv.header",
             "`false`",
-            "`true`: the first record of each file is a header. Sources skip it: columns are matched by position, so all must be declared, in the order of \
-             the file. In another order, values end up in the wrong columns, and records are only bad if \
-             a value does not fit there; there is a warning if the header has the table's columns in \
-             another order. Without the option, a header is read as a record. Sinks write it",
+            "`true`: the first record of each file is a header. Sources skip it: columns are matched by \
+             position, so all must be declared, in the order of the file. In another order, values end up \
+             in the wrong columns, and records are only bad if a value does not fit there; there is a \
+             warning if the header has the table's columns in another order. Without the option, a header \
+             is read as a record. Sinks write it",
         ),
         option(
             "csv.null",

@@ -31,7 +31,7 @@ fn node(identity: Identity) -> Node {
     }
 }
 
-/// `events` → `per_user` → `out`, with something in each.
+/// `events` → `per_user` → `out`, each with something stored.
 fn manifest() -> Manifest {
     let mut events = node(identity(
         "events",
@@ -99,10 +99,10 @@ fn reasons(manifest: &Manifest, query: &[Wanted]) -> Vec<String> {
 }
 
 #[test]
-fn the_same_query_goes_on_whatever_is_in_front_of_its_state() {
+fn the_same_query_resumes_whatever_precedes_its_state() {
     let mapping = map(&manifest(), 4_096, &query(), &[], &unequal).unwrap();
     assert_eq!(mapping.from, [Some(0), Some(1), Some(2)]);
-    // In another order, too; a filter is no aspect.
+    // The nodes may be in another order; a filter is not part of the meaning.
     let mut query = query();
     query.reverse();
     let mapping = map(&manifest(), 4_096, &query, &[], &unequal).unwrap();
@@ -110,7 +110,7 @@ fn the_same_query_goes_on_whatever_is_in_front_of_its_state() {
 }
 
 #[test]
-fn state_that_means_something_else_is_refused_for_the_reason_that_is_found() {
+fn state_with_another_meaning_is_refused_with_the_difference() {
     let mut query = query();
     let kafka = identity("events", NodeKind::Source, &[("connector", "kafka")]);
     query[0].identity.meaning = kafka.meaning;
@@ -120,7 +120,7 @@ fn state_that_means_something_else_is_refused_for_the_reason_that_is_found() {
     };
     let was = "'events': its state was State(";
     assert!(events.starts_with(was), "{events}");
-    let hint = r#"String("kafka")}) (go back to what it was, or begin anew)"#;
+    let hint = r#"String("kafka")}) (undo the change, or start over)"#;
     assert!(events.ends_with(hint), "{events}");
     let mut kind = super::tests::query();
     kind[1].identity.kind = NodeKind::Sink;
@@ -128,15 +128,15 @@ fn state_that_means_something_else_is_refused_for_the_reason_that_is_found() {
 }
 
 #[test]
-fn a_node_that_is_gone_has_to_be_given_up_by_name() {
+fn a_missing_node_must_be_dropped_by_name() {
     let query = &query()[..1];
     let found = reasons(&manifest(), query);
     assert_eq!(
         found.len(),
         1,
-        "a sink that has committed all may go: {found:?}"
+        "a sink that has committed everything may go: {found:?}"
     );
-    assert!(found[0].starts_with("'per_user': it is gone from the query, and has state"));
+    assert!(found[0].starts_with("'per_user': it is no longer in the query, and has state"));
     let mapping = map(
         &manifest(),
         4_096,
@@ -154,7 +154,7 @@ fn a_node_that_is_gone_has_to_be_given_up_by_name() {
     assert!(reasons(&pending, query)[1].contains("rows wait to be committed"));
     let mut source = super::tests::query();
     source.remove(0);
-    assert!(reasons(&manifest(), &source)[0].contains("its positions would be forgotten"));
+    assert!(reasons(&manifest(), &source)[0].contains("its positions would be lost"));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_new_sink_or_source_is_fine_and_a_new_aggregate_only_over_unread_rows() {
 }
 
 #[test]
-fn other_buckets_and_double_keys_are_refused() {
+fn other_buckets_and_duplicate_keys_are_refused() {
     let refused = map(&manifest(), 1_024, &query(), &[], &unequal).unwrap_err();
     assert!(refused[0].to_string().contains("4096 buckets"));
     let mut query = query();

@@ -1,4 +1,4 @@
-//! A checkpoint in flight: who has answered, and what becomes of it.
+//! A checkpoint in flight: which members have answered, and its manifest.
 
 use super::{
     Chain, Coordinator, Flight, Manifest, Member, Node, NodeKind, Output, Part, Partition, Plan,
@@ -6,11 +6,11 @@ use super::{
 };
 use crate::manifest::Pending;
 
-/// Members that are named when a barrier is late.
+/// The most members that are named if a barrier is late.
 const NAMED_MAX: usize = 3;
 
 impl Flight {
-    /// Why it has taken too long.
+    /// The reason why the checkpoint has taken too long.
     pub(super) fn late(&self, plan: &Plan, members: &[Member], taken_ns: u64) -> String {
         let seconds = taken_ns as f64 / 1e9;
         if self.storing {
@@ -37,7 +37,7 @@ impl Flight {
         (0..members.len()).filter(missing).collect()
     }
 
-    /// What a member says of this cut: its answer, or its end where it came before the barrier.
+    /// A member's report for this cut: its answer, or its report at its end if that came before the barrier.
     fn answer<'a>(&'a self, index: usize, member: &'a Member) -> Option<&'a Report> {
         let before = member.ended.as_ref();
         let before = before.filter(|(last_barrier, _)| *last_barrier < self.barrier);
@@ -45,7 +45,7 @@ impl Flight {
         self.reports[index].as_ref().or(end)
     }
 
-    /// Parts that are to come from a member that has ended: none, its state is empty.
+    /// A member that has ended stores no parts: its state is empty.
     fn parts_wanted(&self, index: usize) -> usize {
         self.reports[index]
             .as_ref()
@@ -85,7 +85,7 @@ impl Coordinator {
             let since = if is_base { None } else { self.stored };
             let wanted = (owner.instance, barrier, since);
             if (part.instance, part.barrier, part.since) != wanted {
-                let reason = format!("'{}' is not what was asked for", part.object);
+                let reason = format!("'{}' is not the part that was requested", part.object);
                 self.abort(reason, outputs);
                 return;
             }
@@ -114,7 +114,7 @@ impl Coordinator {
         self.advance(outputs);
         if self.all_ended() {
             match &self.state {
-                // The last checkpoint says all that this one would.
+                // The last checkpoint contains all that this one would.
                 State::Flying(flight) if !flight.storing => {
                     let barrier = flight.barrier;
                     self.state = State::Waiting;
@@ -130,7 +130,7 @@ impl Coordinator {
         }
     }
 
-    /// Stores the manifest once everybody has answered and every part is stored.
+    /// Stores the manifest once every member has answered and every part is stored.
     pub(super) fn advance(&mut self, outputs: &mut Vec<Output>) {
         let now_ns = self.clock.ns();
         let State::Flying(flight) = &mut self.state else {
@@ -152,7 +152,7 @@ impl Coordinator {
         outputs.push(Output::Store(Box::new(manifest)));
     }
 
-    /// A member's parts if this checkpoint is stored.
+    /// A member's parts, if this checkpoint is stored.
     fn parts_after(&self, flight: &Flight, index: usize) -> Vec<Part> {
         let member = &self.members[index];
         let ended_before = flight.reports[index].is_none();
@@ -195,7 +195,7 @@ impl Coordinator {
                 let pending = pending.map(|commit| Pending { instance, commit });
                 node.pending.extend(pending);
             }
-            // None where an instance has none yet: it is behind all others.
+            // `None` if an instance has none yet: it is behind all others.
             node.watermark = watermarks.into_iter().min().flatten();
             let restored = self.plan.restored.iter().filter(|(node, _)| *node == at);
             carry(
@@ -213,7 +213,7 @@ impl Coordinator {
         }
     }
 
-    /// What the next checkpoint builds upon.
+    /// Records what the next checkpoint builds upon.
     pub(super) fn keep_chains(&mut self, flight: Flight) {
         for index in 0..self.members.len() {
             let parts = self.parts_after(&flight, index);

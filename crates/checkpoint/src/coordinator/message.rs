@@ -1,4 +1,4 @@
-//! What a coordinator is told, and what it says.
+//! The inputs and outputs of a coordinator.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,39 +6,38 @@ use serde_json::Value;
 use super::Flight;
 use crate::manifest::{Manifest, Part, Partition};
 
-/// What a member says of its cut.
+/// A member's report for a cut.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// A source's partitions: those that it reads, and how far it was.
+    /// A source's partitions, and how far each was read.
     pub partitions: Vec<Partition>,
-    /// Its watermark; none before the first.
+    /// The member's watermark; `None` before the first one.
     pub watermark: Option<i64>,
-    /// Everything that a sink has prepared and not committed, from earlier barriers too.
+    /// Everything that a sink has prepared and not committed, including that of earlier barriers.
     pub pending: Vec<Value>,
     /// Parts that it is storing, each of which is announced with [`Input::PartStored`].
     pub parts: usize,
-    /// What its state takes in memory.
+    /// The size of its state in memory.
     pub memory: u64,
 }
 
-/// What has happened.
+/// An event for the coordinator.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     /// Time has passed.
     Tick,
-    /// A source has read something that is behind the barrier that it sent last. May come as often as
-    /// one likes.
+    /// A source has read something after the last barrier that it sent. May be repeated at any time.
     Changed,
-    /// The query is to be stopped: one more checkpoint as soon as possible, changes or not, behind whose
-    /// barrier the sources end. No barrier follows it.
+    /// The query should stop: one more checkpoint is taken as soon as possible, with or without changes, and
+    /// the sources end after its barrier. No barrier follows it.
     Stop,
-    /// Buckets of this node are about to move between its instances: said before they do, and not while a
+    /// Buckets of this node are about to move between its instances. Sent before they do, and not while a
     /// checkpoint is in flight.
     Moved {
         /// The node's key.
         node: String,
     },
-    /// A member has taken its snapshot, and goes on while its parts are stored.
+    /// A member has taken its snapshot, and continues while its parts are stored.
     Done {
         /// The barrier.
         barrier: u64,
@@ -56,18 +55,19 @@ pub enum Input {
         /// The part, as the store has described it.
         part: Part,
     },
-    /// A snapshot, a part or the manifest can't be had. It is not known whether the manifest is stored.
+    /// Taking a snapshot or storing a part or the manifest has failed. It is unknown whether the manifest is
+    /// stored.
     Failed {
         /// The barrier.
         barrier: u64,
-        /// Why; names the place.
+        /// The reason, with the place.
         reason: String,
     },
     /// A member has ended, after its last row.
     Ended {
         /// The member.
         member: usize,
-        /// The last barrier that it answered with [`Input::Done`]; zero for none. For later ones this
+        /// The last barrier that it answered with [`Input::Done`]; zero if none. For later barriers this
         /// report is its answer. (Messages may overtake each other.)
         last_barrier: u64,
         /// What it says.
@@ -85,77 +85,77 @@ pub enum Input {
         /// The member.
         member: usize,
     },
-    /// An instance or a process has failed: there will be no more checkpoints from this incarnation.
+    /// An instance or a process has failed: this incarnation takes no more checkpoints.
     Lost {
         /// Why.
         reason: String,
     },
-    /// The store says that a later incarnation has begun.
+    /// The store reports that a later incarnation has started.
     Fenced {
         /// Who.
         reason: String,
     },
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// Every source sends the barrier, and every member snapshots at it.
+    /// Every source sends the barrier, and every member takes a snapshot at it.
     Inject {
         /// The barrier.
         barrier: u64,
-        /// Members that are no base snapshot what has changed since this barrier: the last one that was
-        /// stored. What changed since later ones is in it, too.
+        /// Members that don't write a base take a snapshot of what has changed since this barrier, the last
+        /// one whose checkpoint was stored. That includes what changed since later barriers.
         since: Option<u64>,
-        /// Members that snapshot everything.
+        /// Members that write a base.
         bases: Vec<usize>,
-        /// Sources end behind it ([`Input::Stop`]); nobody would answer a later one.
+        /// Whether sources end after it ([`Input::Stop`]); nobody would answer a later one.
         stops: bool,
     },
-    /// The manifest is to be stored; its number and epoch are the store's.
+    /// Store the manifest; the store sets its number and epoch.
     Store(Box<Manifest>),
-    /// Sinks commit everything that they prepared up to this barrier. Committing again what is committed
-    /// does nothing.
+    /// Sinks commit everything that they prepared up to this barrier. Committing again does nothing.
     Commit {
         /// The barrier.
         barrier: u64,
     },
-    /// The checkpoint is given up; sinks keep what they prepared for it.
+    /// The checkpoint is aborted; sinks keep what they prepared for it.
     Abort {
         /// The barrier.
         barrier: u64,
-        /// Why; none where the query has ended meanwhile, whose last checkpoint says it all.
+        /// The reason; `None` if the query has ended meanwhile, because its last checkpoint contains
+        /// everything.
         reason: Option<String>,
     },
-    /// What is old may be removed ([`crate::CheckpointWriter::sweep`]), now or later.
+    /// Old checkpoints may be removed ([`crate::CheckpointWriter::sweep`]), now or later.
     Sweep,
-    /// All rows are committed: the query has come to its end.
+    /// All rows are committed: the query is finished.
     Finished,
-    /// The query can't go on.
+    /// The query can't continue.
     Stop {
         /// Why.
         reason: String,
     },
 }
 
-/// What checkpoints have cost, in sums over those that were stored.
+/// The cost of checkpoints, in sums over those that were stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Costs {
     /// Checkpoints that were stored.
     pub stored: u64,
-    /// Checkpoints that were given up.
+    /// Checkpoints that were aborted.
     pub aborted: u64,
-    /// Parts, and how many of them were bases.
+    /// Parts that were stored.
     pub parts: u64,
     /// Bases among the parts.
     pub bases: u64,
     /// Bytes of the parts.
     pub bytes: u64,
-    /// From the barrier to the last snapshot.
+    /// The time from the barrier to the last snapshot.
     pub align_ns: u64,
-    /// From the barrier to the stored manifest.
+    /// The time from the barrier to the stored manifest.
     pub total_ns: u64,
-    /// The longest of those.
+    /// The longest of the latter times.
     pub longest_ns: u64,
 }
 

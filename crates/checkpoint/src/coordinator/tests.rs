@@ -72,7 +72,7 @@ fn stored(barrier: u64, member: usize, part: Part) -> Input {
     }
 }
 
-/// Everybody answers a barrier; gives what follows the last answer.
+/// Every member answers a barrier; returns the outputs of the last answer.
 fn answer(
     coordinator: &mut Coordinator,
     now_ns: u64,
@@ -147,7 +147,7 @@ fn a_checkpoint_follows_the_first_change_by_an_interval_and_the_last_by_half() {
     let (at, outputs) = due(&mut coordinator);
     assert_eq!(at, 10 * SECOND);
     assert_eq!(outputs.len(), 1);
-    // Rows come while it is taken, which lasts for 9 seconds.
+    // Rows arrive while the checkpoint is taken, which lasts for 9 seconds.
     coordinator.handle(10 * SECOND, Input::Changed);
     answer(&mut coordinator, 19 * SECOND, 1, None, 10);
     coordinator.handle(19 * SECOND, Input::ManifestStored { barrier: 1 });
@@ -161,7 +161,7 @@ fn nothing_is_committed_before_the_manifest_is_stored_and_nothing_of_other_barri
     coordinator.handle(0, Input::Changed);
     let (at, _) = due(&mut coordinator);
     let early = coordinator.handle(at, Input::ManifestStored { barrier: 1 });
-    assert_eq!(early, [], "it was not given to the store yet");
+    assert_eq!(early, [], "it was not passed to the store yet");
     assert_eq!(coordinator.handle(at, done(7, 0, report(0))), []);
     assert_eq!(
         coordinator.handle(at, stored(0, 1, part(0, None, 0, 1))),
@@ -180,7 +180,7 @@ fn nothing_is_committed_before_the_manifest_is_stored_and_nothing_of_other_barri
 }
 
 #[test]
-fn increments_follow_a_base_until_it_pays_to_write_one_again() {
+fn increments_follow_a_base_until_another_base_pays_off() {
     let mut coordinator = coordinator();
     let mut kinds = Vec::new();
     for _ in 0..8 {
@@ -203,7 +203,7 @@ fn increments_follow_a_base_until_it_pays_to_write_one_again() {
 }
 
 #[test]
-fn instances_that_get_other_buckets_begin_with_a_base() {
+fn instances_that_get_other_buckets_write_a_base() {
     let mut coordinator = coordinator();
     coordinator.handle(0, Input::Changed);
     complete(&mut coordinator, 1_000_000);
@@ -220,7 +220,7 @@ fn instances_that_get_other_buckets_begin_with_a_base() {
         stops: false,
     };
     assert_eq!(outputs, [inject(2)]);
-    // Also when the first try fails.
+    // Also if the first attempt fails.
     let reason = "disk full".to_string();
     coordinator.handle(at, Input::Failed { barrier: 2, reason });
     let (_, outputs) = due(&mut coordinator);
@@ -228,7 +228,7 @@ fn instances_that_get_other_buckets_begin_with_a_base() {
 }
 
 #[test]
-fn a_part_that_was_not_asked_for_is_refused() {
+fn a_part_that_was_not_requested_is_refused() {
     let mut coordinator = coordinator();
     coordinator.handle(0, Input::Changed);
     let (at, _) = due(&mut coordinator);
@@ -242,11 +242,11 @@ fn a_part_that_was_not_asked_for_is_refused() {
     else {
         panic!("{outputs:?}");
     };
-    assert!(reason.contains("is not what was asked for"));
+    assert!(reason.contains("is not the part that was requested"));
 }
 
 #[test]
-fn a_barrier_that_does_not_pass_is_tried_again_and_then_it_is_over() {
+fn a_barrier_that_does_not_pass_is_retried_and_then_the_query_ends() {
     let mut coordinator = coordinator();
     coordinator.handle(0, Input::Changed);
     let mut waits = Vec::new();
@@ -287,7 +287,7 @@ fn a_barrier_that_does_not_pass_is_tried_again_and_then_it_is_over() {
 }
 
 #[test]
-fn a_success_forgives_the_failures_before_it() {
+fn a_success_resets_the_count_of_failures() {
     let mut coordinator = coordinator();
     for _ in 0..20 {
         let now = coordinator.next_ns().unwrap_or(0);
@@ -303,7 +303,7 @@ fn a_success_forgives_the_failures_before_it() {
 }
 
 #[test]
-fn a_jump_of_the_clock_ends_no_barrier() {
+fn a_jump_of_the_clock_aborts_no_barrier() {
     let mut coordinator = coordinator();
     coordinator.handle(1 << 60, Input::Changed);
     let (at, _) = due(&mut coordinator);
@@ -345,7 +345,7 @@ fn an_end_answers_later_barriers_and_not_earlier_ones() {
     };
     assert_eq!(manifest.node("events").unwrap().partitions[0].position, 4);
     coordinator.handle(at, Input::ManifestStored { barrier: 1 });
-    // Nobody is left who would send a barrier: the rest comes with the end of all.
+    // No member is left that would send a barrier: the rest comes when all have ended.
     coordinator.handle(at, Input::Changed);
     let (_, outputs) = due(&mut coordinator);
     assert_eq!(outputs, []);
@@ -376,7 +376,7 @@ fn the_last_checkpoint_is_committed_before_the_query_is_finished() {
         json!("last")
     );
     let barrier = manifest.barrier;
-    // It fails once, and is tried again.
+    // It fails once, and is repeated.
     let reason = "the store is away".to_string();
     coordinator.handle(0, Input::Failed { barrier, reason });
     let (at, outputs) = due(&mut coordinator);
@@ -389,7 +389,7 @@ fn the_last_checkpoint_is_committed_before_the_query_is_finished() {
 }
 
 #[test]
-fn an_incarnation_that_is_lost_or_fenced_says_nothing_more() {
+fn an_incarnation_that_is_lost_or_fenced_reports_nothing_more() {
     let lost = Input::Lost {
         reason: "killed".to_string(),
     };
@@ -407,7 +407,7 @@ fn an_incarnation_that_is_lost_or_fenced_says_nothing_more() {
 }
 
 #[test]
-fn partitions_that_are_away_keep_their_positions() {
+fn missing_partitions_keep_their_positions() {
     let away = Partition {
         name: "b.csv".to_string(),
         position: 7,

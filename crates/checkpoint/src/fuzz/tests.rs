@@ -15,7 +15,7 @@ fn directory(target: &str) -> PathBuf {
         .join(target)
 }
 
-/// One to four changes: a bit, a byte, a word of an extreme value, a piece taken out or doubled.
+/// One to four changes: a bit, a byte, a word set to an extreme value, a piece removed or duplicated.
 fn mutated(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..random.between(1, 4) {
@@ -45,7 +45,7 @@ fn mutated(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Mutations of each input; `SLACKWATER_MUTATIONS=1000000` is for a compiler without a fuzzer.
+/// Mutations of each input; `SLACKWATER_MUTATIONS=1000000` if there is no fuzzer for the compiler.
 const MUTATIONS: u64 = 2_000;
 
 fn run_corpus(target: &str, body: fn(&[u8]), least: usize) {
@@ -80,8 +80,8 @@ fn the_corpus_of_parts_and_mutations_of_it_are_survived() {
     run_corpus("part", fuzz_part, 5);
 }
 
-/// Writes the corpus' seeds: `cargo test -p slackwater-checkpoint write_the_corpus -- --ignored`. Needed
-/// only when the format changes; what fuzzing has found lies beside them and stays.
+/// Writes the corpus' seeds: `cargo test -p slackwater-checkpoint write_the_corpus -- --ignored`. Needed only
+/// if the format changes. Inputs that fuzzing has found are next to them and stay.
 #[test]
 #[ignore = "writes into the source tree"]
 fn write_the_corpus() {

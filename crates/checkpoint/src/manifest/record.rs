@@ -1,51 +1,51 @@
-//! Manifests and claims as bytes: two lines of JSON, each readable with any tool.
+//! The stored form of manifests and claims: two lines of JSON, each readable with any tool.
 //!
 //! ```text
 //! {"slackwater":"checkpoint","format":1,"bytes":812,"checksum":"crc32:0d4a1185"}
 //! {"number":12,"epoch":9,"barrier":3,…}
 //! ```
 //!
-//! The checksum covers both lines: kind, format and body. The first line has to be written exactly so,
-//! hence no byte of a record can change unnoticed. The *format* changes when a reader of the version
-//! before would misread it; what is only added has a default, and is read by all. A reader knows every
-//! format up to its own, and says of a later one that it is later.
+//! The checksum covers both lines: kind, format and body. The first line must have exactly this form, so no
+//! byte of a record can change unnoticed. The *format* changes if a reader of the version before would
+//! misread it; mere additions have a default, and every version reads them. A reader knows every format up to
+//! its own, and reports a later one as such.
 
 use serde::{Deserialize, Serialize};
 
 use super::Manifest;
 use crate::error::{Error, Kind, Result};
 
-/// The format that is written. Format 1 said in words what the state of a node means ([`super::Meaning`]).
+/// The format that is written. Format 1 described the meaning of state with strings ([`super::Meaning`]).
 pub const FORMAT: u32 = 2;
 
-/// A record is not longer: 2^20 parts at 250 bytes each.
+/// The longest record: 2^20 parts of 250 bytes each.
 pub const RECORD_BYTES_MAX: u64 = 256 << 20;
 
-/// The first line is not longer: about 60 bytes of names, three numbers of 20 digits at most.
+/// The longest first line: about 60 bytes of names, and three numbers of at most 20 digits.
 const HEAD_BYTES_MAX: usize = 160;
 
-/// An incarnation takes over: nothing of an earlier one is stored behind it.
+/// The record with which an incarnation takes over: nothing of an earlier one is stored after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Its number, among those of the checkpoints. It is the incarnation's epoch, too.
+    /// The claim's number, in the same sequence as checkpoints. It is also the incarnation's epoch.
     pub number: u64,
-    /// When, in milliseconds since 1970, for people.
+    /// When it was stored, in milliseconds since 1970. Only for display.
     pub time_ms: u64,
-    /// Tells two claims of one number apart.
+    /// Distinguishes two claims with the same number.
     pub owner: String,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint from which the incarnation resumes.
     pub restored: Option<u64>,
-    /// Neither it nor those after it go on from what is before it.
+    /// Whether neither this incarnation nor later ones may resume from a checkpoint before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub from_scratch: bool,
 }
 
-/// What stands under a number.
+/// A record: a checkpoint or a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
     /// A checkpoint.
     Checkpoint(Manifest),
-    /// The beginning of an incarnation.
+    /// The start of an incarnation.
     Claim(Claim),
 }
 
@@ -61,7 +61,7 @@ const CHECKPOINT: &str = "checkpoint";
 const CLAIM: &str = "claim";
 
 impl Record {
-    /// The number under which it stands.
+    /// The record's number.
     pub fn number(&self) -> u64 {
         match self {
             Record::Checkpoint(manifest) => manifest.number,
@@ -77,11 +77,11 @@ impl Record {
         }
     }
 
-    /// Its bytes.
+    /// The record as bytes.
     ///
     /// # Errors
     ///
-    /// When it makes no sense in itself, or is longer than [`RECORD_BYTES_MAX`].
+    /// If the record is inconsistent, or is longer than [`RECORD_BYTES_MAX`].
     pub fn encode(&self) -> Result<Vec<u8>> {
         let invalid = |reason: String| Error::new(Kind::Invalid, "manifest", reason);
         let (kind, body) = match self {
@@ -104,12 +104,12 @@ impl Record {
         Ok(bytes)
     }
 
-    /// The record that `bytes` hold.
+    /// Reads the record in `bytes`.
     ///
     /// # Errors
     ///
-    /// [`Kind::Corrupt`] when they are not what was written, [`Kind::Invalid`] when a later version
-    /// wrote them. The place is left to the caller.
+    /// [`Kind::Corrupt`] if they are not what was written, [`Kind::Invalid`] if a later version wrote them.
+    /// The caller adds the place.
     pub fn decode(bytes: &[u8]) -> Result<Record> {
         let corrupt = |reason: &str| Error::corrupt("", reason);
         let line = bytes.iter().take(HEAD_BYTES_MAX);
@@ -121,8 +121,8 @@ impl Record {
             .strip_prefix(b"\n")
             .and_then(|rest| rest.strip_suffix(b"\n"))
             .filter(|body| body.len() as u64 == parsed.bytes)
-            .ok_or_else(|| corrupt("it is shorter or longer than it says"))?;
-        // Writing the line anew shows any change to it, to the body or to the checksum.
+            .ok_or_else(|| corrupt("its length is not the stated one"))?;
+        // Writing the line again shows any change to it, to the body or to the checksum.
         if head(parsed.slackwater, parsed.format, body) != [first, b"\n"].concat() {
             return Err(corrupt("its checksum is wrong"));
         }
@@ -151,7 +151,7 @@ impl Record {
     }
 }
 
-/// The first line, with its end.
+/// The first line, with its line end.
 fn head(kind: &str, format: u32, body: &[u8]) -> Vec<u8> {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(kind.as_bytes());
@@ -168,12 +168,12 @@ fn head(kind: &str, format: u32, body: &[u8]) -> Vec<u8> {
     line
 }
 
-/// A checksum as records hold it.
+/// A checksum in the form that records contain.
 pub(crate) fn checksum_text(checksum: u32) -> String {
     format!("crc32:{checksum:08x}")
 }
 
-/// A body behind a first line that fits it, for tests and fuzzing.
+/// A body after a first line that matches it, for tests and fuzzing.
 pub(crate) fn with_head(kind: &str, body: &[u8]) -> Vec<u8> {
     [&head(kind, FORMAT, body), body, b"\n"].concat()
 }

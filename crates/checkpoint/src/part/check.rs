@@ -1,9 +1,9 @@
-//! What has to hold of a stream of Arrow IPC before `arrow-ipc` reads it.
+//! Validates a stream of Arrow IPC before `arrow-ipc` reads it.
 //!
-//! Its reader verifies the flatbuffers, and the arrays that it has built; between the two it slices
-//! buffers where the message says, allocates what the message says, and asserts. So everything that the
-//! message says is compared with what is there: frames and bodies lie within the part, buffers within
-//! the body, fields have the one type that their name stands for, bitmaps cover their arrays.
+//! Its reader verifies the flatbuffers, and the arrays that it has built; in between it slices buffers at the
+//! offsets in the message, allocates the lengths in the message, and asserts. So everything in the message is
+//! compared with the actual data: frames and bodies are within the part, buffers are within the body, fields
+//! have the one type that their name stands for, bitmaps cover their arrays.
 
 use arrow_ipc::{
     DateUnit, Endianness, Field as WireField, IntervalUnit, Precision, RecordBatch as WireBatch,
@@ -13,19 +13,19 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::CONTINUATION;
 
-/// Types nest so deep at most, and a schema has so many fields: an aggregate has some tens.
+/// The most levels of nested types, and the most fields of a schema: an aggregate has a few dozen.
 const DEPTH_MAX: usize = 16;
 const FIELDS_MAX: usize = 16_384;
 
-/// Elements of one array: what a batch of state has is far less, and no product of a width and a length
-/// that passes here overflows.
+/// The most elements of one array: a batch of state has far fewer, and no product of a width and an accepted
+/// length overflows.
 const LENGTH_MAX: i64 = 1 << 31;
 const WIDTH_MAX: i32 = 1 << 20;
 
 type Check<T = ()> = std::result::Result<T, String>;
 
-/// The metadata of the message at `at`, and where its body begins; none at the end of the stream, which
-/// has to be the end of the bytes too.
+/// The metadata of the message at `at`, and the start of its body; `None` at the end of the stream, which
+/// must be the end of the bytes too.
 pub(super) fn frame(bytes: &[u8], at: usize) -> Check<Option<(&[u8], usize)>> {
     let word = |at: usize| bytes.get(at..at + 4)?.first_chunk::<4>().copied();
     let (marker, length) = match (word(at), word(at + 4)) {
@@ -41,7 +41,7 @@ pub(super) fn frame(bytes: &[u8], at: usize) -> Check<Option<(&[u8], usize)>> {
         return if is_end {
             Ok(None)
         } else {
-            Err("something lies behind its end".to_string())
+            Err("something follows its end".to_string())
         };
     }
     let metadata = bytes.get(begin..begin + length);
@@ -49,7 +49,7 @@ pub(super) fn frame(bytes: &[u8], at: usize) -> Check<Option<(&[u8], usize)>> {
     Ok(Some((metadata, begin + length)))
 }
 
-/// Whether a column is of a kind that is stored.
+/// Whether a column has a type that is supported.
 pub(super) fn field(field: &Field) -> Check {
     kind(field.data_type(), 0)
 }
@@ -60,7 +60,7 @@ fn kind(data_type: &DataType, depth: usize) -> Check {
         return Err("nests too deep".to_string());
     }
     match data_type {
-        // It would come back without one.
+        // The time zone would be lost.
         Timestamp(_, Some(zone)) if zone.is_empty() => {
             Err("has a time zone of no name".to_string())
         }
@@ -80,7 +80,7 @@ fn kind(data_type: &DataType, depth: usize) -> Check {
     }
 }
 
-/// Whether `arrow-ipc` can make a schema of this one.
+/// Whether `arrow-ipc` can convert this schema.
 pub(super) fn schema(schema: &WireSchema<'_>) -> Check {
     if schema.endianness() != Endianness::Little {
         return Err("its numbers have the other byte order".to_string());
@@ -108,7 +108,7 @@ fn wire_field(field: WireField<'_>, depth: usize, count: &mut usize) -> Check {
     children.try_for_each(|child| wire_field(child, depth + 1, count))
 }
 
-/// How many children a field of this type has (none: any number), and whether the type is stored.
+/// How many children a field of this type has (`None`: any number), and whether the type is supported.
 fn wire_type(field: &WireField<'_>) -> (Option<usize>, bool) {
     let decimal = |precision: i32, most: i32, scale: i32| {
         (1..=most).contains(&precision) && (-most..=precision).contains(&scale)
@@ -181,7 +181,7 @@ fn is_unit(unit: TimeUnit) -> bool {
     )
 }
 
-/// A map's one child is a struct of a key and a value.
+/// The only child of a map is a struct of a key and a value.
 fn is_map(field: &WireField<'_>) -> bool {
     let entries = field.children().filter(|children| children.len() == 1);
     entries.is_some_and(|children| {
@@ -190,7 +190,7 @@ fn is_map(field: &WireField<'_>) -> bool {
     })
 }
 
-/// Whether a batch has the nodes and buffers that its columns need, and all of them lie in its body.
+/// Whether a batch has the nodes and buffers that its columns need, all of them within its body.
 pub(super) fn batch(batch: &WireBatch<'_>, schema: &Schema, body: usize) -> Check {
     if batch.compression().is_some() {
         return Err("a batch is compressed".to_string());
@@ -238,13 +238,13 @@ pub(super) fn batch(batch: &WireBatch<'_>, schema: &Schema, body: usize) -> Chec
     }
 }
 
-/// What the columns take from a batch, in order.
+/// The nodes and buffers of a batch that its columns have not taken yet, in order.
 struct Walk {
-    /// Length and number of nulls of each array.
+    /// The length and number of nulls of each array.
     nodes: std::vec::IntoIter<(u64, u64)>,
-    /// Bytes of each buffer.
+    /// The bytes of each buffer.
     buffers: std::vec::IntoIter<u64>,
-    /// Buffers of each array of views.
+    /// The number of buffers of each array of views.
     variadic: std::vec::IntoIter<i64>,
 }
 
@@ -254,20 +254,21 @@ impl Walk {
         buffer.ok_or_else(|| "a batch has too few buffers".to_string())
     }
 
-    /// Takes a buffer of so many elements or more, each of this width.
+    /// Takes a buffer of at least this many elements of this width.
     fn enough(&mut self, count: u64, width: u64) -> Check {
         let bytes = self.buffer()?;
         if bytes < count * width {
             return Err("a buffer is too short for its array".to_string());
         }
-        // The validation of arrays looks at whole buffers as elements, and asserts that they are.
+        // The validation of arrays reads whole buffers as elements, and asserts that they are a multiple of
+        // the width.
         if width > 0 && bytes % width != 0 {
             return Err("a buffer ends within an element".to_string());
         }
         Ok(())
     }
 
-    /// Takes an array's own, and gives its length.
+    /// Takes an array's node, and returns its length.
     fn array(&mut self, data_type: &DataType) -> Check<u64> {
         use DataType::*;
         let node = self.nodes.next();
@@ -279,7 +280,7 @@ impl Walk {
         if nulls > 0 && bitmap < length.div_ceil(8) {
             return Err("a bitmap is too short for its array".to_string());
         }
-        // An empty array may go without offsets.
+        // An empty array may have no offsets.
         let offsets = if length == 0 { 0 } else { length + 1 };
         match data_type {
             Boolean => self.enough(length.div_ceil(8), 1)?,

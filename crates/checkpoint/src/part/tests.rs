@@ -23,7 +23,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_new(schema, columns).unwrap()
 }
 
-/// Columns of the kinds that state has.
+/// Columns of the types that state has.
 pub fn state(rows: usize) -> RecordBatch {
     let number = |row: usize| (!row.is_multiple_of(5)).then_some(row as i64 * 7);
     let text = |row: usize| (row % 4 != 1).then(|| format!("a text of some length, {row}"));
@@ -93,7 +93,7 @@ fn state_comes_back_as_it_was() {
 }
 
 #[test]
-fn what_could_not_be_read_is_not_written() {
+fn types_that_could_not_be_read_are_not_written() {
     let keys = Int32Array::from(vec![0, 0]);
     let values = Arc::new(StringArray::from(vec!["a"]));
     let dictionary = DictionaryArray::<Int32Type>::new(keys, values);
@@ -107,7 +107,7 @@ fn what_could_not_be_read_is_not_written() {
 }
 
 #[test]
-fn a_part_that_is_cut_off_is_refused_at_every_byte() {
+fn a_truncated_part_is_refused_at_every_byte() {
     let bytes = encode(&[state(3)]).unwrap();
     for length in 0..bytes.len() {
         assert!(checked(&bytes[..length]).is_err(), "{length} bytes");
@@ -116,8 +116,8 @@ fn a_part_that_is_cut_off_is_refused_at_every_byte() {
     assert!(checked(&longer).is_err());
 }
 
-/// Without the checksum, which would refuse all of them: nothing panics, and what is accepted is sound
-/// (arrays are validated in full).
+/// Without the checksum, which would refuse all of them: nothing panics, and accepted arrays are valid (they
+/// are validated in full).
 #[test]
 fn no_changed_bit_makes_the_reader_panic() {
     let bytes = encode(&[state(3)]).unwrap();

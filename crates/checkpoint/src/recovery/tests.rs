@@ -69,7 +69,7 @@ fn a_failed_incarnation_stops_before_the_next_begins() {
 }
 
 #[test]
-fn what_does_not_stop_is_killed_and_what_is_silent_is_left_to_the_fence() {
+fn a_process_that_does_not_stop_is_killed_and_a_silent_one_is_fenced() {
     let mut recovery = running(0);
     recovery.handle(0, failed(5));
     let at = recovery.next_ns().unwrap();
@@ -153,7 +153,7 @@ fn a_corrupt_checkpoint_leads_to_the_one_before_and_never_to_none() {
 }
 
 #[test]
-fn the_first_start_fails_at_once_and_later_ones_are_tried_again() {
+fn the_first_start_fails_at_once_and_later_ones_are_retried() {
     let failed_claim = || Input::ClaimFailed {
         reason: "s3://x: no such bucket".to_string(),
         is_fatal: false,
@@ -184,7 +184,7 @@ fn the_first_start_fails_at_once_and_later_ones_are_tried_again() {
 }
 
 #[test]
-fn a_query_whose_first_rows_are_gone_begins_anew_and_no_other_does() {
+fn only_a_query_whose_first_rows_are_gone_starts_over() {
     for is_first in [true, false] {
         let mut recovery = Recovery::new(Limits::default());
         recovery.handle(0, Input::Start);
@@ -231,7 +231,7 @@ fn a_query_that_had_ended_only_commits() {
 }
 
 #[test]
-fn what_no_restart_mends_ends_the_query() {
+fn an_error_that_no_restart_fixes_ends_the_query() {
     let mut recovery = running(0);
     let fatal = |epoch| Input::Fatal {
         epoch,
@@ -251,7 +251,7 @@ fn jumps_of_the_clock_do_not_hold_it_up() {
     let mut recovery = running(1 << 50);
     recovery.handle(1 << 50, failed(5));
     recovery.handle(1 << 50, Input::Stopped { epoch: 5 });
-    // Years back: the wait goes on from there.
+    // The clock jumps back by years: the wait continues from there.
     assert_eq!(recovery.handle(7, Input::Tick), []);
     let at = recovery.next_ns().unwrap();
     assert!(at <= 7 + Limits::default().wait_min_ns);

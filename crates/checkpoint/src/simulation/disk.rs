@@ -20,26 +20,26 @@ use object_store::{
 use super::ledger::Transaction;
 use crate::manifest::record::Record;
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Done,
     /// Nothing was done.
     Failed,
-    /// It was done, and the answer was lost.
+    /// It was done, but the response was lost.
     Unanswered,
     /// A part of it was done, in thousandths.
     Torn(u64),
 }
 
-/// Requests that wait, and what has become of others.
+/// Requests that wait, and the outcomes of others.
 #[derive(Debug, Default)]
 pub struct Requests {
     next: u64,
-    /// Requests since the last look.
+    /// Requests since the last check.
     pub new: Vec<u64>,
     pub answered: HashMap<u64, Fate>,
-    /// What valid manifests have held as pending.
+    /// The pending transactions of valid manifests.
     pub durable: HashSet<Transaction>,
     /// The number of the last claim.
     pub latest_claim: u64,

@@ -1,4 +1,4 @@
-//! Where rows end up: a system outside, which knows transactions.
+//! The destination of rows: an external system with transactions.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -78,7 +78,7 @@ impl Ledger {
         }
     }
 
-    /// Gives up what earlier incarnations have prepared beside `pending`.
+    /// Discards what earlier incarnations have prepared, except for `pending`.
     pub fn give_up(&mut self, epoch: u64, pending: &[Transaction]) {
         for (transaction, state) in &mut self.transactions {
             let is_old = transaction.epoch < epoch && !pending.contains(transaction);
@@ -92,7 +92,7 @@ impl Ledger {
         self.wrong.get_or_insert(reason);
     }
 
-    /// Every wanted entry is there once, and nothing else.
+    /// Checks that the ledger has every wanted entry once, and nothing else.
     pub fn check(&self, wanted: &[Entry]) -> Result<(), String> {
         for entry in wanted {
             match self.entries.get(entry) {

@@ -14,11 +14,11 @@ use super::random::mix;
 use crate::coordinator::Report;
 use crate::manifest::Partition;
 
-/// Keys of the query, and buckets that they fall into.
+/// The number of keys of the query, and of buckets that they fall into.
 pub const KEYS: u64 = 40;
 pub const BUCKETS: u32 = 4_096;
 
-/// What the sources hold: rows of each partition.
+/// The input of the sources: rows of each partition.
 #[derive(Debug, Clone)]
 pub struct Data(pub Vec<u64>);
 
@@ -27,7 +27,7 @@ impl Data {
         mix(u64::from(partition) << 32 | position) % KEYS
     }
 
-    /// What has to be in the ledger in the end.
+    /// The entries that must be in the ledger at the end.
     pub fn wanted(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut sums = BTreeMap::<u64, u64>::new();
@@ -50,13 +50,13 @@ pub fn bucket(key: u64) -> u32 {
     (mix(key) >> 52) as u32
 }
 
-/// A barrier on its way.
+/// A barrier in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Barrier {
     pub number: u64,
     pub since: Option<u64>,
     pub bases: Vec<usize>,
-    /// Sources end behind it.
+    /// Whether sources end after it.
     pub stops: bool,
 }
 
@@ -65,14 +65,14 @@ pub enum Message {
     Entry(Entry),
     Barrier(Rc<Barrier>),
     End,
-    /// The sender was stopped: there would have been more.
+    /// Whether the sender was stopped, so that rows are missing.
     Stopped,
 }
 
-/// Where a link leads to: a member, and the number of its input.
+/// The destination of a link: a member, and the number of its input.
 pub type Target = (usize, usize);
 
-/// What a member has to say.
+/// A message of a member.
 pub enum Said {
     Changed,
     Done(u64, Report, Vec<Snapshot>),
@@ -80,7 +80,7 @@ pub enum Said {
     Sent(Target, Message),
 }
 
-/// A part that is to be stored.
+/// A part to store.
 pub struct Snapshot {
     pub since: Option<u64>,
     pub buckets: (u32, u32),
@@ -94,7 +94,7 @@ enum Role {
         has_changed: bool,
     },
     Sum {
-        /// Sum, and the barrier behind which it changed last.
+        /// The sum, and the barrier after which it changed last.
         sums: BTreeMap<u64, (u64, u64)>,
     },
     Sink {
@@ -112,13 +112,13 @@ pub struct Member {
     pub scheduled: bool,
     epoch: u64,
     role: Role,
-    /// Messages of each input, the barrier at which it stands, and whether it has ended.
+    /// The messages of each input, the barrier at which it waits, and whether it has ended.
     inputs: Vec<(VecDeque<Message>, u64, bool)>,
     outputs: Vec<Target>,
     last_barrier: u64,
-    /// A barrier that some inputs have come to.
+    /// A barrier that some inputs have reached.
     waiting: Option<Rc<Barrier>>,
-    /// An input was stopped.
+    /// Whether an input was stopped.
     stopped: bool,
     ended: bool,
 }
@@ -149,7 +149,7 @@ impl Member {
 
     /// Takes a barrier from the coordinator.
     pub fn inject(&mut self, barrier: Barrier) -> Vec<Said> {
-        // One that was overtaken by a later one is no more.
+        // A barrier that was overtaken by a later one is ignored.
         if self.ended || barrier.number <= self.last_barrier {
             return Vec::new();
         }
@@ -172,7 +172,7 @@ impl Member {
         due
     }
 
-    /// Does one thing; false when there is nothing to do.
+    /// Does one step; returns false if there is nothing to do.
     pub fn step(&mut self, ledger: &mut Ledger, said: &mut Vec<Said>) -> bool {
         if self.ended {
             return false;
@@ -223,7 +223,7 @@ impl Member {
                 }
             }
         }
-        // The next input has its turn.
+        // It is the next input's turn.
         true
     }
 
@@ -245,8 +245,8 @@ impl Member {
         }
     }
 
-    /// An input has come to a barrier. A later one takes over from an earlier one, which some source
-    /// was never asked for.
+    /// An input has reached a barrier. A later barrier replaces an earlier one, which some source was never
+    /// asked for.
     fn align(&mut self, barrier: &Rc<Barrier>, ledger: &mut Ledger, said: &mut Vec<Said>) {
         let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.number);
         let latest = waiting.max(barrier.number).max(self.last_barrier);
@@ -262,7 +262,7 @@ impl Member {
         if self.inputs.iter().all(has_come) {
             said.extend(self.reach(barrier, ledger));
         } else {
-            // Whoever ends later may have been the last that was missing.
+            // An input that ends later may have been the last one missing.
             self.waiting = Some(Rc::clone(barrier));
         }
     }
@@ -322,7 +322,7 @@ impl Member {
     fn end(&mut self, ledger: &mut Ledger, said: &mut Vec<Said>) {
         self.ended = true;
         if self.stopped {
-            // What it has is in the checkpoint; it says nothing more.
+            // Its state is in the checkpoint; it reports nothing more.
             let outputs = self.outputs.iter();
             said.extend(outputs.map(|&to| Said::Sent(to, Message::Stopped)));
             return;

@@ -1,4 +1,4 @@
-//! Randomness that is the same everywhere.
+//! Random numbers that are the same on every platform.
 
 /// Small and fast (splitmix64).
 #[derive(Debug, Clone)]
@@ -13,17 +13,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `end`.
+    /// A number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// From `least` to `most`.
+    /// A number from `least` to `most`.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// True in so many cases of a thousand.
+    /// True in this many cases out of a thousand.
     pub fn permille(&mut self, share: u64) -> bool {
         self.below(1_000) < share
     }

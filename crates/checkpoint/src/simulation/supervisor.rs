@@ -1,4 +1,4 @@
-//! What a program does with the two state machines: it carries out what they say.
+//! The part of a program that uses the two state machines: it carries out their actions.
 
 use std::collections::VecDeque;
 
@@ -198,7 +198,7 @@ impl World {
         self.soon(Event::ToRecovery { deployment, input });
     }
 
-    /// The supervisor dies; the processes that it has left go on for a while.
+    /// The supervisor dies; the processes that it leaves behind continue for a while.
     pub fn kill_deployment(&mut self, index: usize) {
         self.deployments[index].over = true;
         if let Some(run) = self.deployments[index].run {
@@ -286,7 +286,7 @@ impl World {
         }
     }
 
-    /// Nobody may be fenced by what he has written himself.
+    /// No incarnation may be fenced by its own records.
     fn note_fenced(&mut self, epoch: u64, error: Option<&Error>) {
         if error.is_some_and(|error| error.kind == Kind::Fenced) {
             self.seen.fenced += 1;
@@ -430,8 +430,8 @@ impl World {
         }
     }
 
-    /// Once everybody has committed what was prepared for the barrier that stops a query, its supervisor
-    /// exits. Somebody starts the query again.
+    /// Once all sinks have committed what was prepared for the barrier that stops a query, its supervisor
+    /// exits. The query is then started again.
     fn look_whether_saved(&mut self, run: usize, committed: u64) {
         let one = &mut self.runs[run];
         let Some((barrier, members)) = &mut one.stop else {
@@ -510,7 +510,7 @@ impl World {
                 self.seen.aborted += 1;
                 let stop = self.runs[run].stop.map(|(barrier, _)| barrier);
                 if reason.is_some() && stop == Some(barrier) {
-                    // The sources have ended: it goes on from the checkpoint before.
+                    // The sources have ended: the query resumes from the checkpoint before.
                     self.exit(run);
                 }
             }
@@ -525,7 +525,7 @@ impl World {
         }
     }
 
-    /// One thing after the other is done with the store.
+    /// Operations on the store run one after the other.
     fn work(&mut self, run: usize) {
         let one = &mut self.runs[run];
         if one.over || one.incarnation.is_none() {

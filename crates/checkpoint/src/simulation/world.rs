@@ -1,4 +1,4 @@
-//! Time, events, faults, and what is checked in the end.
+//! Time, events, faults, and the checks at the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -17,10 +17,10 @@ use crate::manifest::{Manifest, Part};
 use crate::store::{CheckpointWriter, Found, Store};
 use crate::{Result, coordinator, recovery};
 
-/// Events of a seed: what comes to no end by then never does. Most take some thousands.
+/// The most events of a seed: a run that has not ended by then never does. Most take a few thousand.
 const EVENTS_MAX: u64 = 400_000;
 
-/// What happens at some time.
+/// An event at some time.
 pub enum Event {
     /// A request to storage is answered.
     Answered {
@@ -63,7 +63,7 @@ pub enum Event {
     },
     Deploy,
     Fault,
-    /// A deployment that is thought dead dies.
+    /// A deployment that is believed dead dies.
     Die {
         deployment: usize,
     },
@@ -74,7 +74,7 @@ pub enum Command {
     Commit(u64),
 }
 
-/// What a task has to say in the end.
+/// The result of a task.
 pub enum After {
     Begun {
         deployment: usize,
@@ -105,12 +105,12 @@ pub enum After {
 
 struct Task {
     future: Pin<Box<dyn Future<Output = After>>>,
-    /// The process that waits for it has died; a request on its way may still arrive.
+    /// The process that waits for it has died; a request in flight may still arrive.
     orphan: bool,
     run: Option<usize>,
 }
 
-/// What a run has come across.
+/// The events that a run has covered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     pub events: u64,
@@ -121,7 +121,7 @@ pub struct Seen {
     pub fenced: u64,
     pub skipped: u64,
     pub deployments: u64,
-    /// Queries that were stopped, and all that they had read was committed.
+    /// Queries that were stopped after everything that they had read was committed.
     pub saved: u64,
 }
 
@@ -153,13 +153,13 @@ pub struct World {
     pub data: Data,
     pub deployments: Vec<Deployment>,
     pub runs: Vec<Run>,
-    /// No faults from here on.
+    /// No faults from this time on.
     chaos_until: u64,
-    /// How bad it is, 0 to 3.
+    /// How frequent faults are, 0 to 3.
     badness: u64,
-    /// How long a member takes for a few rows at most.
+    /// The longest time that a member takes for a few rows.
     pub pace: u64,
-    /// Deployments that said that the query has ended.
+    /// Deployments that reported that the query has ended.
     pub ends: u32,
     pub seen: Seen,
 }
@@ -206,7 +206,7 @@ impl World {
         self.events.insert((self.now + delay, self.next), event);
     }
 
-    /// A message takes a while, and now and then a long one.
+    /// A message takes a while, and sometimes a long while.
     pub fn soon(&mut self, event: Event) {
         let delay = match self.random.permille(20) {
             true => self.random.between(100, 400),
@@ -230,7 +230,7 @@ impl World {
         self.poll(id);
     }
 
-    /// The process that waits for a run's tasks is no more.
+    /// The process that waits for a run's tasks is gone.
     pub fn abandon(&mut self, run: usize) {
         for task in self.tasks.values_mut() {
             task.orphan |= task.run == Some(run);
@@ -269,7 +269,7 @@ impl World {
         let Some(waiting) = self.tasks.get(&task) else {
             return;
         };
-        // Of the requests of a dead process half still arrive.
+        // Half of the requests of a dead process still arrive.
         if waiting.orphan && self.random.permille(500) {
             self.tasks.remove(&task);
             return;
@@ -296,7 +296,7 @@ impl World {
         if self.badness > 0 {
             self.at(50, Event::Fault);
         }
-        // After the end somebody starts it once more: it has to end without doing anything.
+        // After the end the query is started once more: it must end without doing anything.
         let mut again = 2;
         while again > 0 {
             while let Some(((time, _), event)) = self.events.pop_first() {
@@ -324,7 +324,8 @@ impl World {
         Ok(self.seen)
     }
 
-    /// What is stored in the end is one valid checkpoint that says so, and no more than is kept.
+    /// Checks that the store ends with a valid checkpoint that says so, and with no more checkpoints than are
+    /// kept.
     fn check_store(&self) -> std::result::Result<(), String> {
         let store = Store::new(self.disk.objects(), "memory");
         let found = ready(store.newest(None)).map_err(|error| error.to_string())?;
@@ -338,12 +339,12 @@ impl World {
         Ok(())
     }
 
-    /// The latest incarnation, whether anybody knows of it or not.
+    /// The latest incarnation, whether or not anybody knows of it.
     pub fn latest_claim(&self) -> u64 {
         self.requests.lock().unwrap().latest_claim
     }
 
-    /// While a sweep removes something, what is newest has to stay whole.
+    /// While a sweep removes something, the newest checkpoint must stay complete.
     pub fn check_newest(&mut self) {
         let store = Store::new(self.disk.objects(), "memory");
         match ready(store.newest(None)) {
@@ -408,8 +409,8 @@ impl World {
             0 => self.clock_offset += jump,
             1 => self.clock_offset -= jump,
             2 => self.clock_offset += jump << 30,
-            // The machine with the supervisor is lost, or cut off and thought lost; somebody starts
-            // the query elsewhere.
+            // The machine with the supervisor is lost, or cut off and believed lost; the query is started
+            // elsewhere.
             3 | 4 => {
                 let alive = |deployment: &&Deployment| !deployment.over;
                 let Some(deployment) = self.deployments.iter().find(alive) else {
@@ -424,7 +425,7 @@ impl World {
                 let delay = self.random.between(1, 300);
                 self.at(delay, Event::Deploy);
             }
-            // Somebody stops the query.
+            // The user stops the query.
             5..=7 => {
                 if let Some(run) = self.runs.iter().rposition(|run| !run.over) {
                     let input = coordinator::Input::Stop;
@@ -441,7 +442,7 @@ impl World {
     }
 }
 
-/// The result of a future that waits for nothing.
+/// The result of a future that never waits.
 pub fn ready<F: Future>(future: F) -> F::Output {
     let mut future = Box::pin(future);
     match future

@@ -1,10 +1,10 @@
 //! Records: claims and manifests, each of which is stored twice.
 //!
-//! - The *record* decides: it is put where none is, and is there or not ([`Store::put`]). Its *copy* follows,
-//!   before anybody is told that the record is stored. So whatever was acknowledged is there twice, and
-//!   one that has no copy was never built upon.
-//! - Whoever reads one that is damaged or gone takes the other. An incarnation that begins writes the
-//!   damaged one again, of those that it looks at.
+//! - The *record* decides: it is written only if none exists, and exists or not ([`Store::put`]). Its *copy*
+//!   follows, before the record is reported as stored. So every acknowledged record exists twice, and nothing
+//!   builds upon one without a copy.
+//! - If one of the two is damaged or missing, the other is read. A starting incarnation writes the damaged
+//!   one again, of the records that it reads.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn is_damaged(error: &Error) -> bool {
 }
 
 impl Store {
-    /// The numbers of all records, of which one of the two is enough.
+    /// The numbers of all records; either the record or its copy is enough.
     pub(super) async fn numbers(&self) -> Result<BTreeSet<u64>> {
         let mut numbers = BTreeSet::new();
         for folder in [RECORDS, COPIES] {
@@ -36,7 +36,7 @@ impl Store {
             read => return read,
         };
         match self.record_at(&copy_name(number), number).await {
-            // Removed, as both are when they are old.
+            // Removed: old records are removed together with their copies.
             Err(copy) if copy.kind == Kind::Missing => Err(error),
             Err(copy) if copy.kind == Kind::Corrupt => {
                 let reason = format!("{}, and of its copy: {}", error.reason, copy.reason);
@@ -59,9 +59,10 @@ impl Store {
         Ok(record)
     }
 
-    /// Puts the copy of a record that is stored.
+    /// Writes the copy of a record that is stored.
     ///
-    /// [`Put::Taken`] when another record has this number: somebody has removed that one, and not its copy.
+    /// [`Put::Taken`] if the copy of another record has this number: that record was removed, but not its
+    /// copy.
     pub(super) async fn put_copy(&self, record: &Record) -> Result<Put> {
         let number = record.number();
         let name = copy_name(number);
@@ -78,7 +79,8 @@ impl Store {
         Ok(Put::Done)
     }
 
-    /// Writes again what is damaged of records with these numbers and has its other half, and says so.
+    /// Restores records with these numbers from their copies, and copies from their records, if one of the
+    /// two is damaged; reports what was restored.
     pub(super) async fn heal(&self, numbers: impl Iterator<Item = u64>) -> Result<Vec<String>> {
         let mut healed = Vec::new();
         for number in numbers {
@@ -91,7 +93,7 @@ impl Store {
                 _ => continue,
             };
             self.replace(&damaged, whole.encode()?).await?;
-            // An earlier version wrote none, or whoever wrote it died before.
+            // An earlier version wrote no copy, or the writer died before writing it.
             if !(damaged.starts_with(COPIES) && error.kind == Kind::Missing) {
                 healed.push(error.to_string());
             }

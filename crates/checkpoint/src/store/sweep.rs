@@ -20,23 +20,23 @@ pub struct Swept {
 }
 
 impl CheckpointWriter {
-    /// Removes all but the newest `keep` checkpoints (one at least), and what none of those refers to.
+    /// Removes all but the newest `keep` checkpoints (at least one), and parts to which none of those refers.
     ///
-    /// - Records go first: what is interrupted leaves parts that nobody refers to, and the next call
+    /// - Records are removed first: an interruption leaves parts to which nothing refers, and the next call
     ///   removes those.
-    /// - Nothing goes unless everything that is kept could be read.
-    /// - Parts of a later incarnation stay, as do those of this one behind its last stored checkpoint:
-    ///   a manifest in flight may name them. Earlier incarnations can't store one any more.
+    /// - Nothing is removed unless everything that is kept could be read.
+    /// - Parts of a later incarnation stay, as do those of this one after its last stored checkpoint: a
+    ///   manifest in flight may name them. Earlier incarnations can't store one any more.
     ///
     /// # Errors
     ///
-    /// [`Kind::Fenced`] when a later incarnation has begun; nothing is removed then.
+    /// [`Kind::Fenced`] if a later incarnation has started; nothing is removed then.
     pub async fn sweep(&mut self, keep: usize) -> Result<Swept> {
         self.sweep_before(u64::MAX, keep).await
     }
 
-    /// The same, but leaves the checkpoint `committed` and those behind it: what later ones have pending a
-    /// sink's system may give up ([`crate::recovery::Input::Lost`]), all of it.
+    /// The same, but keeps the checkpoint `committed` and later ones, because a sink's system may discard all
+    /// pending commits of later ones ([`crate::recovery::Input::Lost`]).
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl CheckpointWriter {
             return Ok(Swept::default());
         };
         let old = numbers.range(..oldest).copied();
-        // A copy that is left alone would look like a damaged record.
+        // A copy without its record would look like a damaged record.
         self.remove(old.clone().map(copy_name).collect()).await?;
         let records = self.remove(old.map(record_name).collect()).await?;
         let stored = PartName {
@@ -99,8 +99,8 @@ impl CheckpointWriter {
         }
     }
 
-    /// In a directory an object is written under a name with a number behind it, and then renamed. What
-    /// a process left that died in between is no object, and would stay for ever.
+    /// In a directory an object is written under a name with a number appended, and then renamed. A file left
+    /// by a process that died in between is not an object, and would stay for ever.
     fn remove_staged(&self) {
         let Some(directory) = &self.store.directory else {
             return;
@@ -111,7 +111,7 @@ impl CheckpointWriter {
                 let name = entry.file_name();
                 let staged = name.to_str().and_then(|name| name.rsplit_once('#'));
                 let is_old = staged.is_some_and(|(object, _)| self.is_old(folder, object));
-                // One that can't be removed is tried again the next time.
+                // A file that can't be removed is tried again the next time.
                 if is_old {
                     drop(std::fs::remove_file(entry.path()));
                 }
@@ -119,7 +119,7 @@ impl CheckpointWriter {
         }
     }
 
-    /// Whether nobody who may write can still be at this object.
+    /// Whether no process that may still write can be writing this object.
     fn is_old(&self, folder: &str, object: &str) -> bool {
         let object = format!("{folder}/{object}");
         let number = number_of(folder, &object);

@@ -1,4 +1,4 @@
-//! Files of a local directory: put where none is, on the disk before anybody sees them, and locked.
+//! Files of a local directory: created only if none exists, synced before they are visible, and locked.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Error, ErrorKind, Write};
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long it is waited for another run that is about to begin: it reads a few files, and writes one.
+/// How long to wait for another run that is starting: it reads a few files, and writes one.
 const BEGINNING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether it has begun.
+/// How often to check whether it has started.
 const BEGINNING_LOOK: Duration = Duration::from_millis(20);
 
-/// Tells files apart that one process writes at the same time.
+/// Distinguishes files that one process writes at the same time.
 static STAGED: AtomicU32 = AtomicU32::new(0);
 
-/// Brings the file `name` in `root`, and its name in its folder, to the disk.
+/// Syncs the file `name` in `root`, and its entry in its folder.
 pub(super) async fn file(root: PathBuf, name: &str) -> io::Result<()> {
     let path = root.join(name);
     in_background(move || {
@@ -25,14 +25,14 @@ pub(super) async fn file(root: PathBuf, name: &str) -> io::Result<()> {
     .await
 }
 
-/// Puts the file `name` in `root` where there is none. It is on the disk before it has its name: what is
-/// there after a power failure is whole.
+/// Writes the file `name` in `root` if none exists. It is synced before it gets its name, so a file that
+/// exists after a power failure is complete.
 pub(super) async fn put(root: PathBuf, name: &str, bytes: Vec<u8>) -> io::Result<()> {
     let path = root.join(name);
     in_background(move || {
         let staged = stage(&path, &bytes)?;
         let linked = std::fs::hard_link(&staged, &path);
-        // One that stays is removed by the next sweep.
+        // If removing fails, the next sweep removes the file.
         drop(std::fs::remove_file(&staged));
         linked?;
         sync_folders(&root, &path)
@@ -40,7 +40,7 @@ pub(super) async fn put(root: PathBuf, name: &str, bytes: Vec<u8>) -> io::Result
     .await
 }
 
-/// The same where there may be one, which is replaced.
+/// The same, but replaces an existing file.
 pub(super) async fn replace(root: PathBuf, name: &str, bytes: Vec<u8>) -> io::Result<()> {
     let path = root.join(name);
     in_background(move || {
@@ -51,7 +51,7 @@ pub(super) async fn replace(root: PathBuf, name: &str, bytes: Vec<u8>) -> io::Re
     .await
 }
 
-/// Where there is a runtime its own threads wait for the disk, so that several objects can.
+/// With a runtime, its threads wait for the disk, so that several objects can be written at once.
 async fn in_background(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => runtime
@@ -63,7 +63,7 @@ async fn in_background(work: impl FnOnce() -> io::Result<()> + Send + 'static) -
     }
 }
 
-/// Writes a file beside `path`, under a name that is no object's.
+/// Writes a file next to `path`, under a name that no object has.
 fn stage(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let number = STAGED.fetch_add(1, Ordering::Relaxed);
     let mut staged = path.as_os_str().to_owned();
@@ -98,10 +98,10 @@ fn sync_folders(root: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whoever holds it is about to begin; nobody else is.
+/// A lock on the directory: only its owner may start an incarnation.
 #[derive(Debug)]
 pub struct Beginning {
-    /// The directory. The kernel lets go of its lock when the process dies.
+    /// The directory. The kernel releases its lock when the process dies.
     _locked: File,
 }
 

@@ -14,7 +14,7 @@ mod faults;
 #[cfg(feature = "s3")]
 mod s3;
 
-/// A store in a directory of its own.
+/// A store in its own directory.
 pub(super) struct Place {
     pub directory: tempfile::TempDir,
     pub store: Store,
@@ -44,7 +44,7 @@ impl Place {
         self.runner.run(self.store.newest(None)).unwrap()
     }
 
-    /// Stores a checkpoint with a base of some rows, and gives its manifest.
+    /// Stores a checkpoint with a base of some rows, and returns its manifest.
     pub fn checkpoint(&self, incarnation: &mut CheckpointWriter, barrier: u64) -> Result<Manifest> {
         self.runner.run(async {
             let mut manifest = manifest(barrier);
@@ -137,7 +137,7 @@ fn an_earlier_incarnation_can_neither_store_nor_remove() {
         assert_eq!(error.kind, Kind::Fenced, "{error}");
         let error = place.runner.run(old.sweep(1)).unwrap_err();
         assert_eq!(error.kind, Kind::Fenced, "{error}");
-        // Also when the number that it would write is long gone.
+        // Also if the number that it would write is long gone.
         place.checkpoint(&mut new, barrier).unwrap();
         place.runner.run(new.sweep(1)).unwrap();
     }
@@ -146,7 +146,7 @@ fn an_earlier_incarnation_can_neither_store_nor_remove() {
 }
 
 #[test]
-fn of_many_that_begin_at_once_each_has_its_own_epoch() {
+fn incarnations_that_start_at_once_have_different_epochs() {
     let place = Place::new();
     let path = place.directory.path().to_str().unwrap();
     let epochs = std::thread::scope(|scope| {
@@ -240,7 +240,7 @@ fn three_of_many_checkpoints_are_kept() {
 }
 
 #[test]
-fn what_is_not_committed_is_not_all_that_is_left() {
+fn a_sweep_keeps_the_committed_checkpoint() {
     let place = Place::new();
     let (mut incarnation, _) = place.begin();
     let stored = (1..8).map(|barrier| place.checkpoint(&mut incarnation, barrier).unwrap());
@@ -267,7 +267,7 @@ fn the_first_checkpoint_is_known_as_long_as_nothing_was_removed() {
     let first = place.checkpoint(&mut incarnation, 1).unwrap().number;
     let second = place.checkpoint(&mut incarnation, 2).unwrap().number;
     assert_eq!((is_first(first), is_first(second)), (true, false));
-    // One that nobody can read may have been a checkpoint.
+    // An unreadable record may have been a checkpoint.
     let claim = place
         .file("checkpoints/")
         .join(&place.files("checkpoints")[0]);
@@ -288,7 +288,7 @@ fn the_first_checkpoint_is_known_as_long_as_nothing_was_removed() {
 }
 
 #[test]
-fn a_part_may_be_written_again_but_not_otherwise() {
+fn a_part_may_be_written_again_but_not_changed() {
     let place = Place::new();
     let (incarnation, _) = place.begin();
     let put = |rows| {
@@ -301,18 +301,18 @@ fn a_part_may_be_written_again_but_not_otherwise() {
 }
 
 #[test]
-fn a_record_of_its_own_that_it_took_for_failed_is_passed_over() {
+fn a_writer_skips_its_own_record_that_seemed_to_fail() {
     let place = Place::new();
     let (mut incarnation, _) = place.begin();
     let first = place.checkpoint(&mut incarnation, 1).unwrap();
-    // As if the answer had been lost.
+    // As if the response had been lost.
     incarnation.last = first.number - 1;
     let second = place.checkpoint(&mut incarnation, 2).unwrap();
     assert_eq!(second.number, first.number + 1);
 }
 
 #[test]
-fn places_that_can_not_be_are_refused_with_a_mend() {
+fn invalid_places_are_refused_with_a_hint() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, b"").unwrap();
@@ -320,12 +320,12 @@ fn places_that_can_not_be_are_refused_with_a_mend() {
     let below = format!("{file}/below");
     for (location, words) in [
         ("", "there is no path"),
-        ("gs://bucket/x", "checkpoints can't lie in 'gs://'"),
+        ("gs://bucket/x", "checkpoints can't be stored in 'gs://'"),
         ("http://host/x", "s3://bucket/folder"),
         ("file://host/x", "three slashes"),
         ("file:///a%20b", "write the path itself"),
-        (file, "it has to be a directory"),
-        (&below, "it has to be a directory"),
+        (file, "it must be a directory"),
+        (&below, "it must be a directory"),
         ("/proc/nothing/here", "/proc/nothing/here: "),
         #[cfg(not(feature = "s3"))]
         ("s3://bucket/x", "build it with the feature 's3'"),

@@ -12,21 +12,21 @@ use crate::manifest::record::{Claim, Record, checksum_text};
 use crate::manifest::{Manifest, Part};
 use crate::part::{self, PartName};
 
-/// Tries to add a claim while others add records. Each try that fails is somebody else's record, or a
-/// torn one of one's own.
+/// How often to try to append a claim while others append records. Each failed attempt is another writer's
+/// record, or a torn one of our own.
 const CLAIMS_MAX: usize = 64;
 
-/// Numbers that an incarnation passes over on its way to a free one: they hold records of its own whose
-/// success it was not told of, or torn ones.
+/// How many numbers an incarnation skips to find a free one: they belong to its own records whose success was
+/// not reported, or to torn ones.
 const PASSED_MAX: usize = 64;
 
-/// Writes the checkpoints of one incarnation, that is of one run of a query from its start or restart to
-/// the next. Nobody else stores checkpoints while it may.
+/// Writes the checkpoints of one incarnation, that is, of one run of a query from its start or restart to the
+/// next. While it may store checkpoints, nobody else can.
 #[derive(Debug)]
 pub struct CheckpointWriter {
     pub(super) store: Store,
     pub(super) epoch: u64,
-    /// The last record that is known to be there and to be this incarnation's or torn.
+    /// The last record that is known to exist and to be this incarnation's or torn.
     pub(super) last: u64,
     /// The barrier of the last checkpoint that it stored.
     pub(super) barrier: u64,
@@ -39,20 +39,20 @@ pub struct PartWriter {
     epoch: u64,
 }
 
-/// What a part is written as.
+/// The description of a part to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartRequest<'a> {
     /// The barrier.
     pub barrier: u64,
-    /// The barrier since which it holds what changed; none for a base.
+    /// The barrier since which it holds what changed; `None` for a base.
     pub since: Option<u64>,
     /// The node's key.
     pub node: &'a str,
     /// The instance.
     pub instance: u32,
-    /// Tells parts of one instance at one barrier apart.
+    /// Distinguishes parts of one instance at one barrier.
     pub piece: u32,
-    /// The first and the last bucket that it may hold entries of.
+    /// The first and the last bucket of which it may hold entries.
     pub buckets: (u32, u32),
     /// As [`Part::owners`].
     pub owners: Option<u32>,
@@ -102,7 +102,8 @@ impl CheckpointWriter {
                 last: number,
                 barrier: 0,
             };
-            // Somebody may have begun behind it already. Trying again would only fence that one in turn.
+            // Another incarnation may have started after it already. Trying again would only fence that one
+            // in turn.
             incarnation.check_first().await?;
             let mut found = found;
             let first = found
@@ -119,7 +120,7 @@ impl CheckpointWriter {
         )
     }
 
-    /// Its number among all that ever wrote to the store.
+    /// The incarnation's number.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -129,22 +130,22 @@ impl CheckpointWriter {
         &self.store
     }
 
-    /// Writes its parts.
+    /// The writer of its parts.
     pub fn parts(&self) -> PartWriter {
         PartWriter::new(self.store.clone(), self.epoch)
     }
 
-    /// Stores a checkpoint: it is valid from the moment in which this succeeds, and may be committed.
-    /// Gives its number. After an error other than [`Kind::Fenced`] it may be there or not; both are
-    /// fine, as long as what it holds as pending stays pending in the next one.
+    /// Stores a checkpoint: once this succeeds it is valid, and may be committed. Returns its number. After
+    /// an error other than [`Kind::Fenced`] it may exist or not; both are fine, as long as its pending
+    /// commits stay pending in the next one.
     ///
     /// # Errors
     ///
-    /// [`Kind::Fenced`] when a later incarnation has begun: then nothing of this one counts any more.
-    /// [`Kind::Missing`] or [`Kind::Corrupt`] when a part or an earlier record was removed or changed by
+    /// [`Kind::Fenced`] if a later incarnation has started: then nothing of this one counts any more.
+    /// [`Kind::Missing`] or [`Kind::Corrupt`] if a part or an earlier record was removed or changed by
     /// somebody else.
     pub async fn put_manifest(&mut self, mut manifest: Manifest) -> Result<u64> {
-        // Later records may be its own: it may have been told that they failed.
+        // Later records may be its own: their storing may have seemed to fail.
         let numbers = self.store.numbers().await?;
         self.check_present(&numbers)?;
         let lengths = self.store.lengths().await?;
@@ -165,15 +166,15 @@ impl CheckpointWriter {
             let is_ours = match self.store.put(&name, record.encode()?).await? {
                 Put::Done => true,
                 Put::Taken => match self.store.record(number).await {
-                    // A request whose answer was lost.
+                    // The record of a request whose response was lost.
                     Ok(found) if found == record => {
                         self.store.sync(&name).await?;
                         true
                     }
-                    // One of its own that it took for failed.
+                    // A record of its own that seemed to fail.
                     Ok(found) if found.epoch() == self.epoch => false,
                     Ok(found) => return Err(self.fenced(found.epoch())),
-                    // Whoever wrote it was told that it failed, and goes on behind it like this one.
+                    // Its writer was told that it failed, and continues after it as this one does.
                     Err(error) if error.kind == Kind::Corrupt => false,
                     // It was removed, hence there are later ones.
                     Err(error) if error.kind == Kind::Missing => return Err(self.fenced(number)),
@@ -181,7 +182,7 @@ impl CheckpointWriter {
                 },
             };
             if is_ours {
-                // Nobody may build upon it before it is there twice.
+                // Nothing may build upon it before it exists twice.
                 if let Put::Taken = self.store.put_copy(&record).await? {
                     return Err(self.fenced(number));
                 }
@@ -201,19 +202,19 @@ impl CheckpointWriter {
         ))
     }
 
-    /// Whether it may still store checkpoints.
+    /// Checks that it may still store checkpoints.
     ///
     /// # Errors
     ///
-    /// [`Kind::Fenced`] when a later incarnation has begun, [`Kind::Missing`] when its last record was
-    /// removed by somebody else, [`Kind::Unavailable`] when the store can't be read.
+    /// [`Kind::Fenced`] if a later incarnation has started, [`Kind::Missing`] if its last record was removed
+    /// by somebody else, [`Kind::Unavailable`] if the store can't be read.
     pub async fn check(&self) -> Result<()> {
         self.check_latest().await
     }
 
-    /// As [`CheckpointWriter::check_latest`], before it has stored anything but its claim. A number that was removed
-    /// is free again: the claim may have got one whose owner has stored checkpoints behind it, as the same
-    /// incarnation.
+    /// As [`CheckpointWriter::check_latest`], before it has stored anything but its claim. A number that was
+    /// removed is free again: the claim may have got a number whose previous owner has stored checkpoints
+    /// after it, as the same incarnation.
     async fn check_first(&self) -> Result<()> {
         let numbers = self.store.numbers().await?;
         let earlier = self.epoch - 1;
@@ -223,8 +224,8 @@ impl CheckpointWriter {
         self.check_present(&numbers)
     }
 
-    /// Its last record is there, and nothing of a later incarnation lies behind it. Something of its own may: a
-    /// record whose copy could not be written.
+    /// Checks that its last record exists, and that no record of a later incarnation follows it. One of its
+    /// own may follow: a record whose copy could not be written.
     pub(super) async fn check_latest(&self) -> Result<()> {
         let numbers = self.store.numbers().await?;
         self.store
@@ -233,14 +234,14 @@ impl CheckpointWriter {
         self.check_present(&numbers)
     }
 
-    /// Its last record is there, or was removed because there are later ones.
+    /// Checks that its last record exists, or was removed because there are later ones.
     fn check_present(&self, numbers: &BTreeSet<u64>) -> Result<()> {
         if numbers.last().is_some_and(|&last| last >= self.last) {
             return Ok(());
         }
         let place = self.store.name(&record_name(self.last));
         let error = Error::new(Kind::Missing, place, "it was removed by somebody else");
-        Err(error.mend("keep others from the place, and start the query again"))
+        Err(error.mend("make sure that nobody else removes files there, and start the query again"))
     }
 
     pub(super) fn fenced(&self, by: u64) -> Error {
@@ -249,18 +250,18 @@ impl CheckpointWriter {
 }
 
 impl PartWriter {
-    /// Writes parts of the incarnation `epoch`, which another process has begun.
+    /// A writer for parts of incarnation `epoch`, which another process has started.
     pub fn new(store: Store, epoch: u64) -> PartWriter {
         PartWriter { store, epoch }
     }
 
-    /// Stores the batches as one part, and says what a manifest has to hold of it. Writing the same
+    /// Stores the batches as one part, and returns its description for the manifest. Writing the same part
     /// again is fine.
     ///
     /// # Errors
     ///
-    /// [`Kind::Invalid`] when the batches can't be stored, otherwise [`Kind::Unavailable`]; the
-    /// checkpoint can't be completed then.
+    /// [`Kind::Invalid`] if the batches can't be stored, otherwise [`Kind::Unavailable`]; the checkpoint
+    /// can't be completed then.
     pub async fn put(&self, request: &PartRequest<'_>, batches: &[RecordBatch]) -> Result<Part> {
         let name = PartName {
             epoch: self.epoch,
@@ -298,7 +299,7 @@ impl PartWriter {
 
 fn exhausted(store: &Store) -> Error {
     let reason = "there is no number left for a record";
-    Error::new(Kind::Invalid, store.name(super::RECORDS), reason).mend("begin in an empty place")
+    Error::new(Kind::Invalid, store.name(super::RECORDS), reason).mend("start in an empty place")
 }
 
 fn now_ms() -> u64 {
@@ -306,7 +307,7 @@ fn now_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Another text each time.
+/// A different string each time.
 fn owner() -> String {
     // The standard library seeds its hash maps from the operating system.
     let random = RandomState::new().hash_one(std::process::id());

@@ -1,13 +1,14 @@
 //! Code that the mqtt source and sink share: a client of MQTT 5.
 //!
 //! ```text
-//! settings       options packet         bytes and what they mean session        what is done with a packet:
-//! subscriber (source), publisher (sink) connection     a thread with a socket, which reconnects to the
-//! broker
+//! settings       options
+//! packet         bytes and what they mean
+//! session        what is done with a packet: subscriber (source), publisher (sink)
+//! connection     a thread with a socket, which reconnects to the broker
 //! ```
 //!
 //! The client is our own (docs/decisions/0014-own-mqtt-client.md): a dozen kinds of packets, whose
-//! acknowledgements have to wait for checkpoints. Its thread sleeps in the kernel until the broker or the
+//! acknowledgements must wait for checkpoints. Its thread sleeps in the kernel until the broker or the
 //! worker has something to say; the worker never waits for it. Both sides' queues are bounded.
 
 pub(crate) mod connection;

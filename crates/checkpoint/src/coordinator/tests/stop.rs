@@ -6,7 +6,7 @@ fn stops(outputs: &[Output], of: u64) -> bool {
     matches!(outputs, [Output::Inject { barrier, stops: true, .. }] if *barrier == of)
 }
 
-/// Until nothing more is to be waited for; what is said meanwhile.
+/// Runs until there is nothing to wait for; returns the outputs meanwhile.
 fn wait(coordinator: &mut Coordinator) -> Vec<Output> {
     let mut said = Vec::new();
     for _ in 0..100 {
@@ -89,7 +89,7 @@ fn a_query_that_ends_while_it_is_stopped_has_its_last_checkpoint() {
 }
 
 #[test]
-fn a_stop_waits_for_the_end_where_sources_have_ended() {
+fn a_stop_waits_for_the_end_if_sources_have_ended() {
     let mut coordinator = coordinator();
     let ended = |member| Input::Ended {
         member,

@@ -75,14 +75,14 @@ fn records_come_back_as_they_were() {
     for record in [Record::Checkpoint(manifest()), claim()] {
         let bytes = record.encode().unwrap();
         assert_eq!(Record::decode(&bytes).unwrap(), record);
-        // Two lines that any tool reads.
+        // Two lines that any tool can read.
         let text = String::from_utf8(bytes).unwrap();
         let lines = text.lines().map(serde_json::from_str::<serde_json::Value>);
         assert_eq!(lines.filter(|line| line.is_ok()).count(), 2);
     }
 }
 
-/// Readers of later versions have to read these.
+/// Later versions must be able to read these.
 #[test]
 fn the_formats_are_what_they_were() {
     let text = |format: u32, checksum: &str| {
@@ -98,7 +98,7 @@ fn the_formats_are_what_they_were() {
     assert_eq!(Record::decode(before.as_bytes()).unwrap(), claim());
 }
 
-/// Format 1 said in words what state means.
+/// Format 1 described the meaning of state with strings.
 #[test]
 fn the_aspects_of_format_1_are_read() {
     let stored = json!({"key": "sums", "kind": "stateful", "aspects": [["keys", "user Utf8View"]]});
@@ -131,7 +131,7 @@ fn no_byte_can_change_unnoticed() {
 }
 
 #[test]
-fn a_later_format_is_no_corruption() {
+fn a_later_format_is_not_corruption() {
     let body = b"{\"what\":\"nobody knows\"}";
     let mut bytes = head(CHECKPOINT, FORMAT + 1, body);
     bytes.extend_from_slice(body);
@@ -142,7 +142,7 @@ fn a_later_format_is_no_corruption() {
 }
 
 #[test]
-fn what_is_added_later_is_passed_over() {
+fn unknown_additions_are_ignored() {
     let body = br#"{"number":1,"epoch":1,"barrier":1,"time_ms":0,"buckets":8,"nodes":[],"new":{}}"#;
     let mut bytes = head(CHECKPOINT, FORMAT, body);
     bytes.extend_from_slice(body);
@@ -152,7 +152,7 @@ fn what_is_added_later_is_passed_over() {
 }
 
 #[test]
-fn a_manifest_that_makes_no_sense_is_not_written() {
+fn an_inconsistent_manifest_is_not_written() {
     let mut twice = manifest();
     twice.nodes.push(twice.nodes[0].clone());
     let mut outside = manifest();

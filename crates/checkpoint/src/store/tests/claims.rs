@@ -1,4 +1,4 @@
-//! Two that begin in an object store, where nothing keeps them apart but what they write.
+//! Two incarnations that start in an object store, where only the objects that they write separate them.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use super::*;
 use crate::simulation::disk::{Disk, Fate};
 
-/// Somebody begins, stores checkpoints, removes the old ones, and with them its claim.
+/// An incarnation starts, stores checkpoints, and removes the old ones, including its claim.
 fn come_and_go(disk: &Disk) -> (u64, BTreeSet<u64>) {
     let store = Store::new(disk.objects(), "memory");
     let (mut incarnation, _) = store.begin(None).now_or_never().unwrap().unwrap();
@@ -24,7 +24,7 @@ fn come_and_go(disk: &Disk) -> (u64, BTreeSet<u64>) {
     (incarnation.epoch(), numbers)
 }
 
-/// As [`come_and_go`] while another one begins, after so many of its requests. `None` once it needs fewer.
+/// As [`come_and_go`] while another one starts, after this many of its requests. `None` once it needs fewer.
 fn begin_meanwhile(requests: usize) -> Option<(u64, BTreeSet<u64>, Result<CheckpointWriter>)> {
     let disk = Disk::new();
     let store = Store::new(Arc::new(disk.clone()), "memory");
@@ -49,7 +49,7 @@ fn begin_meanwhile(requests: usize) -> Option<(u64, BTreeSet<u64>, Result<Checkp
 }
 
 #[test]
-fn nobody_gets_the_number_of_a_run_that_came_and_went_meanwhile() {
+fn nobody_reuses_the_number_of_a_run_that_started_and_ended_meanwhile() {
     let mut refused = 0;
     let mut begun = 0;
     for requests in 0.. {
@@ -70,7 +70,7 @@ fn nobody_gets_the_number_of_a_run_that_came_and_went_meanwhile() {
                 refused += 1;
             }
         }
-        // Its claim is gone: otherwise this would show nothing.
+        // Its claim is gone: otherwise this test would show nothing.
         assert!(!numbers.contains(&1) || epoch > 1, "{numbers:?}");
     }
     assert!(refused > 0 && begun > 0, "{refused} refused, {begun} begun");

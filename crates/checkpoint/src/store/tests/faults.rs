@@ -1,11 +1,11 @@
-//! A real directory that is torn, flipped, full, forbidden or gone.
+//! A real directory whose files are torn or flipped, or that is full, forbidden or gone.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::*;
 
-/// Two checkpoints; gives their manifests.
+/// Stores two checkpoints; returns their manifests.
 fn two(place: &Place) -> (CheckpointWriter, Manifest, Manifest) {
     let (mut incarnation, _) = place.begin();
     let one = place.checkpoint(&mut incarnation, 1).unwrap();
@@ -13,7 +13,8 @@ fn two(place: &Place) -> (CheckpointWriter, Manifest, Manifest) {
     (incarnation, one, two)
 }
 
-/// What is newest with the file changed is the first checkpoint, with a warning that names this.
+/// Checks that with the file changed the newest checkpoint is the first one, with a warning that names the
+/// file.
 fn falls_back(place: &Place, one: &Manifest, words: &[&str]) {
     let found = place.newest();
     assert_eq!(found.manifest.unwrap().number, one.number);
@@ -40,7 +41,7 @@ fn a_torn_or_flipped_manifest_leads_to_the_one_before() {
         fs::write(place.file(&name), &flipped).unwrap();
         falls_back(&place, &one, &[&name, "and of its copy"]);
     }
-    // It is passed over, and so is its number.
+    // It is skipped, and so is its number.
     place.checkpoint(&mut incarnation, 3).unwrap();
     let (_, found) = place.begin();
     assert_eq!(found.manifest.unwrap().barrier, 3);
@@ -86,10 +87,10 @@ fn a_damaged_claim_fences_all_the_same() {
 }
 
 #[test]
-fn a_record_of_ones_own_without_a_copy_is_no_fence() {
+fn an_own_record_without_a_copy_does_not_fence() {
     let place = Place::new();
     let (mut incarnation, _, two) = two(&place);
-    // No room for the copy.
+    // There is no space for the copy.
     let copies = place.file("copies");
     fs::rename(&copies, place.file("elsewhere")).unwrap();
     fs::write(&copies, b"").unwrap();
@@ -104,7 +105,7 @@ fn a_record_of_ones_own_without_a_copy_is_no_fence() {
 }
 
 #[test]
-fn what_was_passed_over_once_is_not_gone_back_to() {
+fn a_skipped_checkpoint_is_never_used_again() {
     let place = Place::new();
     let (_, one, two) = two(&place);
     let part = place.file(&two.nodes[0].parts[0].object);
@@ -112,7 +113,7 @@ fn what_was_passed_over_once_is_not_gone_back_to() {
     fs::write(&part, b"").unwrap();
     let (mut incarnation, found) = place.begin();
     assert_eq!(found.manifest.unwrap().number, one.number);
-    // It is not complained of again, and not used when it is back.
+    // It is not reported again, and not used when it is back.
     fs::write(&part, whole).unwrap();
     let found = place.newest();
     assert_eq!(found.manifest.unwrap().number, one.number);
@@ -122,7 +123,7 @@ fn what_was_passed_over_once_is_not_gone_back_to() {
 }
 
 #[test]
-fn who_began_before_another_run_is_told() {
+fn an_earlier_run_learns_that_another_one_has_started() {
     let place = Place::new();
     let (mut first, _) = place.begin();
     place.checkpoint(&mut first, 1).unwrap();
@@ -164,12 +165,12 @@ fn no_flipped_bit_of_a_part_is_read() {
         assert_eq!(error.kind, Kind::Corrupt);
         assert!(error.place.ends_with(&part.object), "{error}");
     }
-    // It has its length: only reading it shows it, and the reader asks for the one before.
+    // Its length is right: only reading it shows the damage, and the reader asks for the checkpoint before.
     assert_eq!(place.newest().manifest.unwrap().number, two.number);
 }
 
 #[test]
-fn a_checksum_that_fits_does_not_make_a_part_of_anything() {
+fn invalid_parts_with_a_matching_checksum_are_refused() {
     let place = Place::new();
     let (_, _, two) = two(&place);
     let mut part = two.nodes[0].parts[0].clone();
@@ -181,7 +182,7 @@ fn a_checksum_that_fits_does_not_make_a_part_of_anything() {
         changed[at] = random.next() as u8;
         fs::write(place.file(&part.object), &changed).unwrap();
         part.checksum = checksum_text(crc32fast::hash(&changed));
-        // Read or refused, but nothing else.
+        // It is read or refused, and never panics.
         if let Err(error) = place.runner.run(place.store.read_part(&part)) {
             assert_eq!(error.kind, Kind::Corrupt);
         }
@@ -194,7 +195,7 @@ fn a_checksum_that_fits_does_not_make_a_part_of_anything() {
 }
 
 #[test]
-fn a_later_version_is_neither_passed_over_nor_removed() {
+fn records_of_a_later_version_are_neither_skipped_nor_removed() {
     let place = Place::new();
     let (mut incarnation, _, two) = two(&place);
     let name = record_name(two.number);
@@ -212,7 +213,7 @@ fn a_later_version_is_neither_passed_over_nor_removed() {
 }
 
 #[test]
-fn a_directory_that_was_removed_is_not_written_as_if_nothing_were() {
+fn a_removed_directory_is_not_silently_created_again() {
     let place = Place::new();
     let (mut incarnation, _, two) = two(&place);
     for name in place.files("parts") {
@@ -244,7 +245,7 @@ fn folders_that_are_files_are_errors() {
     assert!(error.place.contains("checkpoints"), "{error}");
 }
 
-/// Nobody, who may do nothing that isn't allowed to all. Only this thread and those that it starts.
+/// Switches this thread, and those that it starts, to the user `nobody`, who has no special permissions.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -259,7 +260,7 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 #[test]
-fn a_lost_permission_is_named_with_its_mend() {
+fn a_lost_permission_is_named_with_a_hint() {
     let place = Place::new();
     let (mut incarnation, one, _) = two(&place);
     let forbid = |folder: &str, mode| {
@@ -289,10 +290,10 @@ fn a_lost_permission_is_named_with_its_mend() {
             let error = failure.unwrap_err();
             assert_eq!(error.kind, Kind::Unavailable, "{error}");
             let text = error.to_string();
-            assert!(text.contains("has to be allowed to write there"), "{text}");
+            assert!(text.contains("permission to write there"), "{text}");
         }
     });
-    // What can't be read is no reason to go back behind it.
+    // A record that can't be read is no reason to resume from an earlier one.
     forbid("checkpoints", 0o000);
     as_nobody(|| {
         let runner = Runner::new().unwrap();
@@ -306,7 +307,7 @@ fn a_lost_permission_is_named_with_its_mend() {
     place.checkpoint(&mut incarnation, 3).unwrap();
 }
 
-/// Unmounts a directory, also when a test fails.
+/// Unmounts a directory, also if a test fails.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -323,7 +324,7 @@ fn a_full_disk_is_named_and_loses_nothing() {
         .args(["-t", "tmpfs", "-o", "size=128k", "tmpfs", path])
         .status();
     if !mount.is_ok_and(|status| status.success()) {
-        println!("note: no small file system can be mounted here: skipped");
+        println!("note: skipped: no small file system can be mounted here");
         return;
     }
     let place = Place::at(directory);

@@ -1,9 +1,9 @@
-//! The same over S3's protocol, where there is somebody who speaks it.
+//! The same over S3's protocol, if there is a server for it.
 
 use super::*;
 
-/// `SLACKWATER_TEST_S3=s3://bucket/folder`, with `AWS_…` variables for the keys and the endpoint; the
-/// folder has to be empty.
+/// `SLACKWATER_TEST_S3=s3://bucket/folder`, with `AWS_…` variables for the keys and the endpoint; the folder
+/// must be empty.
 #[test]
 fn an_object_store_fences_and_sweeps_like_a_directory() {
     let Ok(location) = std::env::var("SLACKWATER_TEST_S3") else {
