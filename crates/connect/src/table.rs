@@ -13,22 +13,22 @@ pub struct TableDefinition {
     pub name: String,
     /// The declared physical columns: without computed ones.
     pub schema: SchemaRef,
-    /// Columns of the schema that the source does not read out of a record, and what it calls them.
+    /// Columns of the schema that the source does not read from a record, with their metadata names.
     pub metadata: BTreeMap<usize, String>,
-    /// Columns of the schema that tell rows apart (`PRIMARY KEY`): a sink replaces by them.
+    /// The columns of the `PRIMARY KEY`, by which a sink replaces rows.
     pub primary_key: Vec<usize>,
-    /// What stands in `WITH (…)`.
+    /// The options in `WITH (…)`.
     pub options: BTreeMap<String, String>,
 }
 
-/// What the engine wants to know of a source table beside its rows.
+/// The settings of a source table that the engine needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableSettings {
     /// After this time without a row a partition no longer holds the others back; `None`: never.
     pub idle_timeout_ns: Option<u64>,
-    /// Each file (or connection) is a unit of work.
+    /// Whether each file is a unit of work.
     pub unit_of_work_file: bool,
-    /// A bad record ends the query.
+    /// Whether a bad record ends the query.
     pub on_error_fail: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Dates and times of day as text, both ways. Everything is UTC.
+//! Reads and writes dates and times. Everything is UTC.
 
 use arrow_schema::TimeUnit;
 
@@ -34,15 +34,14 @@ impl Instant {
     pub(crate) fn in_unit(self, unit: TimeUnit) -> Option<i64> {
         let per_second = units_per_second(unit);
         let part = i64::from(self.nanoseconds) / (1_000_000_000 / per_second);
-        // Through 128 bits: the last second before the earliest nanosecond still has a part.
+        // With 128 bits: the second that contains the earliest nanosecond begins before the range of 64 bits.
         let value = i128::from(self.seconds) * i128::from(per_second) + i128::from(part);
         i64::try_from(value).ok()
     }
 }
 
-/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar (Hinnant,
-/// "chrono-compatible low-level date algorithms"). The year begins in March, so that the day
-/// that comes and goes is the last one.
+/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar (Hinnant, "chrono-compatible low-level
+/// date algorithms"). The year begins in March, so that the leap day is the last one.
 pub(crate) fn days_of_date(year: i64, month: u32, day: u32) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -123,7 +122,7 @@ fn parse_clock(text: &[u8]) -> Option<(i64, &[u8])> {
     valid.then_some((i64::from(hour * 3_600 + minute * 60 + second), rest))
 }
 
-/// Reads `Z`, `+HH:MM`, `+HHMM` or `+HH`: seconds to take off.
+/// Reads `Z`, `+HH:MM`, `+HHMM` or `+HH`: the seconds to subtract.
 fn parse_offset(text: &[u8]) -> Option<i64> {
     let (sign, digits) = match text {
         b"" | b"Z" | b"z" => return Some(0),

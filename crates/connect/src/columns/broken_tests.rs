@@ -86,7 +86,7 @@ fn a_wrong_byte_never_panics_and_errors_name_the_file() {
                 assert!(is_said, "{kind:?}, byte {at}: {error}");
             }
             // A length in the file never makes more rows.
-            assert!(drained.texts.len() <= 60, "{kind:?}, byte {at}");
+            assert!(drained.strings.len() <= 60, "{kind:?}, byte {at}");
         }
     }
 }
@@ -102,7 +102,7 @@ fn a_truncated_file_is_noticed() {
         for length in (0..bytes.len()).rev().step_by(31).chain([0, 1, 4, 8]) {
             fs::write(&path, &bytes[..length]).unwrap();
             let (drained, error) = read(&path, kind);
-            let rows = drained.texts.len();
+            let rows = drained.strings.len();
             assert!(rows % 20 == 0, "{kind:?}, {length}: {rows} rows");
             match error {
                 Some(error) => {
@@ -132,7 +132,7 @@ fn rows_before_the_damage_are_kept_and_the_error_names_its_place() {
         bytes[third + 4..third + 8].copy_from_slice(&u32::MAX.to_le_bytes());
         fs::write(&path, bytes).unwrap();
         let (drained, error) = read(&path, kind);
-        assert_eq!(drained.texts.len(), 40, "{kind:?}");
+        assert_eq!(drained.strings.len(), 40, "{kind:?}");
         let error = error.unwrap().to_string();
         let wanted = format!(
             "{}: can't be read on after row 40: at byte {third}: there is no message of Arrow where one \
@@ -189,7 +189,7 @@ fn the_damaged_row_group_is_named() {
         bytes[begins[2]..begins[2] + 40].fill(0xff);
         fs::write(&path, bytes).unwrap();
         let (drained, error) = read(&path, kind);
-        assert_eq!(drained.texts.len(), kept, "{rows} rows in each group");
+        assert_eq!(drained.strings.len(), kept, "{rows} rows in each group");
         let error = error.unwrap();
         let wanted = format!("can't be read on after row {kept}: {groups}: ");
         assert!(error.reason.starts_with(&wanted), "{error}");

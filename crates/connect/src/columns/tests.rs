@@ -87,13 +87,13 @@ pub(super) fn batch(seeds: &[i64]) -> RecordBatch {
         });
         values.collect()
     }
-    let texts = |salt: i64| {
-        let texts = seeds.iter().map(|&seed| {
+    let strings = |salt: i64| {
+        let strings = seeds.iter().map(|&seed| {
             let mixed = seed.wrapping_add(salt);
             let text = "é longer than a view ".repeat(mixed.rem_euclid(3) as usize);
             (mixed.rem_euclid(7) > 0).then(|| format!("{text}{mixed}"))
         });
-        texts.collect::<StringViewArray>()
+        strings.collect::<StringViewArray>()
     };
     let mut lists = ListBuilder::new(PrimitiveBuilder::<Int64Type>::new());
     for &seed in seeds {
@@ -117,7 +117,7 @@ pub(super) fn batch(seeds: &[i64]) -> RecordBatch {
         inner.clone(),
         vec![
             Arc::new(primitive::<Int16Type>(seeds, 7, |n| n as i16)),
-            Arc::new(texts(8)),
+            Arc::new(strings(8)),
         ],
         Some(nulls.into()),
     );
@@ -135,7 +135,7 @@ pub(super) fn batch(seeds: &[i64]) -> RecordBatch {
             n % 10_000_000_000
         })),
         Arc::new(primitive::<TimestampNanosecondType>(seeds, 10, |n| n)),
-        Arc::new(texts(11)),
+        Arc::new(strings(11)),
         Arc::new(rows),
         Arc::new(lists.finish()),
     ];
@@ -168,14 +168,14 @@ pub(super) fn write(path: &Path, options: &[(&str, &str)], batches: &[RecordBatc
 
 /// What the rows are, with their positions.
 fn expected(batches: &[RecordBatch], projection: &[usize]) -> Vec<String> {
-    let mut texts = vec![];
+    let mut strings = vec![];
     for batch in batches {
         let read = batch.project(projection).unwrap();
         for row in 0..batch.num_rows() {
-            texts.push(format!("{}:{}", texts.len() + 1, row_text(&read, row)));
+            strings.push(format!("{}:{}", strings.len() + 1, row_text(&read, row)));
         }
     }
-    texts
+    strings
 }
 
 proptest! {
@@ -340,9 +340,9 @@ fn columns_become_those_of_the_table() {
         ];
         let drained = read(&path, format, &rest);
         // The last time is outside the range that can be shown.
-        assert_eq!(drained.texts.len(), 4);
+        assert_eq!(drained.strings.len(), 4);
         assert_eq!(
-            drained.texts[..3],
+            drained.strings[..3],
             [
                 "0:1:a|1969-12-31T23:59:59.999|red|1.0",
                 "0:2:b|1970-01-01T00:00:00.001|NULL|300.0",
@@ -400,7 +400,7 @@ fn values_that_do_not_fit_reject_their_rows() {
     for (path, format) in foreign(folder.path(), &foreign_batch()) {
         let refused = |column: (&str, DataType)| {
             let drained = read(&path, format, &[column]);
-            assert_eq!(drained.texts.len() + drained.rejected.len(), 4);
+            assert_eq!(drained.strings.len() + drained.rejected.len(), 4);
             let refused = drained.rejected.iter();
             refused
                 .map(|refused| format!("{}:{}", refused.position.unwrap(), refused.reason))
@@ -433,7 +433,7 @@ fn values_that_do_not_fit_reject_their_rows() {
             format,
             &[("n", DataType::Int8), ("word", DataType::Utf8View)],
         );
-        assert_eq!(table.texts, ["0:1:1|red", "0:3:-128|red", "0:4:127|blue"]);
+        assert_eq!(table.strings, ["0:1:1|red", "0:3:-128|red", "0:4:127|blue"]);
         assert!(
             table.rejected[0].record.contains("\"n\":300"),
             "{:?}",
@@ -599,7 +599,7 @@ fn a_large_batch_is_passed_on_in_chunks() {
         let mut all = request(&[]);
         all.tuning = Arc::new(Tuning::new(0, 1_000_000));
         let drained = read_all(&mut *connector.source(all).unwrap());
-        assert_eq!(drained.texts.len(), 20_000);
+        assert_eq!(drained.strings.len(), 20_000);
         assert!(drained.chunks >= 3, "{} chunks", drained.chunks);
     }
 }

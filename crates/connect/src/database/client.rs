@@ -79,7 +79,7 @@ pub(crate) trait Client: Send {
 
     /// Runs a statement with strings for `$1`, `$2`, …, numbered in the order of their first use, and
     /// gives the first column of what it returns.
-    fn note(&mut self, statement: &str, texts: &[&str]) -> Attempt<Vec<String>>;
+    fn note(&mut self, statement: &str, strings: &[&str]) -> Attempt<Vec<String>>;
 }
 
 /// The wait before the second attempt; each further wait is twice as long.

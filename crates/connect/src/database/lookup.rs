@@ -54,12 +54,12 @@ impl Lookup for TableLookup {
     }
 
     fn look_up(&mut self, keys: &[ArrayRef]) -> Result<Found> {
-        let mut texts = Vec::new();
+        let mut strings = Vec::new();
         for array in keys {
             let cell = Cell::new(array)?;
             let values = (0..array.len()).map(|row| text(&cell, array, row));
             let values = values.map(|value| Ok(value?.unwrap_or_default()));
-            texts.push(values.collect::<Result<Vec<String>>>()?);
+            strings.push(values.collect::<Result<Vec<String>>>()?);
         }
         let table = Arc::clone(&self.connection.table);
         let select = &self.select;
@@ -68,7 +68,7 @@ impl Lookup for TableLookup {
             let mut rows = TextRows::new(&table.schema, &select.columns);
             let mut numbers: Vec<u32> = Vec::new();
             let mut is_all = true;
-            client.look_up(select, &texts, &mut |key, row| {
+            client.look_up(select, &strings, &mut |key, row| {
                 rows.push(row);
                 numbers.push(key);
                 is_all = rows.rows() <= ROWS_MAX && rows.bytes() <= BYTES_MAX;

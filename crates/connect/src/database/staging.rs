@@ -228,9 +228,9 @@ mod tests {
 
     #[test]
     fn tokens_come_back_and_later_ones_are_greater() {
-        let texts = ["0-3-1", "0-3-2", "0-3-10", "0-12-1", "1-1-1"];
-        let tokens = texts.map(|text| Token::parse(text).unwrap());
-        assert_eq!(tokens.map(|token| token.to_string()), texts);
+        let strings = ["0-3-1", "0-3-2", "0-3-10", "0-12-1", "1-1-1"];
+        let tokens = strings.map(|text| Token::parse(text).unwrap());
+        assert_eq!(tokens.map(|token| token.to_string()), strings);
         assert!(tokens.is_sorted());
         for text in ["", "3-1", "3-1-", "-1-1-1", "a-1-1", "0-1-2-3", "0-01-2"] {
             assert_eq!(Token::parse(text), None, "{text}");

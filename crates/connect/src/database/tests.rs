@@ -96,7 +96,7 @@ fn every_type_is_written_and_read_back() {
         "0:3:2|NULL|NULL|NULL|NULL|0001-01-01|1969-12-31T23:59:59.999|NULL",
         "0:4:3|1|1e300|true|-0.01|NULL|NULL|7",
     ];
-    assert_eq!(read.texts, expected);
+    assert_eq!(read.strings, expected);
     assert_eq!(read.ended, [0]);
     // Written values are the same, in SQLite's own types.
     let mut sink = open_sink(&of(folder.path(), &types, &[("table-name", "u")]));
@@ -118,7 +118,7 @@ fn every_type_is_written_and_read_back() {
         .unwrap()
         .source(request(&columns))
         .unwrap();
-    assert_eq!(read_all(&mut *reader).texts, expected);
+    assert_eq!(read_all(&mut *reader).strings, expected);
     let sql = "SELECT count(*) FROM u WHERE typeof(i) = 'integer' AND typeof(x) IN ('real', 'null') \
                AND typeof(b) IN ('integer', 'null') AND typeof(at) IN ('text', 'null')";
     let count = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
@@ -139,7 +139,7 @@ fn only_bad_rows_are_rejected_and_chunks_have_their_length() {
     let description = connector.describe();
     assert!(description.bounded && description.replayable && description.max_instances == 1);
     let read = read_all(&mut *connector.source(request(&[0, 1])).unwrap());
-    assert_eq!(read.texts.len(), 2497);
+    assert_eq!(read.strings.len(), 2497);
     assert_eq!(read.chunks, 3);
     let refused = read
         .rejected
@@ -164,7 +164,7 @@ fn only_bad_rows_are_rejected_and_chunks_have_their_length() {
     let mut counted = connector.source(request(&[])).unwrap();
     let mut waiter = Waiter::new().unwrap();
     counted.open(&mut waiter).unwrap();
-    assert_eq!(drain(&mut *counted, &mut waiter).texts.len(), 2501);
+    assert_eq!(drain(&mut *counted, &mut waiter).strings.len(), 2501);
     // A reader that is closed half-way.
     let mut closed = connector.source(request(&[1])).unwrap();
     closed.open(&mut waiter).unwrap();
@@ -240,12 +240,12 @@ fn rows_by_their_keys() {
     lookup.open().unwrap();
     let keys: ArrayRef = Arc::new(Int64Array::from(vec![4, 2, 3, 1]));
     let found = lookup.look_up(&[Arc::clone(&keys)]).unwrap();
-    let texts = |batch: &RecordBatch| {
+    let strings = |batch: &RecordBatch| {
         (0..batch.num_rows())
             .map(|row| row_text(batch, row))
             .collect::<Vec<_>>()
     };
-    assert_eq!(texts(&found.rows), ["two", "zwei", "one"]);
+    assert_eq!(strings(&found.rows), ["two", "zwei", "one"]);
     assert_eq!(found.keys, [1, 1, 3]);
     assert_eq!(found.failed.len(), 1);
     assert_eq!(found.failed[0].0, 0);
@@ -259,7 +259,7 @@ fn rows_by_their_keys() {
         .execute_batch("UPDATE t SET name = 'uno' WHERE id = 1")
         .unwrap();
     let found = lookup.look_up(&[keys]).unwrap();
-    assert_eq!(texts(&found.rows), ["two", "zwei", "uno"]);
+    assert_eq!(strings(&found.rows), ["two", "zwei", "uno"]);
     // Two keys, one of them a string.
     let by = LookupRequest {
         keys: vec![1, 0],
@@ -270,7 +270,7 @@ fn rows_by_their_keys() {
     let ids: ArrayRef = Arc::new(Int64Array::from(vec![2, 1, 2]));
     let found = lookup.look_up(&[names, ids]).unwrap();
     assert_eq!(
-        (texts(&found.rows), found.keys),
+        (strings(&found.rows), found.keys),
         (vec!["2".to_string()], vec![0])
     );
 }

@@ -322,7 +322,7 @@ fn window_masks(window: &[u8; 64], delimiter: u8) -> Masks {
     masks
 }
 
-/// The same with registers of 32 bytes, which the compiler does not find by itself.
+/// The same with registers of 32 bytes, which the compiler does not generate automatically.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]

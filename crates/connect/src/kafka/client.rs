@@ -109,7 +109,7 @@ impl Context {
 
 /// What an error of a consumer means for the query.
 pub(crate) enum Verdict {
-    /// librdkafka tries again by itself.
+    /// librdkafka retries automatically.
     Passes,
     /// No broker is reachable; librdkafka keeps reconnecting, less and less often.
     Away,

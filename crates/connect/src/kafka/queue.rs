@@ -77,7 +77,7 @@ impl EventQueue {
         unsafe {
             bindings::rd_kafka_queue_cb_event_enable(
                 self.queue.as_ptr(),
-                Some(rung),
+                Some(woken),
                 std::ptr::from_ref::<Waker>(&waker).cast_mut().cast(),
             );
         }
@@ -86,7 +86,7 @@ impl EventQueue {
 }
 
 /// Called on a thread of librdkafka.
-unsafe extern "C" fn rung(_: *mut RDKafka, waker: *mut c_void) {
+unsafe extern "C" fn woken(_: *mut RDKafka, waker: *mut c_void) {
     // SAFETY: `ring` has passed a waker, which lives until the callback is removed.
     unsafe { &*waker.cast::<Waker>() }.wake();
 }

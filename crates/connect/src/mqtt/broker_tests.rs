@@ -223,7 +223,7 @@ impl Reader {
 
     fn read(&mut self, rows: usize) -> Drained {
         drain_until(&mut *self.source, &mut self.waiter, |drained| {
-            drained.texts.len() + drained.rejected.len() >= rows
+            drained.strings.len() + drained.rejected.len() >= rows
         })
     }
 
@@ -255,8 +255,8 @@ impl Reader {
 }
 
 fn numbers_of(drained: &Drained) -> Vec<i64> {
-    let texts = drained.texts.iter();
-    let numbers = texts.map(|text| text.split(':').nth(2).unwrap().split('|').next().unwrap());
+    let strings = drained.strings.iter();
+    let numbers = strings.map(|text| text.split(':').nth(2).unwrap().split('|').next().unwrap());
     numbers.map(|text| text.parse().unwrap()).collect()
 }
 
@@ -314,10 +314,13 @@ fn mqtt_rows_come_back() {
         for first in (0..3_000).step_by(1_000) {
             writer.write(first..first + 1_000, &format!("q{qos}/{first}"));
         }
-        let texts = reader.read(3_000).texts;
-        assert_eq!(texts[0], format!("0:1:0|q{qos}/0|q{qos}/0"));
-        assert_eq!(texts[2_999], format!("0:3000:2999|q{qos}/2000|q{qos}/2000"));
-        assert_eq!(texts.len(), 3_000);
+        let strings = reader.read(3_000).strings;
+        assert_eq!(strings[0], format!("0:1:0|q{qos}/0|q{qos}/0"));
+        assert_eq!(
+            strings[2_999],
+            format!("0:3000:2999|q{qos}/2000|q{qos}/2000")
+        );
+        assert_eq!(strings.len(), 3_000);
         writer.sink.finish(true).unwrap();
         reader.close();
     }
@@ -333,7 +336,7 @@ fn mqtt_waits_for_a_broker_that_is_not_available() {
     writer.write(7..8, "x");
     assert!(matches!(reader.source.poll().unwrap(), SourcePoll::Pending));
     broker.start();
-    assert_eq!(reader.read(1).texts, ["0:1:7|x"]);
+    assert_eq!(reader.read(1).strings, ["0:1:7|x"]);
     writer.sink.finish(true).unwrap();
 }
 

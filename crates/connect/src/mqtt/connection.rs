@@ -66,7 +66,7 @@ pub(crate) trait Session: Send + 'static {
 /// The state that the worker and the thread share, besides the session's own.
 pub(crate) struct Bell {
     event: OwnedFd,
-    rung: AtomicBool,
+    woken: AtomicBool,
     stopped: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
@@ -77,7 +77,7 @@ impl Bell {
         let event = event.map_err(|error| failed(broker, &format!("no eventfd: {error}")))?;
         Ok(Arc::new(Bell {
             event,
-            rung: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
         }))
@@ -87,7 +87,7 @@ impl Bell {
     pub(crate) fn ring(&self) {
         // Release: pairs with the swap in `answer`; the swap then sees what was left. Only the first wake-up
         // makes a system call.
-        if !self.rung.swap(true, Ordering::AcqRel) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
             // The write can only fail because the counter is full, and then it is readable.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
@@ -97,7 +97,7 @@ impl Bell {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);
         // After the read: a wake-up in between is seen again.
-        self.rung.swap(false, Ordering::AcqRel);
+        self.woken.swap(false, Ordering::AcqRel);
     }
 
     fn is_stopped(&self) -> bool {

@@ -34,7 +34,7 @@ fn ack(session_present: bool) -> ConnAck {
 
 /// The packets that were sent, in short.
 fn said(out: &mut Vec<u8>) -> Vec<String> {
-    let mut texts = vec![];
+    let mut strings = vec![];
     let mut at = 0;
     while at < out.len() {
         // Packets that only clients send are recognized by their first byte.
@@ -55,11 +55,11 @@ fn said(out: &mut Vec<u8>) -> Vec<String> {
                 other => format!("{other:?}"),
             },
         };
-        texts.push(text);
+        strings.push(text);
         at += length;
     }
     out.clear();
-    texts
+    strings
 }
 
 struct Source {
@@ -119,12 +119,12 @@ impl Source {
             return vec![];
         };
         let mut start = 0;
-        let texts = batch.messages.iter().map(|(end, number)| {
+        let strings = batch.messages.iter().map(|(end, number)| {
             let payload = String::from_utf8_lossy(&batch.bytes[start..*end]);
             start = *end;
             format!("{number}:{payload}")
         });
-        texts.collect()
+        strings.collect()
     }
 }
 

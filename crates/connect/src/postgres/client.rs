@@ -275,13 +275,13 @@ impl Client for PostgresClient {
         each: &mut EachFound<'_>,
     ) -> Attempt<()> {
         let sql = self.statements.look_up(&self.table, select);
-        let keys = keys.iter().zip(&select.keys).map(|(texts, &column)| {
+        let keys = keys.iter().zip(&select.keys).map(|(strings, &column)| {
             let is_time = self.table.schema.field(column).data_type().is_temporal();
             // No table contains such a key, and asking for it would be an error.
             let is_known =
                 |text: &&str| !(text.contains('\0') || is_time && text.starts_with(['-', '+']));
-            let texts = texts.iter().map(|text| Some(&text[..]).filter(is_known));
-            texts.collect::<Vec<Option<&str>>>()
+            let strings = strings.iter().map(|text| Some(&text[..]).filter(is_known));
+            strings.collect::<Vec<Option<&str>>>()
         });
         let keys = keys.collect::<Vec<_>>();
         self.each_row(&sql, &keys, 1, &mut |row, values| {
@@ -306,8 +306,8 @@ impl Client for PostgresClient {
         self.with_rows(&delete, &changes.deleted, columns)
     }
 
-    fn note(&mut self, statement: &str, texts: &[&str]) -> Attempt<Vec<String>> {
-        if texts.is_empty() {
+    fn note(&mut self, statement: &str, strings: &[&str]) -> Attempt<Vec<String>> {
+        if strings.is_empty() {
             // COMMIT, and tables that are checked or created.
             return match self.client.batch_execute(statement) {
                 Ok(()) => Ok(Vec::new()),
@@ -315,8 +315,8 @@ impl Client for PostgresClient {
             };
         }
         let statement = self.prepared(statement)?;
-        let texts = texts.iter().map(|text| text as &(dyn ToSql + Sync));
-        let rows = self.client.query(&statement, &texts.collect::<Vec<_>>());
+        let strings = strings.iter().map(|text| text as &(dyn ToSql + Sync));
+        let rows = self.client.query(&statement, &strings.collect::<Vec<_>>());
         let rows = rows.map_err(failure)?;
         let first = rows.iter().map(|row| row.try_get(0));
         let first = first.collect::<Result<Vec<String>, _>>();

@@ -1,9 +1,9 @@
 //! The mqtt sink: each row is a message.
 //!
 //! The worker puts rows into a bounded outbox; a thread (`mqtt/connection.rs`) sends them and keeps them
-//! until the broker has acknowledged them. While the outbox is full the sink is not ready, and is woken
-//! when there is room: a slow broker holds the query back. A checkpoint is stored when all that was
-//! written before it is acknowledged. It is waited for that on the checkpoints' own thread.
+//! until the broker has acknowledged them. While the outbox is full the sink is not ready, and is woken when
+//! there is room: a slow broker holds the query back. A checkpoint is stored when all rows before it are
+//! acknowledged; the thread of checkpoints waits for that.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,10 +28,10 @@ use crate::mqtt::settings::{Broker, check_topic, qos};
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 
-/// How long a broker may acknowledge nothing before a checkpoint or the end is given up.
+/// How long a broker may acknowledge nothing before a checkpoint, or the end of the query, fails.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Where a row's message goes.
+/// The topic of a row's message.
 #[derive(Debug, Clone)]
 enum Topic {
     Fixed(String),
@@ -47,11 +47,11 @@ pub(crate) struct MqttConnector {
     topic: Topic,
     qos: Qos,
     retain: bool,
-    /// What the sinks of this process write, by instance.
+    /// The outboxes of the sinks of this process, by instance.
     writing: Mutex<HashMap<usize, Arc<Writing>>>,
 }
 
-/// What a checkpoint waits for.
+/// The messages that a checkpoint waits for.
 #[derive(Serialize, Deserialize)]
 struct Prepared {
     instance: usize,
@@ -150,7 +150,7 @@ impl SinkConnector for MqttConnector {
     fn sink(&self, request: &SinkRequest) -> Result<Box<dyn Sink>> {
         let mut broker = self.broker.clone();
         if request.instance > 0 {
-            // A broker has one client of a name.
+            // A broker allows one client per identifier.
             broker.client_id = format!("{}-{}", broker.client_id, request.instance);
         }
         let writing = Writing::new(&broker, Bell::new(&broker)?);
@@ -197,7 +197,7 @@ impl SinkCheckpoints for MqttConnector {
         writing.wait_delivered(prepared.messages, PATIENCE)
     }
 
-    /// What the broker has taken needs no commit.
+    /// Acknowledged messages need no commit.
     fn commit(&self, _prepared: &str) -> Result<()> {
         Ok(())
     }
@@ -215,9 +215,9 @@ struct MqttSink {
     kind: (Qos, bool),
     writing: Arc<Writing>,
     instance: usize,
-    /// Messages before the last checkpoint.
+    /// The number of messages before the last checkpoint.
     prepared: u64,
-    /// Rows as text and where each ends, until they are messages.
+    /// Rows as text and the end of each, until they are messages.
     values: Vec<u8>,
     ends: Vec<usize>,
     outgoing: Outgoing,

@@ -35,10 +35,10 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup_options: &[],
 };
 
-/// A column is padded no further than this: one long value must not widen all lines.
+/// The maximum padding of a column: one long value must not widen all lines.
 const PADDED_WIDTH_MAX: usize = 40;
 
-/// What the instances of the sink share: one layout on one terminal.
+/// The layout of the terminal, which the instances of the sink share.
 #[derive(Debug, Default)]
 struct Layout {
     header_written: bool,
@@ -130,11 +130,11 @@ fn visible(text: &str) -> String {
 /// The values of each row as they are printed.
 pub fn printed_rows(chunk: &Chunk) -> Result<Vec<Vec<String>>> {
     let rows = rows(chunk)?.into_iter();
-    let texts = rows.map(|values| {
+    let strings = rows.map(|values| {
         let signs = usize::from(chunk.kinds.is_some());
         values.into_iter().skip(signs).map(|value| value.text)
     });
-    Ok(texts.map(Iterator::collect).collect())
+    Ok(strings.map(Iterator::collect).collect())
 }
 
 fn rows(chunk: &Chunk) -> Result<Vec<Vec<Value>>> {

@@ -1,9 +1,9 @@
-//! The tcp sink: lines to a peer that it connects to, or to one peer after the other that connects.
+//! The tcp sink: sends lines to the peer to which it connects, or to one connecting peer after the other.
 //!
-//! Writes never block: what the socket does not take stays in a bounded backlog, and the sink says
-//! that it is not ready until the peer has read enough. Without a peer (nobody has connected yet, or the
-//! last one has left) it is not ready either. The next one gets what is in the backlog, from the
-//! beginning of a row on. At the end it waits for the peer to take the rest.
+//! Writes never block: bytes that the socket does not accept stay in a bounded backlog, and the sink is not
+//! ready until the peer has read enough. Without a peer (nobody has connected yet, or the last one has left)
+//! it is not ready either. The next peer gets the backlog, from the beginning of a row on. At the end it
+//! waits for the peer to take the rest.
 
 use std::io::{ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
@@ -29,13 +29,14 @@ use crate::source::readiness::Readiness;
 use crate::table::TableDefinition;
 use crate::tcp::{BackOff, Dialer, Endpoint, Mode, NotAccepted, OnClose, peer_of, set_up};
 
-/// Bytes that wait for the peer before the sink is no longer ready; one chunk may go beyond.
+/// Bytes that wait for the peer before the sink is no longer ready; one chunk may exceed it.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes after which a write is tried without waiting for the flush: what a segment train carries.
+/// Bytes after which a write is tried without waiting for the flush: as much as one burst of segments
+/// carries.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// How long the peer may read nothing, or be away, before the rest is given up at the end.
+/// How long the peer may read nothing, or be disconnected, before the rest is dropped at the end.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a checkpoint waits for a peer that reads nothing.
@@ -48,7 +49,7 @@ pub(crate) struct TcpConnector {
     format: Format,
     endpoint: Endpoint,
     on_close: OnClose,
-    /// How far the sink of this process is, for its checkpoints.
+    /// The progress of this process's sink, for its checkpoints.
     handed: Mutex<Option<Arc<Handed>>>,
 }
 
@@ -127,7 +128,7 @@ impl SinkCheckpoints for TcpConnector {
         handed.wait(bytes, PATIENCE)
     }
 
-    /// What the peer has taken needs no commit.
+    /// Rows that were sent need no commit.
     fn commit(&self, _prepared: &str) -> Result<()> {
         Ok(())
     }
@@ -143,7 +144,7 @@ struct Caller {
     waker: Waker,
     /// How long to wait before it is called again; on its way with the dialer meanwhile.
     back_off: Option<BackOff>,
-    /// The peer is away: its dialer.
+    /// The dialer, while the peer is not connected.
     away: Option<Dialer>,
 }
 
@@ -153,21 +154,21 @@ struct TcpSink {
     handed: Arc<Handed>,
     endpoint: Endpoint,
     on_close: OnClose,
-    /// The query takes checkpoints.
+    /// Whether the query takes checkpoints.
     is_saved: bool,
     listener: Option<(TcpListener, Readiness)>,
     caller: Option<Caller>,
     /// The peer, and its address.
     stream: Option<(TcpStream, String)>,
     connections_lost: u64,
-    /// The loss of the last peer was reported.
+    /// Whether the loss of the last peer was reported.
     was_said: bool,
-    /// Bytes before the last checkpoint that is waited for.
+    /// The bytes before the last checkpoint.
     prepared: u64,
 }
 
 impl TcpSink {
-    /// Checks for a peer, where there was none.
+    /// Checks for a peer, if there was none.
     fn find_peer(&mut self) -> Result<()> {
         if self.stream.is_some() {
             return Ok(());
@@ -183,7 +184,7 @@ impl TcpSink {
         Ok(())
     }
 
-    /// Accepts the peer, if it is there.
+    /// Accepts a peer, if one is waiting.
     fn accept(&mut self) -> Result<()> {
         let Some((listener, readiness)) = &self.listener else {
             return Ok(());
@@ -211,7 +212,7 @@ impl TcpSink {
         }
     }
 
-    /// The peer that is called may have answered.
+    /// The peer may have answered the dialer.
     fn hear_answer(&mut self) -> Result<()> {
         let Some(caller) = &mut self.caller else {
             return Ok(());
@@ -235,7 +236,7 @@ impl TcpSink {
         Ok(())
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     fn send(&mut self) -> Result<()> {
         loop {
             self.find_peer()?;
@@ -252,7 +253,7 @@ impl TcpSink {
         Ok(())
     }
 
-    /// The peer accepts no more.
+    /// The peer accepts no more bytes.
     fn lose(&mut self, error: &std::io::Error) -> Result<()> {
         let Some((_, peer)) = self.stream.take() else {
             return Ok(());
@@ -280,7 +281,7 @@ impl TcpSink {
         }
     }
 
-    /// Calls the peer until it answers.
+    /// Connects until the peer answers.
     fn call(&mut self, what: &str) -> Result<()> {
         let Some(caller) = &mut self.caller else {
             return Ok(());
@@ -323,7 +324,7 @@ impl TcpSink {
         }
     }
 
-    /// Waits for a second at most until there is a peer, or it takes more.
+    /// Waits for at most a second until there is a peer, or until it accepts more.
     fn wait_for_peer(&mut self) -> Result<()> {
         const SECOND: Duration = Duration::from_secs(1);
         let second = Timespec {
@@ -357,13 +358,13 @@ impl TcpSink {
     }
 }
 
-/// Writes as much as the socket takes.
+/// Writes as much as the socket accepts.
 fn send_all(stream: &mut TcpStream, backlog: &mut Backlog) -> std::io::Result<()> {
     if backlog.left() == 0 {
         return Ok(());
     }
-    // A peer that has closed its end may still read, or be gone; the kernel finds out with the first byte.
-    // Were that all of a row, the row would be lost with it.
+    // A peer that has closed its end may still read, or be gone; the kernel finds out with the first byte. If
+    // that byte were a whole row, the row would be lost.
     let mut is_half_closed = matches!(stream.peek(&mut [0]), Ok(0));
     while backlog.left() > 0 {
         let unsent = backlog.unsent();
@@ -448,7 +449,7 @@ impl Sink for TcpSink {
     }
 
     fn prepare(&mut self, _is_last: bool) -> Result<Option<String>> {
-        // Rows that are in no checkpoint come again; rows that only wait here would be lost.
+        // Rows that are in no checkpoint are sent again; rows that only wait here would be lost.
         let written = self.backlog.written();
         if self.backlog.left() == 0 || written == self.prepared {
             return Ok(None);

@@ -164,7 +164,7 @@ fn a_row_of_one_empty_column_is_still_a_row() {
             )],
         );
         let source = crate::source(&table).unwrap().source(request(&[0]));
-        assert_eq!(read_all(&mut *source.unwrap()).texts, expected);
+        assert_eq!(read_all(&mut *source.unwrap()).strings, expected);
     }
 }
 
@@ -191,10 +191,10 @@ fn gzip_is_read_back() {
             .source(request(&[0, 2]))
             .unwrap(),
     );
-    assert_eq!(drained.texts[0], "0:2:1|a,\"b\"\n");
-    assert_eq!(drained.texts[1], "0:4:NULL|NULL");
-    assert_eq!(drained.texts[2], "0:5:-3|");
-    assert_eq!(drained.texts.len(), 6);
+    assert_eq!(drained.strings[0], "0:2:1|a,\"b\"\n");
+    assert_eq!(drained.strings[1], "0:4:NULL|NULL");
+    assert_eq!(drained.strings[2], "0:5:-3|");
+    assert_eq!(drained.strings.len(), 6);
 }
 
 #[test]
@@ -328,7 +328,7 @@ proptest! {
         let drained =
             read_all(&mut *crate::source(&table).unwrap().source(request(&[0, 1])).unwrap());
         prop_assert_eq!(drained.rejected, vec![]);
-        let read = drained.texts.iter().map(|row| row.splitn(3, ':').nth(2).unwrap().to_string());
+        let read = drained.strings.iter().map(|row| row.splitn(3, ':').nth(2).unwrap().to_string());
         let word = |value: Option<String>| value.unwrap_or("NULL".into());
         let written = rows.iter().map(|(s, n)| {
             format!("{}|{}", word(s.clone()), word(n.map(|n| n.to_string())))

@@ -1,13 +1,13 @@
-//! When bytes have arrived that are found in a socket.
+//! Estimates when the bytes in a socket arrived.
 //!
-//! The kernel doesn't say, so this keeps the latest time before which they can't have come: the last
-//! look that found the socket empty, or the end of a wait that would have ended had something come.
-//! A look that leaves bytes unread notes how many there are: what follows them came later.
+//! The kernel doesn't report it, so this keeps the latest time before which they can't have arrived: the last
+//! poll that found the socket empty, or the end of a wait that an arrival would have ended. A poll that
+//! leaves bytes unread records how many: any further bytes arrived later.
 
 /// The state of one socket.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    /// The earliest time at which the next byte can have come.
+    /// The earliest time at which the next byte can have arrived.
     since_ns: u64,
     /// After this many more bytes, the earliest time for later ones.
     mark: Option<(u64, u64)>,
@@ -22,8 +22,8 @@ impl Arrivals {
         }
     }
 
-    /// Bytes were read; returns when the oldest of them can have come at the earliest. Until
-    /// `watched_ns` the worker would have been told of bytes in an empty socket.
+    /// Bytes were read; returns the earliest time at which the oldest of them can have arrived. Until
+    /// `watched_ns` the worker would have been woken for bytes in an empty socket.
     pub(crate) fn read(&mut self, bytes: usize, watched_ns: u64) -> u64 {
         if self.mark.is_none() {
             self.since_ns = self.since_ns.max(watched_ns);
@@ -39,17 +39,17 @@ impl Arrivals {
         since_ns
     }
 
-    /// A look that began at `begin_ns` has found nothing, or nothing more.
+    /// A poll that began at `begin_ns` has found nothing, or nothing more.
     pub(crate) fn emptied(&mut self, begin_ns: u64) {
         *self = Arrivals::new(begin_ns);
     }
 
-    /// A look leaves this many bytes unread.
+    /// A poll leaves this many bytes unread.
     pub(crate) fn left(&mut self, bytes: u64, now_ns: u64) {
         self.mark.get_or_insert((bytes, now_ns));
     }
 
-    /// Whether a look that leaves bytes unread should say how many.
+    /// Whether a poll that leaves bytes unread should report how many.
     pub(crate) fn wants_mark(&self) -> bool {
         self.mark.is_none()
     }
@@ -60,23 +60,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_after_a_sleep_may_have_come_when_it_began() {
+    fn bytes_found_after_a_sleep_may_have_arrived_at_its_start() {
         let mut arrivals = Arrivals::new(10);
         arrivals.emptied(100);
         assert_eq!(arrivals.read(5, 0), 100);
-        // A wait for descriptors that ended at 300: nothing came before.
+        // A wait for descriptors that ended at 300: nothing arrived before.
         arrivals.emptied(200);
         assert_eq!(arrivals.read(5, 300), 300);
         assert_eq!(arrivals.read(5, 300), 300);
     }
 
     #[test]
-    fn what_is_left_behind_stays_as_old_as_it_is() {
+    fn unread_bytes_keep_their_age() {
         let mut arrivals = Arrivals::new(100);
         assert_eq!(arrivals.read(1_000, 0), 100);
         arrivals.left(50, 200);
         assert!(!arrivals.wants_mark());
-        // A second look in between changes nothing, and neither does a wait: bytes were there.
+        // A second poll in between changes nothing, and neither does a wait: there were bytes.
         arrivals.left(80, 250);
         assert_eq!(arrivals.read(30, 260), 100);
         assert_eq!(arrivals.read(30, 260), 100);

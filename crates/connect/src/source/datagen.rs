@@ -1,4 +1,4 @@
-//! The datagen source: generated rows, the same for the same seed however they are cut into chunks.
+//! The datagen source: generated rows, which only depend on the seed and not on the chunks.
 //!
 //! A row's position is its number, so a restored query resumes at a position without a bookmark. The
 //! pace starts over with the next row.
@@ -115,7 +115,7 @@ impl SourceConnector for DatagenConnector {
         let made = self.rows.map_or(made, |rows| made.min(rows));
         let rows_left = self.rows.map(|rows| rows - made);
         let has_ended = known.is_some_and(|known| known.ended);
-        // The one partition is the first instance's.
+        // The only partition belongs to the first instance.
         let is_idle = request.instance > 0;
         let has_rows = !is_idle && !has_ended;
         Ok(Box::new(DatagenSource {
@@ -147,7 +147,7 @@ struct DatagenSource {
     rows_left: Option<u64>,
     /// Event numbers of the current chunk.
     numbers: Vec<u64>,
-    /// Rows generated so far, also before the query was restored.
+    /// Rows generated so far, including those before the query was restored.
     made: u64,
     /// Paced rows and when they are due.
     held: Option<(u64, SourceRows)>,
@@ -233,7 +233,7 @@ impl Source for DatagenSource {
     }
 }
 
-/// `rate`, and where it goes up and down between that and `rate_max` once in each `rate_period`.
+/// The pace: `rate`, or up and down between that and `rate_max` once in each `rate_period`.
 fn pacer(options: &Options<'_>) -> std::result::Result<Option<Pacer>, OptionError> {
     let low = options.rate("rate")?;
     let high = options.rate("rate_max")?;

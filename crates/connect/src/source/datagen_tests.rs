@@ -72,24 +72,24 @@ fn the_rows_do_not_depend_on_chunks_and_columns() {
     for table in [visits(&options), nexmark(&options)] {
         let all = (0..table.schema.fields().len()).collect::<Vec<_>>();
         let once = read(&table, &all, 1_000_000);
-        assert_eq!(once.texts.len(), 2_000);
+        assert_eq!(once.strings.len(), 2_000);
         assert_eq!(once.ended, [0]);
-        assert_eq!(read(&table, &all, 7).texts, once.texts);
+        assert_eq!(read(&table, &all, 7).strings, once.strings);
         let first = once
-            .texts
+            .strings
             .iter()
             .map(|text| text.split('|').next().unwrap());
-        let alone = read(&table, &[0], 100).texts;
+        let alone = read(&table, &[0], 100).strings;
         assert!(first.eq(alone.iter().map(String::as_str)));
     }
     let other = [("rows", "2000"), ("disorder", "100 ms"), ("seed", "8")];
     assert_ne!(
-        read(&visits(&options), &[2], 99).texts,
-        read(&visits(&other), &[2], 99).texts
+        read(&visits(&options), &[2], 99).strings,
+        read(&visits(&other), &[2], 99).strings
     );
     assert_ne!(
-        read(&nexmark(&options), &[3], 99).texts,
-        read(&nexmark(&other), &[3], 99).texts
+        read(&nexmark(&options), &[3], 99).strings,
+        read(&nexmark(&other), &[3], 99).strings
     );
 }
 
@@ -102,7 +102,7 @@ fn user_visits_look_as_they_should() {
     );
     let mut addresses = HashSet::new();
     let mut bytes = 0;
-    for (number, text) in rows.texts.iter().enumerate() {
+    for (number, text) in rows.strings.iter().enumerate() {
         let (place, values) = text.split_at(text.match_indices(':').nth(1).unwrap().0 + 1);
         assert_eq!(place, format!("0:{}:", number + 1));
         let values = values.split('|').collect::<Vec<_>>();
@@ -112,7 +112,7 @@ fn user_visits_look_as_they_should() {
         bytes += values.iter().map(|value| value.len() + 1).sum::<usize>();
     }
     assert_eq!(addresses.len(), 1_000);
-    let mean = bytes as f64 / rows.texts.len() as f64;
+    let mean = bytes as f64 / rows.strings.len() as f64;
     assert!((185.0..215.0).contains(&mean), "{mean} bytes a row");
 }
 
@@ -172,7 +172,7 @@ fn a_rate_paces_and_stamps() {
         ..request(&[0])
     };
     let drained = read_all(&mut *crate::source(&table).unwrap().source(request).unwrap());
-    assert_eq!((drained.texts.len(), drained.chunks), (100, 10));
+    assert_eq!((drained.strings.len(), drained.chunks), (100, 10));
     assert!(
         drained
             .ingest_ns

@@ -1,15 +1,15 @@
 //! The file source: one file or all files of a glob, plain or compressed, as fast as possible or paced.
 //!
-//! Each file is a partition, numbered in the order of the names. An instance reads its files in
-//! turn, a chunk each, so that their event times advance together; with a unit of work per file it
-//! reads them one after the other. Files are read with `read`, never mapped: a file that is cut
-//! short while it is read is an end, not a signal, and memory use is honest.
+//! Each file is a partition, numbered in the order of the names. An instance reads its files in turn, one
+//! chunk each, so that their event times advance together; if each file is a unit of work, it reads them one
+//! after the other. Files are read with `read`, never mapped: a file that is truncated while it is read ends
+//! early instead of causing a signal, and memory use is visible.
 //!
-//! What was read before an error (truncated gzip) is handed on first.
+//! Rows that were read before an error (truncated gzip) are passed on first.
 //!
-//! Its bookmarks are [`Mark`]s as JSON: a restored query seeks in plain files. A compressed one can't be
-//! sought in. It is read again from its beginning, without pace as far as it was read before. A file of
-//! columns needs no bookmark: it is opened at the number of the first row that was not read.
+//! Its bookmarks are [`Mark`]s as JSON: a restored query seeks in plain files. A compressed file does not
+//! support seeking: it is read again from its beginning, at full speed as far as it was read before. A file
+//! of columns needs no bookmark: it is opened at the number of the first row that was not read.
 
 mod contents;
 mod opening;
@@ -37,7 +37,7 @@ use crate::packing::Packing;
 use crate::table::{TableDefinition, table_settings};
 use contents::Contents;
 
-/// Files that one table may have: all are open at once, and the usual limit is 1,024 descriptors.
+/// The most files of one table: all are open at once, and the usual limit is 1,024 descriptors.
 const FILES_MAX: usize = 1_000;
 
 /// Memory for the blocks of all files of a table: with 1,000 files, 64 KiB each.
@@ -229,7 +229,7 @@ struct FileSource {
     pacer: Option<Arc<Pacer>>,
     pool: Arc<BlockPool>,
     request: SourceRequest,
-    /// Files that are read later, the next one last (a unit of work per file).
+    /// Files that are read later, the next one last (if each file is a unit of work).
     waiting: Vec<u32>,
     reading: Vec<OpenFile>,
     turn: usize,
@@ -243,7 +243,7 @@ struct FileSource {
 struct Held {
     due_ns: u64,
     rows: SourceRows,
-    /// Where their file stood before them.
+    /// The position in their file before them.
     before: Mark,
 }
 
@@ -257,16 +257,16 @@ impl FileSource {
         let file = &self.reading[self.turn];
         let known = file.first_new.saturating_sub(file.contents.mark().line);
         match &self.pacer {
-            // Each takes a line at least: no chunk has both rows that are known and rows to pace, but
-            // where records have several lines.
+            // Each record takes at least one line: so a chunk has either known rows or rows to pace, unless
+            // records have several lines.
             Some(_) if known > 0 => chunk_rows.min(usize::try_from(known).unwrap_or(usize::MAX)),
             Some(pacer) => pacer.rows_max(self.request.tuning.linger_ns(), chunk_rows, now_ns()),
             None => chunk_rows,
         }
     }
 
-    /// The next chunk of the file whose turn it is, and where the file stood before; `None` when the
-    /// file has ended.
+    /// The next chunk of the file whose turn it is, and the position before it; `None` at the end of the
+    /// file.
     fn next_rows(&mut self) -> Result<Option<(SourceRows, Mark)>> {
         let rows_max = self.rows_max();
         let file = &mut self.reading[self.turn];
@@ -276,7 +276,7 @@ impl FileSource {
         Ok(rows.map(|rows| (source_rows(rows, file.partition, *ingest_ns), before)))
     }
 
-    /// Rows go out now, or are held until they are due.
+    /// Passes rows on now, or holds them until they are due.
     fn hand_out(&mut self, mut rows: SourceRows, before: Mark, first_new: u64) -> SourcePoll {
         let positions = (0..rows.batch.num_rows()).rev();
         let new_rows = positions.take_while(|&row| rows.positions.at(row) >= first_new);

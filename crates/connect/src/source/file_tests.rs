@@ -68,7 +68,7 @@ fn files_of_a_glob_are_partitions_in_turn() {
     let bytes_read = request.bytes_read.clone();
     let drained = read(&table, request.clone());
     assert_eq!(
-        drained.texts,
+        drained.strings,
         ["0:1:a1", "1:1:b1", "0:2:a2", "1:2:b2", "1:3:b3"]
     );
     assert_eq!(drained.ended, [2, 0, 1]);
@@ -81,7 +81,7 @@ fn files_of_a_glob_are_partitions_in_turn() {
             instances: 2,
             ..request.clone()
         };
-        shared.push(read(&table, part).texts);
+        shared.push(read(&table, part).strings);
     }
     assert_eq!(shared[0], ["0:1:a1", "0:2:a2"]);
     assert_eq!(shared[1], ["1:1:b1", "1:2:b2", "1:3:b3"]);
@@ -90,7 +90,7 @@ fn files_of_a_glob_are_partitions_in_turn() {
         instances: 8,
         ..request
     };
-    assert_eq!(read(&table, idle).texts.len(), 0);
+    assert_eq!(read(&table, idle).strings.len(), 0);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn gzip_is_decompressed_and_members_are_joined() {
     let bytes_read = request.bytes_read.clone();
     let drained = read(&lines(&path, &[]), request);
     assert_eq!(
-        drained.texts,
+        drained.strings,
         ["0:1:one", "0:2:two", "0:3:three", "0:4:four"]
     );
     assert_eq!(
@@ -176,7 +176,7 @@ fn truncated_gzip_yields_its_rows_and_then_an_error() {
             Err(error) => break error,
         }
     };
-    let read = drained.texts.len();
+    let read = drained.strings.len();
     assert!((10_000..99_000).contains(&read), "{read}");
     let expected = format!(
         "{}:{read}: the gzip data ends early, after line {read} (the file was truncated: fetch it again)",
@@ -204,10 +204,10 @@ fn broken(path: &Path, packed: &[u8]) -> (usize, Option<slackwater_engine::Error
         match source.poll() {
             Ok(poll) => {
                 if drained.take(poll) {
-                    return (drained.texts.len(), None);
+                    return (drained.strings.len(), None);
                 }
             }
-            Err(error) => return (drained.texts.len(), Some(error)),
+            Err(error) => return (drained.strings.len(), Some(error)),
         }
     }
 }
@@ -278,7 +278,7 @@ fn replay_is_paced_and_stamped_with_deadlines() {
     let begin_ns = now_ns();
     let drained = read(&table, request);
     let took_ms = (now_ns() - begin_ns) / 1_000_000;
-    assert_eq!(drained.texts.len(), 100);
+    assert_eq!(drained.strings.len(), 100);
     assert!(took_ms >= 99, "{took_ms} ms for 100 rows at 1000/s");
     // Five rows become due within a linger of 4 ms; on a busy host a chunk may have more.
     assert!(drained.chunks <= 20, "{} chunks", drained.chunks);

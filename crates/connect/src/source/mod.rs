@@ -36,7 +36,7 @@ fn source_rows(rows: DecodedRows, partition: u32, ingest_ns: u64) -> SourceRows 
 
 /// Counts bytes for the progress line.
 pub(crate) fn count_bytes(request: &SourceRequest, bytes: usize) {
-    // Relaxed: a figure to look at, which orders nothing.
+    // Relaxed: only a statistic, which orders nothing.
     request
         .bytes_read
         .fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
@@ -79,7 +79,7 @@ pub(crate) mod tests {
     #[derive(Debug, Default)]
     pub(crate) struct Drained {
         /// `partition:position:value|value…` of each row.
-        pub(crate) texts: Vec<String>,
+        pub(crate) strings: Vec<String>,
         pub(crate) rejected: Vec<Rejected>,
         pub(crate) chunks: usize,
         pub(crate) started: Vec<u32>,
@@ -115,7 +115,7 @@ pub(crate) mod tests {
                     for row in 0..rows.batch.num_rows() {
                         let position = rows.positions.at(row);
                         let text = row_text(&rows.batch, row);
-                        self.texts
+                        self.strings
                             .push(format!("{}:{position}:{text}", rows.partition));
                     }
                     self.rejected.extend(rows.rejected);
@@ -148,7 +148,7 @@ pub(crate) mod tests {
             );
             let mut poll = source.poll().unwrap();
             if matches!(poll, SourcePoll::Pending) {
-                // Announce, look once more, sleep.
+                // Announce the wait, poll once more, sleep.
                 waiter.announce(slackwater_link::Listen::Everything);
                 poll = source.poll().unwrap();
                 if matches!(poll, SourcePoll::Pending) {

@@ -1,14 +1,14 @@
-//! Which of several descriptors are ready.
+//! Finds out which of several descriptors are ready.
 //!
-//! A worker's waiter only says that something is ready, and a source can't register a descriptor
-//! with it once it runs. So a source with many connections keeps an epoll set of its own and
-//! registers that one set, whose descriptor becomes readable when one of its members does.
+//! A worker's waiter only says that something is ready, and a source can't register a descriptor with it once
+//! it runs. So a source with many connections has its own epoll set and registers that set, whose descriptor
+//! becomes readable when one of its members does.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
 
-/// Events taken in one look; what is left is found by the next one.
+/// Events taken in one poll; the next one finds the rest.
 const EVENTS_MAX: usize = 64;
 
 /// A set of descriptors, each with a number.
@@ -45,7 +45,7 @@ impl Readiness {
         Ok(())
     }
 
-    /// Calls `ready` with the number of each descriptor at which something happened. Never blocks.
+    /// Calls `ready` with the number of each descriptor that has an event. Never blocks.
     pub(crate) fn look(&self, mut ready: impl FnMut(u64)) -> std::io::Result<()> {
         let now = rustix::event::Timespec {
             tv_sec: 0,

@@ -191,8 +191,8 @@ fn any_text(format: &'static str) -> impl Strategy<Value = String> {
 fn any_case() -> impl Strategy<Value = (&'static str, Vec<String>)> {
     let format = prop::sample::select(vec!["csv", "json", "combined_log", "regex", "raw"]);
     format.prop_flat_map(|format| {
-        let texts = proptest::collection::vec(any_text(format), 1..4);
-        (Just(format), texts)
+        let strings = proptest::collection::vec(any_text(format), 1..4);
+        (Just(format), strings)
     })
 }
 
@@ -207,7 +207,7 @@ proptest! {
 
     #[test]
     fn files_go_on_anywhere(
-        (format, texts) in any_case(),
+        (format, strings) in any_case(),
         packing in prop::array::uniform3(prop::sample::select(vec!["", ".gz", ".zst"])),
         header in prop_oneof![Just("true"), Just("false")],
         rate in prop_oneof![Just(None), Just(Some("1000000/s"))],
@@ -216,7 +216,7 @@ proptest! {
         cuts in proptest::collection::vec(0usize..20, 1..6),
     ) {
         let folder = tempfile::tempdir().unwrap();
-        for (number, text) in texts.iter().enumerate() {
+        for (number, text) in strings.iter().enumerate() {
             let path = folder.path().join(format!("{number}.txt{}", packing[number]));
             let bytes = match packing[number] {
                 ".gz" => pack(text),

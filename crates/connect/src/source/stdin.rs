@@ -1,8 +1,8 @@
 //! The stdin source: lines from the process's standard input, one partition.
 //!
-//! Standard input can't be made non-blocking without changing it for whoever shares it, so a
-//! thread reads it and hands blocks over through a short queue, waking the worker. It sleeps in
-//! the kernel when there is no input.
+//! Standard input can't be made non-blocking without changing it for whoever shares it, so a thread reads it
+//! and passes blocks through a short queue, waking the worker. It sleeps in the kernel when there is no
+//! input.
 //!
 //! Shutdown: a thread that is blocked in `read` can't be stopped; it ends with the next input,
 //! which has no receiver, or with the process.
@@ -96,13 +96,13 @@ struct Arrived {
 }
 
 struct StdinSource {
-    /// There is one partition, and another instance has it.
+    /// There is only one partition, and another instance has it.
     idle: bool,
     spec: StreamSpec,
     partitions: Vec<StreamPartition>,
     linger: Linger,
     reads: Option<Receiver<Arrived>>,
-    /// A read that did not fit into the block, and how much of it was taken.
+    /// The read that did not fit into the block, and how much of it was taken.
     part: Option<(Vec<u8>, usize, u64)>,
     told_end: bool,
 }
@@ -143,7 +143,7 @@ impl StdinSource {
         Ok(())
     }
 
-    /// Moves what has arrived into the block; whether that was all.
+    /// Moves the bytes that have arrived into the block; returns whether that was all.
     fn take_reads(&mut self) -> Result<bool> {
         let (Some(reads), Some(partition)) = (&self.reads, self.partitions.first_mut()) else {
             return Ok(true);
@@ -261,9 +261,9 @@ mod tests {
             .start(std::io::Cursor::new(text), waiter.waker())
             .unwrap();
         let rows = drain(&mut source, &mut waiter);
-        assert_eq!(rows.texts.len(), 50_001);
-        assert_eq!(rows.texts[49_999], "0:50000:line 49999");
-        assert_eq!(rows.texts[50_000], "0:50001:the last");
+        assert_eq!(rows.strings.len(), 50_001);
+        assert_eq!(rows.strings[49_999], "0:50000:line 49999");
+        assert_eq!(rows.strings[50_000], "0:50001:the last");
         assert_eq!(rows.ended, [0]);
     }
 }

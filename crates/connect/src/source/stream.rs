@@ -1,8 +1,8 @@
-//! Records that arrive at any time: what the stdin, tcp and kafka sources have in common.
+//! Records that arrive at any time: code that the stdin, tcp and kafka sources share.
 //!
-//! After the first complete record of a batch, bytes are collected until the linger has passed or
-//! there are records enough; then every partition's rows are handed on, a chunk at a time. Nothing
-//! is decoded in between, and without input there is no timer.
+//! After the first complete record of a batch, bytes are collected until the linger has passed or there are
+//! enough records; then the rows of every partition are passed on, one chunk at a time. Nothing is decoded in
+//! between, and without input there is no timer.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::block::{BlockPool, STREAM_BLOCK_BYTES};
 use crate::format::{DecodedRows, Format};
 use crate::lines::RecordReader;
 
-/// What is needed to begin a partition.
+/// The parameters for reading a partition.
 #[derive(Clone)]
 pub(crate) struct StreamSpec {
     pub(crate) schema: SchemaRef,
@@ -51,7 +51,7 @@ impl StreamSpec {
 pub(crate) struct StreamPartition {
     pub(crate) number: u32,
     records: RecordReader,
-    /// When the first complete line of the batch was there.
+    /// When the first complete line of the batch had arrived.
     ingest_ns: Option<u64>,
     ended: bool,
 }
@@ -77,7 +77,7 @@ impl StreamPartition {
         }
     }
 
-    /// Ends the partition in the middle of a record: a last record without its end is rejected.
+    /// Ends the partition in the middle of a record: an unfinished record is rejected.
     pub(crate) fn break_off(&mut self, reason: String, time_ns: u64) {
         self.ended = true;
         self.records.break_off(reason);
@@ -86,24 +86,24 @@ impl StreamPartition {
         }
     }
 
-    /// Everything that came was handed on, and no more will come.
+    /// Whether everything was passed on and no more will come.
     pub(crate) fn is_finished(&self) -> bool {
         self.ended && !self.records.has_rows()
     }
 }
 
-/// What a partition has collected, as the linger sees it.
+/// The collected records of a partition, as the linger sees them.
 pub(crate) trait Collected {
     /// The partition's number.
     fn number(&self) -> u32;
 
-    /// When the first complete record of the batch was there, until all of it is taken.
+    /// When the first complete record of the batch had arrived, until all of the batch is taken.
     fn ingest_ns(&self) -> Option<u64>;
 
-    /// Records that wait, or a little more.
+    /// The number of records that wait, or a little more.
     fn records(&self) -> usize;
 
-    /// There are records, and no more can be collected beside them.
+    /// Whether there are records, and no more can be collected.
     fn is_full(&mut self) -> bool;
 
     /// At most `rows_max` rows; `None` ends the batch.
@@ -136,19 +136,19 @@ impl Collected for StreamPartition {
     }
 }
 
-/// Collects a batch and hands it out.
+/// Collects a batch and passes it on.
 #[derive(Debug, Default)]
 pub(crate) struct Linger {
-    /// When the batch that is being collected goes out.
+    /// When the batch that is being collected will be passed on.
     deadline_ns: Option<u64>,
-    /// The batch is going out.
+    /// Whether the batch is being passed on.
     handing_out: bool,
     turn: usize,
 }
 
 impl Linger {
-    /// Rows to hand on, or the time before which there are none, or nothing. The caller has read
-    /// whatever there was to read.
+    /// Rows to pass on, or the time before which there are none, or nothing. The caller has read whatever
+    /// there was to read.
     pub(crate) fn poll<P: Collected>(
         &mut self,
         partitions: &mut [P],
@@ -160,7 +160,7 @@ impl Linger {
                 .deadline_ns
                 .get_or_insert(first_ns + request.tuning.linger_ns());
             let records: usize = partitions.iter().map(P::records).sum();
-            // A full block or an ended partition has no more to wait for.
+            // A full block or an ended partition has nothing left to wait for.
             let go = records >= request.tuning.chunk_rows()
                 || partitions.iter_mut().any(P::is_full)
                 || now_ns() >= deadline_ns;
@@ -171,7 +171,7 @@ impl Linger {
             }
             self.handing_out = true;
         }
-        // One chunk a poll, each partition in turn.
+        // One chunk per poll, each partition in turn.
         for _ in 0..partitions.len() {
             self.turn = (self.turn + 1) % partitions.len();
             let partition = &mut partitions[self.turn];
@@ -188,7 +188,7 @@ impl Linger {
         None
     }
 
-    /// Whether rows are going out; nothing is read meanwhile.
+    /// Whether rows are being passed on; nothing is read meanwhile.
     pub(crate) fn is_handing_out(&self) -> bool {
         self.handing_out
     }

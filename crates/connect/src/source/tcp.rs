@@ -1,13 +1,13 @@
-//! The tcp source: lines from a peer that it connects to, or from all peers that connect.
+//! The tcp source: lines from the peer to which it connects, or from all peers that connect.
 //!
-//! Each connection is a partition. What follows when one is over is in `'on_close'`: the next one is waited
-//! for, or the source has ended. A connection that breaks is never an end: it is counted, and waited for or
-//! an error. A partition whose peer is called again is replaced when the peer answers, and holds the
-//! watermark until then.
+//! Each connection is a partition. `'on_close'` says what happens when one is over: the source waits for the
+//! next one, or ends. A connection that breaks never ends the source regularly: it is counted, and the source
+//! waits for the next one or fails. A partition whose peer is being reconnected is replaced when the peer
+//! answers, and holds the watermark until then.
 //!
-//! Sockets never block and are edge-triggered: they are read until they would block before the source says
-//! that it has nothing. A silent socket costs nothing, not even a timer, and neither does a peer that is
-//! away: another thread calls it (`tcp/dialer.rs`).
+//! Sockets never block and are edge-triggered: they are read until they would block before the source reports
+//! that it has nothing. A silent socket costs nothing, not even a timer, and neither does a peer that is not
+//! available: another thread connects to it (`tcp/dialer.rs`).
 
 mod connection;
 
@@ -37,10 +37,10 @@ use connection::Connection;
 /// its connection holds up to 16 MiB: 4 GiB, if all of them send such records at once.
 const CONNECTIONS_MAX_DEFAULT: usize = 256;
 
-/// What `'connections_max'` may be: 8 GiB of blocks.
+/// The maximum of `'connections_max'`: 8 GiB of blocks.
 const CONNECTIONS_MAX_MAX: u64 = 65_536;
 
-/// Bytes read in one go over all connections, before rows are handed on: eight full blocks.
+/// Bytes read at once over all connections, before rows are passed on: eight full blocks.
 const BYTES_PER_POLL_MAX: usize = 8 * crate::block::STREAM_BLOCK_BYTES;
 
 /// Number of the listening socket in the set; connections have their partition's number.
@@ -85,7 +85,7 @@ impl TcpConnector {
     fn tcp_source(&self, request: SourceRequest) -> TcpSource {
         let usual = match self.endpoint.mode {
             Mode::Listen => OnClose::Reconnect,
-            // A query with checkpoints is to outlive its peer; one without may be a trial with a file
+            // A query with checkpoints should outlive its peer; one without may be an experiment with a file
             // that is sent once.
             Mode::Connect if request.saved => OnClose::Reconnect,
             Mode::Connect => OnClose::End,
@@ -134,11 +134,11 @@ impl SourceConnector for TcpConnector {
 struct Listening {
     listener: TcpListener,
     readiness: Readiness,
-    /// A peer may be waiting to be accepted.
+    /// Whether a peer may be waiting to be accepted.
     ready: bool,
-    /// A peer has ever connected.
+    /// Whether a peer has ever connected.
     was_called: bool,
-    /// The lack of room for more peers was reported.
+    /// Whether the lack of room for more peers was reported.
     has_said_full: bool,
 }
 
@@ -148,7 +148,7 @@ struct Caller {
     waker: Waker,
     /// How long to wait before it is called again; on its way with the dialer meanwhile.
     back_off: Option<BackOff>,
-    /// The peer is away: the dialer that calls it, and the partition that waits for it.
+    /// While the peer is not connected: the dialer, and the partition that waits for it.
     away: Option<(Dialer, u32)>,
 }
 
@@ -156,12 +156,12 @@ struct TcpSource {
     endpoint: Endpoint,
     on_close: OnClose,
     connections_max: usize,
-    /// All connections are another instance's.
+    /// All connections belong to another instance.
     idle: bool,
     spec: StreamSpec,
     listener: Option<Listening>,
     caller: Option<Caller>,
-    /// The sockets of the partitions; the two lists go in step.
+    /// The sockets of the partitions; the two lists have the same order.
     connections: Vec<Connection>,
     partitions: Vec<StreamPartition>,
     partitions_begun: u32,
@@ -169,7 +169,7 @@ struct TcpSource {
     first_read: usize,
     linger: Linger,
     events: VecDeque<SourcePoll>,
-    /// Until when the worker would have been told of bytes.
+    /// Until when the worker would have been woken for bytes.
     watched: Watched,
     has_said_broken: bool,
 }
@@ -212,7 +212,7 @@ impl TcpSource {
                 Err(error) => match NotAccepted::of(&error) {
                     NotAccepted::Nobody => listening.ready = false,
                     NotAccepted::Gone => {}
-                    // Until one of ours closes, or the next one calls.
+                    // Until one of ours closes, or the next peer connects.
                     NotAccepted::NoRoom => {
                         listening.ready = false;
                         self.say_full(&format!("can't take another connection: {error}"));
@@ -239,7 +239,8 @@ impl TcpSource {
 
     fn look(&mut self) -> Result<()> {
         let Some(listening) = &mut self.listener else {
-            // The one connection is registered with the waiter itself; only reading tells.
+            // The only connection is registered with the waiter itself; only reading shows whether it has
+            // bytes.
             for connection in &mut self.connections {
                 connection.readable = true;
             }
@@ -252,7 +253,7 @@ impl TcpSource {
                 somebody = true;
                 return;
             }
-            // Partitions are begun in the order of their numbers and keep it.
+            // Partitions start in the order of their numbers and keep it.
             let found = partitions.binary_search_by_key(&number, |part| u64::from(part.number));
             if let Ok(index) = found {
                 connections[index].readable = true;
@@ -287,14 +288,14 @@ impl TcpSource {
         if was_said {
             self.endpoint.note(&format!("{peer} is there"));
         }
-        // In this order: between the two the watermark would be let go.
+        // In this order: otherwise the watermark would be released in between.
         self.started(stream, peer);
         let ended = SourcePoll::PartitionEnded { partition: before };
         self.events.push_back(ended);
         Ok(())
     }
 
-    /// Calls the peer until it answers, for this partition.
+    /// Connects until the peer answers, for this partition.
     fn call(&mut self, partition: u32, what: &str) -> Result<()> {
         let Some(caller) = &mut self.caller else {
             return Ok(());
@@ -308,7 +309,7 @@ impl TcpSource {
         Ok(())
     }
 
-    /// Reads what there is; whether that was all.
+    /// Reads the available bytes; returns whether that was all.
     fn read(&mut self) -> bool {
         let mut budget = BYTES_PER_POLL_MAX;
         let mut begin_ns = None;
@@ -330,7 +331,8 @@ impl TcpSource {
         is_all
     }
 
-    /// Removes the first connection that is over and fully handed on, and returns what follows.
+    /// Removes the first connection that is over and whose rows were passed on, and returns what happens
+    /// next.
     fn take_ended(&mut self) -> Result<Option<SourcePoll>> {
         let Some(index) = (self.partitions.iter()).position(StreamPartition::is_finished) else {
             return Ok(None);
@@ -374,7 +376,7 @@ impl TcpSource {
         Ok(Some(SourcePoll::ConnectionLost))
     }
 
-    /// No peer is connected, and none is waited for.
+    /// Whether no peer is connected, and the source waits for none.
     fn is_over(&self) -> bool {
         let is_waiting = match (&self.listener, &self.caller) {
             (Some(listening), _) => self.on_close == OnClose::Reconnect || !listening.was_called,

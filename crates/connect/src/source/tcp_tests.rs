@@ -69,9 +69,9 @@ fn connects_and_ends_with_the_peer() {
     assert_eq!(partitions, [(0, address)]);
     let rows = drain(&mut source, &mut waiter);
     sender.join().unwrap();
-    assert_eq!(rows.texts.len(), 20_001);
-    assert_eq!(rows.texts[19_999], "0:20000:line 19999, some text");
-    assert_eq!(rows.texts[20_000], "0:20001:the last");
+    assert_eq!(rows.strings.len(), 20_001);
+    assert_eq!(rows.strings[19_999], "0:20000:line 19999, some text");
+    assert_eq!(rows.strings[20_000], "0:20001:the last");
     assert_eq!(rows.ended, [0]);
 }
 
@@ -103,8 +103,12 @@ fn lingers_after_the_first_row_and_stamps_it() {
     };
     assert!((before_ns + linger_ns..=now_ns() + linger_ns).contains(&time_ns));
     stream.write_all(b"another\n").unwrap();
-    let rows = drain_until(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
-    assert_eq!(rows.texts, ["0:1:half a line", "0:2:another"], "one chunk");
+    let rows = drain_until(&mut source, &mut waiter, |rows| !rows.strings.is_empty());
+    assert_eq!(
+        rows.strings,
+        ["0:1:half a line", "0:2:another"],
+        "one chunk"
+    );
     assert_eq!(rows.ingest_ns, [time_ns - linger_ns]);
     assert!(now_ns() >= time_ns);
 }
@@ -133,13 +137,13 @@ fn listens_to_many_peers_and_continues() {
         .into_iter()
         .for_each(|sender| sender.join().unwrap());
     assert_eq!(rows.started.len(), 20);
-    assert_eq!(rows.texts.len(), 20 * 500);
+    assert_eq!(rows.strings.len(), 20 * 500);
     // The source is still there for the next peer.
     assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
     let mut late = TcpStream::connect(address).unwrap();
     late.write_all(b"late\n").unwrap();
-    let rows = drain_until(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
-    assert_eq!(rows.texts, ["20:1:late"]);
+    let rows = drain_until(&mut source, &mut waiter, |rows| !rows.strings.is_empty());
+    assert_eq!(rows.strings, ["20:1:late"]);
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn regression_a_peer_that_restarts_does_not_end_a_query_with_state() {
     for (nth, end) in endings.into_iter().enumerate() {
         stream.write_all(b"one\ntwo\nand a h").unwrap();
         // A reset would discard what was not read.
-        wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 2);
+        wait_for(&mut source, &mut waiter, |rows| rows.strings.len() == 2);
         stream.write_all(b"al").unwrap();
         std::thread::sleep(Duration::from_millis(50));
         assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
@@ -188,7 +192,7 @@ fn regression_a_peer_that_restarts_does_not_end_a_query_with_state() {
             );
             assert!(rejected.reason.contains("broke"), "{}", rejected.reason);
         } else {
-            assert_eq!(rows.texts, [format!("{number}:3:and a hal")]);
+            assert_eq!(rows.strings, [format!("{number}:3:and a hal")]);
         }
         // Its partition stays until the next peer is there.
         assert_eq!(rows.ended, Vec::<u32>::new());
@@ -208,8 +212,8 @@ fn regression_a_reset_is_an_error() {
     source.open(&mut waiter).unwrap();
     let mut stream = peer.accept().unwrap().0;
     stream.write_all(b"a\nb\nc").unwrap();
-    let rows = wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 2);
-    assert_eq!(rows.texts, ["0:1:a", "0:2:b"]);
+    let rows = wait_for(&mut source, &mut waiter, |rows| rows.strings.len() == 2);
+    assert_eq!(rows.strings, ["0:1:a", "0:2:b"]);
     reset(stream);
     // The rows that came are passed on before the error.
     let begin = std::time::Instant::now();
@@ -242,9 +246,9 @@ fn a_query_with_state_waits_for_a_peer_that_is_not_there_yet() {
     assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
     let peer = TcpListener::bind(&free).unwrap();
     let sender = std::thread::spawn(move || peer.accept().unwrap().0.write_all(b"a\n"));
-    let rows = wait_for(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
+    let rows = wait_for(&mut source, &mut waiter, |rows| !rows.strings.is_empty());
     assert_eq!((rows.started, rows.ended), (vec![1], vec![0]));
-    assert_eq!((rows.texts, rows.lost), (vec!["1:1:a".to_string()], 0));
+    assert_eq!((rows.strings, rows.lost), (vec!["1:1:a".to_string()], 0));
     sender.join().unwrap().unwrap();
 }
 
@@ -259,7 +263,7 @@ fn on_close_says_what_a_close_means() {
     source.open(&mut waiter).unwrap();
     peer.accept().unwrap().0.write_all(b"a").unwrap();
     let rows = drain(&mut source, &mut waiter);
-    assert_eq!((&*rows.texts[0], rows.ended), ("0:1:a", vec![0]));
+    assert_eq!((&*rows.strings[0], rows.ended), ("0:1:a", vec![0]));
     // A listening source that ends with its last peer.
     let (mut source, address) = listening(&mut waiter, &end);
     let mut senders = [0, 1].map(|_| TcpStream::connect(address).unwrap());
@@ -268,7 +272,7 @@ fn on_close_says_what_a_close_means() {
         sender.write_all(b"a").unwrap();
     }
     drop(senders);
-    assert_eq!(drain(&mut source, &mut waiter).texts.len(), 2);
+    assert_eq!(drain(&mut source, &mut waiter).strings.len(), 2);
     // The table does not end, although the query has no state.
     let reconnect = [("on_close", "reconnect")];
     let address = peer.local_addr().unwrap().to_string();
@@ -276,8 +280,8 @@ fn on_close_says_what_a_close_means() {
     source.open(&mut waiter).unwrap();
     drop(peer.accept().unwrap());
     let next = std::thread::spawn(move || peer.accept().unwrap().0.write_all(b"b\n"));
-    let rows = wait_for(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
-    assert_eq!((&*rows.texts[0], rows.lost), ("1:1:b", 1));
+    let rows = wait_for(&mut source, &mut waiter, |rows| !rows.strings.is_empty());
+    assert_eq!((&*rows.strings[0], rows.lost), ("1:1:b", 1));
     next.join().unwrap().unwrap();
 }
 
@@ -306,12 +310,12 @@ fn records_of_hostile_peers_are_rejected_and_other_peers_continue() {
     half.write_all(b"half a line").unwrap();
     torn.write_all(b"a line\nhalf").unwrap();
     good.write_all(b"good\n").unwrap();
-    let rows = wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 2);
+    let rows = wait_for(&mut source, &mut waiter, |rows| rows.strings.len() == 2);
     assert_eq!(rows.started, [0, 1, 2, 3]);
     drop(half);
     reset(torn);
     let rows = wait_for(&mut source, &mut waiter, |rows| rows.ended.len() == 2);
-    assert_eq!(rows.texts, ["1:1:half a line"]);
+    assert_eq!(rows.strings, ["1:1:half a line"]);
     assert_eq!((rows.lost, rows.rejected.len()), (1, 1));
     assert_eq!(rows.rejected[0].record, "half");
     reset(silent);
@@ -322,8 +326,8 @@ fn records_of_hostile_peers_are_rejected_and_other_peers_continue() {
         "no line, no bad record"
     );
     good.write_all(b"still there\n").unwrap();
-    let rows = wait_for(&mut source, &mut waiter, |rows| !rows.texts.is_empty());
-    assert_eq!(rows.texts, ["3:2:still there"]);
+    let rows = wait_for(&mut source, &mut waiter, |rows| !rows.strings.is_empty());
+    assert_eq!(rows.strings, ["3:2:still there"]);
 }
 
 #[test]
@@ -336,14 +340,14 @@ fn connections_beyond_the_limit_wait_their_turn() {
         stream
     };
     let first = [0, 1, 2, 3].map(connect);
-    let rows = wait_for(&mut source, &mut waiter, |rows| rows.texts.len() == 4);
+    let rows = wait_for(&mut source, &mut waiter, |rows| rows.strings.len() == 4);
     assert_eq!(rows.started.len(), 4);
     let others = (4..50).map(connect).collect::<Vec<_>>();
     assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
     assert_eq!(source.connections.len(), 4);
     drop((first, others));
     let rows = wait_for(&mut source, &mut waiter, |rows| rows.ended.len() == 50);
-    assert_eq!(rows.texts.len(), 46);
+    assert_eq!(rows.strings.len(), 46);
 }
 
 /// Only the eight peers that always had a full block of text were ever read.
@@ -369,7 +373,7 @@ fn regression_busy_peers_do_not_starve_others() {
     let mut quiet = TcpStream::connect(address).unwrap();
     quiet.write_all(b"quiet\n").unwrap();
     wait_for(&mut source, &mut waiter, |rows| {
-        rows.texts
+        rows.strings
             .last()
             .is_some_and(|text| text.ends_with(":quiet"))
     });

@@ -34,7 +34,7 @@ pub(super) fn write(
     definition: &TableDefinition,
     options: &Options<'_>,
 ) -> Result<Arc<dyn SinkConnector>, OptionError> {
-    // A file of SQLite has one writer at a time.
+    // A SQLite file has one writer at a time.
     const WRITERS_MAX: usize = 1;
     let table = table(definition, options)?;
     Ok(Arc::new(DatabaseSink::new(&table, WRITERS_MAX)))
@@ -59,7 +59,7 @@ struct File(PathBuf);
 
 impl Server for File {
     fn connect(&self, table: &Arc<Table>) -> Attempt<Box<dyn Client>> {
-        // Without CREATE: an empty database would only hide a path that is wrong.
+        // Without CREATE: an empty database would only hide a wrong path.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         if !Path::new(&self.0).exists() {
             return Err(Failure::new("there is no such file")
@@ -75,18 +75,18 @@ impl Server for File {
     }
 }
 
-/// Looks whether the table has the columns.
+/// Checks that the table has the columns.
 fn find(connection: &Connection, table: &Table) -> Attempt<()> {
-    let texts = |sql: &str, name: &str| -> Attempt<Vec<String>> {
+    let strings = |sql: &str, name: &str| -> Attempt<Vec<String>> {
         let mut statement = connection.prepare(sql).map_err(failure)?;
         let rows = statement.query_map([name], |row| row.get(0));
         let rows = rows.map_err(failure)?.collect::<Result<Vec<String>, _>>();
         rows.map_err(failure)
     };
-    let columns = texts("SELECT name FROM pragma_table_xinfo(?1)", &table.name)?;
+    let columns = strings("SELECT name FROM pragma_table_xinfo(?1)", &table.name)?;
     if columns.is_empty() {
         let sql = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name <> ?1";
-        let tables = texts(sql, &table.name)?;
+        let tables = strings(sql, &table.name)?;
         return Err(no_table(&table.name, &tables));
     }
     for field in table.schema.fields() {
@@ -119,7 +119,7 @@ struct SqliteClient {
     connection: Connection,
 }
 
-/// How a text is bound: SQLite keeps a type with each value.
+/// How a string is bound: SQLite stores a type with each value.
 #[derive(Clone, Copy)]
 enum Binding {
     Integer,
@@ -233,7 +233,7 @@ impl RowBytes {
     }
 }
 
-/// Gives the rows of a statement; whether more are wanted.
+/// Passes on the rows of a statement; returns whether more are wanted.
 fn each_row(
     statement: &mut Statement<'_>,
     values: &[Bound<'_>],
@@ -259,7 +259,7 @@ impl Client for SqliteClient {
         each_row(&mut statement, &[], select.columns.len(), each).map(|_| ())
     }
 
-    /// There is no server to go to: a statement for each key, all within one transaction.
+    /// There is no server, so no round trips: one statement for each key, all within one transaction.
     fn look_up(
         &mut self,
         select: &Select,
@@ -317,11 +317,11 @@ impl Client for SqliteClient {
         run(delete, &changes.deleted, &self.table.primary_key)
     }
 
-    fn note(&mut self, statement: &str, texts: &[&str]) -> Attempt<Vec<String>> {
+    fn note(&mut self, statement: &str, strings: &[&str]) -> Attempt<Vec<String>> {
         let statement = statement.replace('$', "?");
         let mut statement = self.connection.prepare(&statement).map_err(failure)?;
-        let texts = rusqlite::params_from_iter(texts);
-        let mut rows = statement.query(texts).map_err(failure)?;
+        let strings = rusqlite::params_from_iter(strings);
+        let mut rows = statement.query(strings).map_err(failure)?;
         let mut first = Vec::new();
         while let Some(row) = rows.next().map_err(failure)? {
             first.push(row.get(0).map_err(failure)?);

@@ -1,11 +1,11 @@
-//! Connects to a peer that is away, again and again.
+//! Connects to a peer, repeatedly until it answers.
 //!
-//! On a thread of its own, since looking a name up and connecting may block: it sleeps between two tries, and
-//! the worker sleeps until it is woken with the connection. So waiting costs the worker nothing, and a stop
-//! takes effect at once.
+//! This runs on its own thread, since name resolution and connecting may block: it sleeps between two
+//! attempts, and the worker sleeps until it is woken with the connection. So waiting costs the worker
+//! nothing, and a stop takes effect immediately.
 //!
-//! Shutdown: dropping the [`Dialer`] ends the pause between two tries at once. A try that has begun ends by
-//! itself, within the time that a peer may take, and its connection is closed.
+//! Shutdown: dropping the [`Dialer`] ends the pause between two attempts immediately. An attempt in progress
+//! ends within the time that a peer may take, and its connection is closed.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -18,18 +18,18 @@ use slackwater_engine::link::Waker;
 
 use super::Endpoint;
 
-/// The pause before a peer is called again: the first one, and the longest.
+/// The pause before reconnecting: the first one, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// How long to wait before a peer is called again: twice as long after each try, unless a connection has
-/// lasted. A peer that accepts and closes at once is not called in a loop.
+/// How long to wait before reconnecting: twice as long after each attempt, unless a connection has lasted. So
+/// a peer that accepts and closes immediately does not cause a busy loop.
 #[derive(Debug)]
 pub(crate) struct BackOff {
     next: Duration,
     /// The time of the last connection.
     since: Option<Instant>,
-    /// The loss of the last connection was reported, so its successor is, too.
+    /// Whether the loss of the last connection was reported, so that its successor is, too.
     was_said: bool,
 }
 
@@ -67,7 +67,7 @@ impl BackOff {
     fn pause(&mut self) -> Duration {
         let longest = self.next;
         self.next = (longest * 2).min(PAUSE_MAX);
-        // Each of these has keys of its own.
+        // Each of these has its own keys.
         let random = RandomState::new().build_hasher().finish();
         let half_ns = longest.as_nanos() as u64 / 2;
         Duration::from_nanos(half_ns + random % (half_ns + 1))
@@ -83,7 +83,7 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// Calls the peer until it answers, and wakes the worker then.
+    /// Connects until the peer answers, and then wakes the worker.
     pub(crate) fn start(endpoint: &Endpoint, back_off: BackOff, waker: Waker) -> Result<Dialer> {
         let (stop, stopped) = channel::<()>();
         let (answer, answered) = sync_channel(1);
@@ -119,7 +119,7 @@ impl Dialer {
         self.answer.try_recv().ok()
     }
 
-    /// The same, if it answers within a time.
+    /// The connection, if the peer answers within the given time.
     pub(crate) fn answer_within(&self, time: Duration) -> Option<(TcpStream, BackOff)> {
         self.answer.recv_timeout(time).ok()
     }
@@ -143,18 +143,18 @@ mod tests {
             longest = (longest * 2).min(PAUSE_MAX);
         }
         assert_eq!(longest, PAUSE_MAX);
-        // One that is there for a moment changes nothing, and is not spoken of.
+        // A short connection changes nothing, and is not reported.
         back_off.connected();
         assert!(!back_off.lost());
         assert!(back_off.pause() >= PAUSE_MAX / 2);
-        // One that lasted does.
+        // A connection that lasted resets the pause.
         back_off.since = Instant::now().checked_sub(PAUSE_MAX * 2);
         assert!(back_off.lost());
         assert!(back_off.pause() <= PAUSE_MIN);
     }
 
     #[test]
-    fn a_peer_that_is_away_is_called_until_it_answers() {
+    fn an_unavailable_peer_is_retried_until_it_answers() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = Endpoint {
             table: "t".into(),

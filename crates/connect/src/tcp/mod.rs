@@ -1,5 +1,5 @@
-//! What the tcp source and sink have in common: the peer's address, connecting and listening, and what
-//! follows when a connection ends.
+//! Code that the tcp source and sink share: the peer's address, connecting and listening, and what happens
+//! when a connection ends.
 
 mod dialer;
 
@@ -16,12 +16,12 @@ pub(crate) use dialer::{BackOff, Dialer};
 /// How long the peer may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections that wait in the kernel until they are accepted; it allows no more than
-/// `net.core.somaxconn`. Of a burst that is larger some try again after a second.
+/// Connections that wait in the kernel until they are accepted; it allows no more than `net.core.somaxconn`.
+/// In a larger burst, some peers retry after a second.
 const BACKLOG_MAX: i32 = 4_096;
 
-/// The kernel probes a silent peer's host after this time, and gives up after this many
-/// questions: a host that lost its power sends no end of the connection.
+/// The kernel probes a silent peer's host after this time, and gives up after this many probes: a host that
+/// lost power does not close its connections.
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBES: u32 = 3;
 
@@ -32,16 +32,16 @@ pub(crate) enum Mode {
     Listen,
 }
 
-/// What follows when a connection is over.
+/// What happens when a connection is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnClose {
-    /// The next one is waited for.
+    /// Wait for the next one.
     Reconnect,
-    /// A source has ended; a sink has failed.
+    /// A source ends; a sink fails.
     End,
 }
 
-/// Where a tcp table's peer is.
+/// The peer of a tcp table.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     /// The table, for messages.
@@ -91,7 +91,7 @@ impl Endpoint {
         Ok(addresses.collect())
     }
 
-    /// Calls the peer. Blocks, for [`CONNECT_TIMEOUT`] at most for each of its addresses.
+    /// Connects to the peer. Blocks, for at most [`CONNECT_TIMEOUT`] for each of its addresses.
     pub(crate) fn connect(&self) -> Result<TcpStream> {
         let mut failure = std::io::Error::from(ErrorKind::AddrNotAvailable);
         for address in self.resolve()? {
@@ -125,18 +125,18 @@ impl Endpoint {
             })
     }
 
-    /// Says something that the user should know while the query runs.
+    /// Prints a warning while the query runs.
     pub(crate) fn warn(&self, what: &str) {
         eprintln!("warning: table '{}': {what}", self.table);
     }
 
-    /// Says that what a warning was about is over.
+    /// Prints a note that the cause of a warning is gone.
     pub(crate) fn note(&self, what: &str) {
         eprintln!("note: table '{}': {what}", self.table);
     }
 }
 
-/// Who is at the other end, for messages.
+/// The address of the peer, for messages.
 pub(crate) fn peer_of(stream: &TcpStream, endpoint: &Endpoint) -> String {
     stream
         .peer_addr()
@@ -149,7 +149,7 @@ pub(crate) fn set_up(stream: &TcpStream) -> std::io::Result<()> {
     keep_alive(stream)
 }
 
-/// Lets the kernel ask a silent peer's host for a sign of life.
+/// Lets the kernel probe a silent peer's host.
 pub(crate) fn keep_alive(stream: &TcpStream) -> std::io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -159,14 +159,15 @@ pub(crate) fn keep_alive(stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What came of accepting a connection, where it is not one.
+/// The outcome of accepting a connection, if there is none.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotAccepted {
-    /// Nobody waits.
+    /// No peer waits.
     Nobody,
-    /// This one is gone; there may be others. Linux hands errors of a connection's network over with it.
+    /// This connection is gone; there may be others. Linux reports network errors of a connection here.
     Gone,
-    /// There is no room for another one now: the process has no descriptors left, or the host no memory.
+    /// There is no room for another connection now: the process has no descriptors left, or the host no
+    /// memory.
     NoRoom,
     /// The socket can't listen any more.
     Failed,

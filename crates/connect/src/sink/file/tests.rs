@@ -26,13 +26,13 @@ fn of_file(path: &Path, options: &[(&str, &str)]) -> TableDefinition {
 }
 
 fn chunk(numbers: &[i64]) -> Chunk {
-    let texts = numbers.iter().map(|n| Some("x".repeat(*n as usize % 7)));
+    let strings = numbers.iter().map(|n| Some("x".repeat(*n as usize % 7)));
     let columns: [(&str, ArrayRef); 2] = [
         (
             "n",
             Arc::new(PrimitiveArray::<Int64Type>::from(numbers.to_vec())),
         ),
-        ("s", Arc::new(texts.collect::<StringViewArray>())),
+        ("s", Arc::new(strings.collect::<StringViewArray>())),
     ];
     Chunk::new(RecordBatch::try_from_iter(columns).unwrap(), 0)
 }
@@ -53,7 +53,7 @@ fn numbers_in(path: &Path, options: &[(&str, &str)]) -> Vec<i64> {
     let source = crate::source(&table).unwrap().source(request(&[0]));
     let read = read_all(&mut *source.unwrap());
     assert_eq!(read.rejected, []);
-    let numbers = read.texts.iter().map(|text| text.rsplit(':').next());
+    let numbers = read.strings.iter().map(|text| text.rsplit(':').next());
     numbers.map(|text| text.unwrap().parse().unwrap()).collect()
 }
 

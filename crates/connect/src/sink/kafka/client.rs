@@ -17,23 +17,23 @@ use crate::kafka::settings::Cluster;
 /// How long a broker may take to create a topic that is written for the first time.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often something is read that is waited for.
+/// How often to poll for something that is awaited.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// Events that are handled in one go: more than there are batches under way.
 const EVENTS_MAX: usize = 10_000;
 
-/// The fix when another producer has taken the name.
+/// The hint if another producer has taken the id.
 pub(super) const FENCED: &str = "the query was started again elsewhere; or another one has the same \
                                  'transactional.id.prefix': give each its own";
 
-/// A producer and the queue of its events, which goes before it.
+/// A producer and the queue of its events, which is dropped first.
 pub(super) struct Client {
     events: EventQueue,
     waker: Waker,
     pub(super) producer: Producer,
     place: String,
-    /// What to do about a row that could not be delivered.
+    /// The hint for a row that could not be delivered.
     mend: &'static str,
 }
 
@@ -57,11 +57,10 @@ impl Client {
         }
     }
 
-    /// Hears of deliveries; fails when a row could not be delivered.
+    /// Handles delivery reports; fails if a row could not be delivered.
     pub(super) fn hear(&self) -> Result<()> {
         let mut heard = 0;
-        // Each event is taken out by one poll. The queue wakes only when it was empty, so it is
-        // emptied.
+        // One poll takes one event. The queue only wakes the worker if it was empty, so it must be emptied.
         while self.events.length() > 0 {
             if heard == EVENTS_MAX {
                 self.waker.wake();
@@ -73,7 +72,7 @@ impl Client {
         if heard == 0 { Ok(()) } else { self.check() }
     }
 
-    /// Fails when a row could not be delivered, or the producer is of no more use.
+    /// Fails if a row could not be delivered, or if the producer has failed.
     pub(super) fn check(&self) -> Result<()> {
         let context: &Context = self.producer.context();
         if let Some((code, reason)) = self.producer.client().fatal_error() {
@@ -92,13 +91,13 @@ impl Client {
         }
     }
 
-    /// Whether every row that the producer has taken is delivered.
+    /// Whether all rows that the producer has accepted are delivered.
     pub(super) fn is_delivered(&self) -> bool {
         self.producer.in_flight_count() == 0
     }
 }
 
-/// Makes sure that the topic exists, so that a missing right is reported before any work is done.
+/// Checks that the topic exists, so that missing permissions are reported before any work is done.
 pub(super) fn find_topic(
     cluster: &Cluster,
     presence: &Arc<Presence>,
@@ -111,7 +110,7 @@ pub(super) fn find_topic(
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
-        // Asking has created it, where brokers create topics automatically.
+        // The request has created it, if brokers create topics automatically.
         if matches!(error, NoTopic::Missing) && begin.elapsed() < CREATION_TIMEOUT {
             std::thread::sleep(LOOK);
             continue;
@@ -121,7 +120,7 @@ pub(super) fn find_topic(
     }
 }
 
-/// The code of an error, also of one about a transaction.
+/// The code of an error, including errors of transactions.
 pub(super) fn code_of(error: &KafkaError) -> Option<Code> {
     match error {
         KafkaError::Transaction(error) => Some(error.code()),

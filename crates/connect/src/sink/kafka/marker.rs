@@ -1,7 +1,7 @@
-//! The marker: which transaction of a sink was committed last.
+//! The marker records which transaction of a sink was committed last.
 //!
-//! It is the offset of a consumer group that has no members, and is written in the transaction that
-//! it names: brokers commit both or none. So a later incarnation can ask whether it was committed.
+//! It is the offset of a consumer group that has no members, and is written in the transaction that it names:
+//! brokers commit both or neither. So a later incarnation can find out whether it was committed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::kafka::settings::Cluster;
 /// that has just started reads its groups first.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long one question may take.
+/// How long one request may take.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// The marker of one sink.
@@ -62,7 +62,7 @@ impl Marker {
     }
 }
 
-/// What brokers have answered.
+/// The answer of the brokers.
 fn token(list: &TopicPartitionList) -> std::result::Result<Option<Result<Token>>, KafkaError> {
     for element in list.elements() {
         element.error()?;
@@ -88,11 +88,11 @@ fn metadata(list: &TopicPartitionList) -> String {
     }
 }
 
-/// What a transaction commits as its marker.
+/// The marker that a transaction commits.
 pub(super) fn offsets(topic: &str, token: Token) -> TopicPartitionList {
     let mut list = TopicPartitionList::with_capacity(1);
     let mut element = list.add_partition(topic, 0);
-    // The offset is for people who look at the group; a number that is no offset is left out.
+    // The offset is only informative; a number that is not a valid offset is omitted.
     let number = i64::try_from(token.number).unwrap_or(0);
     let _ = element.set_offset(Offset::Offset(number));
     element.set_metadata(token.to_string());

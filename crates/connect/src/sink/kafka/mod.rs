@@ -1,21 +1,19 @@
 //! The kafka sink: each row is a message of a topic.
 //!
 //! ```text
-//! rows          a chunk's rows as messages
-//! client        librdkafka's producer, which takes them
-//! sink          both, on the worker
-//! transactions  the producers of a sink that takes part in checkpoints
-//! token, marker which transaction was committed last, for the incarnation after a crash
+//! rows          a chunk's rows as messages client        librdkafka's producer, which takes them sink
+//! both, on the worker transactions  the producers of a sink that is checkpointed token, marker which
+//! transaction was committed last, for the incarnation after a crash
 //! ```
 //!
-//! librdkafka's producer takes rows into a bounded queue, sends them in batches, tries again what
-//! was not acknowledged, and reports each row's delivery. While its queue is full the sink is not
-//! ready, and a report wakes the worker. At the end everything is delivered, or the query fails: a
-//! row is given up only when no broker has taken it for `delivery.timeout.ms`.
+//! librdkafka's producer takes rows into a bounded queue, sends them in batches, tries again what was not
+//! acknowledged, and reports each row's delivery. While its queue is full the sink is not ready, and a report
+//! wakes the worker. At the end everything is delivered, or the query fails: a row is only given up if no
+//! broker has accepted it for `delivery.timeout.ms`.
 //!
-//! The producer is idempotent: a retry neither doubles nor reorders rows. Without checkpoints, a query
-//! that is started again writes its rows again. With them, what is written between two checkpoints is
-//! one transaction, which is committed when the checkpoint is stored.
+//! The producer is idempotent: a retry neither duplicates nor reorders rows. Without checkpoints, a query
+//! that is started again writes its rows again. With them, the rows between two checkpoints form one
+//! transaction, which is committed when the checkpoint is stored.
 
 mod client;
 mod marker;
@@ -54,7 +52,7 @@ pub(crate) struct KafkaConnector {
     cluster: Arc<Cluster>,
     presence: Arc<Presence>,
     delivering: Delivering,
-    /// What sinks have prepared and the connector commits: both are in one process.
+    /// The transactions that sinks prepare and the connector commits; both are in one process.
     transactions: Arc<Transactions>,
 }
 
@@ -123,7 +121,8 @@ impl SinkConnector for KafkaConnector {
 
     fn capabilities(&self) -> SinkCapabilities {
         let (max_instances_saved, delivery) = match self.delivering.exactly_once {
-            // Several transactions can't be committed at once: after a crash some would be, and some not.
+            // Several transactions can't be committed atomically: after a crash some would be committed, and
+            // some not.
             true => (1, Delivery::ExactlyOnce),
             false => (usize::MAX, Delivery::AtLeastOnce),
         };

@@ -1,8 +1,8 @@
 //! Recovery, before a query runs: fences earlier incarnations, and asks what they have committed.
 //!
-//! A checkpoint names the transactions that are to be committed once it is stored. They died with their
-//! process, unless they were committed: the [marker](super::marker) says which was the last one. Up to
-//! that one all are there, and none after it, since transactions are committed in order.
+//! A checkpoint names the transactions to commit once it is stored. They were lost with their process unless
+//! they were committed; the [marker](super::marker) says which one was committed last. All transactions up to
+//! that one are committed, and none after it, since they are committed in order.
 
 use std::time::Instant;
 
@@ -15,14 +15,14 @@ use super::token::Token;
 use super::transactions::{PRODUCERS_MAX, Transactions, commit};
 use crate::kafka::client::Producer;
 
-/// A query begins from nothing: whatever an earlier one has committed is not its own.
+/// Starts a query from nothing: whatever an earlier one has committed does not matter.
 pub(super) fn begin(transactions: &Transactions) -> Result<()> {
     let producers = transactions.fence(0..PRODUCERS_MAX)?;
     let marker = read(transactions)?;
     mark_none(transactions, &producers[0], &marker)
 }
 
-/// A query resumes from a checkpoint, of whose transactions this is the newest.
+/// Resumes a query from a checkpoint whose newest transaction is `newest`.
 pub(super) fn recover(
     transactions: &Transactions,
     newest: Option<Token>,
@@ -42,7 +42,7 @@ pub(super) fn recover(
         (Some(newest), Some(last)) => {
             judge(newest, last, exactly_once).map_err(|error| error.at(&transactions.place()))
         }
-        // Rows twice are allowed, and rows that are missing are not.
+        // Duplicate rows are allowed, missing rows are not.
         (Some(_), None) if !exactly_once => Ok(Recovered::Lost),
         (Some(newest), None) => {
             let reason =
@@ -50,7 +50,7 @@ pub(super) fn recover(
             let mend = "brokers forget it with the topic, and offsets.retention.minutes after the \
                         last commit; or 'topic' or 'transactional.id.prefix' is another one now. \
                         With 'at_least_once' the query goes back to a checkpoint without \
-                        transactions; or begin anew";
+                        transactions; or start over";
             Err(Error::new(transactions.place(), reason).mend(mend))
         }
     }
@@ -79,8 +79,8 @@ fn read(transactions: &Transactions) -> Result<Marker> {
     )
 }
 
-/// Says that nothing is committed yet: without that, a marker that is missing could be one that brokers
-/// have forgotten.
+/// Records that nothing is committed yet: otherwise a missing marker could be one that brokers have
+/// discarded.
 fn mark_none(transactions: &Transactions, producer: &Producer, marker: &Marker) -> Result<()> {
     let until = Instant::now() + transactions.cluster.transaction_timeout();
     let ends = || Instant::now() > until;

@@ -1,4 +1,4 @@
-//! Rows as messages, until the producer takes them.
+//! Rows as messages, until the producer accepts them.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::format::Format;
 use crate::kafka::client::Producer;
 use crate::kafka::settings::Keys;
 
-/// Rows of one chunk that the producer has not taken yet.
+/// The rows of one chunk that the producer has not accepted yet.
 pub(super) struct Rows {
     topic: String,
     encoder: Encoder,
-    /// The columns of the key, and what writes them.
+    /// The columns of the key, and their encoder.
     key: Option<(Vec<usize>, Encoder)>,
     values: Texts,
     keys: Texts,
-    /// A message replaces the last one of its key: a row that goes is a message without a value.
+    /// Whether a message replaces the last one of its key: then a removed row is a message without a value.
     replaces: bool,
-    /// Which of the rows go, where some do.
+    /// The removed rows, if there are any.
     gone: Vec<bool>,
-    /// The first that the producer has not taken.
+    /// The first row that the producer has not accepted.
     next: usize,
 }
 
@@ -84,7 +84,7 @@ impl Rows {
     pub(super) fn take(&mut self, chunk: &Chunk) -> Result<()> {
         let mut chunk = chunk.clone();
         if let (true, Some(kinds)) = (self.replaces, &chunk.kinds) {
-            // The old value of a row is not needed where the new one replaces it.
+            // The old value of a row is not needed if the new one replaces it.
             let stays = kinds
                 .values()
                 .iter()
@@ -112,7 +112,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Hands over what the producer takes; whether that was all.
+    /// Passes on the rows that the producer accepts; returns whether these were all.
     pub(super) fn send(&mut self, producer: &Producer, servers: &str) -> Result<bool> {
         while self.next < self.values.ends.len() {
             let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&self.topic);

@@ -16,19 +16,19 @@ use super::transactions::{Transactions, abort};
 use crate::kafka::presence::Presence;
 use crate::kafka::settings::Cluster;
 
-/// What to do about a row that could not be delivered.
+/// The hint for a row that could not be delivered.
 const TWICE: &str = "what was written before may be there: read the topic before writing it again";
 
-/// What becomes of rows.
+/// How rows are delivered.
 pub(super) enum Mode {
-    /// They are delivered; the query takes no checkpoints.
+    /// Rows are delivered; the query takes no checkpoints.
     Once,
-    /// They are delivered before a checkpoint is stored.
+    /// Rows are delivered before a checkpoint is stored.
     AtLeastOnce,
-    /// They are committed with the checkpoint.
+    /// Rows are committed with the checkpoint.
     ExactlyOnce {
         transactions: Arc<Transactions>,
-        /// The last transaction that was prepared, and what incarnation this is.
+        /// The last transaction that was prepared, and this incarnation.
         last: Token,
     },
 }
@@ -38,11 +38,11 @@ pub(super) struct KafkaSink {
     presence: Arc<Presence>,
     rows: Rows,
     mode: Mode,
-    /// The producer that takes rows; none while there is no transaction.
+    /// The producer that takes rows; `None` while there is no transaction.
     client: Option<Arc<Client>>,
     /// When its transaction began.
     begun: Instant,
-    /// The one before, until what it has taken is delivered: rows keep their order.
+    /// The previous producer, until its rows are delivered: rows keep their order.
     before: Option<Arc<Client>>,
 }
 
@@ -69,7 +69,7 @@ impl KafkaSink {
         clients.try_for_each(|client| client.hear())
     }
 
-    /// Hands over what the producer takes; whether that was all.
+    /// Passes on the rows that the producer accepts; returns whether these were all.
     fn send(&mut self) -> Result<bool> {
         if self.rows.is_empty() {
             return Ok(true);
@@ -92,7 +92,7 @@ impl KafkaSink {
         }
     }
 
-    /// Hands over everything, which may wait for brokers, or for the commit of an earlier transaction.
+    /// Passes on all rows, which may wait for brokers, or for the commit of an earlier transaction.
     fn send_all(&mut self) -> Result<()> {
         loop {
             self.hear()?;
@@ -196,7 +196,7 @@ impl Sink for KafkaSink {
         if let Some(client) = self.client.take()
             && failed
         {
-            // The query has failed: what is not out yet stays here.
+            // The query has failed: rows that were not sent yet are dropped.
             match &self.mode {
                 Mode::ExactlyOnce { .. } => abort(&client.producer),
                 _ => client

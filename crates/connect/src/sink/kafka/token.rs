@@ -4,17 +4,17 @@ use std::fmt;
 
 use slackwater_engine::error::{Error, Result};
 
-/// The name of a transaction: a later one is greater.
+/// The name of a transaction. Later names are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Token {
     /// The incarnation that has written it.
     pub(super) epoch: u64,
-    /// Its number in the incarnation, from 1.
+    /// The transaction's number in the incarnation, from 1.
     pub(super) number: u64,
 }
 
 impl Token {
-    /// Before every transaction.
+    /// The token before every transaction.
     pub(super) const NONE: Token = Token {
         epoch: 0,
         number: 0,
@@ -47,9 +47,9 @@ mod tests {
 
     #[test]
     fn tokens_come_back_and_later_ones_are_greater() {
-        let texts = ["0-0", "3-1", "3-2", "3-10", "12-1"];
-        let tokens = texts.map(|text| Token::parse(text).unwrap());
-        assert_eq!(tokens.map(|token| token.to_string()), texts);
+        let strings = ["0-0", "3-1", "3-2", "3-10", "12-1"];
+        let tokens = strings.map(|text| Token::parse(text).unwrap());
+        assert_eq!(tokens.map(|token| token.to_string()), strings);
         assert!(tokens.is_sorted());
         for text in ["", "3", "3-", "-1", "a-1", "3-1-2"] {
             Token::parse(text).unwrap_err();

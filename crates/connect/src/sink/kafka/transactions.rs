@@ -1,10 +1,10 @@
-//! The transactions of one sink: what is written between two checkpoints is one.
+//! The transactions of one sink: the rows between two checkpoints form one.
 //!
-//! A broker knows one transaction for each name of a producer, so producers take turns: while one's is
-//! waiting for its checkpoint, the next one takes rows. The sink prepares on its worker, the connector
-//! commits on another thread, in the order in which they were prepared; this is what they share.
+//! A broker has one transaction per transactional id, so producers take turns: while one waits for its
+//! checkpoint, the next one takes rows. The sink prepares transactions on its worker, the connector commits
+//! them on another thread, in the order in which they were prepared; this module is what they share.
 //!
-//! librdkafka can't go on with another process's transaction. So what is prepared dies with its
+//! librdkafka can't continue another process's transaction. So a prepared transaction is lost with its
 //! process, and the query then resumes from the checkpoint before; see [`super::recovery`].
 //!
 //! Shutdown: producers go with the connector. A transaction that is not committed by then is aborted
@@ -28,20 +28,20 @@ use crate::kafka::client::Producer;
 use crate::kafka::presence::Presence;
 use crate::kafka::settings::Cluster;
 
-/// Producers of one sink: one takes rows, one is being committed, and one waits for a checkpoint that
-/// is being stored. All of them are fenced when a query is restored.
+/// Producers of one sink: one takes rows, one is being committed, and one waits for a checkpoint that is
+/// being stored. A query that resumes fences all of them.
 pub(super) const PRODUCERS_MAX: usize = 3;
 
-/// Those that take turns where everything goes as it should.
+/// The producers that take turns if nothing fails.
 const PRODUCERS_AT_FIRST: usize = 2;
 
-/// How long a broker may take to fence the previous owner of the name, and end its transaction.
+/// How long a broker may take to fence the previous owner of the id, and end its transaction.
 const FENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long one attempt may take; then it is decided whether to try again.
+/// How long one attempt may take before deciding whether to try again.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// How long a query that has failed waits for its transaction's end: readers wait for that, too.
+/// How long a failed query waits for the end of its transaction, for which readers wait, too.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What happens when a failed query is restarted, for messages.
@@ -78,7 +78,7 @@ struct Prepared {
     token: Token,
     client: Arc<Client>,
     begun: Instant,
-    /// Its checkpoint is stored.
+    /// Whether its checkpoint is stored.
     is_asked: bool,
 }
 
@@ -117,7 +117,7 @@ impl Transactions {
         if let Some(first) = producers.first() {
             find_topic(&self.cluster, &self.presence, first)?;
         }
-        // At the same time, since most of it is waiting: a restored query stands still meanwhile.
+        // In parallel, since most of the time is waiting, during which a restored query does nothing.
         std::thread::scope(|scope| {
             let fencing = producers
                 .iter()
@@ -167,7 +167,7 @@ impl Transactions {
         }
         let made = producers.len();
         let producers = producers.into_iter().rev();
-        // What an earlier sink of this connector has prepared was aborted by fencing it.
+        // Transactions that an earlier sink of this connector has prepared were aborted by fencing it.
         *self.state() = State {
             free: producers.map(|one| self.client(one, waker)).collect(),
             made,
@@ -280,7 +280,7 @@ impl Transactions {
         .map_err(|error| self.broken(&error, "commit", prepared.begun.elapsed()))
     }
 
-    /// What it means that a transaction can't go on.
+    /// The error for a transaction that can't continue.
     fn broken(&self, error: &KafkaError, what: &str, age: Duration) -> Error {
         let timeout = self.cluster.transaction_timeout();
         let has_ended = matches!(
@@ -303,7 +303,7 @@ impl Transactions {
                     timeout.as_secs()
                 ),
                 "take checkpoints more often, or set 'properties.transaction.timeout.ms' and the \
-                 broker's transaction.max.timeout.ms; the query goes on from the checkpoint before",
+                 broker's transaction.max.timeout.ms; the query resumes from the checkpoint before",
             )
         } else if has_ended {
             (
@@ -316,18 +316,18 @@ impl Transactions {
         Error::new(self.place(), reason).mend(mend)
     }
 
-    /// The query has failed: what is not being committed stays so.
+    /// The query has failed: transactions that are not being committed are not committed any more.
     pub(super) fn give_up(&self) {
         self.state().given_up = true;
     }
 }
 
-/// Drops what a transaction has written, as far as that can be done quickly.
+/// Aborts a transaction, as far as that can be done quickly.
 pub(super) fn abort(producer: &Producer) {
     producer.purge(PurgeConfig::default().queue().inflight());
-    // Who has purged hears of it, or the transaction waits for that.
+    // Purged rows are reported: without reading the reports, the transaction would wait for them.
     let _ = producer.flush(ABORT_TIMEOUT);
-    // Nothing depends on it: the next to have the name does the same.
+    // Nothing depends on it: the next owner of the id does the same.
     let _ = producer.abort_transaction(ABORT_TIMEOUT);
 }
 

@@ -1,4 +1,4 @@
-//! What is in a file: lines of text, or columns.
+//! The contents of a file: lines of text, or columns.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Contents {
         }
     }
 
-    /// Whether a mark is what it takes to go on.
+    /// Whether a mark is needed to resume.
     pub(super) fn is_sought_by_mark(&self) -> bool {
         matches!(self, Contents::Lines(lines) if lines.packing.is_none())
     }
@@ -58,11 +58,11 @@ impl Contents {
 /// Lines of text.
 pub(super) struct Lines {
     input: Box<dyn Read + Send>,
-    /// A compressed file can't be sought in.
+    /// Whether the file is compressed, so that seeking is not supported.
     packing: Option<Packing>,
     records: RecordReader,
     ended: bool,
-    /// Reading failed; reported after the rows before it.
+    /// The error, reported after the rows before it.
     failure: Option<std::io::Error>,
 }
 
@@ -81,7 +81,7 @@ impl Lines {
         }
     }
 
-    /// A compressed file without a byte: zstd would take it for a whole one.
+    /// An empty compressed file: zstd would accept it as complete.
     pub(super) fn cut_to_nothing(mut self) -> Lines {
         self.failure = Some(ErrorKind::UnexpectedEof.into());
         self

@@ -17,7 +17,7 @@ use crate::format::Format;
 use crate::lines::{Mark, RecordReader};
 use crate::packing::Packing;
 
-/// What to do about a file that is not the one that was read before.
+/// The hint for a file that is not the one that was read before.
 const MEND: &str = "put the file back as it was, or start over without the checkpoints";
 
 /// Counts what is read from the file itself, before it is decompressed.
@@ -34,7 +34,7 @@ impl Read for Counted {
     }
 }
 
-/// Rejects to go on without a file that was read in part.
+/// Refuses to resume without a file that was read partially.
 pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume], unit: &str) -> Result<()> {
     let names = files.iter().map(|file| name_of(&file.path));
     let names = names.collect::<std::collections::HashSet<String>>();
@@ -54,12 +54,12 @@ pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume], unit: &str
 /// The mark that a bookmark holds.
 fn parse(bookmark: &str) -> Option<Mark> {
     let mark = serde_json::from_str::<Mark>(bookmark).ok()?;
-    // A line has a byte at least: its end.
+    // A line has at least one byte: its end.
     let is_possible = mark.line > 0 && mark.line - 1 <= mark.offset;
     is_possible.then_some(mark)
 }
 
-/// Whether a line ends right before the mark, or the mark lies where none has to.
+/// Whether a line ends right before the mark, or none needs to.
 fn is_line_end(file: &File, mark: &Mark, bytes: u64) -> std::io::Result<bool> {
     if mark.line == 1 || mark.skipping || mark.offset == bytes {
         return Ok(true);
@@ -98,7 +98,7 @@ fn seek(file: &mut File, path: &Path, bookmark: &str) -> Result<Mark> {
 }
 
 impl FileSource {
-    /// The next of the files that wait, but for those that had ended before.
+    /// The next of the waiting files, except those that were read to their end before.
     pub(super) fn open_next(&mut self) -> Result<Option<OpenFile>> {
         while let Some(next) = self.waiting.pop() {
             if let Some(file) = self.open_file(next)? {
@@ -115,7 +115,7 @@ impl FileSource {
         let known = self.request.resume.iter().find(|known| known.name == name);
         let bytes_read = Arc::clone(&self.request.bytes_read);
         if known.is_some_and(|known| known.ended) {
-            // Relaxed, here and below: a figure to look at, which orders nothing.
+            // Relaxed, here and below: only a statistic, which orders nothing.
             bytes_read.fetch_add(bytes, Ordering::Relaxed);
             return Ok(None);
         }
@@ -172,10 +172,10 @@ impl FileSource {
 }
 
 impl OpenFile {
-    /// Rejects a file that was read again and ended before what was read of it the first time.
+    /// Rejects a file that was read again and is shorter than what was read of it the first time.
     pub(super) fn check_was_whole(&self, unit: &str) -> Result<()> {
         let mark = self.contents.mark();
-        // The end of a record that was too long is no line end.
+        // The end of a record that was too long is not a line end.
         let line = mark.line + u64::from(mark.skipping);
         if line >= self.first_new {
             return Ok(());

@@ -1,8 +1,7 @@
-//! Where a partition resumes after the query was restored: `next..end`, either of which may be left
-//! out.
+//! Where a partition resumes after the query was restored: `next..end`, either of which may be missing.
 //!
-//! A row's position is not enough. A partition that began at the then end of the log has an
-//! offset before it has a row, and a bounded one ends where it would have ended before.
+//! A row's position is not enough. A partition that was read from the end of the log has an offset before it
+//! has a row, and a bounded one ends where it would have ended before.
 
 use std::fmt;
 
@@ -11,10 +10,10 @@ use slackwater_engine::source::Resume;
 
 use crate::kafka::partitions::{Goal, Planned};
 
-/// What a checkpoint keeps of a partition beside the position.
+/// The data that a checkpoint keeps about a partition besides the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bookmark {
-    /// The offset after all that was handed out; `None`: where the partition begins.
+    /// The offset after all rows that were passed on; `None`: the partition's beginning.
     pub(super) next: Option<u64>,
     /// After the last offset that is read; `None`: no end.
     pub(super) end: Option<u64>,
@@ -35,7 +34,7 @@ impl fmt::Display for Bookmark {
 
 impl Bookmark {
     fn parse(text: &str) -> Option<Bookmark> {
-        // As large as offsets are in the protocol.
+        // The range of offsets in the protocol.
         let offset = |text: &str| match text {
             "" => Some(None),
             text => Some(Some(text.parse::<u64>().ok().filter(is_offset)?)),
@@ -82,8 +81,7 @@ impl Goal {
         Ok(Goal { next, end })
     }
 
-    /// A partition that the checkpoint doesn't know: it came later. All of it is read, unless the
-    /// source ends with what was there when it began.
+    /// A partition that is not in the checkpoint is new. All of it is read, unless the source is bounded.
     pub(super) fn later(bounded: bool) -> Goal {
         Goal {
             next: None,
@@ -92,8 +90,8 @@ impl Goal {
     }
 }
 
-/// Rejects a checkpoint that has read partitions which are no longer there. Partitions of topics that the
-/// table no longer names don't matter.
+/// Rejects a checkpoint with partitions that no longer exist. Partitions of topics that the table no longer
+/// names don't matter.
 pub(super) fn check_known(planned: &Planned, resume: &[Resume]) -> Result<()> {
     for resume in resume.iter().filter(|resume| !resume.ended) {
         let partition = resume.name.strip_suffix(']');
@@ -140,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_goes_on_behind_its_last_row_and_what_was_none() {
+    fn a_partition_resumes_after_its_last_row_and_messages_without_rows() {
         assert_eq!(goal(0, None), (None, None));
         assert_eq!(goal(7, None), (Some(7), None));
         assert_eq!(goal(0, Some("..")), (None, None));
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_to_its_end_is_not_read_again() {
+    fn a_partition_that_was_read_to_its_end_is_not_read_again() {
         let ended = Resume {
             ended: true,
             ..resume(12, Some("12..12"))
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_is_gone_is_said() {
+    fn a_missing_partition_is_an_error() {
         let planned = Planned {
             topics: vec![Topic {
                 name: "orders".into(),

@@ -19,7 +19,7 @@ use crate::kafka::partitions::Place;
 use crate::options::OptionError;
 use crate::table::TableDefinition;
 
-/// What is known of a message beside its value.
+/// The metadata of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Metadata {
     Topic,
@@ -29,7 +29,7 @@ pub(super) enum Metadata {
     Key,
 }
 
-/// Their names (Flink's, and `key`), and what a column for them may be.
+/// The names of metadata (Flink's, and `key`), and the column types for them.
 const KNOWN: &[(&str, &str)] = &[
     ("topic", "STRING"),
     ("partition", "INT"),
@@ -67,7 +67,7 @@ impl Columns {
         Arc::clone(&self.schema)
     }
 
-    /// What is read for a projection: of the value, and beside it.
+    /// The columns that a projection reads, from the value and from the metadata.
     pub(super) fn read(&self, projection: &[usize]) -> (Vec<usize>, Beside) {
         let mut of_value = vec![];
         let mut columns = vec![];
@@ -119,7 +119,7 @@ fn kind(table: &TableDefinition, index: usize, name: &str) -> Result<Metadata, O
     })
 }
 
-/// Where a column that is read comes from.
+/// The origin of a column that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Column {
     OfValue(usize),
@@ -133,7 +133,7 @@ pub(super) struct Beside {
     columns: Vec<Column>,
 }
 
-/// What was noted of messages, in their order.
+/// The metadata of messages, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     timestamps_ms: Vec<Option<i64>>,
@@ -153,7 +153,7 @@ impl Beside {
         columns.any(|column| matches!(column, Column::Beside(metadata) if wanted(*metadata)))
     }
 
-    /// Notes what is read of a message; an error rejects it.
+    /// Records the metadata of a message that is read; an error rejects the message.
     pub(super) fn note(
         &self,
         notes: &mut Notes,
@@ -214,7 +214,7 @@ impl Metadata {
         let rows = of_rows.iter();
         match self {
             Metadata::Topic => {
-                // One text for all rows.
+                // One string for all rows.
                 let mut topics = StringViewBuilder::new().with_deduplicate_strings();
                 rows.for_each(|_| topics.append_value(&place.topic));
                 Arc::new(topics.finish())

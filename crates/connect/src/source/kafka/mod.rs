@@ -1,12 +1,12 @@
 //! The kafka source: topics whose partitions are the source's.
 //!
-//! Which instance reads a partition follows from the partition's number; there is no consumer
-//! group. librdkafka fetches ahead into a queue per partition, up to a limit, and wakes the worker
-//! when one is no longer empty. A worker that does not come leaves the queues full, and then nothing
-//! is fetched. A broker that goes away is waited for.
+//! Which instance reads a partition follows from the partition's number; there is no consumer group.
+//! librdkafka fetches ahead into a queue per partition, up to a limit, and wakes the worker when one is no
+//! longer empty. While the worker does not read, the queues stay full and nothing is fetched. If a broker is
+//! not available, the source waits for it.
 //!
-//! Positions are offsets, so the same offsets give the same rows with the same positions. A restored
-//! source resumes at the offsets of its checkpoint, wherever it would begin otherwise.
+//! Positions are offsets, so the same offsets give the same rows with the same positions. A restored source
+//! resumes at the offsets of its checkpoint, wherever it would start otherwise.
 
 mod bookmark;
 mod metadata;
@@ -47,10 +47,10 @@ use partition::{Partition, Spec};
 /// Memory for the blocks of an instance's partitions: with 4,096 of them, 16 KiB each.
 const BLOCKS_BYTES_MAX: usize = PARTITIONS_MAX * 16 * 1024;
 
-/// Bytes taken from the queues in one go before rows are handed on: eight full blocks.
+/// Bytes taken from the queues at once before rows are passed on: eight full blocks.
 const BYTES_PER_POLL_MAX: usize = 8 * STREAM_BLOCK_BYTES;
 
-/// Events of the client that are handled in one go: errors, of which there are few.
+/// Events of the client that are handled at once: errors, of which there are few.
 const EVENTS_PER_POLL_MAX: usize = 256;
 
 /// A table that is read from topics.
@@ -65,7 +65,7 @@ pub(crate) struct KafkaConnector {
 }
 
 impl KafkaConnector {
-    /// Checks the options and asks a broker which partitions there are.
+    /// Checks the options and asks a broker which partitions exist.
     pub(crate) fn new(
         table: &TableDefinition,
         options: &Options<'_>,
@@ -118,7 +118,7 @@ impl SourceConnector for KafkaConnector {
             connector: "kafka".into(),
             max_instances: self.planned.count() as usize,
             bounded: self.scan.bounded,
-            // An offset stands for the same message forever.
+            // An offset always identifies the same message.
             replayable: true,
             ..SourceDescription::default()
         }
@@ -144,13 +144,13 @@ impl SourceConnector for KafkaConnector {
             partitions: vec![],
             linger: Linger::default(),
             events: VecDeque::new(),
-            rung: Arc::new(AtomicBool::new(true)),
+            woken: Arc::new(AtomicBool::new(true)),
             client: None,
         }))
     }
 }
 
-/// What is there while the source is open. The queue goes before the consumer that it belongs to.
+/// The state of an open source. The queue is dropped before the consumer to which it belongs.
 struct Client {
     events: EventQueue,
     watcher: Watcher,
@@ -169,18 +169,18 @@ struct KafkaSource {
     partitions: Vec<Partition>,
     linger: Linger,
     events: VecDeque<SourcePoll>,
-    /// The client has events other than messages, or the watcher has news.
-    rung: Arc<AtomicBool>,
+    /// Whether the client has events other than messages, or the watcher has any.
+    woken: Arc<AtomicBool>,
     client: Option<Client>,
 }
 
 impl KafkaSource {
     fn start(&mut self, waker: &Waker) -> Result<()> {
         let ring = {
-            let (rung, waker) = (Arc::clone(&self.rung), waker.clone());
+            let (woken, waker) = (Arc::clone(&self.woken), waker.clone());
             move || {
                 // Release: pairs with the swap in `hear`.
-                rung.store(true, Ordering::Release);
+                woken.store(true, Ordering::Release);
                 waker.wake();
             }
         };
@@ -233,7 +233,7 @@ impl KafkaSource {
         }
     }
 
-    /// Begins to read partitions.
+    /// Starts to read partitions.
     fn assign(&mut self, places: Vec<(Place, Range)>) -> Result<()> {
         let Some(client) = &self.client else {
             return Ok(());
@@ -254,7 +254,7 @@ impl KafkaSource {
             .map_err(|error| Error::new(self.cluster.servers.clone(), error.to_string()))
     }
 
-    /// Handles what the client and the watcher have reported since the last look.
+    /// Handles the events of the client and the watcher since the last call.
     fn hear(&mut self) -> Result<()> {
         let Some(client) = &self.client else {
             return Ok(());
@@ -265,7 +265,7 @@ impl KafkaSource {
             None => {}
         }
         // Acquire: pairs with the store in `start`. A later wake-up is seen the next time.
-        if !self.rung.swap(false, Ordering::Acquire) {
+        if !self.woken.swap(false, Ordering::Acquire) {
             return Ok(());
         }
         for _ in 0..EVENTS_PER_POLL_MAX {
@@ -288,8 +288,8 @@ impl KafkaSource {
                 }
             }
         }
-        // The queue wakes only when it was empty.
-        self.rung.store(true, Ordering::Release);
+        // The queue only wakes the worker if it was empty.
+        self.woken.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -313,7 +313,7 @@ impl KafkaSource {
         )
     }
 
-    /// Takes what the queues hold; whether that was all.
+    /// Takes messages from the queues; returns whether that was all.
     fn read(&mut self) -> Result<bool> {
         let Some(client) = &self.client else {
             return Ok(true);
@@ -345,14 +345,14 @@ impl KafkaSource {
         let index = self.partitions.iter().position(Partition::is_finished)?;
         let partition = self.partitions.remove(index);
         if let Some(client) = &self.client {
-            // What is fetched beyond the end would only take up room. Nothing depends on it.
+            // Messages beyond the end would only use memory. Nothing depends on this.
             let _ = client.consumer.incremental_unassign(&partition.as_list());
         }
         Some(partition.number())
     }
 }
 
-/// Acts on an error of librdkafka.
+/// Handles an error of librdkafka.
 fn heed(client: &Client, place: &str, error: &KafkaError) -> Result<()> {
     let context: &Context = client.consumer.client().context();
     match context.judge(place, error) {

@@ -25,7 +25,7 @@ use crate::kafka::queue::EventQueue;
 use crate::source::arrivals::Arrivals;
 use crate::source::stream::Collected;
 
-/// What is needed to begin a partition.
+/// The parameters for reading a partition.
 pub(super) struct Spec {
     pub(super) columns: Columns,
     pub(super) format: Format,
@@ -36,33 +36,33 @@ pub(super) struct Spec {
 /// Woken by librdkafka when the partition's queue is no longer empty.
 #[derive(Default)]
 struct Bell {
-    rung: AtomicBool,
-    /// When it was woken.
+    woken: AtomicBool,
+    /// When the queue woke it.
     time_ns: AtomicU64,
 }
 
 /// One partition.
 pub(super) struct Partition {
     place: Place,
-    /// The same queue, to be asked how much is in it; goes before the consumer that `queue` holds.
+    /// The same queue, for its length; dropped before the consumer that `queue` holds.
     waiting: EventQueue,
     queue: PartitionQueue<Context>,
     bell: Arc<Bell>,
-    /// There may be something in the queue.
+    /// Whether there may be messages in the queue.
     readable: bool,
-    /// Offset of the next message.
+    /// The offset of the next message.
     next: u64,
-    /// Whether `next` is an offset, and not a first offset that has not been asked for yet.
+    /// Whether `next` is a known offset, and not a first offset that was not requested yet.
     placed: bool,
     /// After the last offset that is read.
     end: Option<u64>,
     ended: bool,
     messages: Messages,
-    /// When messages that are found can have come at the earliest.
+    /// The earliest time at which messages in the queue can have arrived.
     arrivals: Arrivals,
     /// When the waker was woken last.
-    rung_ns: u64,
-    /// When the first message of the batch was there.
+    woken_ns: u64,
+    /// When the first message of the batch had arrived.
     ingest_ns: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Partition {
         queue.set_nonempty_callback(move || {
             rings.time_ns.store(now_ns(), Ordering::Relaxed);
             // Release: pairs with the swap in `look`, which then sees the time.
-            rings.rung.store(true, Ordering::Release);
+            rings.woken.store(true, Ordering::Release);
             waker.wake();
         });
         let begin = range
@@ -107,7 +107,7 @@ impl Partition {
             ended: end.is_some_and(|end| begin.unwrap_or(0) >= end),
             messages: Messages::new(decoder, beside, &spec.pool),
             arrivals: Arrivals::new(now_ns()),
-            rung_ns: 0,
+            woken_ns: 0,
             ingest_ns: None,
         })
     }
@@ -120,24 +120,24 @@ impl Partition {
         self.place.partition == partition && self.place.topic == topic
     }
 
-    /// The partition alone, as librdkafka takes it.
+    /// The partition, as a list for librdkafka.
     pub(super) fn as_list(&self) -> TopicPartitionList {
         let mut list = TopicPartitionList::with_capacity(1);
         list.add_partition(&self.place.topic, self.place.partition);
         list
     }
 
-    /// Bytes of messages taken so far.
+    /// The bytes of messages taken so far.
     pub(super) fn bytes(&self) -> usize {
         self.messages.bytes
     }
 
-    /// Whether there may be something to read.
+    /// Whether there may be messages to read.
     pub(super) fn look(&mut self) -> bool {
         // Acquire: pairs with the store in the callback. A later wake-up is seen next time.
-        if self.bell.rung.swap(false, Ordering::Acquire) {
+        if self.bell.woken.swap(false, Ordering::Acquire) {
             self.readable = true;
-            self.rung_ns = self.bell.time_ns.load(Ordering::Relaxed);
+            self.woken_ns = self.bell.time_ns.load(Ordering::Relaxed);
         }
         self.is_readable()
     }
@@ -146,7 +146,7 @@ impl Partition {
         self.readable && !self.ended
     }
 
-    /// Whether everything was handed on and no more will come.
+    /// Whether everything was passed on and no more will come.
     pub(super) fn is_finished(&self) -> bool {
         self.ended && self.messages.is_empty() && self.ingest_ns.is_none()
     }
@@ -167,8 +167,8 @@ impl Partition {
                     return Ok(());
                 }
                 Some(Ok(message)) => {
-                    // What came into an empty queue came at the wake-up.
-                    let since_ns = self.arrivals.read(1, self.rung_ns);
+                    // Messages in a queue that was empty arrived at the wake-up.
+                    let since_ns = self.arrivals.read(1, self.woken_ns);
                     self.placed = true;
                     if take(&mut self.messages, &mut self.next, self.end, &message) {
                         self.ingest_ns.get_or_insert(since_ns);
@@ -186,18 +186,18 @@ impl Partition {
         Ok(())
     }
 
-    /// Takes a message that did not come through the queue.
+    /// Takes a message that did not arrive through the queue.
     pub(super) fn push(&mut self, message: &BorrowedMessage<'_>) {
         if self.ended {
             return;
         }
         self.placed = true;
         if take(&mut self.messages, &mut self.next, self.end, message) {
-            self.ingest_ns.get_or_insert(self.rung_ns);
+            self.ingest_ns.get_or_insert(self.woken_ns);
         }
     }
 
-    /// Where to resume after what was handed out.
+    /// Where to resume after the rows that were passed on.
     pub(super) fn bookmark(&self) -> Bookmark {
         let waiting = self.messages.first();
         Bookmark {
@@ -207,7 +207,7 @@ impl Partition {
     }
 }
 
-/// Takes a message; whether there is now a record of it.
+/// Takes a message; returns whether it is a record.
 fn take(
     messages: &mut Messages,
     next: &mut u64,
@@ -226,7 +226,7 @@ fn take(
     }
 }
 
-/// Bytes of messages in a block, and where each stands.
+/// The bytes of messages in a block, and the place of each.
 struct Messages {
     decoder: Decoder,
     beside: Beside,
@@ -235,7 +235,7 @@ struct Messages {
     block: Vec<u8>,
     filled: usize,
     places: Vec<Message>,
-    /// Rejected without being read.
+    /// Messages that are rejected without being read.
     refused: Vec<Rejected>,
     bytes: usize,
 }
@@ -259,19 +259,19 @@ impl Messages {
         self.places.is_empty() && self.refused.is_empty()
     }
 
-    /// The offset of the first that waits to be handed out.
+    /// The offset of the first message that waits to be passed on.
     fn first(&self) -> Option<u64> {
         let refused = self.refused.first().and_then(|refused| refused.position);
         let place = self.places.first().map(|message| message.number);
         place.into_iter().chain(refused).min()
     }
 
-    /// Whether another message is taken: one may go beyond the block, which then grows.
+    /// Whether there is room for another message: one may exceed the block, which then grows.
     fn has_room(&self, rows_max: usize) -> bool {
         self.places.len() + self.refused.len() < rows_max && self.filled < self.pool.block_bytes()
     }
 
-    /// Takes a message's value; whether there is now a record of it.
+    /// Takes a message's value; returns whether it is a record.
     fn push(&mut self, payload: &[u8], message: &BorrowedMessage<'_>, offset: u64) -> bool {
         self.bytes += payload.len();
         let record = self.decoder.trim_message(payload);
@@ -314,8 +314,7 @@ impl Messages {
         if self.is_empty() {
             return None;
         }
-        // As for lines: few bytes in a big block are copied out, so that rows that live on don't
-        // hold the block.
+        // As for lines: few bytes in a big block are copied, so that rows that are kept don't hold the block.
         const COPIED_SHARE: usize = 8;
         let filled = std::mem::take(&mut self.filled);
         let block = if filled * COPIED_SHARE < self.block.len() {
@@ -350,7 +349,7 @@ impl Collected for Partition {
     }
 
     fn take_rows(&mut self, _rows_max: usize) -> Option<DecodedRows> {
-        // No more were taken than fit a chunk.
+        // No more messages were taken than fit a chunk.
         let rows = self.messages.rows(&self.place);
         if rows.is_none() {
             self.ingest_ns = None;

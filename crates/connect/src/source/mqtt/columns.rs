@@ -12,7 +12,7 @@ use crate::mqtt::subscriber::MessageInfo;
 use crate::options::OptionError;
 use crate::table::TableDefinition;
 
-/// What is known of a message beside its payload.
+/// The metadata of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Metadata {
     Topic,
@@ -20,7 +20,7 @@ enum Metadata {
     Retain,
 }
 
-/// Their names, and what a column for them is.
+/// The names of metadata, and the column types for them.
 const KNOWN: &[(&str, Metadata, DataType)] = &[
     ("topic", Metadata::Topic, DataType::Utf8View),
     ("qos", Metadata::Qos, DataType::Int32),
@@ -56,7 +56,7 @@ impl Columns {
         Arc::clone(&self.schema)
     }
 
-    /// What is read for a projection: of the payload, and beside it.
+    /// The columns that a projection reads, from the payload and from the metadata.
     pub(super) fn read(&self, projection: &[usize]) -> (Vec<usize>, Beside) {
         let mut of_value = vec![];
         let columns = projection
@@ -102,7 +102,7 @@ fn kind(table: &TableDefinition, index: usize, name: &str) -> Result<Metadata, O
     ))
 }
 
-/// Where a column that is read comes from.
+/// The origin of a column that is read.
 #[derive(Debug, Clone, Copy)]
 enum Column {
     OfValue(usize),
@@ -117,7 +117,7 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Puts the columns in order, with those that are not of the payload.
+    /// Puts the columns in order, including those that are not part of the payload.
     pub(super) fn complete(
         &self,
         mut rows: DecodedRows,

@@ -1,12 +1,12 @@
 //! The mqtt source: topic filters whose messages are rows.
 //!
-//! A thread (`mqtt/connection.rs`) puts messages into a bounded inbox and wakes the worker; a worker that
-//! does not come leaves it full, and then nothing is read from the broker. Each filter is a partition. A
-//! message is acknowledged when its row was handed on, or, in a query that takes checkpoints, when the
-//! checkpoint that has it is stored: what was not acknowledged comes again after a crash.
+//! A thread (`mqtt/connection.rs`) puts messages into a bounded inbox and wakes the worker; while the worker
+//! does not read, it stays full and nothing is read from the broker. Each filter is a partition. A message is
+//! acknowledged when its row was passed on or, in a query that takes checkpoints, when the checkpoint that
+//! contains it is stored: messages that were not acknowledged are sent again after a crash.
 //!
-//! Positions count the messages of a filter that came in this incarnation, so a checkpoint's positions say
-//! nothing to the next one.
+//! Positions count the messages of a filter in this incarnation, so a checkpoint's positions mean nothing to
+//! the next one.
 
 mod columns;
 mod partition;
@@ -37,7 +37,7 @@ pub(crate) struct MqttConnector {
     format: Format,
     broker: Arc<Broker>,
     subscription: Arc<Subscription>,
-    /// What the source of this process reads, for acknowledging what is saved.
+    /// What the source of this process reads, for acknowledging saved messages.
     reading: Mutex<Option<Arc<Reading>>>,
 }
 

@@ -11,17 +11,17 @@ use crate::format::{DecodedRows, Decoder, Format, Message, RECORD_BYTES_MAX};
 use crate::mqtt::subscriber::{Batch, MessageInfo, Reading};
 use crate::source::stream::Collected;
 
-/// Bytes that are collected before they are handed on, however long the linger is.
+/// Bytes that are collected before they are passed on, however long the linger is.
 const COLLECTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What has come in one go.
+/// The messages that were taken at once.
 struct Fetched {
     block: Buffer,
     messages: Vec<Message>,
     notes: Vec<MessageInfo>,
-    /// Rejected without being read.
+    /// Messages that are rejected without being read.
     refused: Vec<Rejected>,
-    /// How far it was handed out.
+    /// How many of them were passed on.
     at: usize,
     since_ns: u64,
 }
@@ -32,7 +32,7 @@ pub(super) struct Partition {
     decoder: Decoder,
     beside: Beside,
     reading: Arc<Reading>,
-    /// Messages are acknowledged when they are handed on.
+    /// Whether messages are acknowledged when they are passed on.
     acknowledges: bool,
     fetched: VecDeque<Fetched>,
     bytes: usize,
@@ -60,7 +60,7 @@ impl Partition {
         }
     }
 
-    /// Takes what has come; returns how many bytes it is.
+    /// Takes the messages that have arrived; returns their size in bytes.
     pub(super) fn fetch(&mut self) -> usize {
         if self.bytes >= COLLECTED_BYTES_MAX {
             return 0;
@@ -75,7 +75,7 @@ impl Partition {
         bytes
     }
 
-    /// Finds the records in what has come.
+    /// Finds the records in the messages.
     fn prepare(&mut self, batch: Batch) -> Fetched {
         let Batch {
             mut bytes,

@@ -1,4 +1,4 @@
-//! A connection of the tcp source: what is read of it, and when that came.
+//! A connection of the tcp source: the bytes that are read from it, and when they arrived.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::source::arrivals::Arrivals;
 use crate::source::count_bytes;
 use crate::source::stream::StreamPartition;
 
-/// Fewer bytes at once are far from filling any socket.
+/// Reading fewer bytes at once means that the socket is far from full.
 const FILL_BYTES_MIN: usize = 16 * 1024;
 
 /// The socket of a partition.
@@ -18,12 +18,12 @@ const FILL_BYTES_MIN: usize = 16 * 1024;
 pub(super) struct Connection {
     stream: TcpStream,
     pub(super) peer: String,
-    /// There may be something to read.
+    /// Whether there may be bytes to read.
     pub(super) readable: bool,
     arrivals: Arrivals,
     /// Bytes read since the socket was empty.
     drained: usize,
-    /// It is over, and was not closed by its peer: why.
+    /// The reason why the connection is over, if the peer has not closed it.
     pub(super) broken: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Connection {
     }
 
     /// Reads into the partition until the socket is empty, the block full or the budget spent; returns how
-    /// many bytes. Until `watched_ns` the worker would have been told of bytes.
+    /// many bytes. Until `watched_ns` the worker would have been woken for bytes.
     pub(super) fn read(
         &mut self,
         partition: &mut StreamPartition,
@@ -74,7 +74,7 @@ impl Connection {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What came before counts; what follows is decided when that was handed on.
+                // The rows before the break count; what happens next is decided once they were passed on.
                 Err(error) => {
                     self.readable = false;
                     let reason =
@@ -87,17 +87,17 @@ impl Connection {
         spent
     }
 
-    /// Bytes are left: what comes after them has come later.
+    /// Bytes are left: further ones arrived later.
     pub(super) fn leaves_bytes(&mut self) {
         if self.arrivals.wants_mark() {
-            // A socket that can't tell is read as if nothing were left; the next look finds out.
+            // A socket that can't report this is treated as empty; the next poll finds out.
             let left = rustix::io::ioctl_fionread(&self.stream).unwrap_or(0);
             self.arrivals.left(left, now_ns());
         }
     }
 }
 
-/// Says how full the kernel's buffer was. Half of it holds bytes, the rest is the kernel's own.
+/// Says how full the kernel's buffer was. Half of it is for bytes, the rest for the kernel itself.
 fn note_fill(request: &SourceRequest, stream: &TcpStream, drained: usize) {
     if let Ok(bytes) = rustix::net::sockopt::socket_recv_buffer_size(stream) {
         request.tuning.note_fill(drained, bytes / 2);
