@@ -16,6 +16,7 @@
 //!   otherwise, and none in a silence: the first worker that does something ends it.
 //! - What the user has set (`wait`, `linger`, `chunk_rows`) is left alone.
 
+mod asked;
 mod elastic;
 mod paths;
 mod planned;
@@ -39,6 +40,7 @@ use crate::hosts::{HostCommand, LocalHost};
 use crate::plan::Plan;
 use crate::probe::{Probe, Seen};
 
+use asked::Asked;
 use elastic::Elastic;
 pub use planned::{PathPlan, host_costs, plan_paths, warnings};
 use planned::{TARGET_NS_MAX, first_setting};
@@ -87,14 +89,6 @@ enum Looks {
     Here(Box<Probe>),
     /// Worker processes do, and are asked.
     There(Asked),
-}
-
-/// What worker processes were asked and have answered.
-struct Asked {
-    /// By process: it has not answered yet.
-    waiting: Vec<bool>,
-    /// What has come since the last correction, at most one from each process.
-    seen: Vec<Seen>,
 }
 
 /// Tunes the paths of a query.
@@ -153,10 +147,7 @@ impl<'a> Tuner<'a> {
                 let probe = Probe::new(deployment, 0, counters, &workers, sources);
                 Looks::Here(Box::new(probe))
             }
-            processes => Looks::There(Asked {
-                waiting: vec![false; processes],
-                seen: Vec::new(),
-            }),
+            processes => Looks::There(Asked::new(processes)),
         };
         let workers = plan.placement.cores.len();
         let now_ns = now_ns();
@@ -237,12 +228,9 @@ impl<'a> Tuner<'a> {
                 self.correct(&[seen], may_move);
             }
             Looks::There(asked) => {
-                // Somebody has not answered the last tick: the others' answers don't wait any longer.
-                let seen = std::mem::take(&mut asked.seen);
-                for (process, waiting) in asked.waiting.iter_mut().enumerate() {
-                    if !std::mem::replace(waiting, true) {
-                        self.host.tell(HostCommand::Observe { process });
-                    }
+                let (now, seen) = asked.tick();
+                for process in now {
+                    self.host.tell(HostCommand::Observe { process });
                 }
                 if !seen.is_empty() {
                     self.correct(&seen, false);
@@ -256,18 +244,10 @@ impl<'a> Tuner<'a> {
         let Looks::There(asked) = &mut self.looks else {
             return;
         };
-        // Each answers once.
-        match asked.waiting.get_mut(seen.process) {
-            Some(waiting) if *waiting => *waiting = false,
-            _ => return,
+        if let Some(seen) = asked.answer(seen) {
+            // Instances stay in their processes.
+            self.correct(&seen, false);
         }
-        asked.seen.push(seen);
-        if asked.waiting.contains(&true) {
-            return;
-        }
-        let seen = std::mem::take(&mut asked.seen);
-        // Instances stay in their processes.
-        self.correct(&seen, false);
     }
 
     /// Corrects by what processes have seen.
@@ -327,7 +307,7 @@ impl<'a> Tuner<'a> {
         self.apply();
         let all_answered = match &self.looks {
             Looks::Here(_) => true,
-            Looks::There(asked) => seen.len() == asked.waiting.len(),
+            Looks::There(asked) => seen.len() == asked.processes(),
         };
         let nothing = all_answered && seen.iter().all(Seen::is_silent);
         if nothing && self.elastic.is_settled() {

@@ -1,0 +1,105 @@
+//! What worker processes were asked, and have answered: at most one question is open for each process, so that
+//! one that doesn't read is told nothing more, and one that doesn't answer holds nobody up.
+
+use crate::probe::Seen;
+
+/// What worker processes were asked and have answered.
+pub struct Asked {
+    /// By process: it has not answered yet.
+    waiting: Vec<bool>,
+    /// What has come since the last correction, at most one answer from each process.
+    seen: Vec<Seen>,
+}
+
+impl Asked {
+    /// So many processes, none of which was asked yet.
+    pub fn new(processes: usize) -> Asked {
+        Asked {
+            waiting: vec![false; processes],
+            seen: Vec::new(),
+        }
+    }
+
+    /// How many processes there are.
+    pub fn processes(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A tick: whom to ask now, which are those that have answered; and their answers, where they waited for
+    /// somebody who has not.
+    pub fn tick(&mut self) -> (Vec<usize>, Vec<Seen>) {
+        let waiting = self.waiting.iter_mut().enumerate();
+        let asked = waiting.filter_map(|(process, waiting)| {
+            (!std::mem::replace(waiting, true)).then_some(process)
+        });
+        (asked.collect(), std::mem::take(&mut self.seen))
+    }
+
+    /// A process has answered: all answers, where it was the last. Nothing comes of an answer that nobody
+    /// has asked for.
+    pub fn answer(&mut self, seen: Seen) -> Option<Vec<Seen>> {
+        let waiting = self.waiting.get_mut(seen.process)?;
+        if !std::mem::take(waiting) {
+            return None;
+        }
+        self.seen.push(seen);
+        let all = !self.waiting.contains(&true);
+        all.then(|| std::mem::take(&mut self.seen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(process: usize) -> Seen {
+        Seen {
+            process,
+            ..Seen::default()
+        }
+    }
+
+    fn processes(seen: &[Seen]) -> Vec<usize> {
+        seen.iter().map(|seen| seen.process).collect()
+    }
+
+    #[test]
+    fn answers_are_used_as_soon_as_all_have_come() {
+        let mut asked = Asked::new(3);
+        for _ in 0..3 {
+            assert_eq!(asked.tick(), (vec![0, 1, 2], Vec::new()));
+            assert_eq!(asked.answer(of(1)), None);
+            assert_eq!(asked.answer(of(2)), None);
+            let all = asked.answer(of(0)).unwrap();
+            assert_eq!(processes(&all), [1, 2, 0]);
+        }
+    }
+
+    #[test]
+    fn a_process_that_does_not_answer_is_not_asked_again_and_holds_nobody_up() {
+        let mut asked = Asked::new(2);
+        assert_eq!(asked.tick(), (vec![0, 1], Vec::new()));
+        for _ in 0..5 {
+            assert_eq!(asked.answer(of(0)), None);
+            let (now, seen) = asked.tick();
+            assert_eq!((now, processes(&seen)), (vec![0], vec![0]));
+        }
+        assert_eq!(asked.tick(), (Vec::new(), Vec::new()));
+        // It comes late, and counts.
+        assert_eq!(asked.answer(of(1)), None);
+        let all = asked.answer(of(0)).unwrap();
+        assert_eq!(processes(&all), [1, 0]);
+        assert_eq!(asked.tick().0, [0, 1]);
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_left_out() {
+        let mut asked = Asked::new(1);
+        assert_eq!(asked.answer(of(0)), None);
+        assert_eq!(asked.answer(of(7)), None);
+        asked.tick();
+        assert_eq!(asked.answer(of(7)), None);
+        assert_eq!(processes(&asked.answer(of(0)).unwrap()), [0]);
+        assert_eq!(asked.answer(of(0)), None, "only once");
+    }
+}
