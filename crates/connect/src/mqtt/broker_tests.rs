@@ -314,13 +314,10 @@ fn mqtt_rows_come_back() {
         for first in (0..3_000).step_by(1_000) {
             writer.write(first..first + 1_000, &format!("q{qos}/{first}"));
         }
-        let strings = reader.read(3_000).strings;
-        assert_eq!(strings[0], format!("0:1:0|q{qos}/0|q{qos}/0"));
-        assert_eq!(
-            strings[2_999],
-            format!("0:3000:2999|q{qos}/2000|q{qos}/2000")
-        );
-        assert_eq!(strings.len(), 3_000);
+        let read = reader.read(3_000).strings;
+        assert_eq!(read[0], format!("0:1:0|q{qos}/0|q{qos}/0"));
+        assert_eq!(read[2_999], format!("0:3000:2999|q{qos}/2000|q{qos}/2000"));
+        assert_eq!(read.len(), 3_000);
         writer.sink.finish(true).unwrap();
         reader.close();
     }
