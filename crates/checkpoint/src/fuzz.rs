@@ -10,7 +10,7 @@ use crate::part;
 /// is the same after it is written and read again.
 pub fn fuzz_manifest(bytes: &[u8]) {
     let mut inputs = vec![bytes.to_vec()];
-    inputs.extend(mended(bytes));
+    inputs.extend(corrected(bytes));
     for bytes in inputs {
         if let Ok(record) = Record::decode(&bytes) {
             let again = record.encode().expect("what was read can be written");
@@ -20,7 +20,7 @@ pub fn fuzz_manifest(bytes: &[u8]) {
 }
 
 /// The second line after a first line that matches it, so that a mutation gets past the checksum.
-fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
+fn corrected(bytes: &[u8]) -> Option<Vec<u8>> {
     let at = bytes.iter().position(|&byte| byte == b'\n')?;
     let body = bytes[at + 1..].strip_suffix(b"\n")?;
     let kinds = ["checkpoint", "claim"];

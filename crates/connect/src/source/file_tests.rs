@@ -252,9 +252,9 @@ fn truncated_and_invalid_compressed_files_are_errors_after_the_lines_before() {
             let error = error.expect("it looks whole");
             assert_eq!(rows, kept, "{ending}: {error}");
             assert_eq!(error.place, format!("{}:{rows}", path.display()));
-            let mends = ["fetch it again", "cut it off"];
-            let is_mended = mends.iter().any(|mend| error.mend.contains(mend));
-            assert!(is_mended, "{ending}: {error}");
+            let hints = ["fetch it again", "cut it off"];
+            let has_hint = hints.iter().any(|hint| error.mend.contains(hint));
+            assert!(has_hint, "{ending}: {error}");
         }
         // An empty file is not a compressed file; a compressed empty file is one.
         let error = broken(&path, b"").1.expect("it looks whole");

@@ -19,8 +19,8 @@ pub(super) struct Rows {
     encoder: Encoder,
     /// The columns of the key, and their encoder.
     key: Option<(Vec<usize>, Encoder)>,
-    values: Texts,
-    keys: Texts,
+    values: Lines,
+    keys: Lines,
     /// Whether a message replaces the last one of its key: then a removed row is a message without a value.
     replaces: bool,
     /// The removed rows, if there are any.
@@ -31,12 +31,12 @@ pub(super) struct Rows {
 
 /// Strings, each of which ends with a line end.
 #[derive(Default)]
-struct Texts {
+struct Lines {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Texts {
+impl Lines {
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -68,8 +68,8 @@ impl Rows {
             topic: topic.to_string(),
             encoder: Encoder::new(format, schema),
             key,
-            values: Texts::default(),
-            keys: Texts::default(),
+            values: Lines::default(),
+            keys: Lines::default(),
             replaces,
             gone: Vec::new(),
             next: 0,
