@@ -308,8 +308,8 @@ fn what_is_wrong_is_named() {
     );
     assert_eq!(
         open(&options, &NUMBER_AND_TEXT, Some("none.db")),
-        "sqlite /none.db, table orders: there is no such file (the database and the table have to be there \
-         before the query begins)"
+        "sqlite /none.db, table orders: there is no such file (the database and the table must exist \
+         before the query starts)"
     );
     std::fs::write(folder.path().join("text.db"), "no database, but a text").unwrap();
     let error = open(&options, &NUMBER_AND_TEXT, Some("text.db"));

@@ -63,7 +63,7 @@ impl Server for File {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         if !Path::new(&self.0).exists() {
             return Err(Failure::new("there is no such file")
-                .mend("the database and the table have to exist before the query starts"));
+                .mend("the database and the table must exist before the query starts"));
         }
         let connection = Connection::open_with_flags(&self.0, flags).map_err(failure)?;
         connection.busy_timeout(BUSY).map_err(failure)?;

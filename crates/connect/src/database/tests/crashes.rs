@@ -212,7 +212,7 @@ fn inconsistent_state_is_refused() {
     // A token of another kind of sink.
     let error = query.connector.commit("part-1").unwrap_err();
     assert!(
-        error.to_string().contains("'part-1' is nothing that"),
+        error.to_string().contains("'part-1' was not prepared"),
         "{error}"
     );
     // A query that starts over keeps the rows of the one before, and discards what it had staged.
