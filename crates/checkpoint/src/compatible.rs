@@ -100,8 +100,8 @@ pub fn map(
         if droppable.contains(key) {
             mapping.dropped.push(key.clone());
         } else if let Some(reason) = loss(node) {
-            let mend = "keep it in the query, or start over";
-            reasons.push(refused(key, &reason, mend));
+            let hint = "keep it in the query, or start over";
+            reasons.push(refused(key, &reason, hint));
         }
     }
     if reasons.is_empty() {
@@ -113,13 +113,13 @@ pub fn map(
 
 /// Checks that the old node's state fits the new node.
 fn same(old: &Identity, new: &Identity, differs: Differs<'_>) -> Result<(), Error> {
-    let mend = "undo the change, or start over";
+    let hint = "undo the change, or start over";
     if old.kind != new.kind {
         let reason = format!("it was a {}, and is a {}", name(old.kind), name(new.kind));
-        return Err(refused(&new.key, &reason, mend));
+        return Err(refused(&new.key, &reason, hint));
     }
     match differs(&old.meaning, &new.meaning) {
-        Some(reason) => Err(refused(&new.key, &reason, mend)),
+        Some(reason) => Err(refused(&new.key, &reason, hint)),
         None => Ok(()),
     }
 }
@@ -137,8 +137,8 @@ fn may_begin(manifest: &Manifest, wanted: &Wanted) -> Result<(), Error> {
         None => Ok(()),
         Some(source) => {
             let reason = format!("it is new, and rows of '{source}' that belong to it were read");
-            let mend = "leave it out, or start over";
-            Err(refused(&wanted.identity.key, &reason, mend))
+            let hint = "leave it out, or start over";
+            Err(refused(&wanted.identity.key, &reason, hint))
         }
     }
 }
@@ -160,8 +160,8 @@ fn loss(node: &Node) -> Option<String> {
     }
 }
 
-fn refused(key: &str, reason: &str, mend: &str) -> Error {
-    Error::new(Kind::Invalid, format!("'{key}'"), reason).mend(mend)
+fn refused(key: &str, reason: &str, hint: &str) -> Error {
+    Error::new(Kind::Invalid, format!("'{key}'"), reason).hint(hint)
 }
 
 fn name(kind: NodeKind) -> &'static str {

@@ -30,7 +30,7 @@ pub struct Error {
     /// What happened.
     pub reason: String,
     /// What the user can do about it; empty if the reason says it all.
-    pub mend: String,
+    pub hint: String,
 }
 
 impl Error {
@@ -40,7 +40,7 @@ impl Error {
             kind,
             place: place.into(),
             reason: reason.into(),
-            mend: String::new(),
+            hint: String::new(),
         }
     }
 
@@ -51,8 +51,8 @@ impl Error {
 
     /// The same error with what the user can do about it.
     #[must_use]
-    pub fn mend(mut self, mend: impl Into<String>) -> Error {
-        self.mend = mend.into();
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = hint.into();
         self
     }
 
@@ -70,8 +70,8 @@ impl fmt::Display for Error {
             write!(f, "{}: ", self.place)?;
         }
         f.write_str(&self.reason)?;
-        if !self.mend.is_empty() {
-            write!(f, " ({})", self.mend)?;
+        if !self.hint.is_empty() {
+            write!(f, " ({})", self.hint)?;
         }
         Ok(())
     }

@@ -30,14 +30,14 @@ pub(crate) fn open(location: &str) -> Result<Location> {
             location,
             "a file URL must have three slashes, and no escapes",
         )
-        .mend("write the path itself")),
+        .hint("write the path itself")),
         "s3" | "s3a" => s3(location),
         _ => Err(Error::new(
             Kind::Invalid,
             location,
             format!("checkpoints can't be stored in '{scheme}://'"),
         )
-        .mend("write a path, file:///path or s3://bucket/folder")),
+        .hint("write a path, file:///path or s3://bucket/folder")),
     }
 }
 
@@ -49,19 +49,19 @@ fn directory(location: &str, path: &Path) -> Result<Location> {
             "there is no path for checkpoints",
         ));
     }
-    let failed = |reason: String, mend: &str| {
-        Err(Error::new(Kind::Unavailable, location, reason).mend(mend))
+    let failed = |reason: String, hint: &str| {
+        Err(Error::new(Kind::Unavailable, location, reason).hint(hint))
     };
     match std::fs::create_dir_all(path) {
         Ok(()) => {}
         Err(error) if path.exists() && !path.is_dir() => {
             return failed(error.to_string(), "it must be a directory");
         }
-        Err(error) => return failed(error.to_string(), mend(error.kind())),
+        Err(error) => return failed(error.to_string(), hint(error.kind())),
     }
     let path = match path.canonicalize() {
         Ok(path) => path,
-        Err(error) => return failed(error.to_string(), mend(error.kind())),
+        Err(error) => return failed(error.to_string(), hint(error.kind())),
     };
     match LocalFileSystem::new_with_prefix(&path) {
         Ok(objects) => Ok(Location {
@@ -73,7 +73,7 @@ fn directory(location: &str, path: &Path) -> Result<Location> {
 }
 
 /// What the user can do about an error of the file system.
-pub(crate) fn mend(kind: ErrorKind) -> &'static str {
+pub(crate) fn hint(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::PermissionDenied => {
             "give the user that runs this permission to write there, or name another place"
@@ -95,7 +95,7 @@ fn s3(location: &str) -> Result<Location> {
     let rest = location.split_once("://").map_or("", |(_, rest)| rest);
     let (bucket, folder) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.is_empty() {
-        return Err(invalid("it names no bucket".to_string()).mend("s3://bucket/folder"));
+        return Err(invalid("it names no bucket".to_string()).hint("s3://bucket/folder"));
     }
     // A record is put only if none exists; this fences earlier incarnations.
     let objects = AmazonS3Builder::from_env()
@@ -103,7 +103,7 @@ fn s3(location: &str) -> Result<Location> {
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         .build()
         .map_err(|error| {
-            invalid(error.to_string()).mend(
+            invalid(error.to_string()).hint(
                 "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, if it is not AWS, \
                  AWS_ENDPOINT",
             )
@@ -119,5 +119,5 @@ fn s3(location: &str) -> Result<Location> {
 #[cfg(not(feature = "s3"))]
 fn s3(location: &str) -> Result<Location> {
     let reason = "this build can't reach object stores";
-    Err(Error::new(Kind::Invalid, location, reason).mend("build it with the feature 's3'"))
+    Err(Error::new(Kind::Invalid, location, reason).hint("build it with the feature 's3'"))
 }

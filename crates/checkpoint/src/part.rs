@@ -83,7 +83,7 @@ pub fn encode(batches: &[RecordBatch]) -> Result<Vec<u8>> {
     for field in schema.fields() {
         check::field(field).map_err(|reason| {
             invalid(format!("column '{}' {reason}", field.name()))
-                .mend("state must use plain arrays")
+                .hint("state must use plain arrays")
         })?;
     }
     let arrow = |error: arrow_schema::ArrowError| invalid(error.to_string());
@@ -97,7 +97,7 @@ pub fn encode(batches: &[RecordBatch]) -> Result<Vec<u8>> {
     let bytes = writer.into_inner().map_err(arrow)?;
     if bytes.len() as u64 > PART_BYTES_MAX {
         let reason = format!("{} bytes, and a part has {PART_BYTES_MAX}", bytes.len());
-        return Err(invalid(reason).mend("write it in several pieces"));
+        return Err(invalid(reason).hint("write it in several pieces"));
     }
     Ok(bytes)
 }

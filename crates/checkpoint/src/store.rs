@@ -139,7 +139,7 @@ impl Store {
                 let reason = "another run is starting there, and makes no progress";
                 let error = Error::new(Kind::Unavailable, self.place.as_ref(), reason);
                 Err(error
-                    .mend("is that process stopped? continue or end it, and start the query again"))
+                    .hint("is that process stopped? continue or end it, and start the query again"))
             }
             Err(error) => Err(self.failed_io("", &error)),
         }
@@ -357,7 +357,7 @@ impl Store {
                 Ok(Some(_)) => {
                     let reason = format!("it has more than {OBJECTS_MAX} objects");
                     let error = Error::new(Kind::Unavailable, self.name(folder), reason);
-                    return Err(error.mend("name a folder that nothing else uses"));
+                    return Err(error.hint("name a folder that nothing else uses"));
                 }
                 Ok(None) => return Ok(objects),
                 // Nothing was written to the directory yet, or an object was removed during the listing.
@@ -439,7 +439,7 @@ impl Store {
 
     fn failed_io(&self, name: &str, error: &std::io::Error) -> Error {
         Error::new(Kind::Unavailable, self.name(name), error.to_string())
-            .mend(location::mend(error.kind()))
+            .hint(location::hint(error.kind()))
     }
 
     fn failed(&self, name: &str, error: &object_store::Error) -> Error {
@@ -455,14 +455,14 @@ impl Store {
             }
             (_, Some(error)) => self.failed_io(name, error),
             (error, None) => {
-                let mend = match error {
+                let hint = match error {
                     object_store::Error::PermissionDenied { .. }
                     | object_store::Error::Unauthenticated { .. } => {
                         "the keys must allow reading, writing, listing and removing there"
                     }
                     _ => "",
                 };
-                Error::new(Kind::Unavailable, self.name(name), cause.to_string()).mend(mend)
+                Error::new(Kind::Unavailable, self.name(name), cause.to_string()).hint(hint)
             }
         }
     }

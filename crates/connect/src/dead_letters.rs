@@ -196,7 +196,7 @@ impl DeadLetters for FileDeadLetters {
         let reason = self.reason(rejected);
         if self.fail {
             return Err(Error::new(place, reason)
-                .mend("fix the record, or skip bad records with 'on_error' = 'skip'")
+                .hint("fix the record, or skip bad records with 'on_error' = 'skip'")
                 .final_one());
         }
         if state.first.is_none() {
@@ -214,7 +214,7 @@ impl DeadLetters for FileDeadLetters {
                     self.path.display().to_string(),
                     format!("can't keep a bad record: {error}"),
                 )
-                .mend("name a file that can be written with 'dead_letter' = 'path'")
+                .hint("name a file that can be written with 'dead_letter' = 'path'")
             })
     }
 }

@@ -226,8 +226,8 @@ pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, Optio
         Some("upsert-kafka") => "kafka",
         Some(name) if name == "jdbc" || name.starts_with("jdbc:") => return Err(jdbc(options)),
         Some(name) => {
-            if let Some((_, mend)) = CONNECTORS.iter().find(|(known, _)| *known == name) {
-                let fix = match *mend {
+            if let Some((_, hint)) = CONNECTORS.iter().find(|(known, _)| *known == name) {
+                let fix = match *hint {
                     SERVERS => format!("the connectors are {}", every_name()),
                     fix => fix.to_string(),
                 };
@@ -258,8 +258,8 @@ pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, Optio
         let refused = OPTIONS
             .iter()
             .find(|(of, begin, _)| is_of(of) && name.starts_with(begin));
-        if let Some((.., mend)) = refused {
-            return Err(OptionError::new(name, "is not supported", *mend));
+        if let Some((.., hint)) = refused {
+            return Err(OptionError::new(name, "is not supported", *hint));
         }
     }
     Ok(found)
@@ -290,8 +290,8 @@ fn meant(connector: &str, name: &str, value: &str) -> Result<Option<Renamed>, Op
         (_, "json.fail-on-missing-field") => match is_true {
             false => return as_it_is(),
             true => {
-                let mend = "leave it out: a field that is missing is NULL; a column can be declared NOT NULL";
-                return Err(OptionError::new(name, "'true' is not supported", mend));
+                let hint = "leave it out: a field that is missing is NULL; a column can be declared NOT NULL";
+                return Err(OptionError::new(name, "'true' is not supported", hint));
             }
         },
         (_, "csv.allow-comments") => match is_true {
@@ -302,11 +302,11 @@ fn meant(connector: &str, name: &str, value: &str) -> Result<Option<Renamed>, Op
             "exactly-once" => to(name, "delivery", "exactly_once"),
             "at-least-once" => to(name, "delivery", "at_least_once"),
             _ => {
-                let mend = "'delivery' = 'exactly_once' or 'at_least_once'";
+                let hint = "'delivery' = 'exactly_once' or 'at_least_once'";
                 return Err(OptionError::new(
                     name,
                     format!("'{value}' is not supported"),
-                    mend,
+                    hint,
                 ));
             }
         },
@@ -319,14 +319,14 @@ fn jdbc(options: &BTreeMap<String, String>) -> OptionError {
     let url = options.get("url").map_or("", String::as_str);
     let rest = url.strip_prefix("jdbc:").unwrap_or(url);
     let same = "'table-name', 'username' and 'password' are the same";
-    let mend = if rest.starts_with("postgresql:") {
+    let hint = if rest.starts_with("postgresql:") {
         format!("'connector' = 'postgres', 'url' = '{rest}'; {same}")
     } else if let Some(path) = rest.strip_prefix("sqlite:") {
         format!("'connector' = 'sqlite', 'path' = '{path}'; {same}")
     } else {
         JDBC.to_string()
     };
-    OptionError::new("connector", "'jdbc' is not supported", mend)
+    OptionError::new("connector", "'jdbc' is not supported", hint)
 }
 
 #[cfg(test)]
@@ -403,7 +403,7 @@ mod tests {
         ] {
             let error = renamed(&options(pairs)).unwrap_err();
             assert_eq!(error.option.as_deref(), Some(option), "{error}");
-            assert!(error.mend.contains(says), "{error}");
+            assert!(error.hint.contains(says), "{error}");
         }
     }
 }

@@ -14,7 +14,7 @@ pub struct OptionError {
     /// What is wrong.
     pub reason: String,
     /// What to write instead.
-    pub mend: String,
+    pub hint: String,
 }
 
 impl OptionError {
@@ -22,21 +22,21 @@ impl OptionError {
     pub fn new(
         option: impl Into<String>,
         reason: impl Into<String>,
-        mend: impl Into<String>,
+        hint: impl Into<String>,
     ) -> OptionError {
         OptionError {
             option: Some(option.into()),
             reason: reason.into(),
-            mend: mend.into(),
+            hint: hint.into(),
         }
     }
 
     /// An error about the table as a whole.
-    pub(crate) fn table(reason: impl Into<String>, mend: impl Into<String>) -> OptionError {
+    pub(crate) fn table(reason: impl Into<String>, hint: impl Into<String>) -> OptionError {
         OptionError {
             option: None,
             reason: reason.into(),
-            mend: mend.into(),
+            hint: hint.into(),
         }
     }
 }
@@ -47,8 +47,8 @@ impl fmt::Display for OptionError {
             write!(f, "option '{option}': ")?;
         }
         f.write_str(&self.reason)?;
-        if !self.mend.is_empty() {
-            write!(f, " ({})", self.mend)?;
+        if !self.hint.is_empty() {
+            write!(f, " ({})", self.hint)?;
         }
         Ok(())
     }
@@ -158,14 +158,14 @@ impl<'a> Options<'a> {
             }
         }
         let words = choices.iter().map(|(word, _)| *word).collect::<Vec<_>>();
-        let mut mend = format!("write '{}'", words.join("' or '"));
+        let mut hint = format!("write '{}'", words.join("' or '"));
         if let Some(near) = nearest(text, &words) {
-            mend = format!("did you mean '{near}'? {mend}");
+            hint = format!("did you mean '{near}'? {hint}");
         }
         Err(OptionError::new(
             name,
             format!("'{text}' is not a valid value"),
-            mend,
+            hint,
         ))
     }
 
@@ -315,6 +315,6 @@ mod tests {
             assert!(Options::new(&value(wrong)).byte("o").is_err(), "{wrong}");
         }
         let error = Options::new(&value("tru")).flag("o", false).unwrap_err();
-        assert!(error.mend.contains("did you mean 'true'"), "{error}");
+        assert!(error.hint.contains("did you mean 'true'"), "{error}");
     }
 }

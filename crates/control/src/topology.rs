@@ -144,7 +144,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// What does not, and how it is mended.
+    /// What does not, and how to fix it.
     pub fn check(&self) -> Result<(), String> {
         if self.allowed().is_empty() {
             return Err("no core may be used: set 'allowed' of a core to true".to_string());

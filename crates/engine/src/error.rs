@@ -1,10 +1,10 @@
-//! The one error of the data path: where, what, and the mend.
+//! The one error of the data path: where, what, and a hint.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a query can't go on. Displayed as `place: reason (mend)`.
+/// Why a query can't go on. Displayed as `place: reason (hint)`.
 ///
 /// The place is what the user can find again: `flights.csv:812`, `127.0.0.1:9000`,
 /// `option 'address'`, `aggregate #4`.
@@ -15,7 +15,7 @@ pub struct Error {
     /// What happened.
     pub reason: String,
     /// What the user can do about it; empty when nothing better than the reason is known.
-    pub mend: String,
+    pub hint: String,
     /// It follows from a failure elsewhere (the other end of a link has died, say), which is
     /// reported by itself and says more.
     pub consequence: bool,
@@ -27,12 +27,12 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error at a place, without a mend.
+    /// An error at a place, without a hint.
     pub fn new(place: impl Into<String>, reason: impl Into<String>) -> Error {
         Error {
             place: place.into(),
             reason: reason.into(),
-            mend: String::new(),
+            hint: String::new(),
             consequence: false,
             is_final: false,
         }
@@ -60,8 +60,8 @@ impl Error {
 
     /// The same error with what the user can do about it.
     #[must_use]
-    pub fn mend(mut self, mend: impl Into<String>) -> Error {
-        self.mend = mend.into();
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = hint.into();
         self
     }
 
@@ -90,8 +90,8 @@ impl fmt::Display for Error {
             write!(f, "{}: ", self.place)?;
         }
         f.write_str(&self.reason)?;
-        if !self.mend.is_empty() {
-            write!(f, " ({})", self.mend)?;
+        if !self.hint.is_empty() {
+            write!(f, " ({})", self.hint)?;
         }
         Ok(())
     }

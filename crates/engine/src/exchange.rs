@@ -359,7 +359,7 @@ fn as_buffer(frame: Frame) -> Buffer {
 
 pub(crate) fn broken(error: LinkError) -> Error {
     Error::new(error.peer, error.reason)
-        .mend(error.mend)
+        .hint(error.hint)
         .consequence()
 }
 

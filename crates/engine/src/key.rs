@@ -161,7 +161,7 @@ pub struct EncodedKeys {
 
 impl EncodedKeys {
     /// The number of rows.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.is_null.len()
     }
 
@@ -260,7 +260,7 @@ mod tests {
     fn without_columns_all_keys_are_equal() {
         let encoder = KeyEncoder::new([]).unwrap();
         let keys = encoder.encode(KeyColumns::new(vec![], 2).unwrap()).unwrap();
-        assert_eq!((keys.len(), keys.key(0)), (2, keys.key(1)));
+        assert_eq!((keys.count(), keys.key(0)), (2, keys.key(1)));
         assert!(encoder.decode([&[][..]].into_iter()).unwrap().is_empty());
     }
 }

@@ -132,5 +132,5 @@ fn error_at(at: usize, reason: impl std::fmt::Display) -> Error {
 
 /// The error of a chunk that no frame can hold.
 fn too_large(reason: impl Into<String>) -> Error {
-    Error::new("chunk", reason).mend("send fewer rows per chunk")
+    Error::new("chunk", reason).hint("send fewer rows per chunk")
 }

@@ -50,7 +50,7 @@ pub struct LinkError {
     /// What happened.
     pub reason: String,
     /// What to do about it; empty where nothing can be said.
-    pub mend: String,
+    pub hint: String,
 }
 
 impl LinkError {
@@ -59,13 +59,13 @@ impl LinkError {
         LinkError {
             peer: peer.into(),
             reason: reason.into(),
-            mend: String::new(),
+            hint: String::new(),
         }
     }
 
     /// The same error with what to do about it.
-    pub fn mend(mut self, mend: impl Into<String>) -> LinkError {
-        self.mend = mend.into();
+    pub fn hint(mut self, hint: impl Into<String>) -> LinkError {
+        self.hint = hint.into();
         self
     }
 }
@@ -73,10 +73,10 @@ impl LinkError {
 impl fmt::Display for LinkError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.peer, self.reason)?;
-        if self.mend.is_empty() {
+        if self.hint.is_empty() {
             return Ok(());
         }
-        write!(formatter, "; {}", self.mend)
+        write!(formatter, "; {}", self.hint)
     }
 }
 

@@ -332,14 +332,14 @@ impl Registrar {
             flags,
         )
         .map_err(|error| {
-            let mend = match error {
+            let hint = match error {
                 Errno::PERM => "; it is a file, which is always ready: read it without waiting",
                 Errno::EXIST => "; it is registered already: deregister it first",
                 Errno::NOSPC => "; raise /proc/sys/fs/epoll/max_user_watches",
                 _ => "",
             };
             let number = descriptor.as_raw_fd();
-            explain_with_mend(&format!("can't wait for descriptor {number}"), error, mend)
+            explain_with_hint(&format!("can't wait for descriptor {number}"), error, hint)
         })
     }
 
@@ -374,13 +374,13 @@ fn no_bell(error: io::Error) -> io::Error {
 }
 
 fn explain(what: &str, error: Errno) -> io::Error {
-    explain_with_mend(what, error, "")
+    explain_with_hint(what, error, "")
 }
 
-/// Keeps the error's kind, which callers match on, and says what was tried and how to mend it.
-fn explain_with_mend(what: &str, error: Errno, mend: &str) -> io::Error {
+/// Keeps the error's kind, which callers match on, and says what was tried and how to fix it.
+fn explain_with_hint(what: &str, error: Errno, hint: &str) -> io::Error {
     let error = io::Error::from(error);
-    io::Error::new(error.kind(), format!("{what}: {error}{mend}"))
+    io::Error::new(error.kind(), format!("{what}: {error}{hint}"))
 }
 
 #[cfg(all(test, not(miri)))]

@@ -437,7 +437,7 @@ fn inboxes_of_others_are_refused() {
     let error = open(inbox.descriptor(), 7).err().expect("another epoch");
     assert_eq!(error.peer, "process 3");
     assert!(
-        error.reason.contains("epoch 6") && !error.mend.is_empty(),
+        error.reason.contains("epoch 6") && !error.hint.is_empty(),
         "{error}"
     );
     let waiter = Waiter::shared().expect("a waiter");

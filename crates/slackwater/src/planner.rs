@@ -116,7 +116,7 @@ fn check(
         return Err(SqlError::new(format!(
             "{processes_min} processes for {workers} worker threads"
         ))
-        .mend(format!(
+        .hint(format!(
             "each process runs a worker at least: --workers {processes_min}"
         )));
     }
@@ -125,13 +125,13 @@ fn check(
     }
     if strategy == Some(Strategy::Os) {
         let error = "'processes' = 'nodes' needs workers that are bound to nodes";
-        return Err(SqlError::new(error).mend("'placement' = 'os' binds none: take 'numa'"));
+        return Err(SqlError::new(error).hint("'placement' = 'os' binds none: take 'numa'"));
     }
     if workers > cores {
         return Err(SqlError::new(format!(
             "'processes' = 'nodes': {workers} workers on {cores} cores are bound to no node"
         ))
-        .mend(format!("--workers {cores}, or a number of --processes")));
+        .hint(format!("--workers {cores}, or a number of --processes")));
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ pub use screen::Screen;
 pub(crate) enum Stop {
     /// It was left.
     Quit,
-    /// A statement failed, and nobody is there to mend it: the exit code.
+    /// A statement failed, and nobody is there to fix it: the exit code.
     Failed(u8),
 }
 

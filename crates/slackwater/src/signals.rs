@@ -51,9 +51,9 @@ fn leave_lost_terminal() {
         return;
     };
     for descriptor in [1, 2] {
+        let descriptor: RawFd = descriptor;
         // SAFETY: standard output and error are open as long as the process lives, and stay so: they are
         // not dropped here.
-        let descriptor: RawFd = descriptor;
         let mut open = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(descriptor) });
         let mut looked = [PollFd::new(&*open, PollFlags::empty())];
         let at_once = Timespec::default();

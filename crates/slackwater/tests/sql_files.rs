@@ -420,7 +420,7 @@ fn nearly_right_texts_never_panic_and_errors_have_places() {
                     };
                     // A word that the user wrote may be shown.
                     let shown = error.message.replace("'::'", "");
-                    let leak = leak(&shown).or_else(|| leak(&error.mend));
+                    let leak = leak(&shown).or_else(|| leak(&error.hint));
                     assert!(
                         error.place.is_some() && leak.is_none(),
                         "{name}, {}: {error}\n{text}",

@@ -80,7 +80,7 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
         return Err(
             SqlError::new(format!("{shown} with ORDER BY is not known here"))
                 .near(&shown)
-                .mend("FIRST_VALUE and LAST_VALUE order by event time"),
+                .hint("FIRST_VALUE and LAST_VALUE order by event time"),
         );
     }
     if ORDER_SENSITIVE.contains(&name.as_str()) {
@@ -88,7 +88,7 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
             "{shown} depends on the order in which rows arrive, which is not the same in every run"
         ))
         .near(&shown)
-        .mend("FIRST_VALUE and LAST_VALUE order by event time"));
+        .hint("FIRST_VALUE and LAST_VALUE order by event time"));
     }
     let types = params.args.iter().map(|argument| argument.get_type(schema));
     let types = types.collect::<datafusion_common::Result<Vec<DataType>>>()?;

@@ -56,7 +56,7 @@ impl Rewrite<'_> {
             return Err(
                 SqlError::new("FOR SYSTEM_TIME AS OF belongs to the table that is joined")
                     .at(time.span())
-                    .mend("FROM stream AS s JOIN table FOR SYSTEM_TIME AS OF s.ts AS t ON …"),
+                    .hint("FROM stream AS s JOIN table FOR SYSTEM_TIME AS OF s.ts AS t ON …"),
             );
         }
         if let TableFactor::NestedJoin {
@@ -80,7 +80,7 @@ impl Rewrite<'_> {
                         "FOR SYSTEM_TIME AS OF needs an INNER or LEFT JOIN … ON …",
                     )
                     .at(time.span())
-                    .mend("JOIN table FOR SYSTEM_TIME AS OF s.ts AS t ON s.key = t.key"));
+                    .hint("JOIN table FOR SYSTEM_TIME AS OF s.ts AS t ON s.key = t.key"));
                 }
             };
             let condition = match versions {
@@ -120,7 +120,7 @@ impl Rewrite<'_> {
                 format!("'{time}' is the table's own time, not that of the rows it is joined with");
             return Err(SqlError::new(error)
                 .at(time.span())
-                .mend("name the stream's event time: FOR SYSTEM_TIME AS OF s.ts"));
+                .hint("name the stream's event time: FOR SYSTEM_TIME AS OF s.ts"));
         }
         match table.event_time {
             Some((column, _)) if !now::is_call(time) => {
@@ -165,7 +165,7 @@ fn take_version(relation: &mut TableFactor) -> Result<Option<AstExpr>> {
                 "a version is chosen by the stream's event time, or by PROCTIME()",
             )
             .at(name.span)
-            .mend("FOR SYSTEM_TIME AS OF s.ts"));
+            .hint("FOR SYSTEM_TIME AS OF s.ts"));
         }
     };
     *args = None;

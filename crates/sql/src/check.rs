@@ -84,7 +84,7 @@ impl Look for Check<'_> {
             | TableFactor::Function { lateral: true, .. } => refuse(
                 SqlError::new("LATERAL is not known here")
                     .near("LATERAL")
-                    .mend("join with it over equal windows"),
+                    .hint("join with it over equal windows"),
             ),
             TableFactor::Table {
                 args: Some(arguments),
@@ -140,7 +140,7 @@ impl Look for Check<'_> {
                 let error = SqlError::new("ANY and ALL of a subquery are not known here");
                 let error = error.at(expression.span());
                 Some(
-                    error.mend(
+                    error.hint(
                         "x IN (SELECT …) is = ANY; (SELECT MAX(…) …) is a value to compare with",
                     ),
                 )
@@ -177,13 +177,13 @@ impl Look for Check<'_> {
 /// IN or EXISTS where they are no condition of their own.
 pub fn misplaced() -> SqlError {
     SqlError::new("IN (SELECT …) and EXISTS stand in WHERE or HAVING, alone or between ANDs")
-        .mend("for OR write a query for each of its sides, and UNION them")
+        .hint("for OR write a query for each of its sides, and UNION them")
 }
 
 /// A subquery that is a value, or a condition, where there can be none.
 pub fn subquery() -> SqlError {
     SqlError::new("a subquery is not known at this place")
-        .mend("it may stand in SELECT, WHERE and HAVING; else join with it")
+        .hint("it may stand in SELECT, WHERE and HAVING; else join with it")
 }
 
 /// The conditions of an AND, without their brackets.
@@ -228,7 +228,7 @@ fn set_expression(body: &SetExpr) -> Next {
                         "{word} is not known here: it needs the end of the stream"
                     ))
                     .near(word)
-                    .mend("UNION ALL is; a window join compares two streams"),
+                    .hint("UNION ALL is; a window join compares two streams"),
                 );
             }
             set_expression(left)?;
@@ -237,7 +237,7 @@ fn set_expression(body: &SetExpr) -> Next {
         SetExpr::Values(_) => refuse(
             SqlError::new("VALUES is no stream")
                 .near("VALUES")
-                .mend("SELECT … FROM table"),
+                .hint("SELECT … FROM table"),
         ),
         _ => ON,
     }
@@ -280,21 +280,21 @@ impl<'a> Check<'a> {
             return Some(
                 SqlError::new("DISTINCT ON is not known here")
                     .near("ON")
-                    .mend("FIRST_VALUE and LAST_VALUE in a window give one row per key"),
+                    .hint("FIRST_VALUE and LAST_VALUE in a window give one row per key"),
             );
         }
         if select.projection.is_empty() {
             return Some(
                 SqlError::new("SELECT names no columns")
                     .at(select.select_token.0.span)
-                    .mend("SELECT * takes all"),
+                    .hint("SELECT * takes all"),
             );
         }
         if select.from.is_empty() {
             return Some(
                 SqlError::new("a query without a table has no stream to read")
                     .at(select.select_token.0.span)
-                    .mend("read one: … FROM table"),
+                    .hint("read one: … FROM table"),
             );
         }
         let joins = select.from.iter().flat_map(|from| &from.joins);
@@ -315,7 +315,7 @@ impl<'a> Check<'a> {
             return Some(
                 SqlError::new(error)
                     .near(word)
-                    .mend("ON l.k = r.k, and l.k, or COALESCE(l.k, r.k), where k is used"),
+                    .hint("ON l.k = r.k, and l.k, or COALESCE(l.k, r.k), where k is used"),
             );
         }
         let unknown = [
@@ -337,7 +337,7 @@ impl<'a> Check<'a> {
             return Some(
                 SqlError::new("GROUP BY … WITH … is not known here")
                     .near("GROUP")
-                    .mend("GROUP BY ROLLUP (a, b), CUBE (a, b) or GROUPING SETS ((a, b), (a), ())"),
+                    .hint("GROUP BY ROLLUP (a, b), CUBE (a, b) or GROUPING SETS ((a, b), (a), ())"),
             );
         }
         let joins = select.from.iter().flat_map(|from| &from.joins);
@@ -385,7 +385,7 @@ fn join(operator: &JoinOperator) -> Option<SqlError> {
     matches!(on, JoinConstraint::None).then(|| {
         SqlError::new("a JOIN needs its condition")
             .near("JOIN")
-            .mend("JOIN … ON l.k = r.k; CROSS JOIN makes every pair")
+            .hint("JOIN … ON l.k = r.k; CROSS JOIN makes every pair")
     })
 }
 
@@ -406,7 +406,7 @@ fn other_join(operator: &JoinOperator) -> Option<SqlError> {
     Some(
         SqlError::new(format!("{word} joins are not known here"))
             .near(word)
-            .mend("INNER, LEFT, RIGHT, FULL, LEFT SEMI and LEFT ANTI joins are"),
+            .hint("INNER, LEFT, RIGHT, FULL, LEFT SEMI and LEFT ANTI joins are"),
     )
 }
 
@@ -440,8 +440,8 @@ fn no_part(part: &str) -> SqlError {
         .collect::<Vec<_>>();
     let error = SqlError::new(format!("a time has no '{part}'"));
     match nearest(part, &names) {
-        Some(near) => error.mend(format!("did you mean {near}?")),
-        None => error.mend(format!("the parts are: {}", names.join(", "))),
+        Some(near) => error.hint(format!("did you mean {near}?")),
+        None => error.hint(format!("the parts are: {}", names.join(", "))),
     }
 }
 
@@ -460,7 +460,7 @@ fn unit_missing(value: &Expr) -> Option<SqlError> {
     Some(
         SqlError::new(format!("INTERVAL '{text}' has no unit that is known here"))
             .at(*span)
-            .mend(format!("INTERVAL '{number}' SECOND, or MINUTE, HOUR, DAY")),
+            .hint(format!("INTERVAL '{number}' SECOND, or MINUTE, HOUR, DAY")),
     )
 }
 
@@ -477,7 +477,7 @@ impl Look for RowOnly<'_> {
                     function.name
                 ))
                 .at(function.name.span())
-                .mend("aggregate in the query"),
+                .hint("aggregate in the query"),
             ),
             _ => ON,
         }

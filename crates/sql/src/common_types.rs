@@ -389,7 +389,7 @@ fn refuse_months(values: &[&mut Expr]) -> Result<()> {
     let error = "an INTERVAL of months or years has no fixed length to compare with";
     let error = SqlError::new(error)
         .near("INTERVAL")
-        .mend("compare times: a.ts > b.ts + INTERVAL '1' MONTH; or write days: INTERVAL '30' DAY");
+        .hint("compare times: a.ts > b.ts + INTERVAL '1' MONTH; or write days: INTERVAL '30' DAY");
     Err(DataFusionError::External(Box::new(error)))
 }
 

@@ -50,7 +50,7 @@ fn check_constant(part: &Expr) -> Option<Result<()>> {
     let error = constant(&part).err()?;
     let place = explain::expression(&computed);
     let message = format!("{place}: {}", reason(error));
-    Some(Err(SqlError::new(message).mend(
+    Some(Err(SqlError::new(message).hint(
         "write a constant that fits its type, or CAST its parts to a wider one",
     )))
 }

@@ -1,4 +1,4 @@
-//! Errors of SQL text: where, with a caret, and the mend.
+//! Errors of SQL text: where, with a caret, and a hint.
 //!
 //! Not every error knows its place: the planner reports many only by name. Such an error says which
 //! word of the statement is meant ([`SqlError::near`], or the names that it quotes), and
@@ -16,7 +16,7 @@ pub struct SqlError {
     /// What is wrong.
     pub message: String,
     /// What would be right; empty when nothing better than the message is known.
-    pub mend: String,
+    pub hint: String,
     /// Line and column, both from 1, and how many characters are meant; `None` when the text as a
     /// whole is wrong.
     pub place: Option<Place>,
@@ -57,7 +57,7 @@ impl SqlError {
     pub fn new(message: impl Into<String>) -> SqlError {
         SqlError {
             message: message.into(),
-            mend: String::new(),
+            hint: String::new(),
             place: None,
             near: None,
             unknown: None,
@@ -66,8 +66,8 @@ impl SqlError {
 
     /// The same error with what would be right.
     #[must_use]
-    pub fn mend(mut self, mend: impl Into<String>) -> SqlError {
-        self.mend = mend.into();
+    pub fn hint(mut self, hint: impl Into<String>) -> SqlError {
+        self.hint = hint.into();
         self
     }
 
@@ -170,7 +170,7 @@ impl SqlError {
     /// The same error; where an unknown column stands in double quotes, most likely a string was meant.
     fn or_string(mut self, tokens: &[TokenWithSpan]) -> SqlError {
         const HINT: &str = "if a string is meant";
-        if !self.message.starts_with("there is no column '") || self.mend.starts_with(HINT) {
+        if !self.message.starts_with("there is no column '") || self.hint.starts_with(HINT) {
             return self;
         }
         let is_meant = |token: &&TokenWithSpan| {
@@ -184,9 +184,9 @@ impl SqlError {
         {
             let text = word.value.replace('\'', "''");
             let string = format!("{HINT}: '{text}', in single quotes");
-            self.mend = match self.mend.is_empty() {
+            self.hint = match self.hint.is_empty() {
                 true => string,
-                false => format!("{string}; if a column: {}", self.mend),
+                false => format!("{string}; if a column: {}", self.hint),
             };
         }
         self
@@ -233,8 +233,8 @@ impl SqlError {
                 "\n{margin} |\n{number} | {source}\n{margin} | {lead}{carets}"
             ));
         }
-        if !self.mend.is_empty() {
-            shown.push_str(&format!("\n  = {}", self.mend));
+        if !self.hint.is_empty() {
+            shown.push_str(&format!("\n  = {}", self.hint));
         }
         shown
     }
@@ -246,8 +246,8 @@ impl fmt::Display for SqlError {
             write!(f, "line {line}, column {column}: ")?;
         }
         f.write_str(&self.message)?;
-        if !self.mend.is_empty() {
-            write!(f, " ({})", self.mend)?;
+        if !self.hint.is_empty() {
+            write!(f, " ({})", self.hint)?;
         }
         Ok(())
     }
@@ -351,7 +351,7 @@ mod tests {
         let span = Span::new(Location::new(2, 9), Location::new(2, 12));
         let error = SqlError::new("there is no column 'ips'")
             .at(span)
-            .mend("did you mean 'ip'?");
+            .hint("did you mean 'ip'?");
         assert_eq!(
             error.render("q.sql", "SELECT 1;\n\tSELECT ips FROM t"),
             "q.sql:2:9: there is no column 'ips'\n  |\n2 | \tSELECT ips FROM t\n  | \t       ^^^\n  \

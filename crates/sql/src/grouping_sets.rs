@@ -43,7 +43,7 @@ fn sets_of(sets: &GroupingSet) -> Result<Vec<Vec<Expr>>> {
             format!("{count} sets of keys are more than the {SETS_MAX} that are known here");
         return Err(SqlError::new(error)
             .near("GROUP")
-            .mend("name the sets that are wanted: GROUPING SETS ((a, b), (a), ())"));
+            .hint("name the sets that are wanted: GROUPING SETS ((a, b), (a), ())"));
     }
     Ok(match sets {
         GroupingSet::GroupingSets(sets) => sets.clone(),
@@ -110,7 +110,7 @@ fn one(
         let error = SqlError::new("the set () of no keys has one row, with nothing in it");
         let error = error
             .near("GROUP")
-            .mend("select an aggregate, such as COUNT(*)");
+            .hint("select an aggregate, such as COUNT(*)");
         return Err(DataFusionError::External(Box::new(error)));
     }
     let fields = aggregate.schema.fields();

@@ -82,9 +82,9 @@ fn late_table(window: &WindowNode, session: &Session) -> Result<Option<LateTable
         let mut names = session.tables.keys().cloned().collect::<Vec<_>>();
         names.sort();
         return Err(match nearest(&name, &names) {
-            Some(near) => error.mend(format!("did you mean '{near}'?")),
+            Some(near) => error.hint(format!("did you mean '{near}'?")),
             None => {
-                error.mend("declare it first, with the columns of the rows that are to be kept")
+                error.hint("declare it first, with the columns of the rows that are to be kept")
             }
         });
     };
@@ -107,7 +107,7 @@ fn columns(window: &WindowNode, table: &Table) -> Result<Vec<Column>> {
                 table.name,
                 wanted.name()
             );
-            return Err(SqlError::new(error).mend(format!("they have: {}", names.join(", "))));
+            return Err(SqlError::new(error).hint(format!("they have: {}", names.join(", "))));
         };
         if !arrow_cast_ok(field.data_type(), wanted.data_type())
             && field.data_type() != wanted.data_type()
@@ -119,7 +119,7 @@ fn columns(window: &WindowNode, table: &Table) -> Result<Vec<Column>> {
                 sql_name(wanted.data_type()),
                 sql_name(field.data_type())
             );
-            return Err(SqlError::new(error).mend("declare the table's column with that type"));
+            return Err(SqlError::new(error).hint("declare the table's column with that type"));
         }
         Ok(Column::new(qualifier.cloned(), field.name()))
     });

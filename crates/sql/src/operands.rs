@@ -48,7 +48,7 @@ impl ExprPlanner for Operands {
             raw.op,
             sql_name(&right)
         ))
-        .mend(mend(&operator, &left, &right));
+        .hint(hint(&operator, &left, &right));
         failed(
             match first_place(&raw.left).or_else(|| first_place(&raw.right)) {
                 Some(span) => error.at(to_span(span)),
@@ -185,7 +185,7 @@ fn first_place(expression: &Expr) -> Option<datafusion_common::Span> {
     searched.ok().and(place)
 }
 
-fn mend(operator: &Operator, left: &DataType, right: &DataType) -> &'static str {
+fn hint(operator: &Operator, left: &DataType, right: &DataType) -> &'static str {
     let any = |is: fn(&DataType) -> bool| is(left) || is(right);
     let time = |of: &DataType| matches!(of, DataType::Timestamp(_, _) | DataType::Date32);
     let text = |of: &DataType| {

@@ -231,7 +231,7 @@ impl Compiler<'_> {
             };
             return Err(SqlError::new(error)
                 .at(hinted.span)
-                .mend("FROM t /*+ OPTIONS('key' = 'value') */ AS x"));
+                .hint("FROM t /*+ OPTIONS('key' = 'value') */ AS x"));
         };
         let mut table = table.as_ref().clone();
         table.name = hinted.name.clone();
@@ -240,7 +240,7 @@ impl Compiler<'_> {
                 let error = "a hint can't change the connector of a table";
                 return Err(SqlError::new(error)
                     .at(hinted.span)
-                    .mend("declare another table with that connector"));
+                    .hint("declare another table with that connector"));
             }
             table.options.insert(key.clone(), value.clone());
             table.option_places.insert(key.clone(), hinted.span);
@@ -321,8 +321,8 @@ impl Compiler<'_> {
                         .at(table.span);
                     }
                     match nearest(&table.value, &names) {
-                        Some(near) => error.mend(format!("did you mean '{near}'?")),
-                        None => error.mend("declare it first: CREATE TABLE …"),
+                        Some(near) => error.hint(format!("did you mean '{near}'?")),
+                        None => error.hint("declare it first: CREATE TABLE …"),
                     }
                 })?;
                 self.job(*query, Some(found), &columns, tokens, explain)
@@ -373,7 +373,7 @@ impl Compiler<'_> {
                     "'latency_target.{name}': no query inserts into '{name}', or reads it as a view"
                 );
                 return Err(SqlError::new(error)
-                    .mend("name the table that a query inserts into, or a view that it reads"));
+                    .hint("name the table that a query inserts into, or a view that it reads"));
             }
             let tables = self.session.tables.keys();
             let known = tables.chain(self.session.view_names());
@@ -382,8 +382,8 @@ impl Compiler<'_> {
                 "'latency_target.{name}': there is no table or view '{name}'"
             ));
             return Err(match nearest(name, &known) {
-                Some(near) => error.mend(format!("did you mean 'latency_target.{near}'?")),
-                None => error.mend("name the table that a query inserts into, or a view"),
+                Some(near) => error.hint(format!("did you mean 'latency_target.{near}'?")),
+                None => error.hint("name the table that a query inserts into, or a view"),
             });
         }
         Ok(())

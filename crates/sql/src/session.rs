@@ -205,7 +205,7 @@ impl Session {
             }
         };
         match near {
-            Some(near) => error.mend(format!("did you mean '{near}'?")),
+            Some(near) => error.hint(format!("did you mean '{near}'?")),
             None => error,
         }
     }
@@ -218,14 +218,14 @@ impl Session {
         if self.is_view(name) {
             let error = format!("FOR SYSTEM_TIME AS OF needs a table, and '{name}' is a view");
             return Err(
-                SqlError::new(error).mend("join with its table, and put its conditions into WHERE")
+                SqlError::new(error).hint("join with its table, and put its conditions into WHERE")
             );
         }
         let error = SqlError::new(format!("there is no table '{name}'"));
         let tables = self.tables.keys().cloned().collect::<Vec<String>>();
         Err(match nearest(name, &tables) {
-            Some(near) => error.mend(format!("did you mean '{near}'?")),
-            None => error.mend("declare it first: CREATE TABLE …"),
+            Some(near) => error.hint(format!("did you mean '{near}'?")),
+            None => error.hint("declare it first: CREATE TABLE …"),
         })
     }
 
@@ -347,9 +347,9 @@ impl ContextProvider for Session {
         names.sort();
         let error = SqlError::new(format!("there is no table or view '{name}'"));
         let error = match nearest(name.table(), &names) {
-            Some(near) => error.mend(format!("did you mean '{near}'?")),
-            None if names.is_empty() => error.mend("declare it first: CREATE TABLE …"),
-            None => error.mend(format!("the tables and views are: {}", names.join(", "))),
+            Some(near) => error.hint(format!("did you mean '{near}'?")),
+            None if names.is_empty() => error.hint("declare it first: CREATE TABLE …"),
+            None => error.hint(format!("the tables and views are: {}", names.join(", "))),
         };
         Err(DataFusionError::External(Box::new(error)))
     }

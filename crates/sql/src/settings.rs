@@ -177,13 +177,13 @@ impl Settings {
         let names = names.collect::<Vec<_>>();
         let error = SqlError::new(format!("there is no setting '{key}'"));
         Err(if table_options.iter().any(|option| option == key) {
-            error.mend(format!(
+            error.hint(format!(
                 "'{key}' belongs to a table: CREATE TABLE … WITH ('{key}' = '{value}')"
             ))
         } else if let Some(near) = nearest(key, &names) {
-            error.mend(format!("did you mean '{near}'?"))
+            error.hint(format!("did you mean '{near}'?"))
         } else {
-            error.mend(format!("the settings are: {}", names.join(", ")))
+            error.hint(format!("the settings are: {}", names.join(", ")))
         })
     }
 
@@ -194,7 +194,7 @@ impl Settings {
                 let set = self.set(ours, &value, table_options);
                 set.map_err(|error| {
                     SqlError::new(format!("'{key}' is '{ours}' here: {}", error.message))
-                        .mend(error.mend)
+                        .hint(error.hint)
                 })
             }
             Meant::AsItIs => Ok(()),
@@ -250,13 +250,13 @@ impl Settings {
             return Err(SqlError::new(
                 "'two_phase' = 'on' merges rows, and 'emit' = 'every_row' answers each",
             )
-            .mend("SET 'two_phase' = 'auto', or 'emit' = 'changes'"));
+            .hint("SET 'two_phase' = 'auto', or 'emit' = 'changes'"));
         }
         if self.balancer != Balancer::Auto && self.keep_order {
             let name = self.balancer.name();
             return Err(
                 SqlError::new(format!("'balancer' = '{name}' gives up the order of rows"))
-                    .mend("say so: SET 'order' = 'none'"),
+                    .hint("say so: SET 'order' = 'none'"),
             );
         }
         Ok(())
@@ -267,7 +267,7 @@ impl Settings {
 const LATENCY_TARGET_OF: &str = "latency_target.";
 
 fn wrong(of: &Setting, value: &str) -> SqlError {
-    SqlError::new(format!("'{value}' is no value of '{}'", of.name)).mend(of.hint())
+    SqlError::new(format!("'{value}' is no value of '{}'", of.name)).hint(of.hint())
 }
 
 #[cfg(test)]

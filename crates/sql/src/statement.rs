@@ -166,10 +166,10 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         ["CREATE", ..] => Err(refused::create(&tokens)),
         ["INSERT", "INTO", ..] => insert(tokens),
         ["INSERT", "OVERWRITE", ..] => Err(SqlError::new("INSERT OVERWRITE is not supported")
-            .mend("INSERT INTO, and 'overwrite' = 'true' among the options of the table")),
+            .hint("INSERT INTO, and 'overwrite' = 'true' among the options of the table")),
         ["INSERT", ..] => {
             Err(SqlError::new("INSERT is followed by INTO and a table")
-                .mend("INSERT INTO t SELECT …"))
+                .hint("INSERT INTO t SELECT …"))
         }
         ["RESET", ..] => reset(tokens),
         ["DROP", "TABLE" | "VIEW", ..] | ["DROP", "TEMPORARY", "TABLE" | "VIEW", ..] => {
@@ -233,7 +233,7 @@ fn end(parser: &mut Parser) -> Result<()> {
         ref token => Err(
             SqlError::new(format!("{} is not expected here", shown(token)))
                 .at_token(&next)
-                .mend("statements end with ';'"),
+                .hint("statements end with ';'"),
         ),
     }
 }
@@ -262,7 +262,7 @@ fn text(parser: &mut Parser, what: &str) -> Result<String> {
             return Err(
                 SqlError::new(format!("{what} is expected here, not {}", shown(token)))
                     .at_token(&next)
-                    .mend("put it in single quotes"),
+                    .hint("put it in single quotes"),
             );
         }
     })
@@ -273,7 +273,7 @@ fn set(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     parser.next_token();
     if parser.peek_token().token == Token::EOF {
         return Err(SqlError::new("SET needs a setting and its value")
-            .mend("SET 'key' = 'value'; \\set lists what is set in the shell"));
+            .hint("SET 'key' = 'value'; \\set lists what is set in the shell"));
     }
     let key = setting(&mut parser)?;
     let next = parser.next_token();
@@ -281,7 +281,7 @@ fn set(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     if next.token != Token::Eq && !is_to {
         return Err(SqlError::new("'=' is expected here")
             .at_token(&next)
-            .mend("SET 'key' = 'value'"));
+            .hint("SET 'key' = 'value'"));
     }
     let value = text(&mut parser, "a setting's value")?;
     end(&mut parser)?;
@@ -341,7 +341,7 @@ fn insert(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let query = insert.source.ok_or_else(|| {
         SqlError::new("INSERT INTO needs a query")
             .at(insert_token.span)
-            .mend("INSERT INTO t SELECT …")
+            .hint("INSERT INTO t SELECT …")
     })?;
     let columns = insert
         .columns

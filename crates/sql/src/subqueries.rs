@@ -115,7 +115,7 @@ fn prepare_part(part: Expr) -> Result<Transformed<Expr>> {
                 "EXISTS of an aggregate without GROUP BY is always true: that has one row",
             )
             .near("EXISTS")
-            .mend("EXISTS (SELECT 1 FROM t WHERE t.a = o.a), or compare the aggregate itself"))
+            .hint("EXISTS (SELECT 1 FROM t WHERE t.a = o.a), or compare the aggregate itself"))
         }
         Expr::InSubquery(InSubquery { subquery, .. })
             if !subquery.outer_ref_columns.is_empty()
@@ -125,7 +125,7 @@ fn prepare_part(part: Expr) -> Result<Transformed<Expr>> {
                 "IN takes rows, and this subquery is one value for each row of the query",
             )
             .near("IN")
-            .mend("compare with it: x = (SELECT MAX(…) …)"))
+            .hint("compare with it: x = (SELECT MAX(…) …)"))
         }
         Expr::ScalarSubquery(subquery) => scalar(subquery),
         _ => Ok(Transformed::no(part)),
@@ -138,7 +138,7 @@ fn scalar(subquery: &Subquery) -> Result<Transformed<Expr>> {
     let Some(aggregate) = aggregate_of(&subquery.subquery) else {
         let error = "a subquery that is a value has to have one row, and this one may have more";
         let error = SqlError::new(error)
-            .mend("take an aggregate without GROUP BY: (SELECT MAX(x) FROM t), or join with it");
+            .hint("take an aggregate without GROUP BY: (SELECT MAX(x) FROM t), or join with it");
         return Err(match subquery.spans.first() {
             Some(span) => error.at(to_span(span)),
             None => error.near("SELECT"),
@@ -153,7 +153,7 @@ fn scalar(subquery: &Subquery) -> Result<Transformed<Expr>> {
         return Err(
             SqlError::new("a subquery with COUNT beside other values is not known here")
                 .near("COUNT")
-                .mend("compute outside of it: 2 * (SELECT COUNT(*) FROM t)"),
+                .hint("compute outside of it: 2 * (SELECT COUNT(*) FROM t)"),
         );
     }
     let coalesce = datafusion_functions::core::coalesce();

@@ -122,8 +122,8 @@ fn unknown(sql_type: &AstType) -> SqlError {
     ];
     let error = SqlError::new(format!("there is no type '{sql_type}'"));
     match nearest(&sql_type.to_string(), &NAMES.map(String::from)) {
-        Some(near) => error.mend(format!("did you mean {near}?")),
-        None => error.mend(
+        Some(near) => error.hint(format!("did you mean {near}?")),
+        None => error.hint(
             "the types are STRING, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, \
              DECIMAL(p, s), DATE, TIME, TIMESTAMP(0…9), BYTES, ARRAY<…>, ROW<…>",
         ),
@@ -140,7 +140,7 @@ fn timestamp(precision: Option<u64>) -> Result<DataType> {
         Some(more) => {
             return Err(SqlError::new(format!("a TIMESTAMP has no {more} decimals"))
                 .near("TIMESTAMP")
-                .mend("TIMESTAMP(0) to TIMESTAMP(9)"));
+                .hint("TIMESTAMP(0) to TIMESTAMP(9)"));
         }
     };
     Ok(DataType::Timestamp(unit, None))
@@ -156,7 +156,7 @@ fn decimal(info: &ExactNumberInfo) -> Result<DataType> {
         return Err(
             SqlError::new(format!("there is no DECIMAL({precision}, {scale})"))
                 .near("DECIMAL")
-                .mend("DECIMAL(p, s) with 1 <= p <= 38 and 0 <= s <= p"),
+                .hint("DECIMAL(p, s) with 1 <= p <= 38 and 0 <= s <= p"),
         );
     }
     Ok(DataType::Decimal128(precision as u8, scale as i8))

@@ -132,7 +132,7 @@ impl Record {
                 parsed.format
             );
             let error = Error::new(Kind::Invalid, "", reason);
-            return Err(error.mend("a later version wrote it: use that one"));
+            return Err(error.hint("a later version wrote it: use that one"));
         }
         match parsed.slackwater {
             CHECKPOINT => {

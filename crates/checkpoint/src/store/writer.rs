@@ -116,7 +116,7 @@ impl CheckpointWriter {
         let reason = format!("others have written there {CLAIMS_MAX} times meanwhile");
         Err(
             Error::new(Kind::Unavailable, store.name(super::RECORDS), reason)
-                .mend("let one query use it"),
+                .hint("let one query use it"),
         )
     }
 
@@ -241,7 +241,7 @@ impl CheckpointWriter {
         }
         let place = self.store.name(&record_name(self.last));
         let error = Error::new(Kind::Missing, place, "it was removed by somebody else");
-        Err(error.mend("make sure that nobody else removes files there, and start the query again"))
+        Err(error.hint("make sure that nobody else removes files there, and start the query again"))
     }
 
     pub(super) fn fenced(&self, by: u64) -> Error {
@@ -299,7 +299,7 @@ impl PartWriter {
 
 fn exhausted(store: &Store) -> Error {
     let reason = "there is no number left for a record";
-    Error::new(Kind::Invalid, store.name(super::RECORDS), reason).mend("start in an empty place")
+    Error::new(Kind::Invalid, store.name(super::RECORDS), reason).hint("start in an empty place")
 }
 
 fn now_ms() -> u64 {

@@ -73,7 +73,7 @@ pub(super) fn open(
 
 fn unreadable(place: &str, reason: &str) -> Error {
     Error::new(place, format!("is not a readable arrow file: {reason}"))
-        .mend(MEND_BROKEN)
+        .hint(MEND_BROKEN)
         .final_one()
 }
 
@@ -149,7 +149,7 @@ impl Messages {
             "it ends after row {}, but was read up to row {read} before",
             read - self.known
         );
-        broken(reason).mend("put the file back as it was, or start over without the checkpoints")
+        broken(reason).hint("put the file back as it was, or start over without the checkpoints")
     }
 
     /// The next message. A batch whose rows were all read before is skipped.
@@ -265,7 +265,7 @@ fn check_packed(message: &arrow_ipc::Message<'_>, body: &[u8]) -> Result<()> {
     if codec == Some(CompressionType::LZ4_FRAME) && cfg!(not(feature = "parquet")) {
         return Err(
             broken("it is compressed with LZ4, which this program was built without")
-                .mend("build it with: cargo build --release --features parquet"),
+                .hint("build it with: cargo build --release --features parquet"),
         );
     }
     for buffer in batch.buffers().iter().flatten() {

@@ -82,7 +82,7 @@ fn a_wrong_byte_never_panics_and_errors_name_the_file() {
             if let Some(error) = error {
                 let is_named = error.place == path.display().to_string();
                 assert!(is_named, "{kind:?}, byte {at}: {error}");
-                let is_said = !error.reason.is_empty() && !error.mend.is_empty();
+                let is_said = !error.reason.is_empty() && !error.hint.is_empty();
                 assert!(is_said, "{kind:?}, byte {at}: {error}");
             }
             // A length in the file never makes more rows.

@@ -26,17 +26,17 @@ fn position(place: &str, fields: &Fields, name: &str, within: &str) -> Result<us
     let Some(first) = found.next() else {
         let names = fields.iter().map(|field| field.name().as_str());
         let names = names.collect::<Vec<&str>>();
-        let mend = match nearest(name, &names) {
+        let hint = match nearest(name, &names) {
             Some(near) => format!("did you mean '{near}'? its columns are {}", shorten(&names)),
             None => format!("its columns are {}", shorten(&names)),
         };
         return Err(Error::new(place, format!("has no column '{shown}'"))
-            .mend(mend)
+            .hint(hint)
             .final_one());
     };
     if found.next().is_some() {
         return Err(Error::new(place, format!("has two columns '{shown}'"))
-            .mend("read a file in which names are unique")
+            .hint("read a file in which names are unique")
             .final_one());
     }
     Ok(first)
@@ -98,10 +98,10 @@ fn fits(place: &str, file: &Field, wanted: &Field, way: &str) -> Result<()> {
         sql_type_name(wanted.data_type()),
     );
     let reason = format!("column '{way}' is {found}, and the table has it as {wanted}");
-    let mend = match file_type {
+    let hint = match file_type {
         Utf8 | LargeUtf8 => format!("declare it as {found}"),
         from if crate::format::is_nested(from) => format!("declare it as {found}"),
         _ => "leave the column out".to_string(),
     };
-    Err(Error::new(place, reason).mend(mend).final_one())
+    Err(Error::new(place, reason).hint(hint).final_one())
 }

@@ -166,7 +166,7 @@ pub(crate) fn parquet_of(
 fn guarded<T>(place: &str, name: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let reason = format!("is not a readable {name} file: {}", panic_text(&*panic));
-        Err(Error::new(place, reason).mend(MEND_BROKEN).final_one())
+        Err(Error::new(place, reason).hint(MEND_BROKEN).final_one())
     })
 }
 

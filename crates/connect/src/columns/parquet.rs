@@ -59,7 +59,7 @@ impl ChunkReader for Counted {
 
 fn unreadable(place: &str, error: &ParquetError) -> Error {
     let reason = format!("is not a readable parquet file: {error}");
-    Error::new(place, reason).mend(MEND_BROKEN).final_one()
+    Error::new(place, reason).hint(MEND_BROKEN).final_one()
 }
 
 /// Opens a file at row `first` for the columns `read`.
@@ -109,7 +109,7 @@ fn batches(
         let rows = known - behind;
         let reason = format!("has {rows} rows, but {known} of it were read before");
         return Err(Error::new(place, reason)
-            .mend("put the file back as it was, or start over without the checkpoints")
+            .hint("put the file back as it was, or start over without the checkpoints")
             .final_one());
     }
     let fields = metadata.schema().fields().iter().enumerate();

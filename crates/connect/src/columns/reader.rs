@@ -90,12 +90,12 @@ impl ColumnReader {
         next.map_err(|error| {
             let after = self.next - 1;
             let reason = format!("can't be read on after row {after}: {}", error.reason);
-            let mend = match error.mend.as_str() {
+            let hint = match error.hint.as_str() {
                 "" => MEND_BROKEN,
-                mend => mend,
+                hint => hint,
             };
             Error::new(self.place.clone(), reason)
-                .mend(mend)
+                .hint(hint)
                 .final_one()
         })
     }
@@ -126,7 +126,7 @@ impl ColumnReader {
     fn broken(&self, first: u64, error: &ArrowError) -> Error {
         let reason = format!("rows from {first} on can't be read: {error}");
         Error::new(self.place.clone(), reason)
-            .mend(MEND_BROKEN)
+            .hint(MEND_BROKEN)
             .final_one()
     }
 }
@@ -144,7 +144,7 @@ impl Counted {
         let failed = |error: std::io::Error| {
             let place = path.display().to_string();
             Error::new(place, format!("can't open the file: {error}"))
-                .mend("check the path and its permissions")
+                .hint("check the path and its permissions")
         };
         let file = File::open(path).map_err(failed)?;
         let bytes = file.metadata().map_err(failed)?.len();

@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     /// The reason.
     pub(crate) reason: String,
     /// How to fix it; may be empty.
-    pub(crate) mend: String,
+    pub(crate) hint: String,
     /// The failure may be temporary: the server is not available, or the file is locked.
     pub(crate) passes: bool,
     /// The connection is gone: it is not known whether the request was carried out.
@@ -28,15 +28,15 @@ impl Failure {
     pub(crate) fn new(reason: impl Into<String>) -> Failure {
         Failure {
             reason: reason.into(),
-            mend: String::new(),
+            hint: String::new(),
             passes: false,
             is_lost: false,
         }
     }
 
     /// The same failure with a fix.
-    pub(crate) fn mend(mut self, mend: impl Into<String>) -> Failure {
-        self.mend = mend.into();
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = hint.into();
         self
     }
 }
@@ -150,6 +150,6 @@ impl Connection {
             (true, 1..) => format!(" (tried {} times)", self.table.retries + 1),
             _ => String::new(),
         };
-        Error::new(&self.table.place, format!("{}{tried}", failure.reason)).mend(failure.mend)
+        Error::new(&self.table.place, format!("{}{tried}", failure.reason)).hint(failure.hint)
     }
 }

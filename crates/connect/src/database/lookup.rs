@@ -79,7 +79,7 @@ impl Lookup for TableLookup {
                 false => Err(Failure::new(format!(
                     "the keys of one chunk have more than {ROWS_MAX} rows, or 256 MiB"
                 ))
-                .mend("join by more columns, or SET 'chunk_rows' to a smaller number")),
+                .hint("join by more columns, or SET 'chunk_rows' to a smaller number")),
             }
         })?;
         let decoded = rows.take()?;

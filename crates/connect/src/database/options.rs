@@ -47,8 +47,8 @@ pub(crate) fn open(
     let name = options.text("table-name").unwrap_or(&definition.name);
     let sink_name = options.text("sink.name").unwrap_or(&definition.name);
     if sink_name.is_empty() {
-        let mend = "write a name that no other query uses, or leave it out";
-        return Err(OptionError::new("sink.name", "is empty", mend));
+        let hint = "write a name that no other query uses, or leave it out";
+        return Err(OptionError::new("sink.name", "is empty", hint));
     }
     let names = ["max-retries", "lookup.max_retries", "lookup.max-retries"];
     let retries = one_of(options, &names, |name| {
@@ -85,18 +85,18 @@ fn cache(options: &Options<'_>) -> Result<CacheSettings, OptionError> {
         false => "none",
     });
     if kind.eq_ignore_ascii_case("full") {
-        let mend = "leave FOR SYSTEM_TIME AS OF out: the table is then read once, when the query starts; \
+        let hint = "leave FOR SYSTEM_TIME AS OF out: the table is then read once, when the query starts; \
             or write \
                     'lookup.cache.max_rows' = '10000'";
         let reason = "'full' is not a valid value";
-        return Err(OptionError::new("lookup.cache", reason, mend));
+        return Err(OptionError::new("lookup.cache", reason, hint));
     }
     let kinds = [("none", false), ("partial", true)];
     if !options.choice("lookup.cache", &kinds, is_said)? {
         if is_said {
             let reason = format!("'{kind}' contradicts the cache's size or time");
-            let mend = "leave one of them out";
-            return Err(OptionError::new("lookup.cache", reason, mend));
+            let hint = "leave one of them out";
+            return Err(OptionError::new("lookup.cache", reason, hint));
         }
         return Ok(CacheSettings::default());
     }

@@ -164,8 +164,8 @@ impl Rows {
         if self.table.primary_key.is_empty() {
             if is_deleted {
                 let reason = "the query takes rows back, and the table has no primary key";
-                let mend = "declare it with the table: PRIMARY KEY (id) NOT ENFORCED";
-                return Err(Error::new(&self.table.place, reason).mend(mend).final_one());
+                let hint = "declare it with the table: PRIMARY KEY (id) NOT ENFORCED";
+                return Err(Error::new(&self.table.place, reason).hint(hint).final_one());
             }
             self.rows.push(Slot::Written(row));
             return Ok(());
@@ -176,8 +176,8 @@ impl Rows {
         if let Some(null) = key.iter().position(Option::is_none) {
             let name = self.table.names(&self.table.primary_key)[null];
             let reason = format!("column '{name}' of the primary key is NULL");
-            let mend = format!("leave such rows out: WHERE {name} IS NOT NULL");
-            return Err(Error::new(&self.table.place, reason).mend(mend).final_one());
+            let hint = format!("leave such rows out: WHERE {name} IS NOT NULL");
+            return Err(Error::new(&self.table.place, reason).hint(hint).final_one());
         }
         let slot = match is_deleted {
             true => Slot::Deleted(key.clone()),
@@ -202,8 +202,8 @@ impl Rows {
         let name = self.table.schema.field(column).name();
         let reason =
             format!("a string of column '{name}' has a zero byte, which the table can't hold");
-        let mend = format!("take it out: REPLACE({name}, CHR(0), '')");
-        Err(Error::new(&self.table.place, reason).mend(mend).final_one())
+        let hint = format!("take it out: REPLACE({name}, CHR(0), '')");
+        Err(Error::new(&self.table.place, reason).hint(hint).final_one())
     }
 
     /// Takes the changes to write.
@@ -281,9 +281,9 @@ impl TableSink {
                     "it is not known whether the last {rows} rows were written: {}",
                     error.reason
                 );
-                let mend = "look which before you run the query again; with a primary key, or with \
+                let hint = "look which before you run the query again; with a primary key, or with \
                             --state, it would be safe";
-                Error::new(error.place, reason).mend(mend).final_one()
+                Error::new(error.place, reason).hint(hint).final_one()
             }
         })
     }

@@ -62,10 +62,10 @@ fn make_tables(client: &mut dyn Client) -> Attempt<()> {
         // A user without the right to create tables can have them created by somebody else.
         if client.note(look, &[]).is_err() {
             client.note(make, &[]).map_err(|failure| {
-                let mend =
+                let hint =
                     format!("what is not committed yet is kept there; have it created: {make}");
-                match failure.mend.is_empty() && !failure.passes {
-                    true => failure.mend(mend),
+                match failure.hint.is_empty() && !failure.passes {
+                    true => failure.hint(hint),
                     false => failure,
                 }
             })?;
@@ -122,7 +122,7 @@ pub(super) fn commit(connection: &mut Connection, prepared: &str) -> Result<()> 
 fn parse(connection: &Connection, prepared: &str) -> Result<Token> {
     Token::parse(prepared).ok_or_else(|| {
         let reason = format!("'{prepared}' was not prepared by a database sink");
-        Error::new(&connection.table.place, reason).mend("resume the query that took it")
+        Error::new(&connection.table.place, reason).hint("resume the query that took it")
     })
 }
 
@@ -141,9 +141,9 @@ fn move_rows(client: &mut dyn Client, sink: &str, token: Token) -> Attempt<()> {
     let parts = client.note(parts, &[sink, &token])?;
     if parts.is_empty() {
         let reason = format!("what was prepared as {token} is no longer in slackwater_staged");
-        let mend = "rows were lost with it: start over with --from-scratch and an empty table, and keep \
+        let hint = "rows were lost with it: start over with --from-scratch and an empty table, and keep \
                     the two tables of slackwater";
-        return Err(Failure::new(reason).mend(mend));
+        return Err(Failure::new(reason).hint(hint));
     }
     for part in parts {
         let read =
@@ -215,7 +215,7 @@ fn check_newest(connection: &mut Connection, newest: Token) -> Result<()> {
                 "the checkpoint ends with {newest}, and {last} was committed: its rows would be written again"
             );
             Err(Error::new(&connection.table.place, reason)
-                .mend("resume from the newest checkpoint; or declare a primary key")
+                .hint("resume from the newest checkpoint; or declare a primary key")
                 .final_one())
         }
         _ => Ok(()),

@@ -52,7 +52,7 @@ pub(crate) fn upsert(table: &Table) -> String {
 /// The failure: there is no table of this name.
 pub(crate) fn no_table(name: &str, tables: &[String]) -> Failure {
     let tables = tables.iter().map(String::as_str).collect::<Vec<_>>();
-    Failure::new(format!("there is no table '{name}'")).mend(match nearest(name, &tables) {
+    Failure::new(format!("there is no table '{name}'")).hint(match nearest(name, &tables) {
         Some(near) => format!("did you mean '{near}'? 'table-name' says which one it is"),
         None => "create it first, or name another with 'table-name'".to_string(),
     })
@@ -61,5 +61,5 @@ pub(crate) fn no_table(name: &str, tables: &[String]) -> Failure {
 /// The failure: the table has no such column.
 pub(crate) fn no_column(field: &Field, columns: &[String]) -> Failure {
     Failure::new(format!("it has no column '{}'", field.name()))
-        .mend(format!("its columns are: {}", columns.join(", ")))
+        .hint(format!("its columns are: {}", columns.join(", ")))
 }

@@ -223,13 +223,13 @@ impl Columns {
 
 /// The error for an unknown column of a generator.
 fn unknown_column(generator: &str, name: &str, known: &[&str]) -> OptionError {
-    let mut mend = format!("its columns are {}", known.join(", "));
+    let mut hint = format!("its columns are {}", known.join(", "));
     if let Some(near) = crate::options::nearest(name, known) {
-        mend = format!("did you mean '{near}'? {mend}");
+        hint = format!("did you mean '{near}'? {hint}");
     }
     OptionError::table(
         format!("generator {generator} has no column '{name}'"),
-        mend,
+        hint,
     )
 }
 

@@ -62,12 +62,12 @@ fn part_of(name: &str, data_type: &DataType) -> Result<Part, OptionError> {
         .find(|(known, _)| known.eq_ignore_ascii_case(name))
     else {
         let known = PARTS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-        let mut mend = format!("its columns are {}", known.join(", "));
+        let mut hint = format!("its columns are {}", known.join(", "));
         if let Some(near) = crate::options::nearest(name, &known) {
-            mend = format!("did you mean '{near}'? {mend}");
+            hint = format!("did you mean '{near}'? {hint}");
         }
         let reason = format!("column '{name}' is not part of format combined_log");
-        return Err(OptionError::table(reason, mend));
+        return Err(OptionError::table(reason, hint));
     };
     let (fits, wanted) = match part {
         Part::Time => (

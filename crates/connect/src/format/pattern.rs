@@ -80,14 +80,14 @@ fn wrong(pattern: &str, error: &regex::Error) -> OptionError {
         // The parser itself accepts the expression.
         _ => {
             let reason = error.to_string();
-            let mend = "see https://docs.rs/regex for what an expression is";
-            return OptionError::new("regex.pattern", reason, mend);
+            let hint = "see https://docs.rs/regex for what an expression is";
+            return OptionError::new("regex.pattern", reason, hint);
         }
     };
     let (start, end) = (span.start.offset, span.end.offset);
     let place = pattern[..start].chars().count() + 1;
     let text = &pattern[start..end];
-    let mend = if pattern[start..].starts_with("(?=")
+    let hint = if pattern[start..].starts_with("(?=")
         || pattern[start..].starts_with("(?!")
         || pattern[start..].starts_with("(?<=")
         || pattern[start..].starts_with("(?<!")
@@ -101,7 +101,7 @@ fn wrong(pattern: &str, error: &regex::Error) -> OptionError {
     } else {
         format!("at character {place}, '{text}': {reason}")
     };
-    OptionError::new("regex.pattern", shown, mend)
+    OptionError::new("regex.pattern", shown, hint)
 }
 
 /// The group of a column.
@@ -111,13 +111,13 @@ fn group(regex: &Regex, name: &str) -> Result<usize, OptionError> {
         return Ok(found);
     }
     let groups = regex.capture_names().flatten().collect::<Vec<&str>>();
-    let mend = match nearest(name, &groups) {
+    let hint = match nearest(name, &groups) {
         Some(near) => format!("did you mean '{near}'?"),
         None if groups.is_empty() => format!("write (?<{name}>…) around the column's value"),
         None => format!("its groups are {}", groups.join(", ")),
     };
     let reason = format!("has no group named as column '{name}'");
-    Err(OptionError::new("regex.pattern", reason, mend))
+    Err(OptionError::new("regex.pattern", reason, hint))
 }
 
 /// Finds the groups that are read.

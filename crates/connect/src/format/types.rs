@@ -84,12 +84,12 @@ pub(crate) fn check_columns(schema: &Schema) -> Result<(), OptionError> {
 pub(crate) fn check_scalar(schema: &Schema, format: &str) -> Result<(), OptionError> {
     for field in schema.fields() {
         if !is_scalar(field.data_type()) {
-            let mend = if is_nested(field.data_type()) {
+            let hint = if is_nested(field.data_type()) {
                 "use 'format' = 'json', or declare its parts as columns"
             } else {
                 "declare the column as STRING and cast it in the query"
             };
-            return Err(refused(field, format, mend));
+            return Err(refused(field, format, hint));
         }
     }
     Ok(())
@@ -99,8 +99,8 @@ pub(crate) fn check_scalar(schema: &Schema, format: &str) -> Result<(), OptionEr
 pub(crate) fn check_flat(schema: &Schema, format: &str) -> Result<(), OptionError> {
     for field in schema.fields() {
         if field.data_type().is_nested() {
-            let mend = "use 'format' = 'json', or write its parts as columns";
-            return Err(refused(field, format, mend));
+            let hint = "use 'format' = 'json', or write its parts as columns";
+            return Err(refused(field, format, hint));
         }
     }
     Ok(())
@@ -110,18 +110,18 @@ pub(crate) fn check_flat(schema: &Schema, format: &str) -> Result<(), OptionErro
 pub(crate) fn check_nested(schema: &Schema, format: &str) -> Result<(), OptionError> {
     for field in schema.fields() {
         if !is_nested(field.data_type()) {
-            let mend = "declare the column as STRING and cast it in the query";
-            return Err(refused(field, format, mend));
+            let hint = "declare the column as STRING and cast it in the query";
+            return Err(refused(field, format, hint));
         }
     }
     Ok(())
 }
 
-fn refused(field: &arrow_schema::Field, format: &str, mend: &str) -> OptionError {
+fn refused(field: &arrow_schema::Field, format: &str, hint: &str) -> OptionError {
     let name = field.name();
     let data_type = sql_type_name(field.data_type());
     OptionError::table(
         format!("column '{name}' is {data_type}, which format {format} can't hold"),
-        mend,
+        hint,
     )
 }

@@ -90,17 +90,17 @@ impl Context {
                 Verdict::TopicMissing
             }
             Code::AutoOffsetReset | Code::OffsetOutOfRange => {
-                let mend = "the topic keeps its rows for too short a time, or was created again: \
+                let hint = "the topic keeps its rows for too short a time, or was created again: \
                             begin with 'scan.startup.mode' = 'earliest-offset'";
-                Verdict::Fails(Error::new(place, self.reason()).mend(mend))
+                Verdict::Fails(Error::new(place, self.reason()).hint(hint))
             }
             Code::TopicAuthorizationFailed => {
-                let mend = "let this user read the topic";
-                Verdict::Fails(Error::new(place, self.reason()).mend(mend))
+                let hint = "let this user read the topic";
+                Verdict::Fails(Error::new(place, self.reason()).hint(hint))
             }
             Code::NotImplemented => {
-                let mend = "for Zstandard build with: cargo build --release --features kafka-zstd";
-                Verdict::Fails(Error::new(place, self.reason()).mend(mend))
+                let hint = "for Zstandard build with: cargo build --release --features kafka-zstd";
+                Verdict::Fails(Error::new(place, self.reason()).hint(hint))
             }
             _ => Verdict::Fails(Error::new(place, self.reason())),
         }
@@ -274,6 +274,6 @@ impl Cluster {
     }
 
     fn unusable(&self, error: &KafkaError) -> Error {
-        Error::new(self.servers.clone(), error.to_string()).mend("correct the 'properties.…'")
+        Error::new(self.servers.clone(), error.to_string()).hint("correct the 'properties.…'")
     }
 }

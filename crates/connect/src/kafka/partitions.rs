@@ -190,7 +190,7 @@ pub(crate) fn plan(cluster: &Cluster, presence: &Arc<Presence>) -> Result<Planne
     if planned.count() as usize > PARTITIONS_MAX {
         let reason = format!("has more than {PARTITIONS_MAX} partitions");
         return Err(
-            Error::new(cluster.topics.join(";"), reason).mend("read the topics in several tables")
+            Error::new(cluster.topics.join(";"), reason).hint("read the topics in several tables")
         );
     }
     Ok(planned)
@@ -204,11 +204,11 @@ impl Cluster {
                 let timeout_s = ANSWER_TIMEOUT.as_secs();
                 let what = format!("no broker answers within {timeout_s} s{reason}");
                 Error::new(self.servers.clone(), what)
-                    .mend("start the broker, or correct 'properties.bootstrap.servers'")
+                    .hint("start the broker, or correct 'properties.bootstrap.servers'")
             }
             NoTopic::Missing => {
                 let what = format!("there is no topic '{topic}'");
-                Error::new(self.servers.clone(), what).mend("create it, or correct 'topic'")
+                Error::new(self.servers.clone(), what).hint("create it, or correct 'topic'")
             }
             NoTopic::Refused(what) => {
                 Error::new(self.servers.clone(), format!("topic '{topic}': {what}"))
@@ -227,7 +227,7 @@ impl Cluster {
             self.servers.clone(),
             format!("no broker says where partitions begin and end{reason}"),
         )
-        .mend("start the broker, or correct 'properties.bootstrap.servers'")
+        .hint("start the broker, or correct 'properties.bootstrap.servers'")
     }
 }
 
@@ -339,7 +339,7 @@ fn check_there(place: &Place, next: u64, there: RangeInclusive<u64>) -> Result<(
         return Ok(());
     }
     let (first, behind) = (there.start(), there.end());
-    let (what, mend) = if next < *first {
+    let (what, hint) = if next < *first {
         (
             format!("the first offset that brokers still have is {first}"),
             "the rows between are gone: start over, and keep the topic's rows for longer \
@@ -352,7 +352,7 @@ fn check_there(place: &Place, next: u64, there: RangeInclusive<u64>) -> Result<(
         )
     };
     let reason = format!("the checkpoint resumes at offset {next}, but {what}");
-    Err(Error::new(place.name(), reason).mend(mend))
+    Err(Error::new(place.name(), reason).hint(hint))
 }
 
 fn offsets_at(

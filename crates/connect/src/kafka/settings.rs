@@ -104,11 +104,11 @@ impl Cluster {
             !name.is_empty() && name.len() <= 249 && name.chars().all(fits)
         };
         if let Some(wrong) = topics.iter().find(|name| !is_name(name)) {
-            let mend = "write letters, digits, '.', '_' and '-', and ';' between topics";
+            let hint = "write letters, digits, '.', '_' and '-', and ';' between topics";
             return Err(OptionError::new(
                 "topic",
                 format!("'{wrong}' is not a valid topic name"),
-                mend,
+                hint,
             ));
         }
         if topics.len() > TOPICS_MAX {
@@ -121,8 +121,8 @@ impl Cluster {
             let Some(property) = name.strip_prefix(PREFIX) else {
                 continue;
             };
-            if let Some((_, mend)) = OWN.iter().find(|(own, _)| *own == property) {
-                return Err(OptionError::new(name, "is set by the engine", *mend));
+            if let Some((_, hint)) = OWN.iter().find(|(own, _)| *own == property) {
+                return Err(OptionError::new(name, "is set by the engine", *hint));
             }
             properties.push((property.to_string(), value.clone()));
         }
@@ -136,7 +136,7 @@ impl Cluster {
             .create_native_config()
             .map_err(|error| match error {
                 KafkaError::ClientConfig(_, reason, property, _) => {
-                    let mend = if reason.contains("libzstd not available") {
+                    let hint = if reason.contains("libzstd not available") {
                         "build with Zstandard: cargo build --release --features kafka-zstd"
                     } else if reason.contains("not available at build time") {
                         "build with TLS: cargo build --release --features kafka-tls"
@@ -144,7 +144,7 @@ impl Cluster {
                         "properties are those of librdkafka, which has no JAAS and no key stores: \
                      sasl.username, ssl.ca.location"
                     };
-                    OptionError::new(format!("{PREFIX}{property}"), reason, mend)
+                    OptionError::new(format!("{PREFIX}{property}"), reason, hint)
                 }
                 error => OptionError::new("properties.bootstrap.servers", error.to_string(), ""),
             })?;
@@ -211,8 +211,8 @@ fn startup(options: &Options<'_>, topics: usize) -> Result<Startup> {
     const TIMESTAMP: &str = "scan.startup.timestamp-millis";
     const OFFSETS: &str = "scan.startup.specific-offsets";
     if let Some("group-offsets") = options.text(MODE) {
-        let mend = "write 'earliest-offset', 'latest-offset', 'timestamp' or 'specific-offsets'";
-        return Err(OptionError::new(MODE, "there is no consumer group", mend));
+        let hint = "write 'earliest-offset', 'latest-offset', 'timestamp' or 'specific-offsets'";
+        return Err(OptionError::new(MODE, "there is no consumer group", hint));
     }
     let modes = [
         ("earliest-offset", 0),
@@ -224,11 +224,11 @@ fn startup(options: &Options<'_>, topics: usize) -> Result<Startup> {
     for (option, its_mode) in [(TIMESTAMP, 2), (OFFSETS, 3)] {
         if mode != its_mode && options.text(option).is_some() {
             let name = modes[its_mode as usize].0;
-            let mend = format!("add '{MODE}' = '{name}', or leave it out");
+            let hint = format!("add '{MODE}' = '{name}', or leave it out");
             return Err(OptionError::new(
                 option,
                 format!("needs {MODE} '{name}'"),
-                mend,
+                hint,
             ));
         }
     }
@@ -243,8 +243,8 @@ fn startup(options: &Options<'_>, topics: usize) -> Result<Startup> {
         _ => {
             let text = options.required(OFFSETS, "partition:0,offset:42;partition:1,offset:300")?;
             if topics > 1 {
-                let mend = "use a table for each topic";
-                return Err(OptionError::new(OFFSETS, "is for one topic", mend));
+                let hint = "use a table for each topic";
+                return Err(OptionError::new(OFFSETS, "is for one topic", hint));
             }
             specific_offsets(text).map(Startup::Offsets).ok_or_else(|| {
                 let reason = format!("'{text}' is not a list of offsets");
@@ -343,11 +343,11 @@ impl Keys {
                     .fields()
                     .iter()
                     .map(|field| field.name().as_str());
-                let mend = format!("the columns are: {}", known.collect::<Vec<_>>().join(", "));
+                let hint = format!("the columns are: {}", known.collect::<Vec<_>>().join(", "));
                 return Err(OptionError::new(
                     "key.fields",
                     format!("there is no column '{name}'"),
-                    mend,
+                    hint,
                 ));
             };
             if columns.contains(&index) {
@@ -385,10 +385,10 @@ impl Delivering {
         let fits = !prefix.is_empty() && !prefix.contains(char::is_control);
         if !fits || prefix.len() > TRANSACTIONAL_ID_BYTES_MAX {
             let reason = format!("'{prefix}' can't begin the names of transactions");
-            let mend = format!(
+            let hint = format!(
                 "write 1 to {TRANSACTIONAL_ID_BYTES_MAX} bytes of text, as in '{PREFIX}' = 'totals'"
             );
-            return Err(OptionError::new(PREFIX, reason, mend));
+            return Err(OptionError::new(PREFIX, reason, hint));
         }
         Ok(Delivering {
             exactly_once: options.choice("delivery", &choices, true)?,

@@ -327,7 +327,7 @@ impl<S: Session> Connection<S> {
 
     fn not_mqtt(&self, reason: &str) -> End {
         let error = failed(&self.broker, &format!("does not speak MQTT 5: {reason}"));
-        End::Failed(error.mend("name a broker's port in 'address' (without TLS: 1883)"))
+        End::Failed(error.hint("name a broker's port in 'address' (without TLS: 1883)"))
     }
 
     /// What a broker's rejection means. Some are temporary.
@@ -336,7 +336,7 @@ impl<S: Session> Connection<S> {
             Some(_) => "check 'username' and 'password'",
             None => "add 'username' and 'password'",
         };
-        let (reason, mend) = match code {
+        let (reason, hint) = match code {
             // Versions 3 and 5 have different codes.
             0x01 | 0x84 => (
                 "does not speak MQTT 5",
@@ -352,7 +352,7 @@ impl<S: Session> Connection<S> {
             _ => ("rejects the connection", "look into its log"),
         };
         let error = failed(&self.broker, &format!("{reason} (code {code:#04x})"));
-        End::Failed(error.mend(mend).final_one())
+        End::Failed(error.hint(hint).final_one())
     }
 
     fn serve(
@@ -462,7 +462,7 @@ impl<S: Session> Connection<S> {
     /// The broker closes the connection and gives a reason.
     fn dismissed(&self, code: u8) -> End {
         let id = &self.broker.client_id;
-        let (reason, mend) = match code {
+        let (reason, hint) = match code {
             0x8e => (
                 format!("has let another client in with the name '{id}'"),
                 "give each table and query a 'client_id' of its own",
@@ -479,7 +479,7 @@ impl<S: Session> Connection<S> {
             _ => return End::Away(format!("it ends the connection (code {code:#04x})")),
         };
         let error = failed(&self.broker, &format!("{reason} (code {code:#04x})"));
-        End::Failed(error.mend(mend))
+        End::Failed(error.hint(hint))
     }
 
     fn farewell(&mut self, mut stream: &TcpStream, left: &[u8]) -> std::result::Result<(), End> {

@@ -107,7 +107,7 @@ impl Writing {
                 let seconds = patience.as_secs();
                 let reason =
                     format!("has acknowledged nothing for {seconds} s; {left} messages are left");
-                return Err(Error::new(&self.place, reason).mend("does it run, and take messages?"));
+                return Err(Error::new(&self.place, reason).hint("does it run, and take messages?"));
             }
             // A failure wakes nobody, so it is checked for periodically.
             const LOOK: Duration = Duration::from_millis(50);
@@ -181,8 +181,8 @@ impl Publisher {
         }
     }
 
-    fn failed(&self, reason: String, mend: &str) -> Error {
-        Error::new(place(&self.broker), reason).mend(mend)
+    fn failed(&self, reason: String, hint: &str) -> Error {
+        Error::new(place(&self.broker), reason).hint(hint)
     }
 
     /// Takes the messages that wait in the outbox, once all that were taken before are sent.
@@ -286,7 +286,7 @@ impl Publisher {
     }
 
     fn refused(&self, code: u8) -> Error {
-        let (why, mend) = match code {
+        let (why, hint) = match code {
             0x87 => (
                 "the user may not write to the topic",
                 "ask for the right to, or write to another 'topic'",
@@ -295,7 +295,7 @@ impl Publisher {
             0x97 => ("a quota is used up", "raise the broker's limit"),
             _ => ("it does not say why", "look into its log"),
         };
-        self.failed(format!("rejects a message: {why} (code {code:#04x})"), mend)
+        self.failed(format!("rejects a message: {why} (code {code:#04x})"), hint)
     }
 }
 
@@ -311,14 +311,14 @@ impl Session for Publisher {
         self.packet_bytes_max = ack.packet_bytes_max as usize;
         if ack.qos_max < self.qos {
             let max = ack.qos_max as u8;
-            let mend = format!("add 'qos' = '{max}'");
+            let hint = format!("add 'qos' = '{max}'");
             let reason = format!("takes messages of QoS {max} at most");
-            return Err(self.failed(reason, &mend).final_one());
+            return Err(self.failed(reason, &hint).final_one());
         }
         if self.retain && !ack.retains {
-            let mend = "leave 'retain' out";
+            let hint = "leave 'retain' out";
             return Err(self
-                .failed("does not retain messages".into(), mend)
+                .failed("does not retain messages".into(), hint)
                 .final_one());
         }
         if self.qos == Qos::AtMostOnce {

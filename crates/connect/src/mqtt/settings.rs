@@ -67,11 +67,11 @@ impl Broker {
             password: options.text("password").map(str::to_string),
         };
         if broker.password.is_some() && broker.username.is_none() {
-            let mend = "add 'username'";
+            let hint = "add 'username'";
             return Err(OptionError::new(
                 "password",
                 "there is no 'username' for it",
-                mend,
+                hint,
             ));
         }
         for name in ["client_id", "username", "password", "topic"] {
@@ -144,15 +144,15 @@ impl Subscription {
         let is_persistent = options.choice("session", &sessions, is_named)?;
         if is_persistent && !is_named {
             let reason = "the broker finds a persistent session by the client's name";
-            let mend = "add 'client_id' = 'a name that no other client has'";
-            return Err(OptionError::new("session", reason, mend));
+            let hint = "add 'client_id' = 'a name that no other client has'";
+            return Err(OptionError::new("session", reason, hint));
         }
         const DAY_NS: u64 = 86_400_000_000_000;
         let expiry_ns = options.duration_ns("session_expiry")?;
         if expiry_ns.is_some() && !is_persistent {
-            let mend = "leave it out, or add 'session' = 'persistent' and 'client_id'";
+            let hint = "leave it out, or add 'session' = 'persistent' and 'client_id'";
             let reason = "a clean session ends with its connection";
-            return Err(OptionError::new("session_expiry", reason, mend));
+            return Err(OptionError::new("session_expiry", reason, hint));
         }
         let expiry_s = expiry_ns.unwrap_or(DAY_NS).div_ceil(1_000_000_000);
         Ok(Subscription {
@@ -172,9 +172,9 @@ impl Subscription {
 fn check_filter(filter: &str) -> Result<(), OptionError> {
     let wrong = |reason: &str| {
         let reason = format!("'{filter}' is not a valid topic filter: {reason}");
-        let mend = "write levels with '/' between them; '+' stands for one level, '#' at the end for all \
+        let hint = "write levels with '/' between them; '+' stands for one level, '#' at the end for all \
             below";
-        Err(OptionError::new("topic", reason, mend))
+        Err(OptionError::new("topic", reason, hint))
     };
     if filter.is_empty() {
         return wrong("it is empty");

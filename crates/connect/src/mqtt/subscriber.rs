@@ -317,7 +317,7 @@ impl Session for Subscriber {
                 let filters = &self.subscription.filters;
                 let filter = filters.get(usize::from(*id).wrapping_sub(1));
                 let filter = filter.map_or("", String::as_str);
-                let (why, mend) = match code {
+                let (why, hint) = match code {
                     0x87 => (
                         "the user may not read it",
                         "ask for the right to, or name others in 'topic'",
@@ -333,7 +333,7 @@ impl Session for Subscriber {
                 let reason =
                     format!("rejects the subscription to '{filter}': {why} (code {code:#04x})");
                 return Err(Error::new(place(&self.broker), reason)
-                    .mend(mend)
+                    .hint(hint)
                     .final_one());
             }
             _ => {}

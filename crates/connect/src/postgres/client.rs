@@ -185,7 +185,7 @@ fn failure(error: postgres::Error) -> Failure {
     let is_lost = code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03");
     // Too many connections, and transactions that conflict.
     let passes = is_lost || matches!(code, "53300" | "40001" | "40P01");
-    let mend = match (said.hint(), code) {
+    let hint = match (said.hint(), code) {
         (Some(hint), _) => hint.to_string(),
         (None, "28P01" | "28000") => {
             "'username' and 'password' say who it is, or the variable PGPASSWORD".to_string()
@@ -198,7 +198,7 @@ fn failure(error: postgres::Error) -> Failure {
     Failure {
         passes,
         is_lost,
-        ..Failure::new(reason).mend(mend)
+        ..Failure::new(reason).hint(hint)
     }
 }
 

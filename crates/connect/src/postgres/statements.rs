@@ -27,9 +27,9 @@ impl Statements {
                 let (name, declared) = (field.name(), sql_type_name(field.data_type()));
                 let reason =
                     format!("column '{name}' is declared {declared}, but is {of} in the database");
-                let mend =
+                let hint =
                     "declare it with a type that fits; STRING fits every column that is read";
-                return Err(Failure::new(reason).mend(mend));
+                return Err(Failure::new(reason).hint(hint));
             }
             types.push(of.clone());
         }

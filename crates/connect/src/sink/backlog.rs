@@ -186,7 +186,7 @@ impl Handed {
                 let left = bytes - state.bytes;
                 let reason =
                     format!("nobody reads the rows: {left} bytes of a checkpoint are left");
-                return Err(Error::new(&self.place, reason).mend("does the reader run?"));
+                return Err(Error::new(&self.place, reason).hint("does the reader run?"));
             };
             let waited = self.moved.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;

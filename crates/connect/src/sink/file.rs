@@ -35,7 +35,7 @@ const MEND_GONE: &str = "put it back, or start over without the checkpoints";
 /// The error for a checkpoint whose prepared files can't be read.
 fn unreadable(place: &Path, prepared: &str) -> Error {
     let reason = format!("what the checkpoint says was prepared can't be read: {prepared}");
-    Error::new(place.display().to_string(), reason).mend("restore from another checkpoint")
+    Error::new(place.display().to_string(), reason).hint("restore from another checkpoint")
 }
 
 /// A table that is written to files.
@@ -67,24 +67,24 @@ impl FileConnector {
             ));
         }
         if is_one_file && path.is_dir() {
-            let mend = "name a file, or a folder without an extension";
+            let hint = "name a file, or a folder without an extension";
             return Err(OptionError::new(
                 "path",
                 format!("{shown} is a folder"),
-                mend,
+                hint,
             ));
         }
         if !is_one_file && path.is_file() {
-            let mend = "a path without an extension is a folder of part files; add .csv or .json";
-            return Err(OptionError::new("path", format!("{shown} is a file"), mend));
+            let hint = "a path without an extension is a folder of part files; add .csv or .json";
+            return Err(OptionError::new("path", format!("{shown} is a file"), hint));
         }
         if let (FileFormat::Columns(_), Some(_)) = (&format, Packing::of(&path)) {
             let reason = format!("{shown} is to be compressed as a whole");
             let extension = format.extension();
-            let mend = format!(
+            let hint = format!(
                 "a file of columns is compressed inside ('{extension}.compression'): leave the extension out"
             );
-            return Err(OptionError::new("path", reason, mend));
+            return Err(OptionError::new("path", reason, hint));
         }
         Ok(FileConnector {
             schema: Arc::clone(&table.schema),
@@ -134,7 +134,7 @@ impl FileConnector {
         let extension = self.format.extension();
         let reason = format!("format {extension} can't grow from checkpoint to checkpoint");
         Error::new(self.path.display().to_string(), reason)
-            .mend(
+            .hint(
                 "write a path without an extension: a folder that gets a part with each checkpoint",
             )
             .final_one()
@@ -154,7 +154,7 @@ impl FileConnector {
             _ => return Ok(()),
         };
         Err(Error::new(self.path.display().to_string(), reason)
-            .mend("name another path, or add 'overwrite' = 'true'"))
+            .hint("name another path, or add 'overwrite' = 'true'"))
     }
 }
 

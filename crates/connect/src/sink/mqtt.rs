@@ -95,23 +95,23 @@ fn topic(
         };
     };
     if options.text("topic").is_some() {
-        let mend = "leave one of them out";
+        let hint = "leave one of them out";
         return Err(OptionError::new(
             "topic_column",
             "can't be combined with 'topic'",
-            mend,
+            hint,
         ));
     }
     let fields = table.schema.fields();
     let names = fields.iter().map(|field| field.name().as_str());
     let names = names.collect::<Vec<&str>>();
     let Some(index) = names.iter().position(|name| *name == column) else {
-        let mend = match crate::options::nearest(column, &names) {
+        let hint = match crate::options::nearest(column, &names) {
             Some(near) => format!("did you mean '{near}'?"),
             None => format!("its columns are {}", names.join(", ")),
         };
         let reason = format!("table '{}' has no column '{column}'", table.name);
-        return Err(OptionError::new("topic_column", reason, mend));
+        return Err(OptionError::new("topic_column", reason, hint));
     };
     if fields[index].data_type() != &DataType::Utf8View {
         let reason = format!("column '{column}' is not a STRING");
@@ -243,7 +243,7 @@ impl MqttSink {
             };
             check_topic(topic).map_err(|why| {
                 let reason = format!("a row can't be written to topic '{topic}': {why}");
-                Error::new(&self.place, reason).mend("leave such rows out with WHERE")
+                Error::new(&self.place, reason).hint("leave such rows out with WHERE")
             })?;
             self.outgoing.bytes.extend_from_slice(topic.as_bytes());
             let middle = self.outgoing.bytes.len();

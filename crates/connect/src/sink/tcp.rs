@@ -260,7 +260,7 @@ impl TcpSink {
         };
         if self.on_close == OnClose::End {
             let failed = self.endpoint.error("send", error);
-            return Err(failed.mend("did the peer close?"));
+            return Err(failed.hint("did the peer close?"));
         }
         self.connections_lost += 1;
         self.backlog.rewind();

@@ -73,8 +73,8 @@ impl FileConnector {
             && let Some(packed) = files.iter().find(|file| Packing::of(&file.path).is_some())
         {
             let reason = format!("{} is compressed as a whole", packed.path.display());
-            let mend = "a file of columns is compressed inside: unpack it, or name other files";
-            return Err(OptionError::new("path", reason, mend));
+            let hint = "a file of columns is compressed inside: unpack it, or name other files";
+            return Err(OptionError::new("path", reason, hint));
         }
         Ok(FileConnector {
             schema: Arc::clone(&table.schema),
@@ -116,16 +116,16 @@ fn find(pattern: &str) -> std::result::Result<Vec<FoundFile>, OptionError> {
         }
         if files.len() > FILES_MAX {
             let reason = format!("'{pattern}' matches more than {FILES_MAX} files");
-            let mend = "each file is a partition that is open all the time; join the files, or read fewer \
+            let hint = "each file is a partition that is open all the time; join the files, or read fewer \
                 at a time";
-            return Err(OptionError::new("path", reason, mend));
+            return Err(OptionError::new("path", reason, hint));
         }
     }
     if files.is_empty() {
         let folder = std::env::current_dir().unwrap_or_default();
         let reason = format!("no file matches '{pattern}'");
-        let mend = format!("relative paths begin in {}", folder.display());
-        return Err(OptionError::new("path", reason, mend));
+        let hint = format!("relative paths begin in {}", folder.display());
+        return Err(OptionError::new("path", reason, hint));
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
@@ -134,7 +134,7 @@ fn find(pattern: &str) -> std::result::Result<Vec<FoundFile>, OptionError> {
 fn look(path: &Path) -> std::result::Result<FoundFile, OptionError> {
     let shown = path.display();
     let metadata = path.metadata().map_err(|error| {
-        let mend = if path.to_string_lossy().contains("://") {
+        let hint = if path.to_string_lossy().contains("://") {
             "write a path of this machine, without a scheme such as file://".to_string()
         } else if error.kind() == ErrorKind::NotFound && path.is_relative() {
             let folder = std::env::current_dir().unwrap_or_default();
@@ -142,17 +142,17 @@ fn look(path: &Path) -> std::result::Result<FoundFile, OptionError> {
         } else {
             "check the path and its permissions".to_string()
         };
-        OptionError::new("path", format!("can't find {shown}: {error}"), mend)
+        OptionError::new("path", format!("can't find {shown}: {error}"), hint)
     })?;
     if metadata.is_dir() {
-        let mend = format!(
+        let hint = format!(
             "write '{}/*' to read all files in it",
             shown.to_string().trim_end_matches('/')
         );
         return Err(OptionError::new(
             "path",
             format!("{shown} is a folder"),
-            mend,
+            hint,
         ));
     }
     if !metadata.is_file() {

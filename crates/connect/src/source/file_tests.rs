@@ -253,7 +253,7 @@ fn truncated_and_invalid_compressed_files_are_errors_after_the_lines_before() {
             assert_eq!(rows, kept, "{ending}: {error}");
             assert_eq!(error.place, format!("{}:{rows}", path.display()));
             let hints = ["fetch it again", "cut it off"];
-            let has_hint = hints.iter().any(|hint| error.mend.contains(hint));
+            let has_hint = hints.iter().any(|hint| error.hint.contains(hint));
             assert!(has_hint, "{ending}: {error}");
         }
         // An empty file is not a compressed file; a compressed empty file is one.

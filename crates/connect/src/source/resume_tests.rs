@@ -352,7 +352,7 @@ fn files_that_have_changed_are_refused() {
         });
         let error = error.unwrap_err();
         assert_eq!(error.place, path.display().to_string());
-        assert_ne!(error.mend, "");
+        assert_ne!(error.hint, "");
         error.reason
     };
     let mark = Some(r#"{"offset":8,"line":3}"#);

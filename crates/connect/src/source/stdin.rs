@@ -197,7 +197,7 @@ impl Source for StdinSource {
         }
         if IN_USE.swap(true, Ordering::Relaxed) {
             return Err(Error::new("stdin", "is already read by another table")
-                .mend("read it once, and use the table in several queries"));
+                .hint("read it once, and use the table in several queries"));
         }
         self.start(std::io::stdin(), waiter.waker())?;
         Ok(vec![(0, "stdin".into())])

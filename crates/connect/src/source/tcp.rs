@@ -70,8 +70,8 @@ impl TcpConnector {
         let most = options.number("connections_max", None, 1..=CONNECTIONS_MAX_MAX)?;
         if most.is_some() && endpoint.mode == Mode::Connect {
             let reason = "a table that connects has one connection";
-            let mend = "leave it out, or write 'mode' = 'listen'";
-            return Err(OptionError::new("connections_max", reason, mend));
+            let hint = "leave it out, or write 'mode' = 'listen'";
+            return Err(OptionError::new("connections_max", reason, hint));
         }
         Ok(TcpConnector {
             schema: Arc::clone(&table.schema),
@@ -351,7 +351,7 @@ impl TcpSource {
                     peer,
                     format!("the connection broke before its end: {reason}"),
                 )
-                .mend("'on_close' = 'reconnect' waits for the peer instead")),
+                .hint("'on_close' = 'reconnect' waits for the peer instead")),
             };
         }
         if self.listener.is_none() {

@@ -63,7 +63,7 @@ impl Server for File {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         if !Path::new(&self.0).exists() {
             return Err(Failure::new("there is no such file")
-                .mend("the database and the table must exist before the query starts"));
+                .hint("the database and the table must exist before the query starts"));
         }
         let connection = Connection::open_with_flags(&self.0, flags).map_err(failure)?;
         connection.busy_timeout(BUSY).map_err(failure)?;
@@ -104,12 +104,12 @@ fn failure(error: rusqlite::Error) -> Failure {
     match code {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Failure {
             passes: true,
-            ..failed.mend(
+            ..failed.hint(
                 "somebody holds the file's lock; a file that is read and written at the same time needs \
                  PRAGMA journal_mode = WAL",
             )
         },
-        Some(ErrorCode::NotADatabase) => failed.mend("'path' has to be a file of SQLite 3"),
+        Some(ErrorCode::NotADatabase) => failed.hint("'path' has to be a file of SQLite 3"),
         _ => failed,
     }
 }

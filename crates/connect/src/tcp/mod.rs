@@ -86,7 +86,7 @@ impl Endpoint {
     fn resolve(&self) -> Result<Vec<SocketAddr>> {
         let addresses = self.address.to_socket_addrs().map_err(|error| {
             self.error("look up the address", &error)
-                .mend("check 'address'")
+                .hint("check 'address'")
         })?;
         Ok(addresses.collect())
     }
@@ -107,7 +107,7 @@ impl Endpoint {
         }
         Err(self
             .error("connect", &failure)
-            .mend("start the peer first, or let it call with 'mode' = 'listen'"))
+            .hint("start the peer first, or let it call with 'mode' = 'listen'"))
     }
 
     pub(crate) fn listen(&self) -> Result<TcpListener> {
@@ -121,7 +121,7 @@ impl Endpoint {
             })
             .map_err(|error| {
                 self.error("listen", &error)
-                    .mend("is the port already in use?")
+                    .hint("is the port already in use?")
             })
     }
 

@@ -43,7 +43,7 @@ impl Stateless for DropLate {
         let (0, Some(unit)) = (column.null_count(), unit) else {
             return Err(
                 Error::new("join", "an event time is NULL behind the source")
-                    .mend("name the column that WATERMARK FOR names, unchanged"),
+                    .hint("name the column that WATERMARK FOR names, unchanged"),
             );
         };
         let watermarks = chunk.origin.as_ref();

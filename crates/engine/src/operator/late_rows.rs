@@ -41,7 +41,7 @@ impl LateRows {
         let (0, Some(unit)) = (column.null_count(), timestamp_unit(column.data_type())) else {
             return Err(
                 Error::new("late rows", "an event time is NULL behind the source")
-                    .mend("windows need the column that WATERMARK FOR names, unchanged"),
+                    .hint("windows need the column that WATERMARK FOR names, unchanged"),
             );
         };
         let rows = timestamp_ticks(column)?.iter().zip(watermarks);

@@ -331,10 +331,10 @@ impl Stateless for LookupJoin {
 
 /// The distinct keys of a chunk's rows; those of which a column is NULL are none.
 fn distinct(encoded: &EncodedKeys) -> Keys {
-    let mut of_row = Vec::with_capacity(encoded.len());
+    let mut of_row = Vec::with_capacity(encoded.count());
     let mut first: Vec<u32> = Vec::new();
     let mut known = HashTable::<u32>::new();
-    for row in 0..encoded.len() {
+    for row in 0..encoded.count() {
         if encoded.is_null(row) {
             of_row.push(NO_KEY);
             continue;

@@ -200,7 +200,7 @@ fn edges(sessions: &[Session], windows: &Windows) -> [ArrayRef; 2] {
 }
 
 fn wrong_snapshot(why: &str) -> Error {
-    Error::new("snapshot of sessions", why).mend("restore from another checkpoint")
+    Error::new("snapshot of sessions", why).hint("restore from another checkpoint")
 }
 
 #[cfg(test)]

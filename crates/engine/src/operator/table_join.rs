@@ -73,7 +73,7 @@ enum Table {
     /// Its rows so far.
     Growing(Vec<RecordBatch>),
     /// All of it.
-    Whole(Index),
+    Whole(Box<Index>),
 }
 
 /// A chunk of the stream that is being joined.
@@ -99,7 +99,8 @@ impl TableJoin {
     fn whole(&mut self) -> Result<&Index> {
         if let Table::Growing(batches) = &mut self.table {
             let rows = arrow_select::concat::concat_batches(&self.spec.table, batches.iter())?;
-            self.table = Table::Whole(Index::new(rows, &self.spec.keys[TABLE])?);
+            let index = Index::new(rows, &self.spec.keys[TABLE])?;
+            self.table = Table::Whole(Box::new(index));
         }
         match &self.table {
             Table::Whole(index) => Ok(index),

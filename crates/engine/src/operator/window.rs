@@ -231,7 +231,7 @@ impl Stateless for AssignWindows {
         if chunk.batch.column(self.time_column).null_count() > 0 {
             return Err(
                 Error::new("window", "an event time is NULL behind the source")
-                    .mend("windows need the column that WATERMARK FOR names, unchanged"),
+                    .hint("windows need the column that WATERMARK FOR names, unchanged"),
             );
         }
         let data_type = chunk.batch.column(self.time_column).data_type();

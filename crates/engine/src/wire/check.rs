@@ -26,7 +26,7 @@ pub fn fuzz_decode(mut bytes: &[u8]) {
         bytes = rest;
         let mut frame = frame.to_vec();
         if word & MENDED != 0 {
-            mend_length(&mut frame);
+            fix_length(&mut frame);
         }
         let frame = place(&[&frame], usize::from(word & MISALIGNED != 0));
         let Ok(Some(message)) = decoder.decode(frame) else {
@@ -51,7 +51,7 @@ pub fn fuzz_decode(mut bytes: &[u8]) {
     }
 }
 
-fn mend_length(frame: &mut [u8]) {
+fn fix_length(frame: &mut [u8]) {
     let length = frame.len() as u32;
     let at = match frame.get(1) {
         Some(&kind::SCHEMA) => 8,

@@ -252,7 +252,7 @@ impl<'a> Header<'a> {
         let version = rest.u8("version")?;
         if version != VERSION {
             let reason = format!("format {version}, where this build reads format {VERSION}");
-            return Err(error_at(0, reason).mend("run the same version at both ends"));
+            return Err(error_at(0, reason).hint("run the same version at both ends"));
         }
         let kind = rest.u8("kind")?;
         let flags = rest.u8("flags")?;

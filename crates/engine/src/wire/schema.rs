@@ -99,7 +99,7 @@ pub fn encode(schema: &Schema, number: u32) -> Result<Vec<u8>> {
     let length = writer.bytes.len();
     if length > SCHEMA_BYTES_MAX {
         let reason = format!("takes {length} bytes, where {SCHEMA_BYTES_MAX} can be sent");
-        return Err(Error::new("schema", reason).mend("shorten its metadata"));
+        return Err(Error::new("schema", reason).hint("shorten its metadata"));
     }
     writer.bytes[8..12].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(writer.bytes)

@@ -77,13 +77,13 @@ pub(crate) fn open<L>(
         return Err(refuse(format!(
             "its {name} has layout {version}, this process knows {VERSION}"
         ))
-        .mend("run the same version of slackwater everywhere"));
+        .hint("run the same version of slackwater everywhere"));
     }
     if of_epoch != epoch {
         return Err(refuse(format!(
             "its {name} belongs to epoch {of_epoch} and this process to epoch {epoch}"
         ))
-        .mend("one of the two is left over from an earlier start: end it"));
+        .hint("one of the two is left over from an earlier start: end it"));
     }
     let numbers = usize::try_from(count)
         .ok()

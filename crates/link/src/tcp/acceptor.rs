@@ -312,7 +312,7 @@ impl Greeting {
         match shared.judge(&hello) {
             Ok((slot, reply)) => Outcome::Accepted(slot, hello, reply),
             Err((reply, reason)) => {
-                let error = LinkError::new(self.name(), reason.reason).mend(reason.mend);
+                let error = LinkError::new(self.name(), reason.reason).hint(reason.hint);
                 Outcome::Refused(Some(reply), error)
             }
         }

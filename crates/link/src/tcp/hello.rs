@@ -191,14 +191,14 @@ impl Unreadable {
         }
     }
 
-    /// The same as an error of `peer`, with its mend.
+    /// The same as an error of `peer`, with its hint.
     pub(super) fn error(&self, peer: String) -> LinkError {
-        let mend = match self {
+        let hint = match self {
             Unreadable::Stranger => "let only workers of the deployment connect to this port",
             Unreadable::Version(_) => "run the same release on every host",
             Unreadable::Damaged => "look for a device between the hosts that changes bytes",
         };
-        LinkError::new(peer, self.reason()).mend(mend)
+        LinkError::new(peer, self.reason()).hint(hint)
     }
 }
 

@@ -217,12 +217,12 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// The answer that refuses, and for a refusal worth noting the reason with its mend.
+    /// The answer that refuses, and for a refusal worth noting the reason with its hint.
     pub(super) fn judge(&self, hello: &Hello) -> Result<(Arc<Slot>, Reply), (Reply, Reason)> {
         let ours = self.identity.epoch;
-        let refuse = |answer, reason: String, mend| {
+        let refuse = |answer, reason: String, hint| {
             let epoch = if answer == Answer::Token { 0 } else { ours };
-            Err((Reply::refusal(answer, epoch), Reason { reason, mend }))
+            Err((Reply::refusal(answer, epoch), Reason { reason, hint }))
         };
         if !is_same(&hello.token, &self.identity.token) {
             return refuse(
@@ -287,7 +287,7 @@ impl Shared {
 /// Why a greeting was refused.
 pub(super) struct Reason {
     pub(super) reason: String,
-    pub(super) mend: &'static str,
+    pub(super) hint: &'static str,
 }
 
 /// Takes as long for a wrong token as for a right one.

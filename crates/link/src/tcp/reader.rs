@@ -247,7 +247,7 @@ impl Reader {
                 let link = self.link;
                 let error = LinkError::new(self.peer(), format!("link {link}: {trouble}"));
                 self.shared
-                    .note(error.mend("see which program writes to this port"));
+                    .note(error.hint("see which program writes to this port"));
                 trouble
             }
         };
@@ -260,7 +260,7 @@ impl Reader {
     fn fail(&mut self, reason: String) -> LinkError {
         self.phase = Phase::Closed;
         LinkError::new(self.peer(), reason)
-            .mend("see why its process stopped or its host is cut off")
+            .hint("see why its process stopped or its host is cut off")
     }
 
     fn peer(&self) -> String {

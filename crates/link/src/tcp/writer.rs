@@ -449,9 +449,9 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         false
     }
 
-    fn fail(&mut self, reason: String, mend: &str) {
+    fn fail(&mut self, reason: String, hint: &str) {
         let peer = peer_at(&self.peer_name, self.address);
-        self.close_down(Some(LinkError::new(peer, reason).mend(mend)));
+        self.close_down(Some(LinkError::new(peer, reason).hint(hint)));
     }
 
     fn close_down(&mut self, error: Option<LinkError>) {

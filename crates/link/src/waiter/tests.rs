@@ -185,7 +185,7 @@ fn a_deregistered_descriptor_is_silent() {
 }
 
 #[test]
-fn wrong_descriptors_are_errors_with_a_mend() {
+fn wrong_descriptors_are_errors_with_a_hint() {
     let mut waiter = Waiter::new().expect("two descriptors");
     let file = std::fs::File::open("/proc/self/exe").expect("this test's program");
     let error = waiter.register(file.as_fd()).expect_err("a regular file");

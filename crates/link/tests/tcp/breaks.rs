@@ -113,7 +113,7 @@ fn length_of(number: u64) -> usize {
 }
 
 #[test]
-fn a_link_that_is_cut_while_idle_is_mended() {
+fn a_link_that_is_cut_while_idle_is_repaired() {
     let settings = settings();
     let waiter = Waiter::new().expect("a waiter");
     let acceptor = bind(settings);
@@ -122,14 +122,14 @@ fn a_link_that_is_cut_while_idle_is_mended() {
     let mut writer = connect(address, &waiter, settings);
     let end = Instant::now() + TOO_LONG;
     while cuts.load(Ordering::Relaxed) < 3 || writer.due_ns().is_some() {
-        assert!(Instant::now() < end, "never mended");
+        assert!(Instant::now() < end, "never repaired");
         writer.push(false);
         assert!(reader.receive().expect("a sound link").is_none());
         std::thread::sleep(Duration::from_millis(1));
     }
     writer.post(pieces(0, 100)).expect("room");
     loop {
-        assert!(Instant::now() < end, "never mended");
+        assert!(Instant::now() < end, "never repaired");
         writer.push(false);
         if let Some(frame) = reader.receive().expect("a sound link") {
             check(&frame, 0, 100);
@@ -244,7 +244,7 @@ fn a_writer_that_dies_is_an_error_within_the_time_out() {
     );
     assert!(error.peer.starts_with("process 2 (127.0.0.1:"), "{error}");
     assert!(error.reason.contains("without an end"), "{error}");
-    assert!(!error.mend.is_empty());
+    assert!(!error.hint.is_empty());
     assert!(reader.is_closed() && reader.due_ns().is_none());
 }
 
@@ -385,7 +385,7 @@ fn a_stale_epoch_is_refused_and_named() {
     });
     assert!(error.reason.contains("refused epoch 4"), "{error}");
     assert!(error.reason.contains("at epoch 5"), "{error}");
-    assert!(error.mend.contains("replaced"), "{error}");
+    assert!(error.hint.contains("replaced"), "{error}");
     assert!(refused.contains("stale epoch 4"), "{refused}");
 }
 

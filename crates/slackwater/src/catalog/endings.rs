@@ -45,12 +45,12 @@ fn ending(table: &Table, done: &str) -> Option<String> {
         path.strip_suffix(ending)
             .is_some_and(|rest| rest.ends_with('.'))
     })?;
-    let mend = match format {
+    let hint = match format {
         Some(format) => format!("'format' = '{format}' is what the name says"),
         None => format!("{ending} is no format that is known here"),
     };
     Some(format!(
-        "table '{}': its 'path' ends in .{ending}, and it is {done} as csv, since it has no 'format': {mend}",
+        "table '{}': its 'path' ends in .{ending}, and it is {done} as csv, since it has no 'format': {hint}",
         table.name
     ))
 }

@@ -59,7 +59,7 @@ pub(super) fn option_error(table: &Table, error: OptionError) -> SqlError {
         .and_then(|option| table.option_places.get(option));
     SqlError::new(reason(&table.name, &error))
         .at(place.copied().unwrap_or(table.span))
-        .mend(error.mend)
+        .hint(error.hint)
 }
 
 fn reason(table: &str, error: &OptionError) -> String {
@@ -94,7 +94,7 @@ impl Connectors for BuiltIn {
             let place = option.and_then(|option| create.option_places.get(option));
             SqlError::new(reason(&create.name.value, &error))
                 .at(place.copied().unwrap_or(create.name.span))
-                .mend(error.mend)
+                .hint(error.hint)
         })?;
         for (theirs, ours) in renamed {
             create.options.remove(&theirs);
@@ -121,7 +121,7 @@ impl Connectors for BuiltIn {
                     .get(option)
                     .copied()
                     .unwrap_or(table.span))
-                .mend(format!("SET '{option}' = '{value}'")));
+                .hint(format!("SET '{option}' = '{value}'")));
             }
         }
         if table.options.contains_key("connector") {
@@ -132,7 +132,7 @@ impl Connectors for BuiltIn {
             table.name
         ))
         .at(table.span)
-        .mend("CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')"))
+        .hint("CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')"))
     }
 
     fn table_options(&self) -> Vec<String> {

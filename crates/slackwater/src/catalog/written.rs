@@ -32,8 +32,8 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
                 "table '{}' writes to {path}, which table '{source}' reads",
                 table.name
             );
-            let mend = "a query that writes over its input would lose it: name another path";
-            return Err(SqlError::new(reason).at(place).mend(mend));
+            let hint = "a query that writes over its input would lose it: name another path";
+            return Err(SqlError::new(reason).at(place).hint(hint));
         }
         let Some(other) = written.insert(real_path(Path::new(path)), &table.name) else {
             continue;
@@ -48,7 +48,7 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
         };
         return Err(SqlError::new(reason)
             .at(place)
-            .mend("join the queries with UNION ALL, or give each a path of its own"));
+            .hint("join the queries with UNION ALL, or give each a path of its own"));
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ fn database_sink(table: &Table) -> Option<String> {
 }
 
 fn same_name(table: &Table, other: &str, name: &str) -> SqlError {
-    let (reason, mend) = match other == table.name {
+    let (reason, hint) = match other == table.name {
         true => (
             format!("two queries write to table '{other}'"),
             "join the queries with UNION ALL",
@@ -83,7 +83,7 @@ fn same_name(table: &Table, other: &str, name: &str) -> SqlError {
             "give each a name of its own",
         ),
     };
-    SqlError::new(reason).at(table.span).mend(mend)
+    SqlError::new(reason).at(table.span).hint(hint)
 }
 
 /// The path by which a file that may not exist yet is known, however it was written.

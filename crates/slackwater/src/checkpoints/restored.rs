@@ -138,13 +138,13 @@ impl Restored {
         drop(known);
         let batches = self.runner.run(self.store.read_part(part));
         batches.map_err(|error| {
-            let mend = match error.kind {
+            let hint = match error.kind {
                 Kind::Corrupt | Kind::Missing => {
                     "it was whole a moment ago: is the disk all right?"
                 }
-                _ => &error.mend,
+                _ => &error.hint,
             };
-            Error::new(error.place.clone(), error.reason.clone()).mend(mend)
+            Error::new(error.place.clone(), error.reason.clone()).hint(hint)
         })
     }
 }

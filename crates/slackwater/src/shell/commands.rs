@@ -228,14 +228,14 @@ pub fn meant(words: &[String]) -> Option<String> {
 /// What the shell has instead of a statement that it doesn't know.
 pub fn instead(error: SqlError, statement: &str) -> SqlError {
     let first = statement.split_whitespace().next().unwrap_or_default();
-    let mend = match first.to_uppercase().as_str() {
+    let hint = match first.to_uppercase().as_str() {
         "SHOW" => "\\d lists tables and views, \\df functions, \\set settings",
         "DESCRIBE" | "DESC" => "\\d name describes a table or view",
         "DROP" => "\\drop name forgets a table or view",
         "ALTER" => "\\drop name forgets a table or view; then CREATE TABLE declares it anew",
         _ => return error,
     };
-    error.mend(mend)
+    error.hint(hint)
 }
 
 fn help() -> String {
@@ -254,7 +254,7 @@ fn help() -> String {
 }
 
 impl Shell {
-    /// Says what is wrong; where nobody is there to mend it, that is the end.
+    /// Says what is wrong; where nobody is there to fix it, that is the end.
     pub(super) fn wrong(&mut self, error: &str) -> Result<(), Stop> {
         say(&format!("error: {error}\n"));
         match self.is_interactive {

@@ -226,7 +226,7 @@ impl Query<'_> {
             false => "set a larger one",
         };
         Error::new("'memory_limit'", reason)
-            .mend(format!("{saved}, or let windows be shorter or keys fewer"))
+            .hint(format!("{saved}, or let windows be shorter or keys fewer"))
             .final_one()
     }
 

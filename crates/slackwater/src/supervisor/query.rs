@@ -98,7 +98,7 @@ impl Query<'_> {
             "table '{}'{option}: {server}{}",
             table.name, error.reason
         ));
-        let refused = refused.at(place.unwrap_or(table.span)).mend(error.mend);
+        let refused = refused.at(place.unwrap_or(table.span)).hint(error.hint);
         Refused::Usage(self.script.render(&refused))
     }
 
@@ -123,9 +123,9 @@ impl Query<'_> {
                 one.name, other.name
             );
             let error = SqlError::new(reason).at(other.span);
-            let mend = "write them by two queries with a --state each, or one of them with \
+            let hint = "write them by two queries with a --state each, or one of them with \
                         'delivery' = 'at_least_once'";
-            return Err(refused(error.mend(mend)));
+            return Err(refused(error.hint(hint)));
         }
         let beside = self.program.sinks().find_map(|(_, sink)| {
             let is_beside = sink.connector.capabilities().delivery == Delivery::ExactlyOnce
@@ -140,11 +140,11 @@ impl Query<'_> {
                  commit, a crash could leave one committed and the other not",
                 one.name, other.name
             );
-            let mend = format!(
+            let hint = format!(
                 "take one process, or write '{}' with 'delivery' = 'at_least_once'",
                 one.name
             );
-            return Err(refused(SqlError::new(reason).at(other.span).mend(mend)));
+            return Err(refused(SqlError::new(reason).at(other.span).hint(hint)));
         }
         if let Some((source, place)) = units {
             let reason = format!(
@@ -152,7 +152,7 @@ impl Query<'_> {
                 source.table.name
             );
             let error = SqlError::new(reason).at(place);
-            return Err(refused(error.mend("leave one of the two out")));
+            return Err(refused(error.hint("leave one of the two out")));
         }
         Ok(())
     }

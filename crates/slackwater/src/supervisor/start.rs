@@ -135,7 +135,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// A step of the start has failed. The first time the user is there, and can mend it.
+    /// A step of the start has failed. The first time the user is there, and can fix it.
     fn not_begun(&self, epoch: u64, reason: String, is_final: bool) -> Input {
         match is_final || self.attempts == 0 {
             true => Input::Fatal { epoch, reason },

@@ -201,7 +201,7 @@ fn restored(version: &Path, case: &Path) -> Result<(), String> {
         return Err("no checkpoint was stored after it had resumed".to_string());
     }
     let mut nodes = nodes(&after);
-    match nodes.find(|node| node["identity"]["state"]["version"] != Value::from(VERSION)) {
+    match nodes.find(|node| node["identity"]["state"]["version"] != VERSION) {
         Some(node) => Err(format!("not in the present form: {}", node["identity"])),
         None => Ok(()),
     }

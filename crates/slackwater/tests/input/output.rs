@@ -13,13 +13,13 @@ fn existing_output_is_not_overwritten_unasked() {
         reading("n INT", "", "n INT", "SELECT n FROM t")
             .replace("'out.csv'", &format!("'{path}'{more}"))
     };
-    let mend = "'overwrite' = 'true'";
+    let hint = "'overwrite' = 'true'";
     folder
         .run(&to("out.csv", ""), &[])
-        .fails(2, &["query.sql:2:", "out.csv already exists", mend]);
+        .fails(2, &["query.sql:2:", "out.csv already exists", hint]);
     folder
         .run(&to("parts", ""), &[])
-        .fails(2, &["folder parts is not empty", mend]);
+        .fails(2, &["folder parts is not empty", hint]);
     assert_eq!(
         (folder.read("out.csv"), folder.read("parts/mine.txt")),
         ("mine\n".into(), "mine".into())

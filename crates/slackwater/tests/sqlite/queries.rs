@@ -250,7 +250,7 @@ pub fn a_key_that_is_not_the_query_s(database: &dyn Database) {
     }
 }
 
-/// Messages name the place and the mend.
+/// Messages name the place and a hint.
 pub fn what_is_wrong_is_said(database: &dyn Database) {
     database.run("CREATE TABLE known (id INTEGER PRIMARY KEY, name TEXT NOT NULL)");
     let orders = orders(database);

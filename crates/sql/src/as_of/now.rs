@@ -57,8 +57,8 @@ pub(super) fn condition(
         (true, Some(column)) => column,
         (true, None) => {
             let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
-            let mend = "… AS c ON s.customer = c.id";
-            return Err(SqlError::new(error).at(time.span()).mend(mend));
+            let hint = "… AS c ON s.customer = c.id";
+            return Err(SqlError::new(error).at(time.span()).hint(hint));
         }
     };
     let is_said = AstExpr::Value(Value::Boolean(is_said).into());

@@ -42,7 +42,7 @@ pub fn insert(insert: &Insert) -> Result<()> {
         ("FORMAT", insert.format_clause.is_some()),
     ];
     if insert.on.is_some() {
-        return Err(unknown("ON").mend(
+        return Err(unknown("ON").hint(
             "a sink with PRIMARY KEY (…) NOT ENFORCED replaces the row that has the key; others take every row",
         ));
     }
@@ -89,7 +89,7 @@ pub fn order(query: &Query) -> Option<SqlError> {
     if limit_by {
         let error = SqlError::new("LIMIT … BY is not supported").near("LIMIT");
         return Some(
-            error.mend(
+            error.hint(
                 "ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n keeps the first n of each",
             ),
         );
@@ -98,7 +98,7 @@ pub fn order(query: &Query) -> Option<SqlError> {
         && (fetch.with_ties || fetch.percent)
     {
         let error = SqlError::new("FETCH takes a number of rows").near("FETCH");
-        return Some(error.mend("FETCH FIRST 10 ROWS ONLY"));
+        return Some(error.hint("FETCH FIRST 10 ROWS ONLY"));
     }
     let clauses = [
         ("WITH FILL", "WITH", fills),
@@ -165,7 +165,7 @@ impl Look for Windowed {
                         function.name
                     ))
                     .at(function.name.span())
-                    .mend("QUALIFY … <= n, or a condition around the query: FROM (SELECT … OVER (…) AS n …) WHERE n = 1"),
+                    .hint("QUALIFY … <= n, or a condition around the query: FROM (SELECT … OVER (…) AS n …) WHERE n = 1"),
                 )
             }
             _ => ON,
@@ -205,7 +205,7 @@ pub fn scalar(function: &Function) -> Option<SqlError> {
             "OVER belongs to aggregates and to functions of windows, and '{name}' is neither"
         ));
         return Some(match nearest(&name, &names) {
-            Some(near) => error.at(place).mend(format!("did you mean {near}?")),
+            Some(near) => error.at(place).hint(format!("did you mean {near}?")),
             None => error.at(place),
         });
     }

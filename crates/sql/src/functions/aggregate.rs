@@ -417,7 +417,7 @@ impl AggregateUDFImpl for UserAggregate {
             self.name,
             list(given)
         ))
-        .mend(format!(
+        .hint(format!(
             "{}({})",
             self.name.to_uppercase(),
             list(&self.arguments)

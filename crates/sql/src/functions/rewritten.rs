@@ -171,7 +171,7 @@ impl Rewritten {
                 .join(", ");
             let Form { name, shape, .. } = self.form;
             let error = SqlError::new(format!("function '{name}' takes no ({list})"))
-                .mend(format!("{}({shape})", name.to_uppercase()));
+                .hint(format!("{}({shape})", name.to_uppercase()));
             DataFusionError::External(Box::new(error))
         })
     }

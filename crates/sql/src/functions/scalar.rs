@@ -155,7 +155,7 @@ impl Scalar {
             .collect::<Vec<String>>()
             .join(", ");
         let error = SqlError::new(format!("function '{}' takes no ({given})", self.name))
-            .mend(forms.collect::<Vec<String>>().join(" or "));
+            .hint(forms.collect::<Vec<String>>().join(" or "));
         DataFusionError::External(Box::new(error))
     }
 }

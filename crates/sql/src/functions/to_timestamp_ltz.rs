@@ -28,8 +28,8 @@ impl ToTimestampLtz {
 
 const FORM: &str = "TO_TIMESTAMP_LTZ(x, 3)";
 
-fn wrong<T>(message: &str, mend: &str) -> Result<T> {
-    let error = SqlError::new(message).near("TO_TIMESTAMP_LTZ").mend(mend);
+fn wrong<T>(message: &str, hint: &str) -> Result<T> {
+    let error = SqlError::new(message).near("TO_TIMESTAMP_LTZ").hint(hint);
     Err(DataFusionError::External(Box::new(error)))
 }
 

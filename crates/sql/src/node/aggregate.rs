@@ -394,7 +394,7 @@ impl Translator<'_> {
             let error = format!("'emit' = 'every …' is not known for {kind}: their edges change");
             return Err(SqlError::new(error)
                 .near("GROUP")
-                .mend("leave the setting out, or take TUMBLE, HOP or CUMULATE"));
+                .hint("leave the setting out, or take TUMBLE, HOP or CUMULATE"));
         }
         Ok(Some(refires))
     }
@@ -447,7 +447,7 @@ fn check_stays(orders: bool, input: &Stream) -> Result<()> {
              replaced",
         )
         .near("VALUE")
-        .mend("ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 gives the first row by a column"));
+        .hint("ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 gives the first row by a column"));
     }
     Ok(())
 }

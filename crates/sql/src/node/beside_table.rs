@@ -244,7 +244,7 @@ fn check_stays(sides: &Sides<'_>, has_versions: bool) -> Result<()> {
             "FOR SYSTEM_TIME AS OF joins rows that stay, and these are taken back or replaced",
         )
         .near("JOIN")
-        .mend("aggregate behind the join, or join without FOR SYSTEM_TIME AS OF"));
+        .hint("aggregate behind the join, or join without FOR SYSTEM_TIME AS OF"));
     }
     Ok(())
 }

@@ -155,7 +155,7 @@ impl Translator<'_> {
             let error =
                 format!("{clause} needs the end of its input, and table '{table}' may never end");
             let error = error.replace("ORDER needs", "ORDER BY needs");
-            return Err(SqlError::new(error).near(clause).mend(
+            return Err(SqlError::new(error).near(clause).hint(
                 "leave it out, read tables that end, or take ROW_NUMBER() OVER (PARTITION BY … \
                  ORDER BY …) <= n, which keeps the first n of what has come",
             ));
@@ -239,7 +239,7 @@ impl Translator<'_> {
             return Err(SqlError::new(format!(
                 "'emit' = 'final' needs inputs that end, and table '{table}' may never end"
             ))
-            .mend("SET 'emit' = 'changes', or read tables that end"));
+            .hint("SET 'emit' = 'changes', or read tables that end"));
         }
         for node in self.graph.upstream(node) {
             if let Some(source) = self.specs[node].as_source()
@@ -250,7 +250,7 @@ impl Translator<'_> {
                     "'emit' = 'final' and 'unit_of_work' = '{unit}' of table '{name}': a result is \
                      of all units"
                 ))
-                .mend("leave one of the two out"));
+                .hint("leave one of the two out"));
             }
         }
         Ok(())
@@ -272,7 +272,7 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
 fn not_a_number(clause: &str) -> SqlError {
     SqlError::new(format!("{clause} takes a number"))
         .near(clause)
-        .mend(format!("{clause} 10"))
+        .hint(format!("{clause} 10"))
 }
 
 /// What `explain` shows.

@@ -45,7 +45,7 @@ impl Groups {
             if let Expr::GroupingSet(_) = expression {
                 return Err(
                     SqlError::new("GROUPING SETS, CUBE and ROLLUP are not known here")
-                        .mend("write one statement per grouping"),
+                        .hint("write one statement per grouping"),
                 );
             }
             let value = translator.bind(expression, input, &aggregate.input)?;
@@ -128,13 +128,13 @@ fn check_edges(places: &[(Option<usize>, Role)], merges: bool) -> Result<()> {
     if let (Some(windows), false, false) = (start, has_end, merges) {
         let kind = explain::windows(windows);
         let error = format!("window_start alone does not say which window it is ({kind})");
-        let mend = match windows.kind {
+        let hint = match windows.kind {
             WindowKind::Count => {
                 "GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY"
             }
             _ => "GROUP BY window_start, window_end",
         };
-        return Err(SqlError::new(error).near("GROUP").mend(mend));
+        return Err(SqlError::new(error).near("GROUP").hint(hint));
     }
     let counts = |role: &Role| match role {
         Role::WindowEnd(windows) => windows.kind == WindowKind::Count,
@@ -146,7 +146,7 @@ fn check_edges(places: &[(Option<usize>, Role)], merges: bool) -> Result<()> {
             "two count windows of a key can have the same edges, and would be taken for one",
         )
         .near("GROUP")
-        .mend(
+        .hint(
             "GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY",
         ));
     }

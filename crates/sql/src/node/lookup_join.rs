@@ -128,7 +128,7 @@ impl Translator<'_> {
         }
         if let Some(reason) = self.no_table(&join.right)? {
             let error = format!("this table can't be looked up: {reason}");
-            return Err(near(SqlError::new(error)).mend(
+            return Err(near(SqlError::new(error)).hint(
                 "look up in a table of a database (sqlite, postgres) or in one that ends; or name the \
                  stream's event time, for a table with WATERMARK",
             ));
@@ -153,7 +153,7 @@ impl Translator<'_> {
             let error = SqlError::new(
                 "a row that is replaced or taken back would be looked up again, and may find something else",
             );
-            return Err(near(error).mend("aggregate behind the join, or in windows"));
+            return Err(near(error).hint("aggregate behind the join, or in windows"));
         }
         let Asked {
             mut columns,
@@ -220,9 +220,9 @@ impl Translator<'_> {
         }
         if keys.is_empty() {
             let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
-            let mend = "one column of the table on one side, and on the other an expression of its \
+            let hint = "one column of the table on one side, and on the other an expression of its \
             type over the stream: … AS c ON s.customer = c.id";
-            return Err(near(SqlError::new(error)).mend(mend));
+            return Err(near(SqlError::new(error)).hint(hint));
         }
         let others = others.into_iter().enumerate();
         let others = others
@@ -317,13 +317,13 @@ fn check_time(time: &Expr, role: Role, table: &Table, stream: &LogicalPlan) -> R
     let name = &table.name;
     if role == Role::Time {
         let error = format!("'{name}' has no event time, so no version of it is valid at a time");
-        return Err(near(SqlError::new(error)).mend(
+        return Err(near(SqlError::new(error)).hint(
             "declare it with the table (WATERMARK FOR …); or join with what is there now: FOR \
              SYSTEM_TIME AS OF PROCTIME(), or a column that is PROCTIME()",
         ));
     }
     let error = format!("'{time}' is neither event time nor PROCTIME()");
-    Err(near(SqlError::new(error)).mend(format!(
+    Err(near(SqlError::new(error)).hint(format!(
         "FOR SYSTEM_TIME AS OF PROCTIME() joins with what '{name}' has when the row is worked on"
     )))
 }
@@ -388,8 +388,8 @@ fn scanned(scan: &TableScan) -> Result<LookedUp> {
                     "column '{name}' of '{}' is computed, and is not looked up",
                     table.name
                 );
-                let mend = "compute it in the SELECT from the columns that are";
-                return Err(SqlError::new(error).near(name).mend(mend));
+                let hint = "compute it in the SELECT from the columns that are";
+                return Err(SqlError::new(error).near(name).hint(hint));
             }
         }
     }

@@ -141,7 +141,7 @@ impl Translator<'_> {
         };
         if input.updates {
             return Err(error(first, "rows of a running aggregate are replaced later")
-                .mend("aggregate in windows first: FROM TUMBLE(…) GROUP BY window_start, window_end, …"));
+                .hint("aggregate in windows first: FROM TUMBLE(…) GROUP BY window_start, window_end, …"));
         }
         let time = self.event_time_of_order(first, &input, plan)?;
         let mut columns = Columns::of(&input, plan);
@@ -221,18 +221,18 @@ impl Translator<'_> {
                 true => "without ORDER BY there is no last row, and the stream has no end",
                 false => "rows are ordered by event time alone",
             };
-            return Err(error(call, text).mend(FORM));
+            return Err(error(call, text).hint(FORM));
         };
         if self.role(expr, input, plan)? != Role::Time {
             let text = format!(
                 "'{}' is not event time, so it is never known which rows come before",
                 explain::readable(&expr.to_string())
             );
-            return Err(error(call, &text).mend(FORM));
+            return Err(error(call, &text).hint(FORM));
         }
         if !asc {
             let text = "in descending order all rows come before the first";
-            return Err(error(call, text).mend("leave DESC out"));
+            return Err(error(call, text).hint("leave DESC out"));
         }
         self.bind(expr, input, plan)
     }

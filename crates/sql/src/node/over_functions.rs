@@ -48,7 +48,7 @@ pub fn planned(call: &WindowFunction, plan: &LogicalPlan) -> Result<Planned> {
     let name = call.fun.name().to_lowercase();
     if NEED_ALL.contains(&name.as_str()) {
         let text = "rows behind the present one are not known yet";
-        return Err(error(call, text).mend(
+        return Err(error(call, text).hint(
             "LAG, FIRST_VALUE, LAST_VALUE, ROW_NUMBER, RANK, DENSE_RANK and all aggregates look back only",
         ));
     }
@@ -150,7 +150,7 @@ fn offset(call: &WindowFunction) -> Result<u64> {
         Some(ScalarValue::Int64(Some(number))) if number >= 0 => Ok(number as u64),
         _ => {
             let text = "how many rows it looks back is a constant from 0 on";
-            Err(error(call, text).mend("LAG(x, 2)"))
+            Err(error(call, text).hint("LAG(x, 2)"))
         }
     }
 }
@@ -166,7 +166,7 @@ fn frame(call: &WindowFunction) -> Result<Frame> {
     let form = "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING AND \
          CURRENT ROW, or UNBOUNDED PRECEDING";
     if !matches!(end_bound, WindowFrameBound::CurrentRow) {
-        return Err(error(call, "a frame ends at the CURRENT ROW").mend(form));
+        return Err(error(call, "a frame ends at the CURRENT ROW").hint(form));
     }
     let before = match start_bound {
         WindowFrameBound::Preceding(before) if before.is_null() => None,
@@ -176,7 +176,7 @@ fn frame(call: &WindowFunction) -> Result<Frame> {
             _ => ScalarValue::UInt64(Some(0)),
         }),
         WindowFrameBound::Following(_) => {
-            return Err(error(call, "a frame begins before the CURRENT ROW").mend(form));
+            return Err(error(call, "a frame begins before the CURRENT ROW").hint(form));
         }
     };
     match (units, before) {
@@ -189,8 +189,8 @@ fn frame(call: &WindowFunction) -> Result<Frame> {
             let us = ns.and_then(|ns| EventTime::try_from(ns / 1_000).ok());
             let text = "the length of a RANGE is an interval of days or less";
             us.map(|us| Frame::Range(Some(us)))
-                .ok_or_else(|| error(call, text).mend(form))
+                .ok_or_else(|| error(call, text).hint(form))
         }
-        _ => Err(error(call, "GROUPS frames are not known here").mend(form)),
+        _ => Err(error(call, "GROUPS frames are not known here").hint(form)),
     }
 }

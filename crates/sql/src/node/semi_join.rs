@@ -77,7 +77,7 @@ pub fn check_not_in(join: &Join) -> Result<()> {
 fn not_in() -> SqlError {
     SqlError::new("NOT IN gives no rows at all once there is a NULL on its right side")
         .near("IN")
-        .mend(
+        .hint(
             "NOT EXISTS (SELECT 1 FROM t WHERE t.y = o.x) has no such trap; or say that neither is NULL: \
              WHERE x IS NOT NULL AND x NOT IN (SELECT y FROM t WHERE y IS NOT NULL)",
         )

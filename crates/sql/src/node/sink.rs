@@ -188,10 +188,10 @@ impl Translator<'_> {
 
 fn check_changelog(name: &str, table: &Table) -> Result<()> {
     let place = table.option_places.get(CHANGELOG).copied();
-    let wrong = |error: String, mend: &str| {
+    let wrong = |error: String, hint: &str| {
         Err(SqlError::new(error)
             .at(place.unwrap_or(table.span))
-            .mend(mend))
+            .hint(hint))
     };
     if name.is_empty() {
         return wrong(
@@ -216,7 +216,7 @@ fn check_updates(stream: &Stream, table: &Table, connector: &dyn SinkConnector) 
         let error = format!("'{name}' has a PRIMARY KEY, and its connector can only add rows");
         return Err(SqlError::new(error)
             .at(table.span)
-            .mend("leave the key out; tables of databases can be changed in place"));
+            .hint("leave the key out; tables of databases can be changed in place"));
     }
     if !stream.updates {
         return Ok(());
@@ -227,7 +227,7 @@ fn check_updates(stream: &Stream, table: &Table, connector: &dyn SinkConnector) 
             "the query takes rows back, and '{name}' can only add rows"
         ))
         .at(table.span)
-        .mend(
+        .hint(
             "WITH (…, 'changelog' = 'op') adds a column that says what each row does; a table of a \
              database with a PRIMARY KEY is changed in place",
         )),

@@ -105,7 +105,7 @@ impl Translator<'_> {
         }
         if join.on.is_empty() {
             let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
-            return Err(near(SqlError::new(error)).mend("… AS r ON s.currency = r.currency"));
+            return Err(near(SqlError::new(error)).hint("… AS r ON s.currency = r.currency"));
         }
         let plans = [join.left.as_ref(), join.right.as_ref()];
         let stream = self.translate(plans[0])?;
@@ -116,7 +116,7 @@ impl Translator<'_> {
             if self.role(time, stream, plan)? != Role::Time {
                 let error = format!("'{time}' is not event time, so no version belongs to it");
                 return Err(near(SqlError::new(error))
-                    .mend("name the column that WATERMARK FOR names, or a window's window_time"));
+                    .hint("name the column that WATERMARK FOR names, or a window's window_time"));
             }
             bound.push(self.bind(time, stream, plan)?);
         }

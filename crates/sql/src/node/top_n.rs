@@ -171,7 +171,7 @@ impl Translator<'_> {
             );
             return Err(SqlError::new(error)
                 .near(name)
-                .mend("ROW_NUMBER() OVER (…) <= N"));
+                .hint("ROW_NUMBER() OVER (…) <= N"));
         }
         let is_wanted = |expression: &Expr| expression.column_refs().into_iter().any(is_rank);
         let has_rank = match above {
@@ -238,7 +238,7 @@ impl Translator<'_> {
             return Err(
                 SqlError::new("ROW_NUMBER() without ORDER BY numbers rows by chance")
                     .near("ROW_NUMBER")
-                    .mend("OVER (PARTITION BY … ORDER BY …)"),
+                    .hint("OVER (PARTITION BY … ORDER BY …)"),
             );
         }
         let mut place = |expression: &Expr| {

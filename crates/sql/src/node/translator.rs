@@ -300,11 +300,11 @@ fn not_supported(plan: &LogicalPlan) -> SqlError {
         }
         LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
             SqlError::new("a query without a table has no stream to read")
-                .mend("read one: … FROM table")
+                .hint("read one: … FROM table")
         }
         LogicalPlan::Distinct(_) => SqlError::new("DISTINCT ON is not known here"),
         LogicalPlan::Subquery(_) => {
-            SqlError::new("this subquery is not known here").mend("join with it over equal windows")
+            SqlError::new("this subquery is not known here").hint("join with it over equal windows")
         }
         other => {
             let shown = other.display().to_string();

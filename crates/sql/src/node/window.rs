@@ -65,7 +65,7 @@ impl Translator<'_> {
                  of a {function}"
             ))
             .near(function)
-            .mend("leave it out, or make the delay in WATERMARK FOR longer"));
+            .hint("leave it out, or make the delay in WATERMARK FOR longer"));
         }
         Ok(lateness_us)
     }

@@ -103,7 +103,7 @@ impl Translator<'_> {
                 "'allowed_lateness' is not known for joins in windows: what they have emitted stays",
             )
             .near("JOIN")
-            .mend("leave the setting out, or make the delay in WATERMARK FOR longer"));
+            .hint("leave the setting out, or make the delay in WATERMARK FOR longer"));
         }
         let mut nodes = [0; 2];
         let sides = [0, 1].map(|side: usize| {

@@ -35,7 +35,7 @@ impl Translator<'_> {
                 "windows are made over rows that stay, and these are taken back or replaced",
             )
             .near("DESCRIPTOR")
-            .mend("make the windows first, then aggregate or join in them"));
+            .hint("make the windows first, then aggregate or join in them"));
         }
         if stream.roles[time_index] != Role::Time {
             return Err(not_event_time(window));
@@ -144,7 +144,7 @@ fn not_event_time(window: &WindowNode) -> SqlError {
     if is_now(&Expr::Column(window.time.clone()), &window.input) {
         let error =
             format!("'{name}' is PROCTIME() and not event time, so there are no windows by it");
-        return SqlError::new(error).at(place).mend(format!(
+        return SqlError::new(error).at(place).hint(format!(
             "declare it with the table, in CREATE TABLE: {name} AS PROCTIME(), WATERMARK FOR {name} AS {name}"
         ));
     }
@@ -152,7 +152,7 @@ fn not_event_time(window: &WindowNode) -> SqlError {
         "'{name}' is not event time, so there are no windows by it"
     ))
     .at(place)
-    .mend(format!(
+    .hint(format!(
         "declare it with the table: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND; of what a \
          window gives, window_time is the event time"
     ))

@@ -59,8 +59,8 @@ pub fn fit(
                     ))
                     .at(name.span);
                     match nearest(&name.value, &known) {
-                        Some(near) => error.mend(format!("did you mean '{near}'?")),
-                        None => error.mend(format!("the columns are: {}", known.join(", "))),
+                        Some(near) => error.hint(format!("did you mean '{near}'?")),
+                        None => error.hint(format!("the columns are: {}", known.join(", "))),
                     }
                 })
             };
@@ -82,7 +82,7 @@ pub fn fit(
             table.name,
             count(order.len())
         ))
-        .mend(format!(
+        .hint(format!(
             "the table's columns are: {}",
             targets
                 .iter()
@@ -118,12 +118,12 @@ pub fn fit(
                 None => error,
             };
             return Err(match field.data_type() {
-                DataType::Struct(fields) => error.mend(format!(
+                DataType::Struct(fields) => error.hint(format!(
                     "write {}, or declare the table's column with that type",
                     row_of(fields)
                 )),
-                DataType::List(_) => error.mend("declare the table's column with that type"),
-                _ => error.mend("CAST it, or declare the table's column with that type"),
+                DataType::List(_) => error.hint("declare the table's column with that type"),
+                _ => error.hint("CAST it, or declare the table's column with that type"),
             });
         };
         fitted.push(value.alias(field.name()));

@@ -51,13 +51,13 @@ impl Compiler<'_> {
                 let error = format!("'{}' is a view: LIKE takes a table", name.value);
                 return SqlError::new(error)
                     .at(name.span)
-                    .mend("CREATE TABLE … WITH (…) AS SELECT * FROM the view");
+                    .hint("CREATE TABLE … WITH (…) AS SELECT * FROM the view");
             }
             let known = self.created.keys().cloned().collect::<Vec<String>>();
             let error = SqlError::new(format!("there is no table '{}'", name.value)).at(name.span);
             match nearest(&name.value, &known) {
-                Some(near) => error.mend(format!("did you mean '{near}'?")),
-                None => error.mend("declare it first: CREATE TABLE …"),
+                Some(near) => error.hint(format!("did you mean '{near}'?")),
+                None => error.hint("declare it first: CREATE TABLE …"),
             }
         })
     }
@@ -69,7 +69,7 @@ impl Compiler<'_> {
         let columns = plan.schema().fields().iter().map(|field| {
             if field.data_type() == &DataType::Null {
                 let error = format!("column '{}' has no type", field.name());
-                return Err(SqlError::new(error).mend("CAST(NULL AS STRING)"));
+                return Err(SqlError::new(error).hint("CAST(NULL AS STRING)"));
             }
             Ok(ColumnDefinition {
                 name: Ident::new(field.name()),
@@ -92,7 +92,7 @@ impl Compiler<'_> {
                 name.value
             )),
         };
-        Err(error.at(name.span).mend(match is_known {
+        Err(error.at(name.span).hint(match is_known {
             true => "leave DROP and the declaration out, or give the new one another name; \\drop name forgets it in \
                      the shell",
             false => "leave it out: nothing outlives a run",

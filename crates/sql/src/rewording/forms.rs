@@ -41,7 +41,7 @@ pub(super) fn shown(text: &str) -> SqlError {
     match INSIDES.iter().any(|inside| plain.contains(inside)) {
         false => SqlError::new(plain),
         true => SqlError::new("this form of expression is not supported")
-            .mend("docs/sql.md says which forms there are"),
+            .hint("docs/sql.md says which forms there are"),
     }
 }
 
@@ -76,13 +76,13 @@ fn arguments(text: &str) -> Option<SqlError> {
             None => format!("the arguments of '{name}' have no type in common"),
         };
         // An array is written without the name of its function.
-        let error = SqlError::new(error).mend("CAST them to one type");
+        let error = SqlError::new(error).hint("CAST them to one type");
         return Some(match name {
             "make_array" => SqlError::new(match types {
                 Some(types) => format!("the elements of an ARRAY have no type in common: {types}"),
                 None => "the elements of an ARRAY have no type in common".to_string(),
             })
-            .mend("CAST them to one type"),
+            .hint("CAST them to one type"),
             name => error.near(name),
         });
     }
@@ -118,7 +118,7 @@ fn arguments(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new("named_struct takes names and values in turn, and names are strings")
                 .near("named_struct")
-                .mend("named_struct('city', city, 'n', 5)"),
+                .hint("named_struct('city', city, 'n', 5)"),
         );
     }
     if text.starts_with("Percentile value") {
@@ -139,7 +139,7 @@ fn arguments(text: &str) -> Option<SqlError> {
         let name = between(text, "Unsupported type '", "'")?;
         return Some(
             SqlError::new(format!("'{name}' is not a type that arrow_cast can read"))
-                .mend("CAST(… AS type) takes the types of SQL"),
+                .hint("CAST(… AS type) takes the types of SQL"),
         );
     }
     None
@@ -152,18 +152,18 @@ fn operands(text: &str) -> Option<SqlError> {
         text.strip_prefix("Cannot infer common argument type for regex operation ")
     {
         return Some(
-            SqlError::new(format!("there is no {operation}")).mend(
+            SqlError::new(format!("there is no {operation}")).hint(
                 "a regular expression is a STRING, and is matched with one: CAST(… AS STRING)",
             ),
         );
     }
     if let Some(operation) = text.strip_prefix("Cannot infer common type for bitwise operation ") {
-        return Some(SqlError::new(format!("there is no {operation}")).mend("CAST(… AS BIGINT)"));
+        return Some(SqlError::new(format!("there is no {operation}")).hint("CAST(… AS BIGINT)"));
     }
     if let Some(rest) = text.strip_prefix("Cannot automatically convert ") {
         let (from, to) = rest.split_once(" to ")?;
         let error = format!("{to} is expected here, not {from}");
-        return Some(SqlError::new(error).mend(match to {
+        return Some(SqlError::new(error).hint(match to {
             // No CAST makes one.
             "INTERVAL" => "INTERVAL '5' SECOND".to_string(),
             _ => format!("CAST(… AS {to})"),
@@ -171,7 +171,7 @@ fn operands(text: &str) -> Option<SqlError> {
     }
     if let Some(signs) = text.strip_prefix("Unary operator '") {
         let (sign, _) = signs.split_once('\'')?;
-        return Some(SqlError::new(format!("{sign} takes a number")).mend("CAST(… AS DOUBLE)"));
+        return Some(SqlError::new(format!("{sign} takes a number")).hint("CAST(… AS DOUBLE)"));
     }
     if let Some(pair) = text.strip_prefix("For function 'nullif' ") {
         let pair = pair.strip_suffix(" is not comparable.").unwrap_or(pair);
@@ -179,7 +179,7 @@ fn operands(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new(format!("NULLIF can't compare {pair}"))
                 .near("NULLIF")
-                .mend(cast),
+                .hint(cast),
         );
     }
     if let Some(pair) = text.strip_prefix("Can not find compatible types to compare ") {
@@ -188,14 +188,14 @@ fn operands(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new(format!("IN can't compare {left} with {list}"))
                 .near("IN")
-                .mend(cast),
+                .hint(cast),
         );
     }
     if let Some(pair) = between(text, "Failed to coerce types ", " in BETWEEN expression") {
         return Some(
             SqlError::new(format!("BETWEEN can't compare {pair}"))
                 .near("BETWEEN")
-                .mend(cast),
+                .hint(cast),
         );
     }
     if let Some(left) = between(text, "Failed to coerce case (", ") and when (") {
@@ -203,7 +203,7 @@ fn operands(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new(format!("CASE can't compare {left} with {right}"))
                 .near("CASE")
-                .mend(cast),
+                .hint(cast),
         );
     }
     if let Some(operator) = between(text, "Operator ", " is not yet supported") {
@@ -213,8 +213,8 @@ fn operands(text: &str) -> Option<SqlError> {
         };
         let error = SqlError::new(format!("the operator {sign} is not supported"));
         return Some(match sign {
-            "//" => error.mend("whole numbers are divided without decimals by /"),
-            "->" | "->>" | "#>" | "#>>" => error.mend("JSON_VALUE(text, '$.name') reads a field"),
+            "//" => error.hint("whole numbers are divided without decimals by /"),
+            "->" | "->>" | "#>" | "#>>" => error.hint("JSON_VALUE(text, '$.name') reads a field"),
             _ => error,
         });
     }
@@ -234,20 +234,20 @@ fn values(text: &str) -> Option<SqlError> {
     if text.starts_with("Typed literal requires a string payload") {
         return Some(
             SqlError::new("a literal of a type is written with a string")
-                .mend("DATE '2024-02-29', TIMESTAMP '2024-02-29 12:34:56'"),
+                .hint("DATE '2024-02-29', TIMESTAMP '2024-02-29 12:34:56'"),
         );
     }
     if text.starts_with("Unsupported Value '") {
         return Some(
             SqlError::new("strings with a prefix, such as N'…', are not supported")
-                .mend("write the string without it"),
+                .hint("write the string without it"),
         );
     }
     if text.starts_with("Unsupported Interval Expression") {
         return Some(
             SqlError::new("an INTERVAL of several units, or with a precision, is not supported")
                 .near("INTERVAL")
-                .mend("INTERVAL '14' MONTH, INTERVAL '1 day 2 hours'"),
+                .hint("INTERVAL '14' MONTH, INTERVAL '1 day 2 hours'"),
         );
     }
     None
@@ -257,7 +257,7 @@ fn values(text: &str) -> Option<SqlError> {
 fn clauses(text: &str) -> Option<SqlError> {
     if let Some(name) = between(text, "The window ", " is not defined") {
         return Some(
-            SqlError::new(format!("there is no window '{name}'")).mend(format!(
+            SqlError::new(format!("there is no window '{name}'")).hint(format!(
                 "… FROM t WINDOW {name} AS (PARTITION BY k ORDER BY ts)"
             )),
         );
@@ -266,7 +266,7 @@ fn clauses(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new("a function with OVER can't stand inside an aggregate")
                 .near("OVER")
-                .mend("compute it in a subquery: FROM (SELECT … OVER (…) AS x FROM t)"),
+                .hint("compute it in a subquery: FROM (SELECT … OVER (…) AS x FROM t)"),
         );
     }
     if let Some(rest) = text.strip_prefix("HAVING clause references: ") {
@@ -277,14 +277,14 @@ fn clauses(text: &str) -> Option<SqlError> {
                 "HAVING takes keys and aggregates, and '{column}' is neither"
             ))
             .near("HAVING")
-            .mend("conditions on rows stand in WHERE"),
+            .hint("conditions on rows stand in WHERE"),
         );
     }
     if text.starts_with("QUALIFY clause requires window functions") {
         return Some(
             SqlError::new("QUALIFY needs a function with OVER")
                 .near("QUALIFY")
-                .mend("conditions on columns stand in WHERE"),
+                .hint("conditions on columns stand in WHERE"),
         );
     }
     if let Some(name) = text.strip_prefix("Invalid qualifier ") {
@@ -292,7 +292,7 @@ fn clauses(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new(format!("FROM names no table '{name}'"))
                 .near(name)
-                .mend(format!(
+                .hint(format!(
                     "{name}.* takes the columns of a table that FROM names so"
                 )),
         );
@@ -300,14 +300,14 @@ fn clauses(text: &str) -> Option<SqlError> {
     if let Some(name) = between(text, "WITH query name \"", "\" specified more than once") {
         return Some(
             SqlError::new(format!("two queries of WITH are named '{name}'"))
-                .mend("give one of them another name"),
+                .hint("give one of them another name"),
         );
     }
     if let Some(columns) = between(text, "Source table contains ", " columns but only ") {
         let names = between(text, " columns but only ", " names")?;
         let noun = if columns == "1" { "column" } else { "columns" };
         let error = format!("the table has {columns} {noun}, and {names} names are given");
-        return Some(SqlError::new(error).near("AS").mend("name each, or none"));
+        return Some(SqlError::new(error).near("AS").hint("name each, or none"));
     }
     if let Some(name) = between(
         text,
@@ -319,7 +319,7 @@ fn clauses(text: &str) -> Option<SqlError> {
                 "'{name}' is computed twice, as a key and as a column"
             ))
             .near("GROUP")
-            .mend("aggregates can't be keys: name the columns in GROUP BY"),
+            .hint("aggregates can't be keys: name the columns in GROUP BY"),
         );
     }
     None
@@ -330,7 +330,7 @@ fn syntax(text: &str) -> Option<SqlError> {
     if text.starts_with("Dot access not supported for") {
         return Some(
             SqlError::new("a field of an expression is written in brackets")
-                .mend("(expression)['name']"),
+                .hint("(expression)['name']"),
         );
     }
     if let Some(node) = text.strip_prefix("Unsupported ast node ") {
@@ -339,7 +339,7 @@ fn syntax(text: &str) -> Option<SqlError> {
         return Some(match name {
             "TableFunction" => SqlError::new("TABLE(…) in FROM takes a window function only")
                 .near("TABLE")
-                .mend("TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"),
+                .hint("TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"),
             "Value" => SqlError::new("this constant can't stand here"),
             name => {
                 let name = name.to_uppercase();

@@ -80,13 +80,13 @@ fn no_function(name: &str) -> SqlError {
             "SESSION" => (" PARTITION BY k", "INTERVAL '30' MINUTE", ", k"),
             _ => (" PARTITION BY k", "100", ", window_number, k"),
         };
-        return error.mend(format!(
+        return error.hint(format!(
             "{window} stands in FROM: FROM {window}(TABLE t{per}, DESCRIPTOR(ts), {lengths}) GROUP BY \
              window_start, window_end{keys}"
         ));
     }
     if upper == "CURRENT_WATERMARK" {
-        return error.mend(
+        return error.hint(
             "whether a row is late is decided by its own partition's watermark: SET 'late_rows' = 't' \
              writes late rows to table t, and the report counts them",
         );
@@ -105,16 +105,16 @@ fn no_function(name: &str) -> SqlError {
     if NEED_OVER.contains(&upper.as_str()) {
         return SqlError::new(format!("{upper} needs OVER"))
             .near(name)
-            .mend(format!("{upper}(…) OVER (PARTITION BY k ORDER BY ts)"));
+            .hint(format!("{upper}(…) OVER (PARTITION BY k ORDER BY ts)"));
     }
     if ["LISTAGG", "GROUP_CONCAT", "COLLECT"].contains(&upper.as_str()) {
-        return error.mend(
+        return error.hint(
             "what it gives would depend on the order in which rows arrive; FIRST_VALUE and LAST_VALUE \
              order by event time",
         );
     }
     // Whoever knows the functions says which one is near.
     error
-        .mend("docs/functions.md says which functions there are, \\df in the shell lists them")
+        .hint("docs/functions.md says which functions there are, \\df in the shell lists them")
         .unknown(Unknown::Function)
 }

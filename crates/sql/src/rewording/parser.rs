@@ -21,9 +21,9 @@ pub fn from_tokenizer(error: &TokenizerError, text: &str) -> SqlError {
         let column = before.chars().rev().take_while(|&c| c != '\n').count() as u64 + 1;
         return SqlError::new("this comment does not end")
             .at(at(Location::new(line, column), 2))
-            .mend("close it with */");
+            .hint("close it with */");
     }
-    let (message, mend) = if says("Unterminated string literal") {
+    let (message, hint) = if says("Unterminated string literal") {
         ("this text does not end", "close it with '")
     } else if says("Expected close delimiter") {
         (
@@ -33,7 +33,7 @@ pub fn from_tokenizer(error: &TokenizerError, text: &str) -> SqlError {
     } else {
         (error.message.as_str(), "")
     };
-    SqlError::new(message).at(at(error.location, 1)).mend(mend)
+    SqlError::new(message).at(at(error.location, 1)).hint(hint)
 }
 
 /// A parser's error; it has its place only in its text: `… at Line: 3, Column: 14`.
@@ -164,7 +164,7 @@ pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
     {
         return SqlError::new("this CASE has no END")
             .at(case.span)
-            .mend("CASE WHEN condition THEN value ELSE value END");
+            .hint("CASE WHEN condition THEN value ELSE value END");
     }
     let Some(place) = error.place else {
         return error;
@@ -185,7 +185,7 @@ pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
         {
             return SqlError::new(format!("'{}' is not expected here", word.value))
                 .at(token.span)
-                .mend(format!("did you mean {keyword}?"));
+                .hint(format!("did you mean {keyword}?"));
         }
     }
     error
@@ -197,8 +197,8 @@ pub fn no_table_function(name: &str) -> SqlError {
     let known = known.collect::<Vec<String>>();
     let error = SqlError::new(format!("there is no table function '{name}'"));
     match nearest(name, &known) {
-        Some(near) => error.mend(format!("did you mean {near}?")),
-        None => error.mend(format!("the table functions are {}", known.join(", "))),
+        Some(near) => error.hint(format!("did you mean {near}?")),
+        None => error.hint(format!("the table functions are {}", known.join(", "))),
     }
 }
 

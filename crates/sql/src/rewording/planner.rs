@@ -1,5 +1,5 @@
 //! Errors of DataFusion in our words: with SQL's names of types, without the planner's insides, and
-//! with the mend where one is known.
+//! with a hint where one is known.
 
 use datafusion_common::{DataFusionError, Diagnostic, SchemaError};
 
@@ -109,7 +109,7 @@ fn grouping(text: &str) -> Option<SqlError> {
     {
         let column = last_part(between(text, "column \"", "\"")?);
         let message = format!("column '{column}' is neither in GROUP BY nor in an aggregate");
-        return Some(SqlError::new(message).mend(format!(
+        return Some(SqlError::new(message).hint(format!(
             "add it to GROUP BY, or take one of its values, such as MAX({column})"
         )));
     }
@@ -117,7 +117,7 @@ fn grouping(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new("WHERE is decided row by row, before anything is aggregated")
                 .near("WHERE")
-                .mend("conditions on aggregates stand in HAVING"),
+                .hint("conditions on aggregates stand in HAVING"),
         );
     }
     if text.starts_with("Aggregate function calls cannot be nested") {
@@ -125,7 +125,7 @@ fn grouping(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new("an aggregate inside another aggregate")
                 .near(inner)
-                .mend("compute the inner one in a subquery over the same window"),
+                .hint("compute the inner one in a subquery over the same window"),
         );
     }
     if let Some(number) = between(text, "Cannot find column with position ", " ") {
@@ -149,7 +149,7 @@ fn value(text: &str) -> Option<SqlError> {
         let wanted = with_sql_types(between(text, "to value of ", " type")?);
         let error = SqlError::new(format!("'{value}' is not a valid {wanted}"));
         return Some(match wanted.as_str() {
-            "BOOLEAN" => error.mend("TRUE or FALSE"),
+            "BOOLEAN" => error.hint("TRUE or FALSE"),
             _ => error,
         });
     }
@@ -160,20 +160,20 @@ fn value(text: &str) -> Option<SqlError> {
     if let Some(value) = between(text, "Error parsing timestamp from '", "'") {
         return Some(
             SqlError::new(format!("'{value}' is no TIMESTAMP"))
-                .mend("TIMESTAMP '2024-02-29 12:34:56.789'"),
+                .hint("TIMESTAMP '2024-02-29 12:34:56.789'"),
         );
     }
     if let Some(value) = between(text, "Invalid input syntax for type interval: \"", "\"") {
         return Some(
             SqlError::new(format!("'{value}' is no INTERVAL"))
-                .mend("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
+                .hint("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
         );
     }
     if text.starts_with("Unsupported interval argument") {
         return Some(
             SqlError::new("INTERVAL takes a number in quotes, then its unit")
                 .near("INTERVAL")
-                .mend("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
+                .hint("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
         );
     }
     if let Some(node) = text.strip_prefix("Unsupported ast node in sqltorel: ")
@@ -187,14 +187,14 @@ fn value(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new("LIKE knows no other ESCAPE than the backslash")
                 .near("ESCAPE")
-                .mend("LIKE '10\\%' finds a percent sign"),
+                .hint("LIKE '10\\%' finds a percent sign"),
         );
     }
     if let Some(text) = between(text, "Unsupported Value 'UnicodeStringLiteral(\"", "\")'") {
         return Some(
             SqlError::new("texts with U& in front are not known here")
                 .near(text)
-                .mend("write the characters themselves: texts are UTF-8"),
+                .hint("write the characters themselves: texts are UTF-8"),
         );
     }
     if let Some(value) = between(text, "Can't cast value ", " to type ") {
@@ -208,7 +208,7 @@ fn value(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new(format!("{name}(… TO unit) is not known here"))
                 .near(name)
-                .mend("FLOOR(ts TO HOUR) rounds down; an INTERVAL can be added to it"),
+                .hint("FLOOR(ts TO HOUR) rounds down; an INTERVAL can be added to it"),
         );
     }
     // The second is the first, shown once already.
@@ -229,7 +229,7 @@ fn shape(text: &str) -> Option<SqlError> {
     if text.starts_with("Too many columns! The subquery should only return one column") {
         return Some(
             SqlError::new("a subquery is compared by one column, and this one has several")
-                .mend("select the one that is meant, or write EXISTS"),
+                .hint("select the one that is meant, or write EXISTS"),
         );
     }
     if text.starts_with("Projections require unique expression names") {
@@ -237,14 +237,14 @@ fn shape(text: &str) -> Option<SqlError> {
         let name = name.rsplit(" AS ").next().unwrap_or(name);
         return Some(
             SqlError::new(format!("two columns are named '{}'", last_part(name)))
-                .mend("give one of them another name with AS"),
+                .hint("give one of them another name with AS"),
         );
     }
     if let Some((_, name)) = text.split_once("duplicate qualified field name ") {
         let table = name.split('.').next().unwrap_or(name);
         return Some(
             SqlError::new(format!("two tables are named '{table}'"))
-                .mend("give one of them another name with AS"),
+                .hint("give one of them another name with AS"),
         );
     }
     if text.starts_with("Cannot create filter with non-boolean predicate '") {
@@ -270,7 +270,7 @@ fn shape(text: &str) -> Option<SqlError> {
                 "a column of a UNION is {one} on one side and {other} on the other"
             )))
             .near("UNION")
-            .mend("CAST one of them"),
+            .hint("CAST one of them"),
         );
     }
     if text.starts_with("Failed to coerce then") {
@@ -282,7 +282,7 @@ fn shape(text: &str) -> Option<SqlError> {
                 "the branches of CASE have no type in common: {types}"
             ))
             .near("CASE")
-            .mend("CAST them to one type"),
+            .hint("CAST them to one type"),
         );
     }
     if let Some(field) = between(text, "Field ", " not found in struct") {
@@ -311,7 +311,7 @@ fn shape(text: &str) -> Option<SqlError> {
         return Some(
             SqlError::new("LIKE takes texts")
                 .near("LIKE")
-                .mend("CAST(… AS STRING)"),
+                .hint("CAST(… AS STRING)"),
         );
     }
     None
@@ -337,7 +337,7 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
                 None => error,
             };
             if WINDOW_COLUMNS.contains(&field.name.as_str()) {
-                return error.mend(
+                return error.hint(
                     "it comes from a window: FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
                 );
             }
@@ -346,14 +346,14 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
                 Some(near) if near == field.name => {
                     let tables = valid_fields.iter().filter(|valid| valid.name == near);
                     let tables = tables.map(|valid| format!("'{}'", valid.flat_name()));
-                    error.mend(format!(
+                    error.hint(format!(
                         "did you mean {}?",
                         tables.collect::<Vec<_>>().join(" or ")
                     ))
                 }
-                Some(near) => error.mend(format!("did you mean '{near}'?")),
+                Some(near) => error.hint(format!("did you mean '{near}'?")),
                 None if names.is_empty() => error,
-                None => error.mend(format!("the columns are: {}", names.join(", "))),
+                None => error.hint(format!("the columns are: {}", names.join(", "))),
             }
         }
         SchemaError::DuplicateUnqualifiedField { name } if name.contains('(') => {
@@ -364,7 +364,7 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
             readable(name)
         ))
         .near("GROUP")
-        .mend(
+        .hint(
             "cast in a subquery: FROM (SELECT CAST(x AS INT) AS a, CAST(x AS STRING) AS b FROM t) \
              GROUP BY a, b",
         ),
@@ -374,11 +374,11 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
                 Some(span) => error.at(to_span(span)),
                 None => error,
             };
-            error.mend(format!("write which one: table.{}", field.name))
+            error.hint(format!("write which one: table.{}", field.name))
         }
         SchemaError::DuplicateQualifiedField { qualifier, .. } => {
             SqlError::new(format!("two tables are named '{qualifier}'"))
-                .mend("give one of them another name with AS")
+                .hint("give one of them another name with AS")
         }
     }
 }

@@ -76,8 +76,8 @@ impl Session {
                     let error = SqlError::new(format!("there is no column '{}'", column.value))
                         .at(column.span);
                     match nearest(&column.value, &names) {
-                        Some(near) => error.mend(format!("did you mean '{near}'?")),
-                        None => error.mend(format!("the columns are: {}", names.join(", "))),
+                        Some(near) => error.hint(format!("did you mean '{near}'?")),
+                        None => error.hint(format!("the columns are: {}", names.join(", "))),
                     }
                 })?;
                 let data_type = schema.field(index).data_type();
@@ -88,7 +88,7 @@ impl Session {
                         sql_name(data_type)
                     ))
                     .at(column.span)
-                    .mend(time_of(&column.value, data_type)));
+                    .hint(time_of(&column.value, data_type)));
                 }
                 let delay_us = watermark_delay_us(self, &column.value, expression)
                     .map_err(|error| error.at(column.span))?;
@@ -161,12 +161,12 @@ fn primary_key(physical: &SchemaRef, create: &CreateTable) -> Result<Vec<usize>>
                     name.value
                 ))
                 .at(name.span)
-                .mend("a PRIMARY KEY has columns that are read or written");
+                .hint("a PRIMARY KEY has columns that are read or written");
             }
             let error = SqlError::new(format!("there is no column '{}'", name.value)).at(name.span);
             match nearest(&name.value, &known) {
-                Some(near) => error.mend(format!("did you mean '{near}'?")),
-                None => error.mend(format!("the columns are: {}", known.join(", "))),
+                Some(near) => error.hint(format!("did you mean '{near}'?")),
+                None => error.hint(format!("the columns are: {}", known.join(", "))),
             }
         })?;
         if key.contains(&index) {
@@ -240,7 +240,7 @@ fn changing(column: &str) -> DataFusionError {
         "'{column}' is another value each time that it is computed, so no other column can be computed \
          from it"
     ));
-    let error = error.mend("compute the other one in a view");
+    let error = error.hint("compute the other one in a view");
     DataFusionError::External(Box::new(error))
 }
 
@@ -260,7 +260,7 @@ fn watermark_delay_us(session: &Session, column: &str, expression: &AstExpr) -> 
     let is_column =
         |part: &AstExpr| matches!(part, AstExpr::Identifier(name) if name.value == column);
     let wrong = || {
-        SqlError::new("a watermark is the column, or the column minus an interval").mend(format!(
+        SqlError::new("a watermark is the column, or the column minus an interval").hint(format!(
             "WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND"
         ))
     };

@@ -23,7 +23,7 @@ pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
     let value = value.trim();
     let ours = |name, value: String| Some(Ok(Meant::Ours(name, value)));
     let duration = |name| Some(in_our_words(key, value).map(|value| Meant::Ours(name, value)));
-    let refused = |error: String, mend: &str| Some(Err(SqlError::new(error).mend(mend)));
+    let refused = |error: String, hint: &str| Some(Err(SqlError::new(error).hint(hint)));
     match key {
         "table.exec.state.ttl" => match is_zero(value) {
             // Flink keeps state for ever then.
@@ -190,7 +190,7 @@ fn in_our_words(key: &str, value: &str) -> Result<String> {
         Some(_) => Ok(text),
         None => Err(
             SqlError::new(format!("'{key}': '{value}' is not a duration"))
-                .mend("a number and a unit, such as '10 min', '1 h' or '1 d'"),
+                .hint("a number and a unit, such as '10 min', '1 h' or '1 d'"),
         ),
     }
 }
@@ -252,7 +252,7 @@ mod tests {
         ] {
             let error = settings.set(key, value, &[]).unwrap_err();
             assert!(error.message.contains(says), "{key}: {error}");
-            assert!(!error.mend.is_empty(), "{key}: {error}");
+            assert!(!error.hint.is_empty(), "{key}: {error}");
         }
         assert_eq!(settings, Settings::default());
     }

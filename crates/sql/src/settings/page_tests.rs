@@ -110,7 +110,7 @@ fn every_value_that_the_table_shows_can_be_set() {
         let numbers = setting.values.contains(" to 1");
         assert!(shown > 0 || numbers, "'{}' shows no value", setting.name);
         let wrong = Settings::default().set(setting.name, "", &[]).unwrap_err();
-        assert_eq!(wrong.mend, setting.hint());
+        assert_eq!(wrong.hint, setting.hint());
     }
 }
 

@@ -8,12 +8,12 @@ fn a_misplaced_option_is_told_where_it_goes() {
     let options = ["on_error".to_string()];
     let error = settings.set("on_error", "fail", &options).unwrap_err();
     assert!(
-        error.mend.contains("WITH ('on_error' = 'fail')"),
+        error.hint.contains("WITH ('on_error' = 'fail')"),
         "{}",
-        error.mend
+        error.hint
     );
     let error = settings.set("parallelizm", "2", &options).unwrap_err();
-    assert_eq!(error.mend, "did you mean 'parallelism'?");
+    assert_eq!(error.hint, "did you mean 'parallelism'?");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_delay_belongs_to_auto_in_either_order() {
     settings.set("wait", "auto", &[]).unwrap();
     assert_eq!(settings.wait_mode(), auto(Duration::from_micros(200)));
     let error = settings.set("wait", "slep:1ms", &[]).unwrap_err();
-    assert!(error.mend.contains("'sleep:200us'"), "{}", error.mend);
+    assert!(error.hint.contains("'sleep:200us'"), "{}", error.hint);
     let error = settings.set("wait_delay", "1h", &[]).unwrap_err();
-    assert!(error.mend.contains("up to '10 s'"), "{}", error.mend);
+    assert!(error.hint.contains("up to '10 s'"), "{}", error.hint);
 }

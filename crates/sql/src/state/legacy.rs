@@ -9,6 +9,7 @@ use super::{
     Aggregate, AggregateForm, Column, Frame, Function, JoinKind, OverCall, OverFunction, Side,
     Sink, SortColumn, StateIdentity, TimedSide, Type, Unit, Window, WindowKind,
 };
+use crate::types::with_sql_types;
 
 /// A manifest of format 1 called them aspects: names and values.
 pub type Aspects = Vec<(String, String)>;
@@ -94,13 +95,18 @@ pub fn difference(stored: &[(String, String)], identity: &StateIdentity) -> Opti
     let value = |aspects: &[(String, String)], name: &str| {
         // One aggregation may have two forms, of which the first was compared.
         let found = aspects.iter().find(|(aspect, _)| aspect == name);
-        found.map_or("nothing".to_string(), |(_, value)| {
-            format!("'{}'", without_parameters(value))
-        })
+        found.map(|(_, value)| without_parameters(value))
+    };
+    let shown = |value: Option<String>| match value {
+        Some(value) => format!("'{}'", with_sql_types(&value)),
+        None => "nothing".to_string(),
     };
     stored.iter().chain(&now).find_map(|(aspect, _)| {
         let (was, is) = (value(stored, aspect), value(&now, aspect));
-        (was != is).then(|| format!("its state has other {aspect}: {was} before, {is} now"))
+        (was != is).then(|| {
+            let (was, is) = (shown(was), shown(is));
+            format!("its state has other {aspect}: {was} before, {is} now")
+        })
     })
 }
 

@@ -271,7 +271,7 @@ fn parameters_that_datafusion_printed_are_passed_over() {
     stored[1].1 = stored[1].1.replace("string_agg", "array_agg");
     assert_eq!(
         legacy::difference(&stored, &now).unwrap(),
-        "its state has other aggregates: 'Other(array_agg([Utf8View]))(name Utf8View)' before, \
-         'Other(string_agg([Utf8View]))(name Utf8View)' now"
+        "its state has other aggregates: 'Other(array_agg([STRING]))(name STRING)' before, \
+         'Other(string_agg([STRING]))(name STRING)' now"
     );
 }

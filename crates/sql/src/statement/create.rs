@@ -50,7 +50,7 @@ pub(super) fn table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
             return Err(
                 SqlError::new("CREATE TABLE … AS takes its columns from the query")
                     .at(behind.span)
-                    .mend("leave the list of columns out, or INSERT INTO the table SELECT …"),
+                    .hint("leave the list of columns out, or INSERT INTO the table SELECT …"),
             );
         }
         table.query = Some(parsed(parser.parse_query())?);
@@ -74,7 +74,7 @@ fn columns(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
             Token::EOF => {
                 return Err(SqlError::new("the list of columns does not end")
                     .at(table.name.span)
-                    .mend("close it with ')'"));
+                    .hint("close it with ')'"));
             }
             ref token => {
                 refused::behind_column(&next)?;
@@ -83,7 +83,7 @@ fn columns(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
                     shown(token)
                 ))
                 .at_token(&next)
-                .mend("a column is: name TYPE, or name AS expression"));
+                .hint("a column is: name TYPE, or name AS expression"));
             }
         }
     }
@@ -96,7 +96,7 @@ pub(super) fn name(parser: &mut Parser) -> Result<Ident> {
     if next.token == Token::Period {
         return Err(SqlError::new("names of tables have one part here")
             .at_token(&next)
-            .mend(format!(
+            .hint(format!(
                 "leave '{}' out: there are no catalogs and databases",
                 name.value
             )));
@@ -116,7 +116,7 @@ fn comment(parser: &mut Parser) -> Result<Option<String>> {
         ref token => Err(
             SqlError::new(format!("COMMENT needs a string, not {}", shown(token)))
                 .at_token(&next)
-                .mend("COMMENT 'what it holds'"),
+                .hint("COMMENT 'what it holds'"),
         ),
     }
 }
@@ -143,7 +143,7 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
             return Err(
                 SqlError::new("NOT NULL is for columns that are read or written")
                     .at(place)
-                    .mend("leave it out; COALESCE(…, value) gives a value instead of NULL"),
+                    .hint("leave it out; COALESCE(…, value) gives a value instead of NULL"),
             );
         }
         ColumnKind::Computed(Box::new(expression))
@@ -202,7 +202,7 @@ fn watermark(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     if !parser.parse_keyword(Keyword::AS) {
         return Err(SqlError::new("AS is expected here")
             .at_token(&parser.peek_token())
-            .mend("WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"));
+            .hint("WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"));
     }
     let expression = parsed(parser.parse_expr())?;
     if table.watermark.replace((name, expression)).is_some() {
@@ -234,7 +234,7 @@ fn primary_key(parser: &mut Parser, table: &mut CreateTable, column: Option<&Ide
     if !parser.parse_keyword(Keyword::KEY) {
         return Err(SqlError::new("KEY is expected here")
             .at_token(&parser.peek_token())
-            .mend("PRIMARY KEY (id) NOT ENFORCED"));
+            .hint("PRIMARY KEY (id) NOT ENFORCED"));
     }
     let columns = match column {
         Some(column) => vec![column.clone()],
@@ -244,7 +244,7 @@ fn primary_key(parser: &mut Parser, table: &mut CreateTable, column: Option<&Ide
         return Err(
             SqlError::new("a PRIMARY KEY is not checked, which has to be said")
                 .at(start.span)
-                .mend("PRIMARY KEY (id) NOT ENFORCED"),
+                .hint("PRIMARY KEY (id) NOT ENFORCED"),
         );
     }
     if !std::mem::replace(&mut table.primary_key, columns).is_empty() {
@@ -267,7 +267,7 @@ fn sql_type(parser: &mut Parser) -> Result<SqlType> {
         _ => {
             return Err(SqlError::new("a ROW needs its fields")
                 .at(start.span)
-                .mend("ROW<name STRING, price BIGINT>"));
+                .hint("ROW<name STRING, price BIGINT>"));
         }
     };
     let mut fields = Vec::new();
@@ -282,7 +282,7 @@ fn sql_type(parser: &mut Parser) -> Result<SqlType> {
             return Err(
                 SqlError::new("NOT NULL is not supported for the fields of a ROW")
                     .at(next.span)
-                    .mend("leave it out: of columns as a whole it is checked"),
+                    .hint("leave it out: of columns as a whole it is checked"),
             );
         }
         if next.token != Token::Comma {
@@ -315,7 +315,7 @@ fn options(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
                     shown(token)
                 ))
                 .at_token(&next)
-                .mend("WITH ('connector' = 'file', 'path' = 'in.csv')"));
+                .hint("WITH ('connector' = 'file', 'path' = 'in.csv')"));
             }
         }
     }
@@ -338,7 +338,7 @@ pub(super) fn view(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     if !parser.parse_keyword(Keyword::AS) {
         return Err(SqlError::new("AS is expected here")
             .at_token(&parser.peek_token())
-            .mend("CREATE VIEW name AS SELECT …"));
+            .hint("CREATE VIEW name AS SELECT …"));
     }
     let query = parsed(parser.parse_query())?;
     end(&mut parser)?;

@@ -177,8 +177,8 @@ fn unit(token: &TokenWithSpan) -> Result<TokenWithSpan> {
     }
     let error = SqlError::new(format!("'{}' is no unit of time", token.token)).at(token.span);
     Err(match nearest(&name, &UNITS.map(String::from)) {
-        Some(near) => error.mend(format!("did you mean {near}?")),
-        None => error.mend(format!("the units are: {}", UNITS.join(", "))),
+        Some(near) => error.hint(format!("did you mean {near}?")),
+        None => error.hint(format!("the units are: {}", UNITS.join(", "))),
     })
 }
 
@@ -245,7 +245,7 @@ fn on_clauses<'a>(mut rest: &'a [TokenWithSpan], words: &[&str]) -> Result<OnCla
                 crate::error::shown(&first.token)
             ))
             .at_token(first)
-            .mend(format!("{} ON EMPTY, or ON ERROR", words.join(", ")))
+            .hint(format!("{} ON EMPTY, or ON ERROR", words.join(", ")))
         };
         let on = outside(rest).find(|(_, token)| is_word(token, "ON"));
         let (on, _) = on.ok_or_else(expected)?;
@@ -358,7 +358,7 @@ fn json_query(inside: &[TokenWithSpan], made: &Made) -> Result<Vec<TokenWithSpan
             let error = format!("'{other}' says nothing that is known here");
             return Err(SqlError::new(error)
                 .near("WRAPPER")
-                .mend("WITHOUT WRAPPER, WITH CONDITIONAL WRAPPER or WITH UNCONDITIONAL WRAPPER"));
+                .hint("WITHOUT WRAPPER, WITH CONDITIONAL WRAPPER or WITH UNCONDITIONAL WRAPPER"));
         }
     };
     let on = on_clauses(rest, &WORDS)?;

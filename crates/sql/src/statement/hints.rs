@@ -46,7 +46,7 @@ pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Hinted>
             return Err(
                 SqlError::new("the hint OPTIONS stands after the name of a table")
                     .at(token.span)
-                    .mend("FROM t /*+ OPTIONS('key' = 'value') */"),
+                    .hint("FROM t /*+ OPTIONS('key' = 'value') */"),
             );
         };
         let Token::Word(word) = &name.token else {
@@ -127,7 +127,7 @@ fn options(text: &str, span: Span, after_select: bool) -> Result<BTreeMap<String
     let wrong = |message: String| {
         SqlError::new(message)
             .at(span)
-            .mend("FROM t /*+ OPTIONS('key' = 'value', …) */")
+            .hint("FROM t /*+ OPTIONS('key' = 'value', …) */")
     };
     let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize();
     let tokens = tokens.map_err(|_| wrong(format!("the hint '{}' can't be read", text.trim())))?;
@@ -180,7 +180,7 @@ fn options(text: &str, span: Span, after_select: bool) -> Result<BTreeMap<String
 
 /// A hint that is not obeyed, and what to write instead.
 fn refused(name: &str) -> SqlError {
-    let mend = match name {
+    let hint = match name {
         "STATE_TTL" => "SET 'state_ttl' = '1 d' before the query says it for all of its state",
         "BROADCAST" | "SHUFFLE_HASH" | "SHUFFLE_MERGE" | "NEST_LOOP" | "MULTI_JOIN" => {
             "leave it out: how a join runs follows from its conditions; EXPLAIN shows it"
@@ -192,5 +192,5 @@ fn refused(name: &str) -> SqlError {
             "leave it out; the hint that is supported is OPTIONS('key' = 'value') after the name of a table"
         }
     };
-    SqlError::new(format!("the hint {name} is not supported")).mend(mend)
+    SqlError::new(format!("the hint {name} is not supported")).hint(hint)
 }

@@ -39,7 +39,7 @@ pub(super) fn parse(parser: &mut Parser) -> Result<Like> {
                 let error = format!("{} is not expected here", shown(&next.token));
                 return Err(SqlError::new(error)
                     .at_token(&next)
-                    .mend("LIKE other (INCLUDING ALL EXCLUDING WATERMARKS OVERWRITING OPTIONS)"));
+                    .hint("LIKE other (INCLUDING ALL EXCLUDING WATERMARKS OVERWRITING OPTIONS)"));
             };
             let part = parser.next_token();
             match (
@@ -68,8 +68,8 @@ fn no_part(name: &str) -> SqlError {
     let names = PARTS.map(String::from);
     let error = SqlError::new(format!("LIKE has no part '{name}'"));
     match nearest(name, &names) {
-        Some(near) => error.mend(format!("did you mean {near}?")),
-        None => error.mend(format!("the parts are: ALL, {}", PARTS.join(", "))),
+        Some(near) => error.hint(format!("did you mean {near}?")),
+        None => error.hint(format!("the parts are: ALL, {}", PARTS.join(", "))),
     }
 }
 
@@ -87,7 +87,7 @@ impl Like {
                 self.source.value
             ))
             .at(place)
-            .mend("leave one of them out: LIKE … (EXCLUDING …), or OVERWRITING where it may be replaced")
+            .hint("leave one of them out: LIKE … (EXCLUDING …), or OVERWRITING where it may be replaced")
         };
         let mut columns = Vec::new();
         for column in &other.columns {

@@ -27,11 +27,11 @@ pub fn check_numbers(tokens: &[TokenWithSpan]) -> Result<()> {
             && word.quote_style.is_none()
         {
             let error = format!("'{digits}{}' is no number", word.value);
-            let mend = match word.value.starts_with('_') {
+            let hint = match word.value.starts_with('_') {
                 true => "write digits without '_'",
                 false => "put a space behind the number",
             };
-            return Err(SqlError::new(error).at(number.span).mend(mend));
+            return Err(SqlError::new(error).at(number.span).hint(hint));
         }
     }
     Ok(())
@@ -90,7 +90,7 @@ pub fn check(tokens: &[TokenWithSpan]) -> Result<()> {
         };
         return Err(SqlError::new(too)
             .at(*span)
-            .mend("split it: CREATE VIEW for a part of it, or IN (…) for many values"));
+            .hint("split it: CREATE VIEW for a part of it, or IN (…) for many values"));
     }
     Ok(())
 }

@@ -132,8 +132,8 @@ const CHANGES: &str =
 /// A statement that begins with these words.
 pub(super) fn statement(words: &[&str]) -> SqlError {
     let first = words.first().copied().unwrap_or_default();
-    if let Some((_, error, mend)) = STATEMENTS.iter().find(|(word, ..)| *word == first) {
-        return SqlError::new(*error).mend(*mend);
+    if let Some((_, error, hint)) = STATEMENTS.iter().find(|(word, ..)| *word == first) {
+        return SqlError::new(*error).hint(*hint);
     }
     let known = [
         "CREATE", "INSERT", "SELECT", "SET", "RESET", "EXPLAIN", "WITH",
@@ -141,8 +141,8 @@ pub(super) fn statement(words: &[&str]) -> SqlError {
     .map(String::from);
     let error = SqlError::new(format!("'{first}' begins no statement that is known here"));
     match nearest(first, &known) {
-        Some(near) => error.mend(format!("did you mean {near}?")),
-        None => error.mend("the statements are CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, RESET and EXPLAIN"),
+        Some(near) => error.hint(format!("did you mean {near}?")),
+        None => error.hint("the statements are CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, RESET and EXPLAIN"),
     }
 }
 
@@ -182,10 +182,10 @@ const CREATED: &[(&str, &str, &str)] = &[
 pub(super) fn create(tokens: &[TokenWithSpan]) -> SqlError {
     let mut solid = tokens.iter().filter(|token| !is_space(token)).skip(1);
     let Some(first) = solid.next() else {
-        return SqlError::new("CREATE needs to say what").mend("CREATE TABLE and CREATE VIEW are");
+        return SqlError::new("CREATE needs to say what").hint("CREATE TABLE and CREATE VIEW are");
     };
     if word(first) == "OR" {
-        return SqlError::new("CREATE OR REPLACE is not known here").at(first.span).mend(
+        return SqlError::new("CREATE OR REPLACE is not known here").at(first.span).hint(
             "leave OR REPLACE out: a name is declared once in a text; \\drop name forgets it in the shell",
         );
     }
@@ -196,23 +196,23 @@ pub(super) fn create(tokens: &[TokenWithSpan]) -> SqlError {
         .find(|token| !is_before(token));
     let what = what.unwrap_or(first);
     let name = what.token.to_string();
-    if let Some((_, error, mend)) = CREATED.iter().find(|(created, ..)| *created == word(what)) {
-        return SqlError::new(*error).at(what.span).mend(*mend);
+    if let Some((_, error, hint)) = CREATED.iter().find(|(created, ..)| *created == word(what)) {
+        return SqlError::new(*error).at(what.span).hint(*hint);
     }
     let error = SqlError::new(format!("CREATE {name} is not known here")).at(what.span);
     if word(what) == "FUNCTION" {
-        let mend = "functions are written in Rust and added by a build: docs/functions.md";
-        return error.mend(mend);
+        let hint = "functions are written in Rust and added by a build: docs/functions.md";
+        return error.hint(hint);
     }
     match nearest(&name, &["TABLE", "VIEW"].map(String::from)) {
-        Some(near) => error.mend(format!("did you mean CREATE {near}?")),
-        None => error.mend("CREATE TABLE and CREATE VIEW are"),
+        Some(near) => error.hint(format!("did you mean CREATE {near}?")),
+        None => error.hint("CREATE TABLE and CREATE VIEW are"),
     }
 }
 
 /// What may follow a column's type elsewhere.
 pub(super) fn behind_column(token: &TokenWithSpan) -> Result<()> {
-    let mend = match word(token).as_str() {
+    let hint = match word(token).as_str() {
         "DEFAULT" => "leave it out; COALESCE(column, value) in the query gives a value for NULL",
         "CHECK" | "UNIQUE" | "REFERENCES" | "CONSTRAINT" => {
             "leave it out: rows are not checked; WHERE in the query leaves rows out"
@@ -220,19 +220,19 @@ pub(super) fn behind_column(token: &TokenWithSpan) -> Result<()> {
         "GENERATED" => "write a computed column: name AS expression",
         _ => return Ok(()),
     };
-    Err(not_known(token).mend(mend))
+    Err(not_known(token).hint(hint))
 }
 
 /// What may follow the list of columns elsewhere.
 pub(super) fn behind_columns(token: &TokenWithSpan) -> Result<()> {
-    let mend = match word(token).as_str() {
+    let hint = match word(token).as_str() {
         "PARTITIONED" => {
             "leave it out: sources read all files that a path with * names, sinks write one folder"
         }
         "DISTRIBUTED" => "leave it out: 'parallelism' says how many instances read and write",
         _ => return Ok(()),
     };
-    Err(not_known(token).mend(mend))
+    Err(not_known(token).hint(hint))
 }
 
 fn not_known(token: &TokenWithSpan) -> SqlError {

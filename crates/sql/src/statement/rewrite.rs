@@ -119,7 +119,7 @@ fn versions(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
             let error = "FOR SYSTEM_TIME AS OF stands right behind the name of a table";
             return Err(SqlError::new(error)
                 .at(token.span)
-                .mend("JOIN rates FOR SYSTEM_TIME AS OF s.ts AS r ON …"));
+                .hint("JOIN rates FOR SYSTEM_TIME AS OF s.ts AS r ON …"));
         }
         let with_span = |of: Token| TokenWithSpan::new(of, token.span);
         rewritten.push(with_span(Token::LParen));
@@ -203,7 +203,7 @@ fn partition_by(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, usize)>
     Err(
         SqlError::new("PARTITION BY stands between the table and DESCRIPTOR")
             .at(span)
-            .mend("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '30' MINUTE)"),
+            .hint("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '30' MINUTE)"),
     )
 }
 

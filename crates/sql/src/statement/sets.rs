@@ -67,7 +67,7 @@ impl Sets {
             if self.open.is_some() {
                 return Err(SqlError::new("a STATEMENT SET inside another one")
                     .at(span)
-                    .mend("close the first with END"));
+                    .hint("close the first with END"));
             }
             self.open = Some((span, names[0].eq_ignore_ascii_case("EXPLAIN")));
             let rest = &tokens[words[count - 1].0 + 1..];
@@ -78,7 +78,7 @@ impl Sets {
                 Some(_) => Ok(None),
                 None => Err(SqlError::new("END without a STATEMENT SET")
                     .at(span)
-                    .mend("EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END")),
+                    .hint("EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END")),
             };
         }
         // EXECUTE INSERT INTO … is the INSERT.
@@ -100,7 +100,7 @@ impl Sets {
             }),
             (Some(_), _) => Err(SqlError::new("a STATEMENT SET holds INSERTs only")
                 .at(first)
-                .mend("move this statement in front of the set, or close the set with END")),
+                .hint("move this statement in front of the set, or close the set with END")),
         }
     }
 
@@ -110,7 +110,7 @@ impl Sets {
             None => Ok(()),
             Some((span, _)) => Err(SqlError::new("this STATEMENT SET has no END")
                 .at(span)
-                .mend("close it with END;")),
+                .hint("close it with END;")),
         }
     }
 }

@@ -185,7 +185,7 @@ fn set_takes_quotes_words_and_numbers() {
 
 #[test]
 fn errors_point_at_what_is_meant() {
-    for (text, place, mend) in [
+    for (text, place, hint) in [
         ("SELECT a FORM t", "q:1:10: 'FORM'", "did you mean FROM?"),
         (
             "SELECT a FROM t WERE a = 1",
@@ -226,7 +226,7 @@ fn errors_point_at_what_is_meant() {
     ] {
         let shown = refused(text);
         assert!(shown.starts_with(place), "{shown}");
-        assert!(shown.contains(mend), "{shown}");
+        assert!(shown.contains(hint), "{shown}");
     }
 }
 

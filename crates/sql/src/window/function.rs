@@ -63,8 +63,8 @@ impl RelationPlanner for WindowFunctions {
         let mut names = input.schema().fields().iter().map(|field| field.name());
         if let Some(name) = names.find(|name| own.iter().any(|(own, _)| own == name)) {
             let error = format!("the input of {} has a column '{name}' already", call.name);
-            let mend = format!("give it another name: SELECT {name} AS …");
-            return failed(SqlError::new(error).at(call.span).mend(mend));
+            let hint = format!("give it another name: SELECT {name} AS …");
+            return failed(SqlError::new(error).at(call.span).hint(hint));
         }
         let plan = LogicalPlan::Extension(Extension {
             node: Arc::new(WindowNode::new(input, time, windows, partition_by)?),
@@ -145,7 +145,7 @@ impl Call {
 
     fn wrong<T>(&self, what: &str) -> Result<T> {
         let error = SqlError::new(format!("{} {what}", self.name));
-        failed(error.at(self.span).mend(self.form()))
+        failed(error.at(self.span).hint(self.form()))
     }
 
     /// The plan of its first argument.
@@ -194,7 +194,7 @@ impl Call {
                     sql_name(&other)
                 ))
                 .at(span)
-                .mend("windows need the column that WATERMARK FOR names"),
+                .hint("windows need the column that WATERMARK FOR names"),
             ),
         }
     }
@@ -212,7 +212,7 @@ impl Call {
             return failed(
                 SqlError::new(error)
                     .at(self.span)
-                    .mend("leave PARTITION BY out, and name the columns in GROUP BY"),
+                    .hint("leave PARTITION BY out, and name the columns in GROUP BY"),
             );
         }
         let list = arguments_of(partition_by, PARTITION_BY).unwrap_or_default();
@@ -232,7 +232,7 @@ impl Call {
                     Expr::Column(column) => columns.push(column),
                     _ => {
                         let error = format!("'{value}' is no column");
-                        return failed(SqlError::new(error).at(value.span()).mend(
+                        return failed(SqlError::new(error).at(value.span()).hint(
                             "PARTITION BY takes columns; compute others before: (SELECT …, a + b AS k FROM t)",
                         ));
                     }
@@ -260,7 +260,7 @@ impl Call {
         };
         match windows {
             Ok(windows) => Ok(windows),
-            Err(message) => failed(SqlError::new(message).at(self.span).mend(self.form())),
+            Err(message) => failed(SqlError::new(message).at(self.span).hint(self.form())),
         }
     }
 
@@ -274,7 +274,7 @@ impl Call {
                 None => failed(
                     SqlError::new("a window's length is an interval of days or less")
                         .at(value.span())
-                        .mend("INTERVAL '10' SECOND, INTERVAL '1' HOUR, INTERVAL '1' DAY"),
+                        .hint("INTERVAL '10' SECOND, INTERVAL '1' HOUR, INTERVAL '1' DAY"),
                 ),
             }
         });
@@ -290,7 +290,7 @@ impl Call {
                 _ => failed(
                     SqlError::new("a count window's length is a number of rows")
                         .at(value.span())
-                        .mend(self.form()),
+                        .hint(self.form()),
                 ),
             }
         });

@@ -151,7 +151,7 @@ impl Growing {
         }
         let reason = format!("the checkpoint is of a file '{}'", prepared.file);
         Err(Error::new(self.path.display().to_string(), reason)
-            .mend("name the same path as before, or start over without the checkpoints"))
+            .hint("name the same path as before, or start over without the checkpoints"))
     }
 
     /// A query begins from nothing: removes what an earlier one has left, unless it is still there.
@@ -188,7 +188,7 @@ impl Growing {
             self.hidden(epoch).display()
         );
         Error::new(self.path.display().to_string(), reason)
-            .mend(MEND_GONE)
+            .hint(MEND_GONE)
             .final_one()
     }
 
@@ -251,7 +251,7 @@ impl Growing {
     fn not_made(&self, error: &std::io::Error) -> Error {
         let reason = format!("can't write in {}: {error}", self.folder().display());
         Error::new(self.path.display().to_string(), reason)
-            .mend("create the folder, or check its permissions")
+            .hint("create the folder, or check its permissions")
     }
 
     /// Removes what earlier incarnations have left. Whatever they still write is removed with it.
@@ -303,7 +303,7 @@ impl Growing {
         if length.len() < bytes {
             let (place, found) = (from.display().to_string(), length.len());
             let reason = format!("has {found} bytes, but {bytes} were written");
-            return Err(Error::new(place, reason).mend(MEND_GONE).final_one());
+            return Err(Error::new(place, reason).hint(MEND_GONE).final_one());
         }
         let renamed = match is_locked {
             true => {
@@ -376,13 +376,13 @@ fn busy(path: &Path) -> Error {
         path.display().to_string(),
         "is being written by somebody else",
     )
-    .mend("wait until that process has ended, or end it")
+    .hint("wait until that process has ended, or end it")
 }
 
 /// The error if there is no file of this incarnation.
 fn taken_over(hidden: &Path) -> Error {
     let reason = "is gone: a later run has taken over, or somebody has removed it";
-    Error::new(hidden.display().to_string(), reason).mend("let one run write the file")
+    Error::new(hidden.display().to_string(), reason).hint("let one run write the file")
 }
 
 /// Writes the file.
@@ -449,7 +449,7 @@ impl Sink for GrowingSink {
         let Some((encoder, output)) = &mut self.output else {
             let place = self.file.path.display().to_string();
             return Err(Error::new(place, "is finished, but there are more rows")
-                .mend("start over without the checkpoints"));
+                .hint("start over without the checkpoints"));
         };
         let encoded = encoder.encode(chunk, &mut output.buffer);
         encoded.map_err(|error| error.at(&self.file.path.display().to_string()))?;

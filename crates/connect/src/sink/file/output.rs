@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// An error of the file system, with a hint.
 pub(super) fn failed(place: &Path, what: &str, error: &std::io::Error) -> Error {
-    let mend = match error.kind() {
+    let hint = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk",
         ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
         ErrorKind::ReadOnlyFilesystem => "name a path on a disk that can be written",
@@ -26,7 +26,7 @@ pub(super) fn failed(place: &Path, what: &str, error: &std::io::Error) -> Error 
         place.display().to_string(),
         format!("can't {what}: {error}"),
     )
-    .mend(mend)
+    .hint(hint)
 }
 
 /// The folder that a path is in.

@@ -133,7 +133,7 @@ impl Prepared {
         }
         let reason = format!("has {} bytes, but {bytes} were written", metadata.len());
         Err(Error::new(path.display().to_string(), reason)
-            .mend(MEND_GONE)
+            .hint(MEND_GONE)
             .final_one())
     }
 }
@@ -164,7 +164,7 @@ pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
             }
             let reason = format!("neither it nor {} exists any longer", part.hidden);
             Err(Error::new(to.display().to_string(), reason)
-                .mend(MEND_GONE)
+                .hint(MEND_GONE)
                 .final_one())
         }
         Err(error) => Err(failed(&to, "give the part its name", &error)),

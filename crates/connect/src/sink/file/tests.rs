@@ -404,7 +404,7 @@ fn existing_files_are_refused_or_removed_when_a_query_starts() {
         let error = error.unwrap_err();
         assert_eq!(error.place, path.display().to_string());
         assert!(error.reason.contains(reason), "{error}");
-        assert_eq!(error.mend, "name another path, or add 'overwrite' = 'true'");
+        assert_eq!(error.hint, "name another path, or add 'overwrite' = 'true'");
     };
     let over = |path: &Path| {
         let connector = crate::sink(&of_file(path, &[("overwrite", "true")])).unwrap();
@@ -488,7 +488,7 @@ fn a_full_disk_is_an_error_that_names_the_file() {
         let error = full(&hidden, &path);
         assert_eq!(error.place, hidden.display().to_string());
         assert!(error.reason.contains("No space left"), "{error}");
-        assert_eq!(error.mend, "make room on the disk");
+        assert_eq!(error.hint, "make room on the disk");
     }
 }
 
@@ -545,7 +545,7 @@ fn failing_to_prepare_or_commit_is_an_error() {
     fs::remove_dir(&parts).unwrap();
     let error = sink.write(&chunk(&[1])).unwrap_err();
     assert!(error.place.contains(".part-00000-0000000001"), "{error}");
-    assert!(error.mend.contains("removed"), "{error}");
+    assert!(error.hint.contains("removed"), "{error}");
     // The place of the file is taken by a folder.
     let to_file = crate::sink(&of_file(&folder.path().join("b.csv"), &[])).unwrap();
     to_file.recover(1, None).unwrap();
@@ -558,5 +558,5 @@ fn failing_to_prepare_or_commit_is_an_error() {
         error.reason.contains("can't give the file its name"),
         "{error}"
     );
-    assert_ne!(error.mend, "");
+    assert_ne!(error.hint, "");
 }

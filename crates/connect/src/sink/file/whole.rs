@@ -52,7 +52,7 @@ impl Sink for WholeSink {
             .map_err(|error| {
                 let reason = format!("can't write in {}: {error}", folder.display());
                 Error::new(self.place.display().to_string(), reason)
-                    .mend("create the folder, or check its permissions")
+                    .hint("create the folder, or check its permissions")
             })?;
         let packing = Packing::of(&self.place);
         self.output = Some(Output::new(file, 0, &self.place, packing));

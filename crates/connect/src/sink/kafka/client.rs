@@ -34,7 +34,7 @@ pub(super) struct Client {
     pub(super) producer: Producer,
     place: String,
     /// The hint for a row that could not be delivered.
-    mend: &'static str,
+    hint: &'static str,
 }
 
 impl Client {
@@ -43,7 +43,7 @@ impl Client {
         cluster: &Cluster,
         producer: Producer,
         waker: Waker,
-        mend: &'static str,
+        hint: &'static str,
     ) -> Client {
         // SAFETY: `Client` drops the queue before the producer.
         let mut events = unsafe { EventQueue::main(producer.client().native_ptr()) };
@@ -53,7 +53,7 @@ impl Client {
             waker,
             producer,
             place: format!("{} topic {}", cluster.servers, cluster.topics[0]),
-            mend,
+            hint,
         }
     }
 
@@ -78,15 +78,15 @@ impl Client {
         if let Some((code, reason)) = self.producer.client().fatal_error() {
             let error = Error::new(&self.place, format!("{code}: {reason}"));
             return Err(match code {
-                Code::Fenced => error.mend(FENCED),
-                _ => error.mend(self.mend),
+                Code::Fenced => error.hint(FENCED),
+                _ => error.hint(self.hint),
             });
         }
         match context.undelivered() {
             None => Ok(()),
             Some(reason) => {
                 let reason = format!("a row could not be delivered: {reason}");
-                Err(Error::new(&self.place, reason).mend(self.mend))
+                Err(Error::new(&self.place, reason).hint(self.hint))
             }
         }
     }

@@ -37,7 +37,7 @@ impl Marker {
         let place = format!("{} group {group}", cluster.servers);
         let broken = |error: KafkaError| {
             let reason = format!("no broker says what was committed last: {error}");
-            Error::new(&place, reason).mend("start the broker, and let this user read the group")
+            Error::new(&place, reason).hint("start the broker, and let this user read the group")
         };
         let consumer = cluster.reader_of_group(presence, group)?;
         let begin = Instant::now();

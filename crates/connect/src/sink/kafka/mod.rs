@@ -64,11 +64,11 @@ impl KafkaConnector {
     ) -> std::result::Result<KafkaConnector, OptionError> {
         let cluster = Cluster::read(table, options)?;
         if cluster.topics.len() > 1 {
-            let mend = "use a table for each topic";
+            let hint = "use a table for each topic";
             return Err(OptionError::new(
                 "topic",
                 "a sink writes to one topic",
-                mend,
+                hint,
             ));
         }
         let delivering = Delivering::read(table, options)?;
@@ -88,9 +88,9 @@ impl KafkaConnector {
     }
 
     fn mode(&self, request: &SinkRequest) -> Result<Mode> {
-        let fails = |reason: &str, mend: &str| {
+        let fails = |reason: &str, hint: &str| {
             let place = format!("topic {}", self.cluster.topics[0]);
-            Err(Error::new(place, reason).mend(mend))
+            Err(Error::new(place, reason).hint(hint))
         };
         match request.epoch {
             Some(_) if !self.delivering.exactly_once => Ok(Mode::AtLeastOnce),

@@ -47,11 +47,11 @@ pub(super) fn recover(
         (Some(newest), None) => {
             let reason =
                 format!("it is no longer known whether transaction {newest} was committed");
-            let mend = "brokers forget it with the topic, and offsets.retention.minutes after the \
+            let hint = "brokers forget it with the topic, and offsets.retention.minutes after the \
                         last commit; or 'topic' or 'transactional.id.prefix' is another one now. \
                         With 'at_least_once' the query goes back to a checkpoint without \
                         transactions; or start over";
-            Err(Error::new(transactions.place(), reason).mend(mend))
+            Err(Error::new(transactions.place(), reason).hint(hint))
         }
     }
 }
@@ -67,8 +67,8 @@ fn judge(newest: Token, last: Token, exactly_once: bool) -> Result<Recovered> {
         "the checkpoint ends with transaction {newest}, and {last} was committed: its rows would be \
          written again"
     );
-    let mend = "resume from the newest checkpoint; or with 'delivery' = 'at_least_once'";
-    Err(Error::new("", reason).mend(mend))
+    let hint = "resume from the newest checkpoint; or with 'delivery' = 'at_least_once'";
+    Err(Error::new("", reason).hint(hint))
 }
 
 fn read(transactions: &Transactions) -> Result<Marker> {
@@ -91,7 +91,7 @@ fn mark_none(transactions: &Transactions, producer: &Producer, marker: &Marker) 
     done.map_err(|error| {
         let reason = format!("can't note that nothing is committed yet: {error}");
         Error::new(transactions.place(), reason)
-            .mend("let this user read and write the group and the topic")
+            .hint("let this user read and write the group and the topic")
     })
 }
 

@@ -30,7 +30,7 @@ impl Token {
         });
         numbers.ok_or_else(|| {
             let reason = format!("'{text}' is not a transaction of a kafka sink");
-            Error::new("checkpoint", reason).mend("resume the query that took it")
+            Error::new("checkpoint", reason).hint("resume the query that took it")
         })
     }
 }

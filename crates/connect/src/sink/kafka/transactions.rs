@@ -143,7 +143,7 @@ impl Transactions {
     }
 
     fn no_producer(&self, error: &KafkaError) -> Error {
-        let mend = match code_of(error) {
+        let hint = match code_of(error) {
             Some(Code::InvalidTransactionTimeout) => {
                 "the broker's transaction.max.timeout.ms is less: set \
                  'properties.transaction.timeout.ms' to that"
@@ -154,7 +154,7 @@ impl Transactions {
             _ => "start the broker, or correct 'properties.bootstrap.servers'",
         };
         let reason = format!("can't have transactions: {error}{}", self.presence.reason());
-        Error::new(self.place(), reason).mend(mend)
+        Error::new(self.place(), reason).hint(hint)
     }
 
     /// Makes the producers that take turns. `epoch` is the incarnation that begins.
@@ -163,7 +163,7 @@ impl Transactions {
         let marker = Marker::read(&self.cluster, &self.presence, &self.prefix)?;
         if let Some(last) = marker.last.filter(|last| last.epoch > epoch) {
             let reason = format!("transaction {last} was committed, and this is epoch {epoch}");
-            return Err(Error::new(self.place(), reason).mend(FENCED));
+            return Err(Error::new(self.place(), reason).hint(FENCED));
         }
         let made = producers.len();
         let producers = producers.into_iter().rev();
@@ -217,7 +217,7 @@ impl Transactions {
                 "two checkpoints were not stored, and {} waits",
                 oldest.token
             );
-            return Err(Error::new(self.place(), reason).mend(BEFORE));
+            return Err(Error::new(self.place(), reason).hint(BEFORE));
         }
         state.prepared.push_back(Prepared {
             token,
@@ -294,7 +294,7 @@ impl Transactions {
                     | Code::UnknownProducerId
             )
         );
-        let (reason, mend) = if age >= timeout {
+        let (reason, hint) = if age >= timeout {
             (
                 format!(
                     "a transaction took {} s and may take {} s: the broker has aborted it, unless \
@@ -313,7 +313,7 @@ impl Transactions {
         } else {
             (format!("can't {what} a transaction: {error}"), BEFORE)
         };
-        Error::new(self.place(), reason).mend(mend)
+        Error::new(self.place(), reason).hint(hint)
     }
 
     /// The query has failed: transactions that are not being committed are not committed any more.

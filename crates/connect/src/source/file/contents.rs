@@ -129,25 +129,25 @@ impl Lines {
             let name = packing.name();
             let reason = format!("the {name} data ends early, after line {lines}");
             return Error::new(place, reason)
-                .mend("the file was truncated: fetch it again")
+                .hint("the file was truncated: fetch it again")
                 .final_one();
         }
         if packing::is_behind_the_end(failure) {
             let reason =
                 format!("the gzip data ends after line {lines}, and something else follows it");
-            return Error::new(place, reason).mend("cut it off: what precedes it is complete");
+            return Error::new(place, reason).hint("cut it off: what precedes it is complete");
         }
         let reason = format!("can't read on after line {lines}: {failure}");
         let error = Error::new(place, reason);
         // An error of the system may pass; the contents of the file won't change.
         match self.packing.filter(|_| failure.raw_os_error().is_none()) {
-            None => error.mend("check the file and its disk"),
+            None => error.hint("check the file and its disk"),
             Some(packing) => {
                 let name = packing.name();
-                let mend = format!(
+                let hint = format!(
                     "is it broken, or not {name}? fetch it again, or give it another ending"
                 );
-                error.mend(mend).final_one()
+                error.hint(hint).final_one()
             }
         }
     }

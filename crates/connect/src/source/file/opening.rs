@@ -46,7 +46,7 @@ pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume], unit: &str
         Some(gone) => {
             let read = gone.position.saturating_sub(1);
             let reason = format!("was read up to {unit} {read} and is no longer among the files");
-            Err(Error::new(gone.name.clone(), reason).mend(MEND).final_one())
+            Err(Error::new(gone.name.clone(), reason).hint(MEND).final_one())
         }
     }
 }
@@ -74,24 +74,24 @@ fn seek(file: &mut File, path: &Path, bookmark: &str) -> Result<Mark> {
     let place = name_of(path);
     let Some(mark) = parse(bookmark) else {
         let reason = format!("the checkpoint's bookmark of it can't be read: {bookmark}");
-        return Err(Error::new(place, reason).mend("restore from another checkpoint"));
+        return Err(Error::new(place, reason).hint("restore from another checkpoint"));
     };
     let failed =
-        |error| Error::new(name_of(path), format!("can't seek: {error}")).mend("check the file");
+        |error| Error::new(name_of(path), format!("can't seek: {error}")).hint("check the file");
     let bytes = file.metadata().map_err(failed)?.len();
     if bytes < mark.offset {
         let reason = format!(
             "has {bytes} bytes, but {} of it were read before",
             mark.offset
         );
-        return Err(Error::new(place, reason).mend(MEND).final_one());
+        return Err(Error::new(place, reason).hint(MEND).final_one());
     }
     if !is_line_end(file, &mark, bytes).map_err(failed)? {
         let reason = format!(
             "is not the file that was read before: no line ends at byte {}",
             mark.offset
         );
-        return Err(Error::new(place, reason).mend(MEND).final_one());
+        return Err(Error::new(place, reason).hint(MEND).final_one());
     }
     file.seek(SeekFrom::Start(mark.offset)).map_err(failed)?;
     Ok(mark)
@@ -142,7 +142,7 @@ impl FileSource {
     fn open_lines(&self, path: &Path, format: &Format, bookmark: Option<&str>) -> Result<Lines> {
         let failed = |error: std::io::Error| {
             Error::new(name_of(path), format!("can't open the file: {error}"))
-                .mend("check the path and its permissions")
+                .hint("check the path and its permissions")
         };
         let mut file = File::open(path).map_err(failed)?;
         let packing = Packing::of(path);
@@ -183,7 +183,7 @@ impl OpenFile {
         let (lines, read) = (line - 1, self.first_new - 1);
         let reason = format!("ends after {unit} {lines}, but was read up to {unit} {read} before");
         Err(Error::new(name_of(&self.path), reason)
-            .mend(MEND)
+            .hint(MEND)
             .final_one())
     }
 }

@@ -56,7 +56,7 @@ impl Goal {
     pub(super) fn of(resume: &Resume) -> Result<Goal> {
         let broken = || {
             let reason = format!("the checkpoint's position is not an offset: {resume:?}");
-            Error::new(resume.name.clone(), reason).mend("resume from an earlier checkpoint")
+            Error::new(resume.name.clone(), reason).hint("resume from an earlier checkpoint")
         };
         let none = Bookmark {
             next: None,
@@ -112,7 +112,7 @@ pub(super) fn check_known(planned: &Planned, resume: &[Resume]) -> Result<()> {
                 resume.position
             );
             return Err(Error::new(resume.name.clone(), reason)
-                .mend("the topic was created again with fewer partitions: start over"));
+                .hint("the topic was created again with fewer partitions: start over"));
         }
     }
     Ok(())

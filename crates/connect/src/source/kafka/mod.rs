@@ -82,18 +82,18 @@ impl KafkaConnector {
                 "properties.bootstrap.servers"
             };
             let reason = format!("{}: {}", error.place, error.reason);
-            OptionError::new(option, reason, error.mend)
+            OptionError::new(option, reason, error.hint)
         })?;
         if let Startup::Offsets(offsets) = &scan.startup {
             let count = planned.count() as i32;
             if let Some((partition, _)) = offsets.iter().find(|(partition, _)| *partition >= count)
             {
                 let reason = format!("there is no partition {partition}");
-                let mend = format!("topic '{}' has {count}, from 0", cluster.topics[0]);
+                let hint = format!("topic '{}' has {count}, from 0", cluster.topics[0]);
                 return Err(OptionError::new(
                     "scan.startup.specific-offsets",
                     reason,
-                    mend,
+                    hint,
                 ));
             }
         }

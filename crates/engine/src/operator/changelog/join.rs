@@ -3,7 +3,7 @@
 //!
 //! Both sides are kept, by key. Of an outer join each row also knows how many partners it has: with its
 //! first one the row that was padded with NULL is taken back, with the last one's end it comes again. A
-//! pair for which the condition fails is refused, and counts as a partner: nothing is padded that a mended
+//! pair for which the condition fails is refused, and counts as a partner: nothing is padded that a fixed
 //! condition might have joined.
 //!
 //! What comes out are `+I` and `−D`: which old pair a new one replaces is not known here.

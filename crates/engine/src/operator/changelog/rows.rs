@@ -145,7 +145,7 @@ impl KeyedRows {
             "snapshot of keyed rows",
             "its columns are not those of the rows",
         )
-        .mend("restore from another checkpoint")
+        .hint("restore from another checkpoint")
     }
 
     /// Encodes the rows of a chunk.

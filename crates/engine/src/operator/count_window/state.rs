@@ -33,7 +33,7 @@ fn wrong() -> Error {
         "snapshot of count windows",
         "its columns are not those of the rows",
     )
-    .mend("restore from another checkpoint")
+    .hint("restore from another checkpoint")
 }
 
 /// A row of a snapshot: the key, the row's number, the row.

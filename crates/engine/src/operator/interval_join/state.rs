@@ -26,7 +26,7 @@ fn wrong() -> Error {
         "snapshot of an interval join",
         "its columns are not those of a side",
     )
-    .mend("restore from another checkpoint")
+    .hint("restore from another checkpoint")
 }
 
 impl IntervalJoin {

@@ -30,7 +30,7 @@ fn wrong() -> Error {
         "snapshot of an OVER",
         "its columns are not those of this one",
     )
-    .mend("restore from another checkpoint")
+    .hint("restore from another checkpoint")
 }
 
 /// A batch of unnamed columns.

@@ -47,7 +47,7 @@ impl Index {
         if rows.num_rows() >= NONE as usize {
             let reason = format!("a table of {} rows is too large", rows.num_rows());
             return Err(Error::new("table join", reason)
-                .mend("join with a table of fewer than 4,294,967,295 rows"));
+                .hint("join with a table of fewer than 4,294,967,295 rows"));
         }
         let encoder = KeyEncoder::of_schema(&rows.schema(), keys)?;
         let mut index = Index {
@@ -95,7 +95,7 @@ impl Index {
     /// The next pairs, at most `limit`.
     pub fn pairs(&self, search: &EncodedKeys, cursor: &mut Cursor, limit: usize) -> Pairs {
         let mut pairs = Pairs::default();
-        while cursor.row < search.len() && pairs.len() < limit {
+        while cursor.row < search.count() && pairs.len() < limit {
             let mut partner = match cursor.partner {
                 Some(partner) => partner,
                 None => self.first_partner(search, cursor.row),

@@ -39,7 +39,7 @@ fn wrong() -> Error {
         "snapshot of a temporal join",
         "its columns are not those of a side",
     )
-    .mend("restore from another checkpoint")
+    .hint("restore from another checkpoint")
 }
 
 /// What stands before the columns of a side.
@@ -143,7 +143,7 @@ impl TemporalJoin {
             true => 0,
             false => bucket(keys.key(row).hash()),
         };
-        let rows = 0..keys.len();
+        let rows = 0..keys.count();
         Ok(rows.map(|row| buckets.contains(bucket_of(row))).collect())
     }
 

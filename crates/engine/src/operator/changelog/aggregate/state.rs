@@ -20,7 +20,7 @@ fn wrong() -> Error {
         "snapshot of an aggregation",
         "its columns are not those of the aggregation",
     )
-    .mend("restore from another checkpoint")
+    .hint("restore from another checkpoint")
 }
 
 impl Table {

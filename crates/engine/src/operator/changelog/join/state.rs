@@ -18,7 +18,7 @@ fn wrong() -> Error {
         "snapshot of a join",
         "its first column is no side of the join",
     )
-    .mend("restore from another checkpoint")
+    .hint("restore from another checkpoint")
 }
 
 fn with_side(side: usize, batch: &RecordBatch) -> Result<RecordBatch> {
