@@ -22,7 +22,7 @@ test: duckdb
 # chaos, and the loom models of the rings. Tests that take an hour are in `make test-crash`.
 test-all: test
 	cargo test --workspace $(FEATURES) --test main -- --ignored $(SLOW) --skip in_many_rounds
-	EVERY_CASE=1 cargo test --workspace $(FEATURES) --test main sql_files::
+	EVERY_CASE=1 cargo test --workspace $(FEATURES) --test main -- sql_files:: answers:: nexmark::
 	$(MAKE) fuzz-sql-test
 	python3 tests/chaos/chaos.py --program target/debug/slackwater --seconds 40
 	$(MAKE) loom

@@ -1,11 +1,14 @@
 //! Reference answers over real data, at parallelism 1, 2, 4 and 64, in one process and in several
 //! over every kind of link, with random chunk sizes (I1); and as many instances, some of them slow,
-//! with any balancer, in one phase and in two, while buckets of keys move between them.
+//! with any balancer, in one phase and in two, while buckets of keys move between them. Three of these ten runs
+//! are due, all of them with `EVERY_CASE=1`, as in `make test-all`.
 
 use std::io::Read;
 use std::path::Path;
 
-use crate::support::{Seeded, data, is_changelog, last_per_key, left_of, lines, rows, run_slowly};
+use crate::support::{
+    Seeded, data, every_case, is_changelog, last_per_key, left_of, lines, rows, run_slowly,
+};
 
 /// The rows of a reference answer, sorted.
 pub fn expected(data: &Path, name: &str) -> Vec<String> {
@@ -53,15 +56,9 @@ fn check(name: &str, text: &str, only_last: bool) {
         assert_eq!(report.latency_ms.count, report.rows_out, "{name}");
         report
     };
-    for (parallelism, processes, link) in [
-        ("1", "1", "auto"),
-        ("2", "1", "auto"),
-        ("4", "1", "auto"),
-        ("64", "1", "auto"),
-        ("1", "2", "shm"),
-        ("4", "3", "shm"),
-        ("3", "2", "tcp"),
-    ] {
+    let every = every_case();
+    let placements = PLACEMENTS.iter().filter(|(is_fast, ..)| *is_fast || every);
+    for &(_, parallelism, processes, link) in placements {
         let chunk_rows = (16 + seeded.below(5000)).to_string();
         let settings = [
             ("parallelism", parallelism),
@@ -71,7 +68,7 @@ fn check(name: &str, text: &str, only_last: bool) {
         ];
         run("as it comes", &settings, None);
     }
-    for _ in 0..MANY {
+    for _ in 0..if every { MANY } else { 1 } {
         let settings = many_instances(&mut seeded, only_last);
         let settings = settings.iter().map(|(key, value)| (*key, value.as_str()));
         let settings = settings.collect::<Vec<(&str, &str)>>();
@@ -84,7 +81,18 @@ fn check(name: &str, text: &str, only_last: bool) {
     }
 }
 
-/// How often each query runs as many instances with all that may happen to them.
+/// Whether it runs without `EVERY_CASE` too; parallelism, processes and links.
+const PLACEMENTS: &[(bool, &str, &str, &str)] = &[
+    (false, "1", "1", "auto"),
+    (true, "2", "1", "auto"),
+    (false, "4", "1", "auto"),
+    (false, "64", "1", "auto"),
+    (false, "1", "2", "shm"),
+    (true, "4", "3", "shm"),
+    (false, "3", "2", "tcp"),
+];
+
+/// With `EVERY_CASE`, how often each query runs as many instances, with keys that move.
 const MANY: u64 = 3;
 
 /// Random parallelism, threads, balancer and phases; keys that move all the time.

@@ -5,6 +5,9 @@
 //! DuckDB is a Python package that `make test` puts into `target/duckdb`. Without it these tests are
 //! skipped, with a line that says so.
 //!
+//! Files of JSON and the reference data are read at one parallelism, and with `EVERY_CASE=1` at two (`make
+//! test-all`).
+//!
 //! Results that change are written as changelogs: what they add and have not taken back is compared.
 
 use std::collections::BTreeMap;
@@ -14,7 +17,7 @@ use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use crate::crash::{Trial, compare, parts, start, unpacked};
-use crate::support::{Seeded, data, left_of, run_text};
+use crate::support::{Seeded, data, every_case, left_of, run_text};
 
 /// Made-up events, and what makes them.
 const EVENTS: u64 = 100_000;
@@ -276,7 +279,7 @@ macro_rules! queries {
             };
 
             mod $test {
-                use super::{$constant, Events, check, check_killed, data};
+                use super::{$constant, Events, check, check_killed, data, every_case};
 
                 #[test]
                 $(#[$gate])*
@@ -289,7 +292,9 @@ macro_rules! queries {
                 #[test]
                 $(#[$gate])*
                 fn from_json() {
-                    check(&$constant, Events::File, &[("chunk_rows", "77")]);
+                    if every_case() {
+                        check(&$constant, Events::File, &[("chunk_rows", "77")]);
+                    }
                     let settings = [("parallelism", "3"), ("processes", "2"), ("chunk_rows", "3000")];
                     check(&$constant, Events::File, &settings);
                 }
@@ -307,7 +312,9 @@ macro_rules! queries {
                     if data().is_none() || $constant.number == 12 {
                         return;
                     }
-                    check(&$constant, Events::Shared, &[("parallelism", "1")]);
+                    if every_case() {
+                        check(&$constant, Events::Shared, &[("parallelism", "1")]);
+                    }
                     let settings = [("parallelism", "3"), ("chunk_rows", "500")];
                     check(&$constant, Events::Shared, &settings);
                 }

@@ -96,6 +96,11 @@ pub fn left_of(changes: &[String], delimiter: char) -> Vec<String> {
     left
 }
 
+/// Whether tests run all of their cases (`EVERY_CASE=1`, as in `make test-all`) or a part that is fast.
+pub fn every_case() -> bool {
+    std::env::var_os("EVERY_CASE").is_some()
+}
+
 /// Small numbers from a seed: the same in every run.
 pub struct Seeded(pub u64);
 

@@ -9,6 +9,7 @@ mod secrets;
 use std::fmt;
 
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
+use unicode_width::UnicodeWidthChar;
 
 /// What is wrong with a SQL text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -225,10 +226,16 @@ impl SqlError {
             // Tabs before the caret are kept, so that it stands under what is meant.
             let lead = source.chars().take(column - 1);
             let lead = lead
-                .map(|c| if c == '\t' { '\t' } else { ' ' })
+                .map(|c| match c.width() {
+                    None if c == '\t' => "\t",
+                    None | Some(1) => " ",
+                    Some(0) => "",
+                    Some(_) => "  ",
+                })
                 .collect::<String>();
-            let room = source.chars().count().saturating_sub(column - 1).max(1);
-            let carets = "^".repeat(length.min(room));
+            let marked = source.chars().skip(column - 1).take(length);
+            let marked = marked.map(|c| c.width().unwrap_or(1)).sum::<usize>();
+            let carets = "^".repeat(marked.max(1));
             shown.push_str(&format!(
                 "\n{margin} |\n{number} | {source}\n{margin} | {lead}{carets}"
             ));
@@ -357,6 +364,15 @@ mod tests {
             "q.sql:2:9: there is no column 'ips'\n  |\n2 | \tSELECT ips FROM t\n  | \t       ^^^\n  \
              = did you mean 'ip'?"
         );
+    }
+
+    #[test]
+    fn the_caret_stands_under_what_is_meant_after_wide_characters() {
+        let span = Span::new(Location::new(1, 14), Location::new(1, 17));
+        let shown = SqlError::new("no")
+            .at(span)
+            .render("q.sql", "SELECT '東京', ips FROM t");
+        assert!(shown.ends_with("\n  |                ^^^"), "{shown}");
     }
 
     #[test]

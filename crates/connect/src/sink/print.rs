@@ -15,6 +15,7 @@ use slackwater_engine::sink::{
     Accepts, Delivery, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector, SinkDescription,
     SinkRequest,
 };
+use unicode_width::UnicodeWidthStr;
 
 use crate::connector::ConnectorKind;
 use crate::encode::Cell;
@@ -42,7 +43,7 @@ const PADDED_WIDTH_MAX: usize = 40;
 #[derive(Debug, Default)]
 struct Layout {
     header_written: bool,
-    /// Width of each column, in characters.
+    /// Width of each column, in columns of a terminal.
     widths: Vec<usize>,
 }
 
@@ -185,7 +186,7 @@ impl Layout {
         for line in header.iter().chain(&rows) {
             self.widths.resize(self.widths.len().max(line.len()), 0);
             for (width, value) in self.widths.iter_mut().zip(line) {
-                *width = value.text.chars().count().min(PADDED_WIDTH_MAX).max(*width);
+                *width = value.text.width().min(PADDED_WIDTH_MAX).max(*width);
             }
         }
         for line in header.iter().chain(&rows) {
@@ -199,7 +200,7 @@ impl Layout {
             if nth > 0 {
                 out.extend_from_slice(b"  ");
             }
-            let padding = width.saturating_sub(value.text.chars().count());
+            let padding = width.saturating_sub(value.text.width());
             let is_last = nth + 1 == values.len();
             if value.right {
                 out.extend(std::iter::repeat_n(b' ', padding));
@@ -314,5 +315,23 @@ mod tests {
             error.to_string(),
             "standard output: was closed by its reader"
         );
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let cities = StringViewArray::from(vec!["東京", "Wien"]);
+        let columns: [(&str, ArrayRef); 2] = [
+            ("city", Arc::new(cities)),
+            ("n", Arc::new(Int64Array::from(vec![1, 20]))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let schema = batch.schema();
+        let mut out = Vec::new();
+        let mut layout = Layout::default();
+        layout
+            .write(&schema, &Chunk::new(batch, 0), &mut out)
+            .unwrap();
+        let printed = String::from_utf8(out).unwrap();
+        assert_eq!(printed, "city   n\n東京   1\nWien  20\n");
     }
 }

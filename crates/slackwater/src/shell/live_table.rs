@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use slackwater_engine::chunk::RowKind;
 use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_sql::node::Changes;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::listing::padded;
 
 /// Rows that are kept; of those beyond only the number is known.
 pub const ROWS_MAX: usize = 100_000;
@@ -138,19 +141,16 @@ impl LiveTable {
         let mut widths = self
             .names
             .iter()
-            .map(|name| name.chars().count())
+            .map(|name| name.width())
             .collect::<Vec<usize>>();
         for row in &shown {
             for (width, text) in widths.iter_mut().zip(row.iter()) {
-                *width = text.chars().count().max(*width);
+                *width = text.width().max(*width);
             }
         }
         let line = |texts: &[String]| {
             let cells = texts.iter().zip(&widths).zip(&self.right);
-            let cells = cells.map(|((text, width), right)| match right {
-                true => format!("{text:>width$}"),
-                false => format!("{text:<width$}"),
-            });
+            let cells = cells.map(|((text, width), right)| padded(text, *width, *right));
             cut(cells.collect::<Vec<String>>().join("  ").trim_end(), width)
         };
         let mut lines = vec![line(&self.names)];
@@ -186,10 +186,15 @@ fn compare(order: &RowOrder, one: &[String], other: &[String]) -> Ordering {
 
 /// At most `width` columns of a line; what is cut off is marked.
 fn cut(line: &str, width: usize) -> String {
-    if line.chars().count() <= width {
+    if line.width() <= width {
         return line.to_string();
     }
-    let kept = line.chars().take(width.saturating_sub(1));
+    let mut room = width.saturating_sub(1);
+    let kept = line.chars().take_while(|c| {
+        let left = room.checked_sub(c.width().unwrap_or(0));
+        room = left.unwrap_or(0);
+        left.is_some()
+    });
     kept.chain(['…']).take(width).collect()
 }
 
@@ -246,6 +251,15 @@ mod tests {
         table.apply(DELETE, row("x", 3));
         assert_eq!(table.draw(80, 24), ["k    n", "9    1", "10  20"]);
         assert_eq!(table.draw(5, 3), ["k  n", "9  1", "… 1 …"]);
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let mut table = table(Changes::ByKey(vec![0]));
+        table.apply(INSERT, row("東京", 1));
+        table.apply(INSERT, row("Wien", 20));
+        assert_eq!(table.draw(80, 24), ["k      n", "Wien  20", "東京   1"]);
+        assert_eq!(table.draw(4, 24)[2], "東…");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 
 use super::cases::Case;
 use super::{counts, folder_of_run, report, terminal, written};
+use crate::support::every_case;
 
 /// One case in so many is due.
 const STEP: usize = 5;
@@ -22,7 +23,7 @@ const STOPS: [&str; 4] = ["60ms", "120ms", "240ms", "480ms"];
 
 /// Whether the `nth` case of a file is tried.
 pub fn is_due(nth: usize) -> bool {
-    nth.is_multiple_of(STEP) || std::env::var_os("EVERY_CASE").is_some()
+    nth.is_multiple_of(STEP) || every_case()
 }
 
 /// Compares a stopped and resumed run with the outcome of one without a stop; `false` for a case that takes no
