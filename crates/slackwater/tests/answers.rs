@@ -1,7 +1,7 @@
 //! Reference answers over real data, at parallelism 1, 2, 4 and 64, in one process and in several
 //! over every kind of link, with random chunk sizes (I1); and as many instances, some of them slow,
-//! with any balancer, in one phase and in two, while buckets of keys move between them. Three of these ten runs
-//! are due, all of them with `EVERY_CASE=1`, as in `make test-all`.
+//! with any balancer, in one phase and in two, while buckets of keys move between them. Three of these
+//! ten runs are due, all of them with `EVERY_CASE=1` (`make test-all`).
 
 use std::io::Read;
 use std::path::Path;
